@@ -100,7 +100,7 @@ fn every_reason_is_explained() {
     let page = fs::read_to_string(root().join("docs/conditions.md")).unwrap();
     let code = root().join("crates/helm-operator/src");
     let mut checked = 0;
-    for folder in ["reconciler", "native", "status.rs"] {
+    for folder in ["charts", "reconcile", "rendering", "view", "native", "status"] {
         let path = code.join(folder);
         let all = if path.is_dir() { files(&path, "rs") } else { vec![path] };
         for file in all.iter().filter(|file| !file.to_string_lossy().contains("tests")) {

@@ -8,15 +8,16 @@ use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use tokio_util::sync::CancellationToken;
 
+use crate::charts::cluster::Cluster;
+use crate::charts::previews::Previews;
 use crate::events::Events;
 use crate::lease;
 use crate::metrics::Metrics;
 use crate::native::Stores;
 use crate::preflight::Rights;
-use crate::readiness::Readiness;
-use crate::reconciler::{Cluster, Previews};
 pub use crate::rendering::Rendering;
 use crate::rendering::{Program, Workers};
+use crate::runtime::readiness::Readiness;
 
 /// The shared handles of one controller. Cheap to clone.
 #[derive(Clone)]

@@ -24,7 +24,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Makes the values of a chart.
 ///
-/// It runs in each reconcile: when the resource or something of its release changed, when a [watch](crate::reconciler::ChartController::watch) wakes it,
+/// It runs in each reconcile: when the resource or something of its release changed, when a [watch](crate::charts::ChartController::watch) wakes it,
 /// and once a period. A result that differs from that of the deployed revision is an upgrade, so equal inputs must give equal values: no clock, no
 /// random numbers. Its failure is the resource's condition, with the reason `ValueMappingFailed`, and is retried.
 pub trait ValueMapper: Send + Sync {

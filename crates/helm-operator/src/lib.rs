@@ -1,17 +1,15 @@
 #![doc = include_str!("../README.md")]
 
 mod annotations;
-mod background;
-pub mod backoff;
 mod cause;
 mod cel;
+pub mod charts;
 pub mod cli;
 mod client;
 pub mod context;
 mod events;
 mod findings;
 pub mod hooks;
-mod last_error;
 mod lease;
 mod lookup;
 pub mod manager;
@@ -20,23 +18,25 @@ pub mod metrics;
 pub mod native;
 mod operator;
 mod preflight;
-mod readiness;
-pub mod reconciler;
+mod reconcile;
 mod record_key;
 mod rendering;
 pub mod report;
+mod runtime;
 mod server;
 mod spelling;
 mod status;
-mod summary;
 pub mod telemetry;
 pub mod testing;
 mod values;
 mod values_from;
+mod view;
 pub mod watches;
 
+pub use charts::Wakes;
 pub use operator::Operator;
-pub use reconciler::{ResourceKey, Wakes};
+pub use runtime::backoff;
+pub use view::primary::ResourceKey;
 
 /// glibc's allocator keeps what large lists took, and musl's makes rendering half as slow again (docs/decisions/0030-memory-per-resource.md).
 #[cfg(all(target_os = "linux", feature = "mimalloc"))]

@@ -6,12 +6,11 @@ use std::process::ExitCode;
 use kube::{CustomResourceExt, Resource as _};
 use scaffold::rbac;
 
-use crate::cli;
+use crate::charts::controller::ChartController;
 use crate::manager::{Config, Error, Manager};
 use crate::native::{self, Controller, Reconciler, Served};
-use crate::reconciler::ChartController;
-use crate::telemetry;
 use crate::watches::{self, Watch};
+use crate::{cli, telemetry};
 
 pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController + Send>;
 

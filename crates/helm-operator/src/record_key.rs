@@ -11,10 +11,10 @@ use k8s_openapi::ByteString;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::backoff;
 use crate::preflight::rule_of_refusal;
-use crate::readiness::Requirement;
 use crate::report::chain;
+use crate::runtime::backoff;
+use crate::runtime::readiness::Requirement;
 
 /// The Secret's name.
 pub(crate) const NAME: &str = "helm-operator-record-key";
@@ -199,7 +199,7 @@ mod tests {
     use helm_release::kube::{Disturbance, MemoryApi};
 
     use super::*;
-    use crate::readiness::Readiness;
+    use crate::runtime::readiness::Readiness;
 
     async fn keys(server: &MemoryApi) -> Result<String, String> {
         read_or_make(server, "own").await.map(|keys| format!("{keys:?}")).map_err(|error| explain(&error))

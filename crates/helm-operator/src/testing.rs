@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 
 use crate::ResourceKey;
 use crate::context::Context;
-use crate::native::{Namespaced, Next, Reconciler, once};
-use crate::reconciler::lock;
+use crate::native::once;
+use crate::native::{Namespaced, Next, Reconciler};
+use crate::runtime::sync::lock;
 
 /// Who puts objects.
 const USER: &str = "user";

@@ -16,8 +16,8 @@ use kube::client::Body;
 use tokio::sync::Semaphore;
 use tower::{BoxError, Service};
 
-use super::TooLarge;
-use crate::reconciler::lock;
+use crate::client::TooLarge;
+use crate::runtime::sync::lock;
 
 /// The most objects of a page. A list that asks for exactly this many may get pages of fewer.
 pub(crate) const PAGE: u32 = 500;

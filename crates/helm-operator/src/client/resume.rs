@@ -11,7 +11,7 @@ use kube::client::Body;
 use tower::{BoxError, Layer, Service, ServiceExt as _};
 
 use super::connections::is_watch;
-use crate::reconciler::lock;
+use crate::runtime::sync::lock;
 
 /// Little of each object, where the server can leave the rest out.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";

@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Named;
 use super::form::MAX_NOTE;
-use crate::background::{Place, Rest};
+use crate::events::Named;
 use crate::report::{Outcome, chain, shorten};
+use crate::runtime::throttle::{Place, Rest};
 
 /// Events use at most a tenth of one connection's time, unless [`MANY`] wait or one takes so long that its rest would exceed a second.
 const REST: Rest = Rest { factor: 9, longest: Duration::from_secs(1) };

@@ -20,9 +20,9 @@ use kube::core::ObjectMeta;
 use kube::{Api, Client, Resource as _};
 use tokio::time::Instant;
 
-use crate::last_error::{Change, LastError};
-use crate::readiness::Requirement;
 use crate::report::chain;
+use crate::runtime::last_error::{Change, LastError};
+use crate::runtime::readiness::Requirement;
 use decide::{Observed, Step, next_step};
 pub(crate) use others::warn_of_others;
 pub(crate) use term::Term;

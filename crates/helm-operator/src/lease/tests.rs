@@ -234,7 +234,7 @@ fn two_identities_are_never_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_candidate_is_ready_once_it_has_read_the_lease_and_says_why_it_cannot() {
-    let (server, readiness) = (Server::default(), crate::readiness::Readiness::default());
+    let (server, readiness) = (Server::default(), crate::runtime::readiness::Readiness::default());
     let mut second = server.election("b").required(readiness.require("lease", "not read yet"));
     for (code, said) in [
         (

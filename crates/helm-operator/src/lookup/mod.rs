@@ -20,10 +20,12 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::mask::{Mask, Published};
-use crate::reconciler::{RenderError, UNANSWERED, lock};
+use crate::reconcile::failure::UNANSWERED;
 use crate::record_key::SECRET_TYPE;
 use crate::rendering::RENDER_LIMIT;
+use crate::rendering::request::RenderError;
 use crate::report::chain;
+use crate::runtime::sync::lock;
 use crate::values::count_values;
 
 pub(crate) use answer::Answer;

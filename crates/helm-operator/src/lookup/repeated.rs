@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use go_template::Value;
 use helm::engine::LookupError;
 
-use super::{Query, value};
-use crate::reconciler::lock;
+use crate::lookup::{Query, value};
+use crate::runtime::sync::lock;
 
 /// The bytes of answers that a render keeps.
 const KEPT: usize = 4 << 20;

@@ -15,15 +15,14 @@ use std::time::Duration;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+use crate::charts::previews::Previews;
 pub use crate::client::NoCluster;
 use crate::context::ControllerConfig;
 pub use crate::lease::Lost;
 use crate::metrics::Metrics;
-use crate::native;
 use crate::operator::Operator;
-use crate::reconciler::Previews;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
-use crate::{client, lease, server, watches};
+use crate::{client, lease, native, server, watches};
 
 /// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use helm_release::kube::{Api, Call, Error};
 use tokio::time::{sleep, timeout};
 
-use crate::backoff;
-use crate::readiness::Requirement;
 use crate::report::chain;
+use crate::runtime::backoff;
+use crate::runtime::readiness::Requirement;
 
 /// How long the server may take to tell its version.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ mod tests {
     use helm_release::kube::{Disturbance, MemoryApi};
 
     use super::*;
-    use crate::readiness::Readiness;
+    use crate::runtime::readiness::Readiness;
 
     fn lost(why: &str) -> Option<Option<Error>> {
         Some(Some(Error::Transport(io::Error::other(why.to_owned()).into())))

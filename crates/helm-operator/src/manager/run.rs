@@ -9,11 +9,12 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Config, Error, Manager, reach};
+use super::reach;
 use crate::context::{Context, Namespaces};
 use crate::lease::{self, Election};
+use crate::manager::{Config, Error, Manager};
 use crate::native::{self, Controller};
-use crate::readiness::Readiness;
+use crate::runtime::readiness::Readiness;
 use crate::server::{self, Server};
 
 /// The file that holds a pod's own namespace.

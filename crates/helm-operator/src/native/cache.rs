@@ -106,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::reconciler::lock;
+    use crate::runtime::sync::lock;
 
     fn map(name: &str, of: &str) -> Arc<ConfigMap> {
         let labels = json!({"of": of});

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use crate::ResourceKey;
-use crate::reconciler::lock;
+use crate::runtime::sync::lock;
 
 /// The resources of a reconciler that its watch has delivered and that it has not seen go.
 #[derive(Default)]

@@ -16,17 +16,17 @@ use super::known::Known;
 use super::reconciler::{Namespaced, Next, Reconciler, Watching};
 use super::rights::Right;
 use super::scope::{Scope, is_gone, reference};
-use super::{Controller, Error};
 use crate::ResourceKey;
-use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::metrics::{Metrics, ReconcileResult};
-use crate::readiness::Requirement;
-use crate::reconciler::lock;
-use crate::reconciler::queue::Queue;
-use crate::reconciler::turns::Turn;
-use crate::reconciler::workers::{self, Work};
+use crate::native::{Controller, Error};
 use crate::report::{self, Outcome, Reason as _, chain};
+use crate::runtime::backoff::Backoff;
+use crate::runtime::concurrency::Turn;
+use crate::runtime::queue::Queue;
+use crate::runtime::readiness::Requirement;
+use crate::runtime::sync::lock;
+use crate::runtime::workers::{self, Work};
 
 /// A reconciler as a controller.
 pub(crate) struct Served<R> {

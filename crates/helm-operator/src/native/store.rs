@@ -14,10 +14,11 @@ use tokio::task::JoinSet;
 use super::reconciler::{Namespaced, key_of};
 use crate::ResourceKey;
 use crate::context::Namespaces;
-use crate::readiness::{self, LISTING, Readiness};
-use crate::reconciler::feed::{self, Scope, Sink, Stream};
-use crate::reconciler::stamp::Epoch;
-use crate::reconciler::{lock, pages};
+use crate::runtime::freshness::Epoch;
+use crate::runtime::pages;
+use crate::runtime::readiness::{self, LISTING, Readiness};
+use crate::runtime::reflector::{self, Scope, Sink, Stream};
+use crate::runtime::sync::lock;
 
 /// The annotation in which kubectl keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -156,11 +157,11 @@ impl<K: Namespaced> Store<K> {
         let scope = stream.scope.clone();
         let counted = async {
             // A refused list is no list: what the store lacks may exist.
-            if listed.await == Ok(feed::First::Listed) {
+            if listed.await == Ok(reflector::First::Listed) {
                 self.missing.send_modify(|missing| missing.retain(|other| *other != scope));
             }
         };
-        tokio::join!(feed::feed(Watched(self.clone()), stream, first), counted);
+        tokio::join!(reflector::feed(Watched(self.clone()), stream, first), counted);
     }
 
     fn put(&self, object: K, epoch: u64) {

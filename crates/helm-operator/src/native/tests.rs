@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::*;
 use crate::ResourceKey;
 use crate::context::ControllerConfig;
 use crate::metrics::{Format, Metrics};
-use crate::reconciler::lock;
+use crate::native::*;
 use crate::report::Reason;
+use crate::runtime::sync::lock;
 use crate::testing::{Asked, client};
 
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]

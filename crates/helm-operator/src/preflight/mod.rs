@@ -18,8 +18,8 @@ use kube::{Api, Client};
 use tokio::sync::OnceCell;
 
 use crate::context::Namespaces;
-use crate::reconciler::lock;
 use crate::report::chain;
+use crate::runtime::sync::lock;
 use crate::watches::{AnnotationSources, ServiceAccount, SourceKind, Watch};
 pub(crate) use refusal::rule as rule_of_refusal;
 pub(crate) use templates::named;

@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
+use super::request::RenderError;
 use super::settings::Rendering;
-use crate::reconciler::RenderError;
 
 /// The reason of a render that a limit ended.
 pub(crate) const RENDER_LIMIT: &str = "RenderLimit";

@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::message::{Confinement, FromWorker, MAX_ANSWER, MAX_QUESTION, ToWorker};
+use super::request::RenderError;
 use super::tests::{chart, job};
 use super::worker::{SETTINGS, Settings};
-use super::*;
 use crate::lookup::{ClusterLookup, MAX_LOOKUPS, Query, Reach, Release};
 use crate::metrics::Metrics;
-use crate::reconciler::RenderError;
+use crate::rendering::*;
 
 /// Where the manager of the attacker is.
 #[derive(Serialize, Deserialize)]

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::output::Output;
+use super::request::RenderError;
 use crate::lookup::Query;
-use crate::reconciler::RenderError;
 use crate::values::count_values;
 use crate::watches::OverrideValuesType;
 

@@ -15,6 +15,8 @@ mod output;
 mod pool;
 mod process;
 mod readable;
+pub(crate) mod renderer;
+pub(crate) mod request;
 mod settings;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -18,11 +18,12 @@ use super::message::{Confinement, Failure, Job};
 use super::output::Output;
 use super::process::{GRACE, LIFE, Program, Worker};
 use super::readable;
+use super::request::RenderError;
 use super::settings::Rendering;
 use super::worker::{OBJECTS, Settings};
 use crate::lookup::ClusterLookup;
 use crate::metrics::{Metrics, RenderOutcome};
-use crate::reconciler::{RenderError, lock};
+use crate::runtime::sync::lock;
 
 /// How long a worker may be idle. It ends at most twice as late.
 const IDLE: Duration = Duration::from_secs(10);

@@ -13,10 +13,10 @@ use helm_release::kube::{Api, Applier, Call, Error, MemoryApi, Response};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::*;
+use super::request::RenderError;
 use crate::lookup::{ClusterLookup, Reach};
 use crate::metrics::Metrics;
-use crate::reconciler::RenderError;
+use crate::rendering::*;
 use crate::watches::OverrideValuesType;
 
 /// The largest memory that a chart of these tests gets.

@@ -18,12 +18,11 @@ use helm::disk::SchemaCopies;
 use helm::engine::{self, Capabilities, Engine, Lookup, LookupError, ReleaseOptions};
 use serde::{Deserialize, Serialize};
 
-use super::confine;
 use super::message::{self, Ended, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Reason, ToWorker};
-use super::output::{Analysed, Output};
-use super::{output, weight};
+use super::output::{self, Analysed, Output};
+use super::{confine, weight};
 use crate::lookup::{self, Query, Repeated};
-use crate::reconciler::lock;
+use crate::runtime::sync::lock;
 
 /// The environment variable that holds a worker's [`Settings`].
 pub(super) const SETTINGS: &str = "HELM_OPERATOR_RENDER_WORKER";

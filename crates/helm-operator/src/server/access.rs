@@ -22,8 +22,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::reconciler::lock;
 use crate::report::chain;
+use crate::runtime::sync::lock;
 
 /// How long an answer counts, as in the API server's own cache of tokens: a revoked token ends soon, and a right that was just granted works soon.
 pub(super) const VALID_FOR: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::reconciler::lock;
+use crate::runtime::sync::lock;
 
 /// How long a client may read nothing of an answer.
 pub(super) const WRITE_LIMIT: Duration = Duration::from_secs(10);

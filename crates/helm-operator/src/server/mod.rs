@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Format, Metrics};
-use crate::readiness::Readiness;
+use crate::runtime::readiness::Readiness;
 use access::Access;
 use connections::{Connections, Limited};
 use tls::Acceptor;

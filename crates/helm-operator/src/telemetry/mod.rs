@@ -148,7 +148,7 @@ fn filter(options: Options, rust_log: Option<&str>) -> Targets {
 }
 
 /// Where kube logs the API server's responses: refusals that quote a Secret, and any object that it cannot decode, which is a warning.
-/// Its callers get the same as errors, from which `reconciler/veil` hides values.
+/// Its callers get the same as errors, from which `reconcile/report/redact` hides values.
 const RESPONSES: &str = "kube_client::client";
 
 /// Where kube logs why a watch fails, each time anew and in Rust's notation. Feeds log the same once, in words.

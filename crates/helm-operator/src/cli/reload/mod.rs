@@ -26,7 +26,7 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::reconciler::Previews;
+use crate::charts::previews::Previews;
 use crate::watches::{self, Watch};
 use preview::Preview;
 use sources::Sources;

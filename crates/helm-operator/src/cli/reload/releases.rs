@@ -4,7 +4,7 @@ use helm::chart::Chart;
 
 use super::diff;
 use super::preview::objects_in;
-use crate::reconciler::{Previews, ReleasePreview};
+use crate::charts::previews::{Previews, ReleasePreview};
 use crate::watches::Watch;
 
 /// The most lines of differences; more would scroll away what was printed before.

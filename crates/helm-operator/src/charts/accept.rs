@@ -1,0 +1,84 @@
+//! What a controller makes of a resource as the server sent it: whether this watch serves it, the namespace of its release, and its control
+//! annotations under their configured names.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::controller::Judge;
+use super::versions::{Place, Versions};
+use crate::view::primary::{Primary, Received, ResourceKey, status_fields};
+use crate::watches::{AnnotationNames, Field};
+
+/// The rules of one controller.
+#[derive(Clone, Default)]
+pub(crate) struct Intake {
+    /// The namespace of the releases, where resources are cluster-scoped.
+    pub(crate) release_namespace: Option<Arc<str>>,
+    /// Other names of control annotations.
+    pub(crate) annotations: AnnotationNames,
+    /// The version that this controller watches, where others watch the same kind in other versions.
+    pub(crate) version: Option<(String, Arc<Versions>)>,
+    /// Which resources the operator's author serves.
+    pub(crate) filters: Vec<Judge>,
+    /// Which ones the author leaves alone.
+    pub(crate) pauses: Vec<Judge>,
+    /// Whether the author's code sees labels and annotations.
+    pub(crate) keep_metadata: bool,
+}
+
+impl Intake {
+    /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines; `None` if the watch of another version
+    /// serves it, or the author's filter rejects it.
+    pub(crate) fn admit(&self, received: Received, fields: &[Field]) -> Option<Primary> {
+        let Received { mut primary, status, .. } = received;
+        let paused = self.judge(&primary)?;
+        let raw = primary.raw.take().unwrap_or_default();
+        if let Some((version, versions)) = &self.version
+            && !versions.serves(version, &raw)
+        {
+            return None;
+        }
+        primary.annotations.rename(&raw.annotations, &self.annotations);
+        if paused {
+            primary.annotations.set_pause();
+        }
+        primary.status.fields = status_fields(status.as_deref(), fields);
+        if let Some(namespace) = &self.release_namespace {
+            primary.set_release_namespace(namespace);
+        }
+        primary.raw = self.keep_metadata.then_some(raw);
+        Some(primary)
+    }
+
+    /// Whether the author pauses the resource; `None` if a filter rejects it. What has to be uninstalled is never rejected.
+    fn judge(&self, primary: &Primary) -> Option<bool> {
+        if self.filters.is_empty() && self.pauses.is_empty() {
+            return Some(false);
+        }
+        let mut object = primary.object();
+        let spec = primary.spec.json().ok().and_then(|json| serde_json::from_str(json).ok()).unwrap_or(Value::Null);
+        object.data = serde_json::json!({"spec": spec});
+        let uninstalls = primary.deleting && primary.has_finalizer();
+        let is_served = uninstalls || self.filters.iter().all(|serves| serves(&object));
+        is_served.then(|| self.pauses.iter().any(|pauses| pauses(&object)))
+    }
+
+    /// The key of a resource that the server sent.
+    pub(crate) fn key_of(&self, primary: &Primary) -> ResourceKey {
+        self.key(primary.namespace(), primary.name())
+    }
+
+    /// The key of a resource with this namespace, which is empty if it is cluster-scoped.
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> ResourceKey {
+        ResourceKey::new(self.release_namespace.as_deref().unwrap_or(namespace), name)
+    }
+
+    /// Takes the resource for one reconcile; `None` while the controller of another version reconciles it.
+    pub(crate) fn take(&self, key: &ResourceKey) -> Option<Place> {
+        match &self.version {
+            Some((_, versions)) => versions.take(key),
+            None => Some(Place::default()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What all chart controllers of a process share: discovery, the store of release records, the watches of dependent kinds,
+//! and the sources of values.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use futures::future::join_all;
+use helm_release::kube::{Api, Applier};
+use helm_release::storage::Keyring;
+use kube::Client;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::task::JoinSet;
+
+use super::watches::{self, Objects, WholeKinds};
+use crate::context::{ControllerConfig, Namespaces};
+use crate::lookup::ServedKinds;
+use crate::reconcile::report::diagnose::Looks;
+use crate::rendering::Workers;
+use crate::rendering::renderer::Discovered;
+use crate::runtime::concurrency::Turns;
+use crate::runtime::readiness::Readiness;
+use crate::runtime::reflector;
+use crate::runtime::sync::lock;
+use crate::values::Room;
+use crate::view::dependents::Kinds;
+use crate::view::releases::Releases;
+use crate::view::sources::registry::Sources;
+use crate::watches::Expressions;
+use crate::{native, record_key};
+
+/// The shared view of the cluster. Its watches end when it is dropped.
+pub(crate) struct Cluster {
+    client: Client,
+    namespaces: Namespaces,
+    readiness: Readiness,
+    pub(crate) applier: Applier,
+    pub(crate) releases: Arc<Releases>,
+    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) turns: Turns,
+    /// The kinds that the process serves.
+    pub(crate) served: Arc<ServedKinds>,
+    pub(crate) looks: Arc<Looks>,
+    /// The Secrets and ConfigMaps of `valuesFrom`.
+    pub(crate) sources: Arc<Sources>,
+    /// What large specs of resources may take.
+    pub(crate) room: Room,
+    /// What renders charts; `None` if this process does.
+    pub(crate) workers: Option<Arc<Workers>>,
+    discovered: OnceCell<Arc<Discovered>>,
+    /// The keys that seal and prove release records.
+    keys: OnceCell<Keyring>,
+    records: OnceCell<()>,
+    /// Namespaces with records beside those that are served.
+    homes: Mutex<BTreeSet<String>>,
+    read_whole: Arc<WholeKinds>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Cluster {
+    /// The view through this client, of the process with this name on records. Sends no request yet.
+    pub(crate) fn new(
+        client: Client,
+        namespaces: Namespaces,
+        workers: Option<Arc<Workers>>,
+        readiness: Readiness,
+        writer: Arc<str>,
+    ) -> Cluster {
+        let api: Arc<dyn Api> = Arc::new(client.clone());
+        let read_whole = Arc::<WholeKinds>::default();
+        let applier = Applier::new(api);
+        let objects = Objects {
+            client: client.clone(),
+            mapper: applier.mapper.clone(),
+            namespaces: namespaces.clone(),
+            whole: read_whole.clone(),
+        };
+        Cluster {
+            applier,
+            releases: Arc::new(Releases::of(writer)),
+            kinds: Arc::new(Kinds::new(objects)),
+            turns: Turns::default(),
+            served: Arc::default(),
+            looks: Arc::default(),
+            sources: Sources::new(Some(client.clone()), namespaces.clone()),
+            room: Room::default(),
+            workers,
+            discovered: OnceCell::new(),
+            keys: OnceCell::new(),
+            records: OnceCell::new(),
+            homes: Mutex::default(),
+            tasks: Mutex::default(),
+            read_whole,
+            client,
+            namespaces,
+            readiness,
+        }
+    }
+
+    /// Reads the kinds that these expressions name with their text, from the next watch on.
+    pub(crate) fn read_whole(&self, expressions: &Expressions) {
+        self.read_whole.add(expressions.clone());
+    }
+
+    /// Watches the records in this namespace, too, if they are not watched yet.
+    pub(crate) fn record_in(&self, namespace: Option<&str>) {
+        lock(&self.homes).extend(namespace.map(str::to_owned));
+    }
+
+    /// The cluster's version and capabilities; the first call asks for the version.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub(crate) async fn discovered(&self) -> Result<Arc<Discovered>, native::Error> {
+        let read = || async { Discovered::read(&self.applier).await.map(Arc::new) };
+        self.discovered.get_or_try_init(read).await.cloned()
+    }
+
+    /// The keys of release records; the first call reads or makes them, and waits until that succeeds.
+    pub(crate) async fn keys(&self, config: &ControllerConfig) -> Keyring {
+        let load = || async {
+            let namespace = match &config.record_key_namespace {
+                own if own.is_empty() => self.client.default_namespace(),
+                namespace => namespace,
+            };
+            let requirement = self.readiness.require("the key of release records", "not read yet");
+            record_key::load(&**self.applier.api(), namespace, &requirement).await
+        };
+        self.keys.get_or_init(load).await.clone()
+    }
+
+    /// Waits until all release records are listed, or the server refuses to list them. The first call starts their watch.
+    pub(crate) async fn records_listed(&self, keys: Keyring) {
+        self.records.get_or_init(|| self.watch_records(keys)).await;
+    }
+
+    async fn watch_records(&self, keys: Keyring) {
+        let (mut tasks, mut lists) = (JoinSet::new(), Vec::new());
+        let namespaces = self.namespaces.and(&lock(&self.homes));
+        for stream in watches::records(&self.client, &namespaces, &self.readiness, &keys) {
+            let (first, listed) = oneshot::channel();
+            tasks.spawn(reflector::feed(self.releases.clone(), stream, first));
+            lists.push(listed);
+        }
+        *lock(&self.tasks) = tasks;
+        join_all(lists).await;
+    }
+}

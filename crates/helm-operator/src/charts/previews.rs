@@ -1,0 +1,152 @@
+//! What another version of a chart would change in the releases of running controllers, without a write. `run --reload` prints it before it serves a
+//! saved chart.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use helm::chart::Chart;
+use helm::engine::Engine;
+use helm_release::kube::objects_of;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use super::controller::Source;
+use super::start::renderer;
+use crate::context::Context;
+use crate::mask::Mask;
+use crate::reconcile::context::Work;
+use crate::reconcile::failure::{Failed, UNANSWERED, Unanswered};
+use crate::reconcile::shared::Shared;
+use crate::rendering::request::Renderer;
+use crate::report::chain;
+use crate::runtime::sync::lock;
+use crate::view::primary::Primary;
+use crate::view::release::Release;
+use crate::watches::Watch;
+
+/// How long a saved chart waits for its preview.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The running controllers, for previews of their releases.
+#[derive(Default)]
+pub(crate) struct Previews(Mutex<Vec<Served>>);
+
+/// A running controller.
+struct Served {
+    watch: Watch,
+    context: Context,
+    shared: Weak<Shared>,
+    runtime: Handle,
+}
+
+/// What the chart changes in one release.
+pub(crate) struct ReleasePreview {
+    /// The resource: `default/a`.
+    pub(crate) name: String,
+    /// The documents of the deployed manifest and of its hooks.
+    pub(crate) before: Vec<String>,
+    /// What the chart renders now, or why it does not; `None` if there was no time.
+    pub(crate) after: Option<Result<Vec<String>, String>>,
+    /// Hides what Secrets and override values hold.
+    pub(crate) mask: Mask,
+}
+
+impl Previews {
+    /// Adds a controller that has started.
+    pub(crate) fn add(&self, watch: &Watch, context: &Context, shared: &Arc<Shared>) {
+        let (watch, shared) = (watch.clone(), Arc::downgrade(shared));
+        // A strong handle of itself would keep the context alive for ever.
+        let context = Context { previews: Arc::default(), ..context.clone() };
+        lock(&self.0).push(Served { watch, context, shared, runtime: Handle::current() });
+    }
+
+    /// Renders a chart for the deployed releases of its watch, for two seconds at most. Blocks; must not be called by the controllers' own threads.
+    pub(crate) fn of(&self, watch: &Watch, chart: Arc<Chart>) -> Vec<ReleasePreview> {
+        let Some((shared, context, runtime)) = self.controller(watch) else { return Vec::new() };
+        runtime.block_on(async {
+            let source = Source::Engine(Arc::new(Engine::new(chart)), watch.chart.clone());
+            match renderer(source, watch, &context).await {
+                Ok(renderer) => of_all(&shared, &*renderer).await,
+                Err(error) => {
+                    tracing::debug!(error = chain(&*error), "Cannot preview releases");
+                    Vec::new()
+                }
+            }
+        })
+    }
+
+    /// The running controller of a watch.
+    fn controller(&self, watch: &Watch) -> Option<(Arc<Shared>, Context, Handle)> {
+        let all = lock(&self.0);
+        let served = all.iter().rfind(|one| one.watch.gvk() == watch.gvk())?;
+        Some((served.shared.upgrade()?, served.context.clone(), served.runtime.clone()))
+    }
+}
+
+/// Previews the deployed releases of a controller, in the order of their names.
+pub(crate) async fn of_all(shared: &Shared, renderer: &dyn Renderer) -> Vec<ReleasePreview> {
+    let until = Instant::now() + LIMIT;
+    let is_served =
+        |primary: &Arc<Primary>| !primary.deleting && !primary.annotations.suspend() && !primary.annotations.pause();
+    let mut primaries: Vec<_> = shared.cache.primaries().into_iter().filter(is_served).collect();
+    primaries.sort_by_key(|primary| (primary.namespace().to_owned(), primary.name().to_owned()));
+    let mut all = Vec::new();
+    for primary in primaries {
+        all.extend(of_one(shared, renderer, &primary, until).await);
+    }
+    all
+}
+
+/// Previews one release; `None` if nothing is deployed.
+async fn of_one(shared: &Shared, renderer: &dyn Renderer, primary: &Primary, until: Instant) -> Option<ReleasePreview> {
+    let key = primary.key();
+    let mut work = Work::new(shared, &key, &());
+    let version = work.release().as_deref().and_then(Release::deployed).map(|(version, _)| version)?;
+    let name = format!("{}/{}", primary.namespace(), primary.name());
+    let untold = || ReleasePreview { name: name.clone(), before: Vec::new(), after: None, mask: Mask::default() };
+    let rendered = async {
+        let record = shared.storage.get(primary.namespace(), primary.name(), version).await.ok()?.release;
+        let record = record.facts();
+        let rendered = render(&mut work, renderer, primary, version).await;
+        let hooks = record.hooks.iter().map(|hook| hook.manifest.clone());
+        let before: Vec<String> = std::iter::once(record.manifest.clone()).chain(hooks).collect();
+        let after = match rendered {
+            Ok(after) => Ok(after),
+            Err(failed) => Err(work.veiled(primary, failed.fault().clone()).await.message),
+        };
+        let mask = mask(&work, before.iter().chain(after.iter().flatten()));
+        Some(ReleasePreview { name: name.clone(), before, after: Some(after), mask })
+    };
+    match timeout_at(until, rendered).await {
+        Ok(rendered) => Some(rendered.unwrap_or_else(untold)),
+        Err(_) => Some(untold()),
+    }
+}
+
+/// The documents that the renderer makes for a resource.
+async fn render(
+    work: &mut Work<'_>,
+    renderer: &dyn Renderer,
+    primary: &Primary,
+    version: u32,
+) -> Result<Vec<String>, Failed> {
+    work.load_sources(primary).await?;
+    let request = work.request(primary, version);
+    let failed = |error| {
+        Failed::try_from(error).unwrap_or_else(|_| Unanswered::with_reason(UNANSWERED, "others render".into()).into())
+    };
+    let rendered = renderer.render(request).await.map_err(failed)?;
+    let candidate = work.post_render(primary, rendered).await?;
+    let hooks = candidate.hooks.into_iter().map(|hook| hook.manifest);
+    Ok(std::iter::once(candidate.manifest).chain(hooks).collect())
+}
+
+/// Hides what the sources' and rendered Secrets hold, and override values, which may come from the operator's environment.
+fn mask<'d>(work: &Work<'_>, documents: impl Iterator<Item = &'d String>) -> Mask {
+    let mut mask = work.secrets();
+    for text in work.shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {
+        mask.add_values(&text.as_str().into());
+    }
+    documents.filter_map(|document| objects_of(document).ok()).for_each(|objects| mask.add_objects(&objects));
+    mask
+}

@@ -1,0 +1,371 @@
+//! Runs a controller: waits until its kind is served, starts its watches, and starts the workers once everything is listed.
+
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use helm::engine::spelled_out;
+use helm_release::kube::{Applier, Reach, Resource};
+use helm_release::storage::{Keyring, Storage};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::accept::Intake;
+use super::controller::{Additions, ChartController, Source};
+use super::versions::Versions;
+use super::{served_instead, watches};
+use crate::context::Context;
+use crate::reconcile::decide::rollout::Rollout;
+use crate::reconcile::shared::{Settings, Shared};
+use crate::rendering::renderer::EngineRenderer;
+use crate::rendering::request::Renderer;
+use crate::report::chain;
+use crate::runtime::backoff;
+use crate::runtime::queue::Queue;
+use crate::runtime::readiness::{self, LISTING, Requirement};
+use crate::runtime::reflector::{self, First, Scope, Sink, Stream};
+use crate::runtime::workers::serve;
+use crate::status::declared_fields::Undeclared;
+use crate::view::cache::Cache;
+use crate::view::dependents::Subscriber;
+use crate::view::primary::Received;
+use crate::watches::Watch;
+use crate::{native, preflight};
+
+/// How long a resource waits for the first list of a kind in its release.
+pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
+
+/// How often to look for kinds of recorded releases that are not served.
+const SEARCH: Duration = Duration::from_secs(30);
+
+/// The longest pause between two lookups of a kind that is not served yet.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Runs the controller until the process ends.
+pub(crate) async fn run(controller: ChartController, context: Context) -> Result<(), native::Error> {
+    let ChartController { watch, source, additions, versions, .. } = controller;
+    let applier = context.cluster.applier.clone();
+    let api = applier.api().clone();
+    let watched = watch.gvk();
+    let api_version = watch.api_resource().api_version;
+    let requirement = served(&context, &watch);
+    let Some(resource) = wait_until_served(&applier, &watch, &requirement, &context.shutdown).await else {
+        return Ok(());
+    };
+    let status = format!("{}/status", resource.plural);
+    context.rights.check_outside(&resource).await;
+    let why = format!("the resources and releases of {}", watch.kind);
+    context.rights.check(&preflight::of_watch(&watch, &resource.plural, &status), &why).await;
+    if let Source::Engine(engine, _) = &source {
+        let kinds = preflight::named(engine);
+        check_rights(&context, &watch, kinds.iter().map(|one| (&*one.api_version, &*one.kind, one.is_hook))).await;
+    }
+    let reach = match &source {
+        Source::Engine(engine, _) => watch.objects.reach(&spelled_out(engine.chart())),
+        Source::Own(_) => watch.objects.reach_of_code(),
+    };
+    let renderer = renderer(source, &watch, &context).await?;
+    let keys = tokio::select! {
+        keys = context.cluster.keys(&context.config) => keys,
+        () = context.shutdown.cancelled() => return Ok(()),
+    };
+    context.cluster.kinds.announce(renderer.chart_name());
+    let intake = intake(&watch, &additions, versions, &resource, &context)?;
+    let settings = settings(&watch, &context, reach);
+    let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
+    let (new_kinds, kinds) = mpsc::unbounded_channel();
+    let shared = Arc::new(Shared {
+        storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(context.cluster.releases.writer()),
+        rollout: Rollout::new(settings.max_parallel_upgrades),
+        settings,
+        intake,
+        metrics: context.metrics.clone(),
+        events: context.events.clone(),
+        renderer,
+        sources: context.cluster.sources.clone(),
+        started: tokio::time::Instant::now(),
+        additions,
+        client: context.client.clone(),
+        cache: Cache::over(context.cluster.releases.clone())
+            .judging(expressions)
+            .recording_at(home)
+            .within(context.cluster.room.clone()),
+        queue: Queue::new(),
+        api,
+        applier,
+        resource,
+        new_kinds,
+        looks: context.cluster.looks.clone(),
+        undeclared: Undeclared::default(),
+    });
+    context.previews.add(&watch, &context, &shared);
+    let reader: Weak<Shared> = Arc::downgrade(&shared);
+    let census = reader.clone();
+    shared.metrics.resources(&shared.settings.controller, census);
+    shared.cache.report_releases_to(reader);
+    shared.connect_sources();
+    shared.follow(&context.stores);
+    tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
+    let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
+    // From here on its lists are required.
+    requirement.meet();
+    let watches = start_watches(&shared, &context, (primaries, keys), kinds);
+    let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
+    let served = tokio::select! {
+        biased;
+        // Dropping the watches stops them.
+        () = watches => Ok(()),
+        result = serve(&shared, &context.shutdown, context.cluster.turns.for_controller(workers)) => result,
+    };
+    served
+}
+
+/// Names the rights that the operator lacks for a chart's objects of these kinds, as far as they are served: (API version, kind, whether of hooks).
+async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator<Item = (&'k str, &'k str, bool)>) {
+    let mapper = &context.cluster.applier.mapper;
+    let known: Vec<(Arc<Resource>, bool)> =
+        kinds.filter_map(|(version, kind, is_hook)| Some((mapper.known(version, kind)?, is_hook))).collect();
+    let has_account = watch.service_account.is_some();
+    let needs: Vec<_> =
+        known.iter().map(|(kind, is_hook)| preflight::of_objects(kind, *is_hook, has_account)).collect();
+    context.rights.check(&needs, &format!("the objects of chart {}", watch.chart.display())).await;
+}
+
+/// The chart's renderer: in this process or in workers.
+///
+/// # Errors
+/// The cluster does not tell its version, or no record can hold the chart.
+pub(crate) async fn renderer(
+    source: Source,
+    watch: &Watch,
+    context: &Context,
+) -> Result<Arc<dyn Renderer>, native::Error> {
+    let (engine, path) = match source {
+        Source::Own(renderer) => return Ok(renderer),
+        Source::Engine(engine, path) => (engine, path),
+    };
+    let (overrides, discovered) = (watch.overrides.clone(), context.cluster.discovered().await?);
+    let renderer = EngineRenderer::new(engine, overrides, discovered)?;
+    let renderer =
+        renderer.reaching(&watch.lookup).serving(context.cluster.served.clone()).validating(watch.schema.absolute()?);
+    let renderer = renderer.acting_as(watch.service_account.as_ref());
+    Ok(Arc::new(match &context.cluster.workers {
+        Some(workers) => renderer.apart(workers.clone(), path),
+        None => renderer,
+    }))
+}
+
+/// Met once the kind is served and its watches have started, whose lists are requirements of their own.
+pub(crate) fn served(context: &Context, watch: &Watch) -> Requirement {
+    context.readiness.require(&readiness::kind(&watch.kind, &watch.api_resource().api_version), LISTING)
+}
+
+/// Waits for the custom resource's definition, which may be created after the operator starts.
+async fn wait_until_served(
+    applier: &Applier,
+    watch: &Watch,
+    requirement: &Requirement,
+    shutdown: &CancellationToken,
+) -> Option<Arc<Resource>> {
+    let (api_version, kind) = (watch.api_resource().api_version, &watch.kind);
+    let mut last = String::new();
+    for attempt in 1.. {
+        let error = match applier.mapper.resource(&api_version, kind).await {
+            Ok(resource) => return Some(resource),
+            Err(error) => served_instead::explain(&error, watch, &applier.mapper),
+        };
+        // Reminders come from the readiness, in one line for all kinds.
+        if last != error {
+            tracing::warn!(api_version, kind, error, "The custom resource is not served yet");
+            requirement.fails(&error);
+            last = error;
+        }
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
+            () = shutdown.cancelled() => return None,
+        }
+    }
+    None
+}
+
+fn settings(watch: &Watch, context: &Context, reach: Reach) -> Settings {
+    Settings {
+        controller: context.controller.clone(),
+        period: watch.reconcile_period.unwrap_or(context.config.reconcile_period),
+        hook_timeout: watch.hook_timeout.unwrap_or(context.config.hook_timeout),
+        watch_dependents: watch.watch_dependent_resources,
+        max_history: watch.max_history.unwrap_or(context.config.max_history),
+        account: watch.service_account.clone(),
+        suppress_overrides: context.config.suppress_override_values,
+        apply: watch.apply,
+        expressions: Arc::new(watch.expressions.clone()),
+        progress_timeout: watch.progress_timeout.unwrap_or(context.config.progress_timeout),
+        max_parallel_upgrades: watch.max_parallel_upgrades.unwrap_or(context.config.max_parallel_upgrades),
+        full_resync: watch.full_resync_period.unwrap_or(context.config.full_resync_period),
+        values_from: watch.values_from.clone().into(),
+        values_from_annotation: watch.values_from_annotation.clone(),
+        drift: watch.drift.clone(),
+        adopt: watch.adopt,
+        reach: Arc::new(reach),
+        on_failure: watch.on_failure,
+        retries: watch.retries,
+        crds: watch.crds,
+        recreate: watch.recreate.clone(),
+        home: watch.home(),
+    }
+}
+
+/// How the controller reads its resources.
+///
+/// # Errors
+/// The resources are cluster-scoped, and the namespace of their releases is not watched.
+fn intake(
+    watch: &Watch,
+    additions: &Additions,
+    versions: Option<Arc<Versions>>,
+    resource: &Resource,
+    context: &Context,
+) -> Result<Intake, native::Error> {
+    let release_namespace = match resource.namespaced {
+        true => None,
+        false => Some(release_namespace(watch, context)?),
+    };
+    let version = versions.map(|versions| (watch.version.clone(), versions));
+    Ok(Intake {
+        release_namespace,
+        annotations: watch.annotations.clone(),
+        version,
+        filters: additions.filters.clone(),
+        pauses: additions.pauses.clone(),
+        keep_metadata: additions.need_metadata(),
+    })
+}
+
+/// The namespace of the releases of cluster-scoped resources: the configured one, else the operator's own.
+fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, native::Error> {
+    let own = || context.client.default_namespace().to_owned();
+    let namespace = watch.release_namespace.clone().unwrap_or_else(own);
+    let watched = &context.config.namespaces;
+    if watched.is_all() || watched.0.contains(&namespace) {
+        return Ok(namespace.into());
+    }
+    let kind = &watch.kind;
+    let why = format!(
+        "{kind} is cluster-scoped, and the namespace of its releases, {namespace:?}, is not in WATCH_NAMESPACE"
+    );
+    Err(format!("{why}: set releaseNamespace in watches.yaml").into())
+}
+
+/// Runs every watch: resources and records first, then the kinds in recorded releases, then those requested later. Work starts once everything is
+/// listed.
+async fn start_watches(
+    shared: &Arc<Shared>,
+    context: &Context,
+    (primaries, keys): (Vec<Stream<Received>>, Keyring),
+    mut kinds: mpsc::UnboundedReceiver<Arc<Resource>>,
+) {
+    let mut tasks = JoinSet::new();
+    let mut lists = Vec::new();
+    for stream in primaries {
+        lists.push(start_feed(watches::Primaries(shared.clone()), stream, &mut tasks));
+    }
+    tokio::join!(join_all(lists), context.cluster.records_listed(keys));
+    let known = known_kinds(shared, &mut tasks).await;
+    let needs: Vec<_> =
+        known.iter().map(|kind| preflight::of_objects(kind, false, shared.settings.account.is_some())).collect();
+    context.rights.check(&needs, "the objects of recorded releases").await;
+    shared.watch_kinds(known);
+    // Each resource waits for the kinds in its own release only.
+    while let Ok(kind) = kinds.try_recv() {
+        shared.cache.await_kind(&kind);
+        tasks.spawn(watch_kind(shared, context, kind));
+    }
+    shared.recall();
+    shared.queue.open();
+    while let Some(kind) = kinds.recv().await {
+        tasks.spawn(watch_kind(shared, context, kind));
+    }
+}
+
+/// The kinds in recorded releases. Those that are not served are watched once they are.
+async fn known_kinds(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) -> Vec<Arc<Resource>> {
+    let (mut resources, mut missing) = (Vec::new(), Vec::new());
+    for (api_version, kind) in shared.cache.kinds_of_releases() {
+        match shared.applier.mapper.any_version(&api_version, &kind).await {
+            Ok(resource) => resources.push(resource),
+            Err(error) => {
+                tracing::warn!(
+                    api_version = &*api_version,
+                    kind = &*kind,
+                    error = chain(&error),
+                    "Cannot watch the objects of a kind"
+                );
+                let group = api_version.split_once('/').map_or("", |(group, _)| group);
+                if shared.applier.mapper.is_unserved(group, &kind) {
+                    shared.cache.kind_lost(&(group.into(), kind.clone()), &Scope::ALL, true);
+                }
+                missing.push((api_version, kind));
+            }
+        }
+    }
+    if !missing.is_empty() {
+        tasks.spawn(watch_when_served(shared.clone(), missing));
+    }
+    resources
+}
+
+/// Watches kinds as soon as discovery finds them.
+async fn watch_when_served(shared: Arc<Shared>, mut missing: Vec<(Arc<str>, Arc<str>)>) {
+    let mapper = &shared.applier.mapper;
+    while !missing.is_empty() {
+        tokio::time::sleep(SEARCH).await;
+        if let Err(error) = mapper.refresh_if_older(SEARCH / 2).await {
+            tracing::debug!(error = chain(&error), "Cannot find out which kinds are served");
+        }
+        missing.retain(|(api_version, kind)| {
+            let served = mapper.known(api_version, kind);
+            let is_missing = served.is_none();
+            shared.watch_kinds(served);
+            is_missing
+        });
+    }
+}
+
+/// Watches one kind; the future resolves when its first lists are complete.
+fn watch_kind(shared: &Arc<Shared>, context: &Context, kind: Arc<Resource>) -> BoxFuture<'static, ()> {
+    tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
+    let subscriber: Subscriber = Arc::new(watches::Dependents(shared.clone(), kind.clone()));
+    let listed = context.cluster.kinds.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
+    let shared = shared.clone();
+    Box::pin(async move { await_lists(&shared, &kind, listed).await })
+}
+
+/// Wakes the resources with objects of a kind once its first lists are complete, and before if that takes long.
+pub(crate) async fn await_lists(shared: &Shared, kind: &Resource, listed: impl Future<Output = First>) {
+    let mut listed = pin!(listed);
+    let first = tokio::time::timeout(FIRST_LISTS, &mut listed).await.ok();
+    end_wait(shared, kind, first);
+    if first.is_none() {
+        end_wait(shared, kind, Some(listed.await));
+    }
+}
+
+/// Ends the wait of the resources with objects of a kind. Drift from before the first list is known only after it.
+fn end_wait(shared: &Shared, kind: &Resource, first: Option<First>) {
+    shared.cache.kind_listed(kind, first == Some(First::Refused));
+    shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
+}
+
+/// Feeds a sink in a task; the future resolves when the first list is complete, refused, or can no longer come.
+fn start_feed<T: Send + 'static>(
+    sink: impl Sink<T> + 'static,
+    stream: Stream<T>,
+    tasks: &mut JoinSet<()>,
+) -> BoxFuture<'static, First> {
+    let (first, listed) = oneshot::channel();
+    tasks.spawn(reflector::feed(sink, stream, first));
+    Box::pin(async { listed.await.unwrap_or(First::Refused) })
+}

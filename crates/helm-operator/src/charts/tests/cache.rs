@@ -1,0 +1,325 @@
+//! What the cache trusts: late answers, older events, other uids, and a release's last inventory.
+
+use std::sync::Arc;
+
+use helm_release::kube::{Applied, ApplyMethod, Live, Mark, ObjectDigest, ObjectKey};
+use helm_release::release::Status;
+use helm_release::storage::{MarkedObject, Marks};
+
+use crate::charts::tests::*;
+use crate::runtime::freshness::{CONFIRMATION, Stamp};
+use crate::view::cache::{Claim, kind_key};
+use crate::view::release::{Revision, Trust};
+
+pub(super) fn epoch(number: u64) -> Epoch {
+    Epoch { number, began: Instant::now(), is_list: false }
+}
+
+fn live(uid: &str, version: u64) -> Live {
+    let metadata = json!({"name": "a", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()});
+    serde_json::from_value(json!({"metadata": metadata})).unwrap()
+}
+
+fn marked(mark: u64, version: u64) -> Live {
+    let mut live = live("u", version);
+    live.mark = Some(Mark(mark));
+    live
+}
+
+fn claim() -> Claim {
+    Claim { owner: Some(key()), ours: true }
+}
+
+fn applied(uid: &str, version: u64) -> Applied {
+    Applied {
+        key: object_key("ConfigMap", "a"),
+        api_version: "v1".into(),
+        digest: ObjectDigest::parse("0123456789abcdef").unwrap(),
+        kept: false,
+        expires: false,
+        drift: None,
+        live: live(uid, version),
+        method: ApplyMethod::Server,
+        changed: true,
+    }
+}
+
+fn of(uid: &str, version: u64, spec: u64) -> Primary {
+    let metadata = json!({
+        "name": "web", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "generation": spec,
+    });
+    serde_json::from_value::<Received>(json!({"metadata": metadata, "spec": {"n": spec}})).unwrap().primary
+}
+
+pub(super) fn record(version: u32, resource_version: u64) -> RecordMeta {
+    let labels = json!({"owner": "helm", "name": "web", "version": version.to_string(), "status": "deployed"});
+    let name = format!("sh.helm.release.v1.web.v{version}");
+    let metadata =
+        json!({"name": name, "namespace": "ns", "labels": labels, "resourceVersion": resource_version.to_string()});
+    RecordMeta::read(&serde_json::from_value(metadata).unwrap(), &keys()).unwrap()
+}
+
+pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
+    let object = |name: &&str| MarkedObject {
+        key: object_key("ConfigMap", name),
+        api_version: "v1".into(),
+        digest: None,
+        mark: None,
+        kept: false,
+        expires: false,
+        client: false,
+        drift: None,
+        adopted: None,
+    };
+    let marks = Marks {
+        owner: "uid".into(),
+        owner_type: "Memcached.cache.my.domain".into(),
+        taken_over: true,
+        string_overrides: true,
+        objects: objects.iter().map(object).collect(),
+        ..Marks::default()
+    };
+    Revision {
+        status,
+        resource_version: 1,
+        owners: Box::default(),
+        marks: Some(Arc::new(marks)),
+        trust: Trust::Written(None),
+        stamp: Stamp::written(None),
+        written: None,
+    }
+}
+
+fn with_revisions(revisions: &[(u32, Status, &[&str])]) -> Cache {
+    let cache = Cache::default();
+    cache.change_release(&key(), |release| {
+        for (version, status, objects) in revisions {
+            release.revisions.insert(*version, revision(*status, objects));
+        }
+    });
+    cache
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_five_minutes_a_late_answer_does_not_bring_a_deleted_object_back() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    let delete = |uid: &str| cache.remove_dependent(&a, &live(uid, 9));
+    let comes_back = || {
+        cache.store_applied(&[applied("first", 1)], &key());
+        cache.dependent(&a).is_some()
+    };
+    delete("first");
+    delete("second");
+    assert!(!comes_back());
+    tokio::time::advance(300 * SECOND).await;
+    delete("third");
+    assert!(!comes_back(), "the five minutes are not over");
+    tokio::time::advance(SECOND).await;
+    delete("fourth");
+    assert!(comes_back(), "what is remembered for ever fills the memory");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newer_version_of_a_resource_wins_and_another_uid_replaces_it() {
+    let cache = Cache::default();
+    let generation = || cache.primary(&key()).unwrap().generation;
+    assert!(cache.store_primary(of("u", 5, 1), epoch(1)));
+    assert!(!cache.store_primary(of("u", 4, 2), epoch(1)), "an older event is no news");
+    assert_eq!(generation(), 1);
+    assert!(!cache.store_primary(of("u", 6, 1), epoch(1)), "a write of the status alone is nothing to act on");
+    assert!(cache.store_primary(of("u", 7, 2), epoch(1)));
+    assert!(cache.store_primary(of("other", 3, 3), epoch(1)), "versions of two objects do not compare");
+    assert_eq!(generation(), 3);
+    assert!(!cache.remove_primary(&key(), "u"), "the one before is gone already");
+    assert!(cache.remove_primary(&key(), "other"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_event_of_a_write_confirms_it_not_an_older_one() {
+    let cache = Cache::default();
+    let before = Epoch { number: 2, began: Instant::now(), is_list: false };
+    tokio::time::advance(SECOND).await;
+    cache.store_written_primary(of("u", 5, 1));
+    cache.store_primary(of("u", 4, 1), epoch(1));
+    assert!(cache.unlisted_primaries(&Scope::ALL, before).is_empty(), "written after the list began");
+    cache.store_primary(of("u", 5, 1), epoch(1));
+    assert_eq!(cache.unlisted_primaries(&Scope::ALL, before).len(), 1, "confirmed, and the next list lacks it");
+
+    let a = object_key("ConfigMap", "a");
+    let asked = || cache.ask_at(&[&object_key("ConfigMap", "unknown"), &a]);
+    cache.store_applied(&[applied("u", 5)], &key());
+    assert_eq!(asked(), Some(Instant::now() + CONFIRMATION));
+    cache.store_dependent(a.clone(), &live("u", 4), claim(), epoch(1));
+    assert!(asked().is_some());
+    assert!(cache.overdue(&[&a]).is_empty());
+    tokio::time::advance(CONFIRMATION).await;
+    assert_eq!(cache.overdue(&[&a]), std::slice::from_ref(&a));
+    cache.store_dependent(a.clone(), &live("u", 5), claim(), epoch(1));
+    assert_eq!(asked(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_confirmed_by_the_server_is_not_read_again() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    cache.store_applied(&[applied("u", 5)], &key());
+    cache.confirm(&a, Some((&live("u", 5), true)));
+    assert_eq!(cache.ask_at(&[&a]), None);
+    cache.confirm(&a, Some((&live("other", 9), true)));
+    assert!(cache.dependent(&a).is_none(), "another object has its name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_confirmation_finds_counts_at_once() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    cache.store_applied(&[applied("u", 5)], &key());
+    cache.confirm(&a, Some((&marked(7, 6), false)));
+    let known = cache.dependent(&a).unwrap();
+    assert_eq!((known.mark, known.ours, known.resource_version), (Some(Mark(7)), false, 5));
+    assert!(cache.store_dependent(a.clone(), &marked(8, 6), claim(), epoch(1)).is_some(), "its event tells the rest");
+}
+
+#[test]
+fn a_lost_inventory_is_kept_while_the_resource_exists() {
+    let cache = Cache::default();
+    let is_lost = || cache.history(&key()).lost.is_some();
+    cache.release_lost(&key(), &Arc::default());
+    assert!(!is_lost(), "nobody is there to uninstall it for");
+    cache.store_written_primary(of("u", 1, 1));
+    cache.release_lost(&key(), &Arc::default());
+    assert!(is_lost());
+    cache.forget(&key());
+    assert!(!is_lost());
+}
+
+#[test]
+fn relevant_changes_and_the_deletion_of_an_object_wake_its_owner() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    let see = |live: &Live| cache.store_dependent(a.clone(), live, claim(), epoch(1));
+    assert_eq!(see(&marked(1, 5)), Some(key()));
+    assert_eq!(see(&marked(1, 6)), None, "nothing that we look at");
+    assert_eq!(see(&marked(2, 7)), Some(key()));
+    assert_eq!(see(&marked(3, 6)), None, "an older event");
+    assert_eq!(cache.remove_dependent(&a, &live("other", 9)), None);
+    assert!(cache.dependent(&a).is_some());
+    assert_eq!(cache.remove_dependent(&a, &live("u", 9)), Some(key()));
+    assert!(cache.dependent(&a).is_none());
+    see(&live("v", 10));
+    assert_eq!(cache.drop_dependent(&a), Some(key()));
+    assert_eq!(cache.drop_dependent(&a), None);
+}
+
+#[test]
+fn a_list_does_not_affect_other_kinds() {
+    let cache = Cache::default();
+    let keys = [
+        object_key("ConfigMap", "a"),
+        object_key("Secret", "a"),
+        ObjectKey { group: "example.com".into(), ..object_key("ConfigMap", "a") },
+    ];
+    for key in &keys {
+        cache.store_dependent(key.clone(), &live("u", 5), claim(), epoch(1));
+    }
+    assert_eq!(cache.sweep_dependents(&config_maps(), &Scope::ALL, epoch(2)).into_iter().collect::<Vec<_>>(), [key()]);
+    let left: Vec<bool> = keys.iter().map(|key| cache.dependent(key).is_some()).collect();
+    assert_eq!(left, [false, true, true]);
+}
+
+#[test]
+fn a_kind_is_watched_once_and_known_where_it_was_listed() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    assert!(cache.start_kind(&config_maps()) && !cache.start_kind(&config_maps()));
+    assert!(!cache.is_synced(&a), "it is not listed yet");
+    cache.kind_synced(&config_maps(), &Scope::namespace("other"));
+    assert!(!cache.is_synced(&a));
+    cache.kind_synced(&config_maps(), &Scope::namespace("ns"));
+    assert!(cache.is_synced(&a) && !cache.is_synced(&object_key("Secret", "a")));
+}
+
+#[test]
+fn a_kind_that_can_no_longer_be_watched_is_unknown_in_that_namespace_only() {
+    let (cache, kind) = (Cache::default(), kind_key(&config_maps()));
+    let [ours, other] = ["ns", "other"].map(Scope::namespace);
+    let a = object_key("ConfigMap", "a");
+    cache.start_kind(&config_maps());
+    assert!(!cache.kind_lost(&kind, &ours, false), "it was not known");
+    assert!(!cache.kind_synced(&config_maps(), &ours) && !cache.kind_synced(&config_maps(), &other));
+    assert!(cache.kind_lost(&kind, &other, false));
+    let theirs = ObjectKey { namespace: "other".into(), ..a.clone() };
+    assert!(cache.is_synced(&a) && !cache.is_refused(&a) && cache.is_refused(&theirs));
+    assert!(cache.kind_lost(&kind, &ours, false) && !cache.is_synced(&a));
+    assert!(!cache.kind_lost(&kind, &ours, false), "that is no news");
+    assert!(cache.kind_lost(&kind, &ours, true) && cache.is_unserved(&a), "that is");
+    assert!(!cache.start_kind(&config_maps()), "its watch is tried again");
+    assert!(cache.kind_synced(&config_maps(), &ours), "its owners must look for what they missed");
+    assert!(cache.is_synced(&a) && !cache.is_unserved(&a) && !cache.is_refused(&a) && cache.is_refused(&theirs));
+    assert!(cache.kind_synced(&config_maps(), &other), "and so must the owners in the other namespace");
+    assert!(!cache.is_refused(&a) && !cache.is_refused(&theirs));
+}
+
+#[test]
+fn a_namespace_whose_list_is_refused_stays_refused_after_a_list_of_another() {
+    let cache = Cache::default();
+    let [mine, other] = ["ns", "other"].map(Scope::namespace);
+    let a = object_key("ConfigMap", "a");
+    cache.start_kind(&config_maps());
+    assert!(!cache.kind_synced(&config_maps(), &other));
+    cache.kind_listed(&config_maps(), true);
+    assert!(!cache.kind_synced(&config_maps(), &other), "an expired watch lists again");
+    assert!(cache.is_refused(&a) && !cache.is_synced(&a), "nothing covers it");
+    assert!(cache.kind_synced(&config_maps(), &mine) && !cache.is_refused(&a), "the right is granted");
+}
+
+#[test]
+fn the_kinds_to_watch_are_those_of_the_releases_of_resources_that_exist() {
+    let cache = with_revisions(&[(1, Status::Deployed, &["a"])]);
+    assert!(cache.kinds_of_releases().is_empty());
+    cache.store_written_primary(of("u", 1, 1));
+    assert_eq!(cache.kinds_of_releases().into_iter().collect::<Vec<_>>(), [("v1".into(), "ConfigMap".into())]);
+    assert_eq!(cache.resources_with(&config_maps()), [key()]);
+    assert!(cache.resources_with(&resource("v1", "Secret", "secrets", true)).is_empty());
+}
+
+#[test]
+fn the_base_is_the_deployed_revision_or_else_the_newest_superseded_one() {
+    use Status::{Deployed, Failed, Superseded};
+    for (statuses, expected) in [
+        (&[Superseded, Deployed, Failed][..], Some(2)),
+        (&[Superseded, Superseded, Failed], Some(2)),
+        (&[Failed, Failed], None),
+        (&[Deployed, Superseded], Some(1)),
+    ] {
+        let revisions: Vec<(u32, Status, &[&str])> =
+            (1..).zip(statuses).map(|(version, status)| (version, *status, &[][..])).collect();
+        assert_eq!(with_revisions(&revisions).release(&key()).unwrap().last_good(), expected, "{statuses:?}");
+    }
+}
+
+#[test]
+fn only_the_owners_of_older_revisions_are_kept() {
+    let cache = with_revisions(&[
+        (1, Status::Superseded, &["old"]),
+        (2, Status::Superseded, &[]),
+        (3, Status::Deployed, &["a"]),
+        (4, Status::Failed, &["b"]),
+    ]);
+    let release = cache.release(&key()).unwrap();
+    let objects: Vec<usize> =
+        release.revisions.values().map(|r| r.marks.as_ref().map_or(0, |m| m.objects.len())).collect();
+    assert_eq!(objects, [0, 0, 1, 1]);
+    let old = release.revisions[&1].marks.clone().unwrap();
+    assert_eq!((&*old.owner, &*old.owner_type, old.taken_over), ("uid", "Memcached.cache.my.domain", true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_says_nothing_takes_no_memory() {
+    let cache = Cache::default();
+    cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
+    assert_eq!(cache.histories(), 1);
+    cache.change_history(&key(), |history| history.resynced = None);
+    assert_eq!(cache.histories(), 0);
+}

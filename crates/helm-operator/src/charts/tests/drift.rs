@@ -1,0 +1,268 @@
+//! Drift policies, and fields that others own.
+
+use helm_release::kube::{DriftPolicy, IgnoreRule, ObjectRule, Pointer};
+
+use super::reporting::published;
+use super::*;
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
+const POLICY: &str = "helm.sdk.operatorframework.io/drift";
+
+/// A controller with this policy, after the install.
+async fn world(spec: Value, policy: DriftPolicy) -> World {
+    let server = World::new(spec).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| settings.drift.policy = policy);
+    world.reconcile().await;
+    // The event of the install.
+    published(&world).await;
+    world
+}
+
+fn change(world: &World, name: &str, value: &str, manager: &str) {
+    let path = format!("{MAPS}/{name}");
+    let mut object = world.server.object(&path).unwrap();
+    object["data"]["value"] = value.into();
+    world.server.put(&path, object, manager);
+}
+
+async fn detected(world: &World) -> Vec<String> {
+    published(world).await.into_iter().filter(|event| event.contains("DriftDetected")).collect()
+}
+
+const NOTHING: &str = "; the drift policy is detect, so nothing is repaired";
+
+#[tokio::test(start_paused = true)]
+async fn detected_drift_is_reported_once_and_never_repaired() {
+    let world = world(spec(), DriftPolicy::Detect).await;
+    change(&world, "b", "s3cret", "kubectl");
+    let writes = world.server.writes();
+    world.reconcile().await;
+    let text = "kubectl changed .data.value of ConfigMap \"b\"";
+    assert_eq!(world.condition("Drifted").unwrap(), format!("True/DriftDetected/{text}{NOTHING}"));
+    assert_eq!(world.state("Ready"), "True/Ready");
+    assert_eq!(detected(&world).await, [format!("Warning DriftDetected x1: {text}")]);
+    assert_eq!(world.server.writes(), writes + 2, "the status and the event");
+    assert_eq!((world.value_of("b"), world.requests().await), (json!("s3cret"), 0));
+
+    let restarted = World::with_events(world.server.clone(), Arc::new(Stub::default()), |settings| {
+        settings.drift.policy = DriftPolicy::Detect;
+    });
+    restarted.reconcile().await;
+    assert_eq!(detected(&restarted).await.len(), 1, "a restart reports nothing twice");
+
+    change(&world, "b", "1", "kubectl");
+    change(&world, "a", "2", "someone");
+    world.server.remove(&format!("{MAPS}/c"));
+    world.reconcile().await;
+    let texts = format!("someone changed .data.value of ConfigMap \"a\"; {text}; ConfigMap \"c\" is gone{NOTHING}");
+    assert_eq!(world.condition("Drifted").unwrap(), format!("True/DriftDetected/{texts}"), "b is not ours any more");
+    assert_eq!(detected(&world).await.len(), 3);
+    assert!(!format!("{:?}", published(&world).await).contains("s3cret"));
+
+    world.edit(|p| p["spec"]["value"] = "3".into());
+    world.reconcile().await;
+    assert_eq!((world.condition("Drifted"), world.maps().len()), (None, 3), "an upgrade applies everything");
+    change(&world, "b", "4", "kubectl");
+    world.reconcile().await;
+    let text = format!("Warning DriftDetected x2: {text}");
+    assert!(detected(&world).await.contains(&text), "new drift is a new event");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_that_is_switched_off_is_neither_read_nor_reported() {
+    let world = world(spec(), DriftPolicy::Off).await;
+    change(&world, "b", "mine", "kubectl");
+    assert_eq!(world.requests().await, 0);
+    assert_eq!((world.condition("Drifted"), world.value_of("b")), (None, json!("mine")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_most_specific_policy_wins() {
+    let map = |name: &str, policy: &str| {
+        let metadata = json!({"name": name, "annotations": {POLICY: policy}});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": "1"}})
+    };
+    let mut spec = spec();
+    spec["objects"] = json!([map("r", "repair"), map("d", "detect"), map("o", "off")]);
+    let world = world(spec, DriftPolicy::Off).await;
+    for name in ["a", "r", "d", "o"] {
+        change(&world, name, "mine", "kubectl");
+    }
+    world.reconcile().await;
+    let values = || ["a", "r", "d", "o"].map(|name| world.value_of(name) == "1");
+    assert_eq!(values(), [false, true, false, false]);
+    let only = format!("True/DriftDetected/kubectl changed .data.value of ConfigMap \"d\"{NOTHING}");
+    assert_eq!(world.condition("Drifted").unwrap(), only);
+    world.edit(|p| p["metadata"]["annotations"] = json!({POLICY: "repair"}));
+    world.reconcile().await;
+    assert_eq!(values(), [true, true, false, false]);
+    assert_eq!(world.condition("Drifted").unwrap(), only);
+    world.edit(|p| p["metadata"]["annotations"] = json!({POLICY: "mend"}));
+    world.reconcile().await;
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/InvalidAnnotation/"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let maps = world.maps();
+    maps.iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
+    world.server.unserve("v1", "ConfigMap");
+    assert_eq!(world.reconcile().await, ReconcileResult::Error, "its watch still runs");
+    let told = |verb: &str| {
+        let why = "no matches for kind \"ConfigMap\" in version \"v1\"";
+        assert_eq!(
+            world.condition("Irreconcilable").unwrap(),
+            format!("True/ReconcileError/cannot {verb} ConfigMap \"a\": {why}")
+        );
+    };
+    told("apply");
+    tokio::time::advance(SECOND).await;
+    assert_eq!(world.reconcile().await, ReconcileResult::Error, "discovery has run again");
+    told("repair");
+
+    let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
+    let alone = async || {
+        tokio::time::advance(60 * SECOND).await;
+        context::reconcile(&world.shared, &key(), &(), Lane::Retries).await
+    };
+    watch.lost(&Scope::namespace("other"));
+    assert_eq!(alone().await, ReconcileResult::Error, "another namespace's watch has failed");
+    watch.lost(&Scope::ALL);
+    assert_ne!(alone().await, ReconcileResult::Error);
+    assert_eq!(world.condition("Irreconcilable"), None);
+    let told = "False/Progressing/ConfigMap \"a\" is not ready: the server does not serve its kind";
+    assert!(world.condition("Ready").unwrap().starts_with(told), "{:?}", world.condition("Ready"));
+
+    world.server.accept();
+    world.server.serve("v1", "ConfigMap", "configmaps");
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.state("Ready")), (maps, "True/Ready".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_watched_any_more_is_not_known_to_be_gone() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
+    watch.lost(&Scope::ALL);
+    assert!(!world.shared.cache.is_synced(&object_key("ConfigMap", "a")));
+    world.server.remove(&format!("{MAPS}/a"));
+    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    assert_eq!((world.maps(), world.state("Ready")), (vec!["b".into(), "c".into()], "True/Ready".into()));
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b", "c"], "the rights are back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_that_cannot_be_read_backs_off() {
+    let world = world(spec(), DriftPolicy::Detect).await;
+    change(&world, "b", "mine", "kubectl");
+    world.server.refuse(|call| {
+        (call.method == http::Method::GET && call.path.contains("configmaps/b"))
+            .then(|| Error::from_status(503, "", "away"))
+    });
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    assert_eq!(world.condition("Irreconcilable").unwrap(), "True/Unanswered/cannot read ConfigMap \"b\": away");
+    assert_eq!(world.requests().await, 0);
+    world.server.accept();
+    tokio::time::advance(SECOND).await;
+    world.reconcile().await;
+    assert_eq!(world.condition("Irreconcilable"), None);
+    assert!(world.condition("Drifted").is_some());
+}
+
+/// The Deployment `web` with one replica.
+fn deployment(image: &str) -> Value {
+    let spec = json!({"replicas": 1, "image": image});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
+}
+
+/// Sets the Deployment's replicas as its autoscaler does.
+fn scale(world: &World, replicas: u32) {
+    let mut live = world.server.object(DEPLOYMENT).unwrap();
+    live["spec"]["replicas"] = replicas.into();
+    world.server.put(DEPLOYMENT, live, "kube-controller-manager");
+    let mut live = world.server.object(DEPLOYMENT).unwrap();
+    for entry in live["metadata"]["managedFields"].as_array_mut().unwrap() {
+        if entry["manager"] == "kube-controller-manager" {
+            entry["subresource"] = "scale".into();
+        }
+    }
+    world.server.restore(DEPLOYMENT, live);
+}
+
+/// The requests of a reconcile, without discovery and without those about the resource itself, whose readiness changes with the replicas.
+async fn requests(world: &World) -> Vec<String> {
+    let before = world.server.log().len();
+    world.reconcile().await;
+    let counts = |line: &&String| {
+        let own = line.contains("/memcacheds/") || line.contains("/pods") || line.contains("/events");
+        !own && !line.ends_with("/api") && !line.ends_with("/apis")
+    };
+    world.server.log()[before..].iter().filter(counts).cloned().collect()
+}
+
+const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers";
+
+/// Creates an autoscaler of the Deployment that belongs to nobody's release.
+fn add_autoscaler(world: &World) {
+    world.server.serve("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let autoscaler = json!({"metadata": {"name": "web"}, "spec": {"scaleTargetRef": target}});
+    world.server.put(&format!("{AUTOSCALERS}/web"), autoscaler, "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_autoscaler_outside_the_release_may_scale_without_a_write_of_ours() {
+    let world = world(json!({"objects": [deployment("a")]}), DriftPolicy::Repair).await;
+    add_autoscaler(&world);
+    scale(&world, 5);
+    let looks = [format!("GET {DEPLOYMENT}"), format!("GET {AUTOSCALERS}")];
+    assert_eq!(requests(&world).await, looks, "once");
+    for replicas in [3, 1, 5] {
+        scale(&world, replicas);
+        assert_eq!(requests(&world).await, [""; 0], "{replicas}");
+    }
+    let restarted = World::on(world.server.clone());
+    let again = requests(&restarted).await;
+    assert_eq!(&again[1..], looks, "after the record, for what the chart sets");
+
+    let mut live = world.server.object(DEPLOYMENT).unwrap();
+    live["spec"]["image"] = "theirs".into();
+    world.server.put(DEPLOYMENT, live, "kubectl");
+    world.reconcile().await;
+    assert_eq!(world.server.object(DEPLOYMENT).unwrap()["spec"], json!({"replicas": 5, "image": "a"}));
+    world.edit(|p| p["spec"]["objects"] = json!([deployment("b")]));
+    world.reconcile().await;
+    assert_eq!(world.server.object(DEPLOYMENT).unwrap()["spec"], json!({"replicas": 5, "image": "b"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detected_autoscaler_is_no_drift() {
+    let world = world(json!({"objects": [deployment("a")]}), DriftPolicy::Detect).await;
+    add_autoscaler(&world);
+    scale(&world, 5);
+    world.reconcile().await;
+    assert_eq!(world.condition("Drifted"), None);
+    scale(&world, 1);
+    assert_eq!(requests(&world).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ignored_fields_may_change_freely() {
+    let server = World::new(spec()).server;
+    let rule = IgnoreRule {
+        objects: ObjectRule { name: Some("b".into()), ..ObjectRule::default() },
+        paths: vec![Pointer::parse("/data/value").unwrap()],
+    };
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| settings.drift.ignore = [rule].into());
+    world.reconcile().await;
+    assert_eq!(world.value_of("b"), "1");
+    change(&world, "b", "mine", "kubectl");
+    assert_eq!(world.requests().await, 0);
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("2"), json!("mine")));
+}

@@ -1,0 +1,321 @@
+//! Manual `helm` commands on our releases (running, finished, failed, abandoned), against the API server in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm_release::release::{ChartDocument, Info, Packed, Release, Status};
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use super::reporting::published;
+use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, key, spec};
+
+/// Helm's manifest of these ConfigMaps.
+fn manifest(names: &[&str], value: &str) -> String {
+    let map = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": value}});
+    names.iter().map(|name| format!("---\n{}\n", map(name))).collect()
+}
+
+/// Writes a record as Helm does: without annotations, with all labels of the revision before it.
+fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age: Duration) {
+    let chart = r#"{"metadata":{"name":"memcached","version":"0.2.0"}}"#;
+    let release = Release {
+        name: "web".into(),
+        namespace: "ns".into(),
+        version,
+        info: Info { status, ..Info::default() },
+        chart: Arc::new(ChartDocument::from_json(chart).unwrap()),
+        config: json!({}),
+        manifest: manifest.into(),
+        hooks: Vec::new(),
+        apply_method: "csa".into(),
+        labels: Default::default(),
+        more: Default::default(),
+    };
+    let record = Packed::pack(&release).unwrap().to_record().into_bytes();
+    let before = (1..=version).rev().find_map(|v| world.server.object(&record_path(v))).unwrap();
+    let mut labels = before["metadata"]["labels"].clone();
+    labels["status"] = status.as_str().into();
+    labels["version"] = version.to_string().into();
+    let written = Timestamp::now().as_second() - i64::try_from(age.as_secs()).unwrap();
+    (labels["createdAt"], labels["modifiedAt"]) = (written.to_string().into(), written.to_string().into());
+    let data = json!({"release": serde_json::to_value(ByteString(record)).unwrap()});
+    let name = release.key();
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": labels}, "data": data});
+    world.server.put(&record_path(version), secret, "helm");
+}
+
+/// Marks our record as superseded as Helm does: the annotation is lost.
+async fn helm_supersedes(world: &World, version: u32) {
+    let mut release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
+    release.info.status = Status::Superseded;
+    let record = Packed::pack(&release).unwrap().to_record().into_bytes();
+    let mut secret = world.server.object(&record_path(version)).unwrap();
+    secret["metadata"]["annotations"] = Value::Null;
+    secret["metadata"]["labels"]["status"] = "superseded".into();
+    secret["data"]["release"] = serde_json::to_value(ByteString(record)).unwrap();
+    world.server.put(&record_path(version), secret, "helm");
+}
+
+fn record_path(version: u32) -> String {
+    format!("{SECRETS}/sh.helm.release.v1.web.v{version}")
+}
+
+/// Writes a ConfigMap of the release as Helm does.
+fn helm_applies(world: &World, name: &str, value: &str) {
+    let path = format!("{MAPS}/{name}");
+    let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    let metadata =
+        json!({"name": name, "annotations": annotations, "labels": {"app.kubernetes.io/managed-by": "Helm"}});
+    let old =
+        world.server.object(&path).unwrap_or(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
+    let mut map = old;
+    map["data"]["value"] = value.into();
+    world.server.put(&path, map, "helm");
+}
+
+async fn deployed() -> World {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_in_flight_is_left_alone_and_reported() {
+    let world = deployed().await;
+    helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), MINUTE);
+    helm_applies(&world, "a", "2");
+    helm_applies(&world, "x", "2");
+    world.edit(|p| p["spec"]["value"] = "3".into());
+    let writes = world.server.writes();
+    world.reconcile().await;
+    // The status, and nothing else.
+    assert_eq!(world.server.writes(), writes + 1);
+    let said = world.condition("Irreconcilable").unwrap();
+    let expected = "True/ReleaseInFlight/revision 2 of release \"web\" is pending-upgrade and was not written by this operator: a person's helm is running; the operator waits until it ends, or until 20";
+    assert!(said.starts_with(expected), "{said}");
+    assert_eq!(world.requests().await, 0);
+    // Reconciled again when the ten minutes are over, one of which has passed.
+    let again = world.shared.cache.history(&key()).failure.as_ref().unwrap().retry.at - tokio::time::Instant::now();
+    assert!((530..=540).contains(&again.as_secs()), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_succeeded_is_undone_once_without_orphans() {
+    let world = deployed().await;
+    helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), MINUTE);
+    world.reconcile().await;
+    // Only now does Helm continue: b and c are not in its chart.
+    helm_applies(&world, "a", "2");
+    helm_applies(&world, "x", "2");
+    ["b", "c"].iter().for_each(|name| world.server.remove(&format!("{MAPS}/{name}")));
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &manifest(&["a", "x"], "2"), MINUTE);
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into(), "c".into()], json!("1")));
+    assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
+    assert_eq!(world.condition("Irreconcilable"), None);
+    assert_eq!(world.state("Ready"), "True/Ready");
+    assert_eq!(world.requests().await, 0);
+    let world = World::on(world.server);
+    assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_names_the_upgrade_that_is_undone_and_how_to_keep_one() {
+    let server = World::new(spec()).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    helm_applies(&world, "a", "2");
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &manifest(&["a"], "2"), MINUTE);
+    world.reconcile().await;
+    let events = published(&world).await;
+    let undone = events.iter().find(|event| event.contains("HelmChangeUndone"));
+    let undone = undone.unwrap_or_else(|| panic!("{events:#?} {:?}", world.history()));
+    assert!(undone.starts_with("Warning HelmChangeUndone x1: revision 2 was made with helm and is undone"), "{undone}");
+    assert!(undone.contains("set the annotation helm.sdk.operatorframework.io/suspend to \"true\" first"), "{undone}");
+    assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_changed_nothing_makes_no_revision() {
+    let world = deployed().await;
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!(world.requests().await, 0);
+    world.edit(|p| p["spec"]["maps"] = json!(["a"]));
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.history().len()), (vec!["a".to_owned()], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_upgrade_leaves_nothing_behind() {
+    let world = deployed().await;
+    helm_applies(&world, "a", "2");
+    helm_applies(&world, "x", "2");
+    helm_applies(&world, "y", "2");
+    helm_writes(&world, 2, Status::Failed, &manifest(&["a", "x"], "2"), MINUTE);
+    helm_writes(&world, 3, Status::Failed, &manifest(&["a", "y"], "2"), MINUTE);
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into(), "c".into()], json!("1")));
+    assert_eq!(world.history().last().unwrap(), "4 deployed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_rollback_loses_nothing_that_was_deployed() {
+    for restarts in [false, true] {
+        let world = deployed().await;
+        world.edit(|p| p["spec"] = json!({"maps": ["a", "b"], "value": "2"}));
+        world.reconcile().await;
+        helm_supersedes(&world, 2).await;
+        helm_writes(&world, 3, Status::Failed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+        helm_applies(&world, "c", "1");
+        let uid = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+        let world = if restarts { World::on(world.server) } else { world };
+        world.reconcile().await;
+        assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into()], json!("2")));
+        assert_eq!(world.history().last().unwrap(), "4 deployed");
+        assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"], uid);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_upgrade_is_healed_after_ten_minutes() {
+    let world = deployed().await;
+    helm_applies(&world, "a", "2");
+    helm_applies(&world, "x", "2");
+    helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), 11 * MINUTE);
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into(), "c".into()], json!("1")));
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    let abandoned = world.shared.storage.get("ns", "web", 2).await.unwrap().release.facts().clone();
+    assert_eq!(abandoned.info.status, Status::Failed);
+    assert_eq!(abandoned.info.description, "Abandoned: it was pending-upgrade and nothing happened for ten minutes");
+    assert_eq!(world.state("Ready"), "True/Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_last_written_by_helm_is_still_ours() {
+    // The only record lost its annotation; all others are Helm's.
+    let world = deployed().await;
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &manifest(&["a"], "2"), MINUTE);
+    world.server.remove(&record_path(1));
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.condition("Irreconcilable")), (3, None));
+    assert_eq!(world.history().last().unwrap(), "3 deployed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_deleted_while_helm_runs_goes_with_everything_that_helm_made() {
+    let world = deployed().await;
+    helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), MINUTE);
+    world.delete();
+    world.reconcile().await;
+    assert!(world.condition("Irreconcilable").unwrap().contains("ReleaseInFlight"));
+    assert_eq!(world.maps().len(), 3);
+    helm_applies(&world, "x", "2");
+    helm_writes(&world, 2, Status::Failed, &manifest(&["a", "x"], "2"), MINUTE);
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manual_uninstall_is_left_alone_and_then_reinstalled() {
+    let world = deployed().await;
+    helm_writes(&world, 1, Status::Uninstalling, &manifest(&["a", "b", "c"], "1"), MINUTE);
+    ["a", "b"].iter().for_each(|name| world.server.remove(&format!("{MAPS}/{name}")));
+    world.reconcile().await;
+    assert!(world.condition("Irreconcilable").unwrap().contains("revision 1 of release \"web\" is uninstalling"));
+    assert_eq!(world.maps(), ["c"]);
+    world.server.remove(&format!("{MAPS}/c"));
+    world.server.remove(&record_path(1));
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+    assert_eq!(world.condition("Irreconcilable"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_first_deployment_is_kept() {
+    let world = deployed().await;
+    let first = async |world: &World, version| {
+        world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().info.first_deployed
+    };
+    let time = first(&world, 1).await;
+    assert!(time.is_some());
+    let world = World::on(world.server);
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!(first(&world, 2).await, time);
+    // Another revision by Helm does not change it, although its record says the same.
+    let world = World::on(world.server);
+    world.edit(|p| p["spec"]["value"] = "3".into());
+    world.reconcile().await;
+    assert_eq!(first(&world, 3).await, time);
+    assert!(world.server.object(PRIMARY).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_a_person_begins_while_a_render_fails_is_not_rolled_back() {
+    let world = deployed().await;
+    world.edit(|p| (p["spec"]["broken"], p["spec"]["seconds"]) = (true.into(), 10.into()));
+    let helm = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "b", "c"], "helm"), Duration::ZERO);
+        world.feed();
+        world.server.object(&record_path(2)).unwrap()["data"].clone()
+    };
+    let (_, record) = tokio::join!(world.reconcile(), helm);
+    assert_eq!(world.server.object(&record_path(2)).unwrap()["data"], record, "it is Helm's");
+    assert_eq!(
+        (world.value_of("a"), world.history()),
+        (json!("1"), vec!["1 deployed".into(), "2 pending-upgrade".into()])
+    );
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/RenderError/"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_a_person_began_unseen_is_not_overwritten() {
+    let world = deployed().await;
+    world.edit(|p| (p["spec"]["value"], p["spec"]["seconds"]) = ("2".into(), 10.into()));
+    let helm = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "b", "c"], "helm"), Duration::ZERO);
+        world.server.object(&record_path(2)).unwrap()
+    };
+    let (_, record) = tokio::join!(world.reconcile(), helm);
+    assert_eq!((world.server.object(&record_path(2)), world.value_of("a")), (Some(record), json!("1")));
+    world.reconcile().await;
+    assert!(world.condition("Irreconcilable").unwrap().contains("ReleaseInFlight"));
+}
+
+/// Makes a record unreadable; it keeps its metadata.
+fn spoil(world: &World, version: u32) {
+    let mut secret = world.server.object(&record_path(version)).unwrap();
+    secret["data"]["release"] = serde_json::to_value(ByteString(b"garbage".to_vec())).unwrap();
+    world.server.put(&record_path(version), secret, "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_decoded_does_not_block_a_deletion_for_ever() {
+    let world = deployed().await;
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &manifest(&["a"], "helm"), Duration::ZERO);
+    spoil(&world, 2);
+    let foreign = json!({"metadata": {"name": "foreign"}});
+    world.server.put(&format!("{MAPS}/foreign"), foreign, "user");
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_none());
+    assert_eq!(world.maps(), ["foreign"]);
+    assert!(world.server.object(&record_path(2)).is_none(), "the record goes, too");
+}

@@ -1,0 +1,575 @@
+//! A chart's hooks in whole reconciles (restarts, waits, failures), against the API server in memory, where the tests end the Jobs.
+
+use std::time::Duration;
+
+use helm_release::kube::{Error, MemoryApi};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::charts::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, with_sources};
+use crate::metrics::ReconcileResult;
+use crate::reconcile::context;
+
+const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
+
+fn with_hooks(hooks: Value) -> Value {
+    let mut spec = spec();
+    spec["hooks"] = hooks;
+    spec
+}
+
+fn hook(name: &str, event: &str) -> Value {
+    json!({"name": name, "events": [event]})
+}
+
+/// Ends every running Job, five seconds after each check.
+async fn end_jobs(server: &MemoryApi, how: &str) {
+    loop {
+        sleep(Duration::from_secs(5)).await;
+        for path in server.paths().into_iter().filter(|path| path.starts_with(JOBS)) {
+            let mut job = server.object(&path).unwrap();
+            if job["status"].is_null() {
+                job["status"]["conditions"] = json!([{"type": how, "status": "True", "message": "as told"}]);
+                server.put(&path, job, "kube-controller-manager");
+            }
+        }
+    }
+}
+
+/// Reconciles while Jobs end in this way.
+async fn reconcile(world: &World, how: &str) -> ReconcileResult {
+    tokio::select! {
+        result = world.reconcile() => result,
+        () = end_jobs(&world.server, how) => unreachable!("it has no end"),
+    }
+}
+
+/// Reconciles until the process is killed after this time.
+async fn killed_after(world: &World, seconds: u64) {
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = sleep(Duration::from_secs(seconds)) => {}
+    }
+}
+
+fn count(world: &World, request: &str) -> usize {
+    world.server.log().iter().filter(|line| line.starts_with(request)).count()
+}
+
+/// The phases of a revision's hooks, as `helm` reads them.
+async fn phases(world: &World, version: u32) -> Vec<String> {
+    let release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
+    release.hooks.iter().map(|hook| format!("{} {:?}", hook.name, hook.last_run.phase)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_without_hooks_costs_no_extra_write_and_each_hook_costs_one_record() {
+    // Status writes about the wait do not count.
+    let writes = |world: &World| {
+        world.server.log().iter().filter(|line| !line.starts_with("GET") && !line.ends_with("/status")).count()
+    };
+    let world = World::new(spec());
+    world.reconcile().await;
+    let plain = writes(&world);
+    let world =
+        World::new(with_hooks(json!([hook("a", "pre-install"), hook("b", "pre-install"), hook("c", "post-upgrade")])));
+    reconcile(&world, "Complete").await;
+    // Two objects, a record before each, one after both.
+    assert_eq!(writes(&world), plain + 5);
+    assert_eq!(phases(&world, 1).await, ["a Succeeded", "b Succeeded", "c NotRun"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_running_when_the_operator_dies_is_found_again() {
+    let world = World::new(with_hooks(json!([hook("first", "pre-install"), hook("migrate", "pre-install")])));
+    tokio::select! {
+        () = killed_after(&world, 30) => {}
+        // Only the first ends.
+        () = async {
+            sleep(Duration::from_secs(5)).await;
+            let path = format!("{JOBS}/first");
+            let mut job = world.server.object(&path).unwrap();
+            job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+            world.server.put(&path, job, "kube-controller-manager");
+            std::future::pending::<()>().await;
+        } => {}
+    }
+    world.feed();
+    assert_eq!((world.history(), world.maps()), (vec!["1 pending-install".to_owned()], vec![]));
+    assert_eq!(phases(&world, 1).await, ["first Succeeded", "migrate Running"]);
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{:?}", world.server.log());
+    assert_eq!(count(&world, &format!("DELETE {JOBS}")), 0);
+    assert_eq!(world.state("Ready"), "True/Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_values_start_another_action_with_its_own_hooks() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    killed_after(&world, 30).await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.value_of("a"), world.history()), (json!("2"), vec!["1 deployed".to_owned()]));
+    assert_eq!(count(&world, &format!("DELETE {JOBS}/migrate")), 1);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
+    let both = json!({"name": "both", "events": ["pre-upgrade", "post-upgrade"]});
+    let gone = json!({"name": "gone", "events": ["post-upgrade"], "policies": ["hook-succeeded"]});
+    let after = hook("after", "post-upgrade");
+    let hooks = json!([hook("before", "pre-upgrade"), both, gone, after]);
+    for writes in 0.. {
+        let world = World::new(with_hooks(hooks.clone()));
+        reconcile(&world, "Complete").await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        world.server.fail_after(Some(writes));
+        tokio::select! {
+            _ = reconcile(&world, "Complete") => {}
+            () = sleep(Duration::from_secs(300)) => {}
+        }
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            reconcile(&world, "Complete").await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
+        // `before`, `both` twice, `gone` and `after`.
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 5, "after {writes} writes: {:#?}", world.server.log());
+        if !died {
+            assert!(writes > 10, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_objects_does_not_run_hooks_again() {
+    let world = World::new(with_hooks(json!([hook("farewell", "pre-delete"), hook("gone", "post-delete")])));
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    reconcile(&world, "Complete").await;
+    let mut held = world.server.object(&format!("{MAPS}/a")).unwrap();
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    world.server.put(&format!("{MAPS}/a"), held, "someone");
+    world.delete();
+    for _ in 0..20 {
+        reconcile(&world, "Complete").await;
+    }
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1, "{:?}", world.server.log());
+    assert_eq!((world.maps(), world.history()), (vec!["a".to_owned()], vec!["1 uninstalling".to_owned()]));
+    let waits = "Waiting until all resources are deleted: ConfigMap ns/a (finalizers: x/y)";
+    assert_eq!(world.condition("Deployed").unwrap(), format!("False/UninstallSuccessful/{waits}"));
+    assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
+    // A restart forgets none of it.
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+    world.server.remove(&format!("{MAPS}/a"));
+    reconcile(&world, "Complete").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+    assert_eq!(world.server.paths(), [format!("{JOBS}/farewell"), format!("{JOBS}/gone")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_pre_delete_hook_keeps_everything_and_its_error_names_the_way_out() {
+    let world = World::new(with_hooks(json!([hook("ok", "pre-delete"), hook("z-farewell", "pre-delete")])));
+    reconcile(&world, "Complete").await;
+    world.delete();
+    tokio::join!(
+        async {
+            // The first succeeds, the second fails.
+            sleep(Duration::from_secs(1)).await;
+            let path = format!("{JOBS}/ok");
+            let mut job = world.server.object(&path).unwrap();
+            job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+            world.server.put(&path, job, "kube-controller-manager");
+        },
+        async {
+            assert_eq!(reconcile(&world, "Failed").await, ReconcileResult::Error);
+        }
+    );
+    let failed = world.condition("ReleaseFailed").unwrap();
+    assert!(
+        failed.starts_with(
+            "True/UninstallError/hook memcached/templates/z-farewell.yaml failed: Job \"z-farewell\": as told"
+        ),
+        "{failed}"
+    );
+    assert!(failed.ends_with("helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\""), "{failed}");
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 uninstalling".to_owned()]));
+    assert_eq!(phases(&world, 1).await, ["ok Succeeded", "z-farewell Failed"]);
+    for _ in 0..8 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile(&world, "Failed").await;
+    }
+    assert_eq!(world.maps().len(), 3);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1 + 9, "what succeeded is not run again");
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"})
+    });
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_delete_hook_that_always_fails_is_given_up() {
+    let world = World::new(with_hooks(json!([hook("gone", "post-delete")])));
+    reconcile(&world, "Complete").await;
+    world.delete();
+    for tries in 1..5 {
+        assert_eq!(reconcile(&world, "Failed").await, ReconcileResult::Error);
+        assert_eq!(count(&world, &format!("POST {JOBS}")), tries);
+        assert!(world.condition("ReleaseFailed").unwrap().contains("gone.yaml failed"));
+        assert!(world.maps().is_empty() && world.server.object(PRIMARY).is_some());
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    // The count outlives the process.
+    let world = World::on(world.server);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    reconcile(&world, "Failed").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 5);
+    assert_eq!(world.server.paths(), [format!("{JOBS}/gone")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_a_hook_comes_from_the_annotation_or_the_watch_and_zero_means_none() {
+    let limited = |annotation: Option<&'static str>| async move {
+        let world = World::new(with_hooks(json!([hook("slow", "pre-install")])));
+        if let Some(text) = annotation {
+            world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/hook-timeout": text}));
+        }
+        let began = tokio::time::Instant::now();
+        tokio::select! {
+            _ = world.reconcile() => {}
+            () = sleep(Duration::from_secs(10_000)) => {}
+        }
+        (began.elapsed().as_secs_f64().round(), world.condition("ReleaseFailed").unwrap_or_default())
+    };
+    let (seconds, failed) = limited(None).await;
+    assert!(
+        seconds == 3600.0
+            && failed.contains("slow.yaml did not finish within 1h0m0s: still waiting for Job \"slow\" to finish"),
+        "{failed}"
+    );
+    assert_eq!(limited(Some("90s")).await.0, 90.0);
+    assert_eq!(limited(Some("0")).await.0, 10_000.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_annotation_is_reported_and_does_not_block_deletion() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/hook-timeout": "soon"}));
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let expected =
+        "True/InvalidAnnotation/annotation helm.sdk.operatorframework.io/hook-timeout: time: invalid duration \"soon\"";
+    assert_eq!(world.condition("Irreconcilable").unwrap(), expected);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/hook-timeout": "2h"}));
+    world.reconcile().await;
+    assert_eq!(world.condition("Irreconcilable"), None);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/hook-timeout": "soon"}));
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_a_hooks_name_that_is_someone_elses_is_a_conflict() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    let annotations = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    world.server.put(
+        &format!("{JOBS}/migrate"),
+        json!({"metadata": {"name": "migrate", "annotations": annotations}}),
+        "helm",
+    );
+    world.reconcile().await;
+    let expected = "True/ReleaseConflict/hook memcached/templates/migrate.yaml cannot replace Job \"migrate\": it belongs to release \"other\" in namespace \"ns\"";
+    assert_eq!(world.condition("ReleaseFailed").unwrap(), expected);
+    assert_eq!(count(&world, &format!("DELETE {JOBS}")), 0);
+    assert!(
+        world.server.paths().iter().all(|path| !path.starts_with(SECRETS) && !path.starts_with(MAPS)),
+        "{:?}",
+        world.server.paths()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_deleted_with_its_namespace_although_hooks_cannot_be_created_there() {
+    let world = World::new(with_hooks(json!([hook("farewell", "pre-delete"), hook("gone", "post-delete")])));
+    reconcile(&world, "Complete").await;
+    world.server.refuse(|call| {
+        let terminating = || Error::from_status(403, "NamespaceTerminating", "namespace ns is being terminated");
+        (call.method == http::Method::POST).then(terminating)
+    });
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "each is tried once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_rejected_by_a_webhook_is_retried_within_the_same_revision() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    world.server.refuse(|call| {
+        let is_new_job = call.method == http::Method::POST && call.path.starts_with(JOBS);
+        is_new_job.then(|| Error::from_status(500, "InternalError", "webhook is down"))
+    });
+    let began = tokio::time::Instant::now();
+    assert_eq!(reconcile(&world, "Complete").await, ReconcileResult::Error);
+    assert!(began.elapsed() < Duration::from_secs(150));
+    let failed = world.condition("Irreconcilable").unwrap();
+    let expected = "True/Unanswered/cannot run hook memcached/templates/migrate.yaml: webhook is down";
+    assert_eq!(failed, expected);
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
+}
+
+/// A deleted resource that waits for its objects, each held by another finalizer.
+async fn deleted_and_held(maps: &[&str]) -> World {
+    let world = World::new(json!({"maps": maps, "value": "1"}));
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    world.reconcile().await;
+    for map in maps {
+        let path = format!("{MAPS}/{map}");
+        let mut held = world.server.object(&path).unwrap();
+        held["metadata"]["finalizers"] = json!(["x/y"]);
+        world.server.put(&path, held, "someone");
+    }
+    world.delete();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_names_a_few_of_the_objects_it_waits_for() {
+    let world = deleted_and_held(&["a", "b", "c", "d", "e"]).await;
+    world.reconcile().await;
+    let one = |name: &str| format!("ConfigMap ns/{name} (finalizers: x/y)");
+    let said = world.condition("Ready").unwrap();
+    assert_eq!(said, format!("False/Uninstalling/{}, {}, {} and 2 more", one("a"), one("b"), one("c")));
+    world.server.remove(&format!("{MAPS}/a"));
+    world.reconcile().await;
+    let said = world.condition("Ready").unwrap();
+    assert_eq!(said, format!("False/Uninstalling/{}, {}, {} and 1 more", one("b"), one("c"), one("d")));
+    // The finalizers are named only if they can be read.
+    world.server.refuse(|call| {
+        let held = ["c", "d", "e"].iter().any(|name| call.path.starts_with(&format!("{MAPS}/{name}")));
+        (call.method == http::Method::GET && held).then(|| Error::from_status(503, "", "away"))
+    });
+    world.server.remove(&format!("{MAPS}/b"));
+    world.reconcile().await;
+    let said = world.condition("Ready").unwrap();
+    assert_eq!(said, "False/Uninstalling/ConfigMap ns/c, ConfigMap ns/d, ConfigMap ns/e");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_waits_for_unwatched_objects_and_names_them() {
+    let world = deleted_and_held(&["a"]).await;
+    world.feed();
+    let maps = helm_release::kube::Resource {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        plural: "configmaps".into(),
+        namespaced: true,
+    };
+    let live = world.server.object(&format!("{MAPS}/a")).unwrap();
+    world.shared.dependent_deleted(&maps, &serde_json::from_value(live).unwrap());
+    context::reconcile(&world.shared, &key(), &(), crate::runtime::concurrency::Lane::Retries).await;
+    assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
+    assert_eq!(world.maps(), ["a"]);
+}
+
+/// Replaces the digest of a release's inputs with that of another version of the operator.
+fn of_another_version(world: &World) {
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = world.server.object(&path).unwrap();
+    let marks = &mut record["metadata"]["annotations"][helm_release::storage::MARKS_ANNOTATION];
+    let mut noted: Value = serde_json::from_str(marks.as_str().unwrap()).unwrap();
+    noted["i"] = "1:0123456789abcdef".into();
+    *marks = noted.to_string().into();
+    world.server.put(&path, record, "helm-operator");
+    crate::charts::tests::reseal(&world.server, &path);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_started_by_another_version_of_the_operator_is_found_again() {
+    for (same, runs) in [(true, 1), (false, 2)] {
+        let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+        killed_after(&world, 30).await;
+        of_another_version(&world);
+        if !same {
+            world.edit(|p| p["spec"]["value"] = "2".into());
+        }
+        let world = World::rendering(world.server, std::sync::Arc::new(with_sources()));
+        reconcile(&world, "Complete").await;
+        let value = if same { "1" } else { "2" };
+        assert_eq!((world.value_of("a"), world.history()), (json!(value), vec!["1 deployed".to_owned()]));
+        assert_eq!(count(&world, &format!("POST {JOBS}")), runs, "same inputs: {same}");
+    }
+}
+
+/// Reconciles while hooks never end by themselves; after ten seconds, `act` changes the resource.
+async fn reconcile_while(world: &World, act: impl FnOnce(&World)) -> ReconcileResult {
+    let later = async {
+        sleep(Duration::from_secs(10)).await;
+        act(world);
+        world.feed();
+        // What follows may need its Jobs to end.
+        end_jobs(&world.server, "Complete").await
+    };
+    tokio::select! {
+        result = world.reconcile() => result,
+        () = later => unreachable!("it has no end"),
+    }
+}
+
+fn uid_of(world: &World, job: &str) -> Value {
+    world.server.object(&format!("{JOBS}/{job}")).map_or(Value::Null, |job| job["metadata"]["uid"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_spec_ends_the_wait_for_a_hook_and_each_revision_runs_it_once() {
+    for event in ["pre-upgrade", "post-upgrade"] {
+        let world = World::new(with_hooks(json!([hook("migrate", event)])));
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        let mut first = Value::Null;
+        let began = tokio::time::Instant::now();
+        reconcile_while(&world, |world| {
+            first = uid_of(world, "migrate");
+            world.edit(|p| p["spec"]["value"] = "3".into());
+        })
+        .await;
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+        assert_eq!((world.value_of("a"), world.state("Ready")), (json!("3"), "True/Ready".to_owned()));
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+        assert_eq!(
+            (phases(&world, 2).await, phases(&world, 3).await),
+            (vec!["migrate Failed".to_owned()], vec!["migrate Succeeded".to_owned()])
+        );
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{event}: one for each revision");
+        assert!(first.is_string() && uid_of(&world, "migrate") != first);
+        let said = world.shared.storage.get("ns", "web", 2).await.unwrap().release.facts().info.description.clone();
+        let expected = "Upgrade \"web\" failed: hook memcached/templates/migrate.yaml was interrupted while waiting for Job \"migrate\" to finish: the spec changed";
+        assert_eq!(said, expected);
+        assert_eq!(world.condition("ReleaseFailed"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_goes_back_ends_the_wait_too_and_nothing_is_rolled_back_in_between() {
+    let world = World::new(with_hooks(json!([hook("migrate", "post-upgrade"), hook("back", "pre-rollback")])));
+    world.reconcile().await;
+    let uid = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    reconcile_while(&world, |world| world.edit(|p| p["spec"]["value"] = "1".into())).await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(world.value_of("a"), "1");
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"], uid);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "no hook of a rollback");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_corrected_install_leaves_nothing_of_the_interrupted_one() {
+    let renamed = |name: &str| with_hooks(json!([hook(name, "pre-install")]));
+    let world = World::new(renamed("wrong"));
+    reconcile_while(&world, |world| world.edit(|p| p["spec"] = renamed("right"))).await;
+    assert_eq!((world.history().last().unwrap().as_str(), world.maps().len()), ("2 deployed", 3));
+    assert_eq!((uid_of(&world, "wrong"), uid_of(&world, "right").is_string()), (Value::Null, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_ends_the_wait_for_a_hook_and_leaves_nothing() {
+    for event in ["pre-install", "post-install"] {
+        let world = World::new(with_hooks(json!([hook("migrate", event)])));
+        let began = tokio::time::Instant::now();
+        reconcile_while(&world, World::delete).await;
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        assert!(world.server.paths().is_empty(), "{event}: {:?}", world.server.paths());
+    }
+    // The hooks of the uninstall run, once.
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-upgrade"), hook("farewell", "pre-delete")])));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    reconcile_while(&world, World::delete).await;
+    assert_eq!(world.server.paths(), [format!("{JOBS}/farewell")]);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn disabling_hooks_ends_the_wait_for_one_even_while_the_resource_is_deleted() {
+    let disable = |action: &'static str| {
+        move |world: &World| {
+            let key = format!("helm.sdk.operatorframework.io/{action}-disable-hooks");
+            world.edit(|p| p["metadata"]["annotations"] = json!({key: "true"}));
+        }
+    };
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install"), hook("farewell", "pre-delete")])));
+    reconcile_while(&world, disable("install")).await;
+    assert_eq!((world.history().last().unwrap().as_str(), uid_of(&world, "migrate")), ("2 deployed", Value::Null));
+    world.delete();
+    reconcile_while(&world, disable("uninstall")).await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn anything_else_leaves_a_running_hook_alone() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    let mut first = Value::Null;
+    reconcile_while(&world, |world| {
+        first = uid_of(world, "migrate");
+        world.edit(|p| p["metadata"]["labels"] = json!({"a": "b"}));
+    })
+    .await;
+    assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], first));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_spec_ends_the_wait_for_a_hook_of_a_rollback() {
+    let world = World::new(with_hooks(json!([hook("back", "pre-rollback")])));
+    world.reconcile().await;
+    let refuse = |call: &helm_release::kube::Call| {
+        let is_new = call.path.starts_with(&format!("{MAPS}/a")) && call.method == http::Method::PATCH;
+        is_new.then(|| Error::from_status(422, "Invalid", "no"))
+    };
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.server.refuse(refuse);
+    reconcile_while(&world, |world| {
+        world.server.accept();
+        world.edit(|p| p["spec"]["value"] = "3".into());
+    })
+    .await;
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("3"), "4 deployed"));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_objects_of_a_release_with_deletion_hooks_have_no_owner_reference() {
+    let world = World::new(json!({"maps": ["a"], "value": "1"}));
+    let metadata = || world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"].clone();
+    let references = || metadata()["ownerReferences"].as_array().map_or(0, Vec::len);
+    world.reconcile().await;
+    let uid = metadata()["uid"].clone();
+    assert_eq!(references(), 1);
+    for event in ["pre-delete", "post-delete"] {
+        world.edit(|primary| primary["spec"]["hooks"] = json!([{"name": "backup", "events": [event], "spec": {}}]));
+        world.reconcile().await;
+        assert_eq!((references(), &metadata()["uid"]), (0, &uid), "{event}");
+        assert_eq!(metadata()["annotations"]["operator-sdk/primary-resource"], "ns/web");
+        assert_eq!(world.requests().await, 0, "it is not drift");
+    }
+    world.edit(|primary| primary["spec"]["hooks"] = json!([]));
+    world.reconcile().await;
+    assert_eq!((references(), &metadata()["uid"]), (1, &uid));
+    assert_eq!(metadata()["annotations"]["operator-sdk/primary-resource"], Value::Null);
+}

@@ -1,0 +1,256 @@
+//! One watch of a kind for several controllers: who sees what, and in which order.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+
+use futures::StreamExt as _;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::Semaphore;
+
+use crate::charts::tests::*;
+use crate::runtime::reflector::{First, Stream};
+use crate::view::dependents::{Kinds, Source, Subscriber};
+
+type Events = UnboundedSender<watcher::Result<Event<Live>>>;
+
+/// A watch's charts, and where its events go in.
+type Watch = (Vec<String>, Events);
+
+/// A server whose events and answers the test decides.
+#[derive(Clone, Default)]
+struct Server {
+    /// The watches that were started, with their charts.
+    watches: Arc<Mutex<Vec<Watch>>>,
+    listed: Arc<Mutex<Vec<Live>>>,
+    /// Whether lists are refused.
+    refuses: Arc<AtomicBool>,
+    /// Lists wait for a permit.
+    lists: Arc<OpenGate>,
+}
+
+struct OpenGate(Semaphore);
+
+impl Default for OpenGate {
+    fn default() -> OpenGate {
+        OpenGate(Semaphore::new(0))
+    }
+}
+
+impl Source for Server {
+    fn scopes(&self, _: &Resource) -> Vec<Scope> {
+        vec![Scope::ALL]
+    }
+
+    fn watch(&self, _: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
+        let (send, events): (Events, UnboundedReceiver<_>) = unbounded();
+        self.watches.lock().unwrap().push((charts.iter().cloned().collect(), send));
+        let mut events = Some(events);
+        Stream::new(scope.clone(), move || events.take().unwrap().boxed())
+    }
+
+    fn list(&self, _: &Arc<Resource>, _: &Scope, _: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+        let server = self.clone();
+        Box::pin(async move {
+            server.lists.0.acquire().await.unwrap().forget();
+            match server.refuses.load(Ordering::Relaxed) {
+                true => Err(kube::Error::Api(Box::new(kube::core::Status::failure("no", "no").with_code(404)))),
+                false => Ok(server.listed.lock().unwrap().clone()),
+            }
+        })
+    }
+}
+
+impl Server {
+    fn send(&self, watch: usize, event: Event<Live>) {
+        // An abandoned watch has no receiver.
+        _ = self.watches.lock().unwrap()[watch].1.unbounded_send(Ok(event));
+    }
+
+    fn charts(&self) -> Vec<String> {
+        self.watches.lock().unwrap().iter().map(|(charts, _)| charts.join(" ")).collect()
+    }
+}
+
+/// A controller that writes down what it sees.
+#[derive(Default)]
+struct Seen(Mutex<Vec<String>>);
+
+impl Sink<Arc<Live>> for Seen {
+    fn changed(&self, live: Arc<Live>, epoch: Epoch) {
+        self.note(format!("{} in {}", name(&live), epoch.number));
+    }
+
+    fn deleted(&self, live: Arc<Live>) {
+        self.note(format!("{} gone", name(&live)));
+    }
+
+    fn sweep(&self, _: &Scope, list: Epoch) {
+        self.note(format!("sweep {}", list.number));
+    }
+
+    fn lost(&self, _: &Scope) {
+        self.note("lost".into());
+    }
+
+    fn description(&self) -> String {
+        "tests".into()
+    }
+}
+
+impl Seen {
+    fn note(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+
+    async fn until(&self, last: &str) -> Vec<String> {
+        let is_there = async {
+            while self.0.lock().unwrap().last().is_none_or(|seen| seen != last) {
+                tokio::time::sleep(SECOND / 10).await;
+            }
+        };
+        let all = || self.0.lock().unwrap().clone();
+        tokio::time::timeout(60 * SECOND, is_there).await.unwrap_or_else(|_| panic!("{last}: {:?}", all()));
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+fn name(live: &Live) -> &str {
+    live.metadata.name.as_deref().unwrap()
+}
+
+fn of(name: &str) -> Live {
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"}})).unwrap()
+}
+
+struct Process {
+    server: Server,
+    kinds: Arc<Kinds>,
+}
+
+impl Process {
+    /// A process that serves the charts `a` and `b`.
+    fn new() -> Process {
+        let server = Server::default();
+        let kinds = Arc::new(Kinds::new(server.clone()));
+        kinds.announce("a");
+        kinds.announce("b");
+        Process { server, kinds }
+    }
+
+    fn subscribe(&self, chart: &str) -> (Arc<Seen>, tokio::task::JoinHandle<First>) {
+        let seen = Arc::new(Seen::default());
+        let subscriber: Subscriber = seen.clone();
+        let listed = self.kinds.subscribe(&Arc::new(config_maps()), chart, &subscriber);
+        (seen, tokio::spawn(listed))
+    }
+
+    /// A controller that has seen the first list, which has the object `one`.
+    async fn first(&self) -> Arc<Seen> {
+        let (seen, listed) = self.subscribe("a");
+        for event in [Event::Init, Event::InitApply(of("one")), Event::InitDone] {
+            self.server.send(0, event);
+        }
+        assert_eq!(listed.await.unwrap(), First::Listed);
+        assert_eq!(seen.until("sweep 1").await, ["one in 1", "sweep 1"]);
+        seen
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_share_one_watch_and_one_that_joins_lists_what_exists_first() {
+    let process = Process::new();
+    let first = process.first().await;
+    let (second, listed) = process.subscribe("b");
+    process.server.send(0, Event::Apply(of("two")));
+    process.server.send(0, Event::Delete(of("one")));
+    assert_eq!(first.until("one gone").await, ["two in 1", "one gone"]);
+    assert!(second.0.lock().unwrap().is_empty(), "its own list is not complete");
+    *process.server.listed.lock().unwrap() = vec![of("one"), of("two")];
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    let seen = second.until("one gone").await;
+    assert_eq!(seen, ["one in 1", "two in 1", "sweep 1", "two in 1", "one gone"], "events come after the list");
+    process.server.send(0, Event::Apply(of("three")));
+    assert_eq!((first.until("three in 1").await.len(), second.until("three in 1").await.len()), (1, 1));
+    assert_eq!(process.server.charts(), ["a b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_ends_while_another_controller_joins_is_seen_by_both() {
+    let process = Process::new();
+    let first = process.first().await;
+    let (second, listed) = process.subscribe("b");
+    for event in [Event::Init, Event::InitApply(of("two")), Event::InitDone] {
+        process.server.send(0, event);
+    }
+    assert_eq!(first.until("sweep 2").await, ["two in 2", "sweep 2"]);
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    assert_eq!(second.until("sweep 2").await.last().unwrap(), "sweep 2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unannounced_chart_widens_the_watch_and_lists_are_numbered_on() {
+    let process = Process::new();
+    let first = process.first().await;
+    let (second, listed) = process.subscribe("c");
+    assert_eq!(process.server.charts(), ["a b", "a b c"]);
+    process.server.send(0, Event::Apply(of("late")));
+    for event in [Event::Init, Event::InitApply(of("two")), Event::InitDone] {
+        process.server.send(1, event);
+    }
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    assert_eq!(first.until("sweep 2").await, ["two in 2", "sweep 2"], "the first watch no longer counts");
+    assert_eq!(second.until("sweep 2").await, ["two in 2", "sweep 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_kind_is_tried_again_by_the_next_controller() {
+    let process = Process::new();
+    let (first, listed) = process.subscribe("a");
+    let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
+    let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+    process.server.watches.lock().unwrap()[0].1.unbounded_send(Err(error)).unwrap();
+    assert_eq!(listed.await.unwrap(), First::Refused);
+    assert_eq!(first.until("lost").await, ["lost"]);
+    let (second, listed) = process.subscribe("b");
+    process.server.send(1, Event::Init);
+    process.server.send(1, Event::InitDone);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    assert_eq!(second.until("sweep 1").await, ["sweep 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_controller_hears_of_a_watch_that_is_refused_later() {
+    let process = Process::new();
+    let first = process.first().await;
+    let (second, listed) = process.subscribe("b");
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    let status = kube::core::Status::failure("404 page not found", "").with_code(404);
+    let error = watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status)));
+    process.server.watches.lock().unwrap()[0].1.unbounded_send(Err(error)).unwrap();
+    assert!(first.until("lost").await.contains(&"lost".to_owned()) && second.until("lost").await.len() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_whose_list_is_refused_knows_all_after_the_next_list_of_the_watch() {
+    let process = Process::new();
+    let first = process.first().await;
+    process.server.send(0, Event::Init);
+    process.server.send(0, Event::InitApply(of("one")));
+    assert_eq!(first.until("one in 2").await, ["one in 2"]);
+    let (second, listed) = process.subscribe("b");
+    process.server.send(0, Event::InitDone);
+    process.server.send(0, Event::Apply(of("two")));
+    first.until("two in 2").await;
+    process.server.refuses.store(true, Ordering::Relaxed);
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Refused);
+    assert_eq!(second.until("two in 2").await, ["two in 2"], "the list that ended began before it joined");
+    for event in [Event::Init, Event::InitApply(of("one")), Event::InitDone] {
+        process.server.send(0, event);
+    }
+    assert_eq!(second.until("sweep 3").await, ["one in 3", "sweep 3"]);
+}

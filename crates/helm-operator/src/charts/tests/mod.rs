@@ -1,0 +1,1165 @@
+//! Whole reconciles against the API server in memory: scenarios, and a crash after every single write.
+
+mod time;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use helm::reads::Unread;
+use helm_release::action::Candidate;
+use helm_release::kube::{
+    Api, Applier, Error, Live, MemoryApi, ObjectKey, Resource, Whole, deduplicate, install_order, objects_of,
+};
+use helm_release::release::{ChartDocument, Hook, Packed, Status};
+use helm_release::storage::{Home, Key, Keyring, MARKS_ANNOTATION, Marks, RecordMeta, SEAL_ANNOTATION, Storage};
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::accept::Intake;
+use super::controller::Additions;
+use super::watches::{Dependents, Primaries};
+use crate::events::Events;
+use crate::metrics::{Metrics, ReconcileResult};
+use crate::reconcile::context;
+use crate::reconcile::decide::rollout::Rollout;
+use crate::reconcile::shared::{Settings, Shared};
+use crate::rendering::request::{RenderError, Renderer, Request};
+use crate::runtime::concurrency::{Lane, Turns};
+use crate::runtime::freshness::Epoch;
+use crate::runtime::queue::Queue;
+use crate::runtime::reflector::{Scope, Sink};
+use crate::status::declared_fields::Undeclared;
+use crate::values::Spec;
+use crate::values_from::SourceKind;
+use crate::view::cache::Cache;
+use crate::view::primary::{FINALIZER, Primary, Received, ResourceKey};
+use crate::view::releases::Releases;
+use crate::view::sources::registry::Sources;
+use crate::view::sources::watch::{SourceMeta, SourceSink};
+use crate::watches::{OverrideValuesType, Overrides};
+
+mod additions;
+mod adopted;
+mod afterwards;
+mod apart;
+mod cache;
+pub(crate) mod controller;
+mod drift;
+mod failure_policy;
+mod failure_scenarios;
+mod faults;
+mod finished_jobs;
+mod helm_commands;
+mod hooks;
+mod hostile;
+mod identity;
+mod kinds;
+mod large_specs;
+mod leaks;
+mod override_types;
+mod previews;
+mod proven;
+mod ready;
+mod recorded;
+mod recreate;
+mod releases;
+pub(super) mod reporting;
+mod requests;
+mod requeue;
+mod restored;
+mod retries;
+mod rivals;
+mod rollout;
+mod sources;
+mod storage;
+mod unanswered;
+mod upstreams;
+
+pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
+pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
+pub(super) const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it, and the objects in `spec.objects`. It takes `spec.seconds`.
+#[derive(Default)]
+pub(super) struct Stub {
+    /// Names a version of the chart, which every object shows.
+    chart: &'static str,
+    overrides: Overrides,
+    has_sources: bool,
+    is_random: bool,
+    renders: AtomicUsize,
+    /// The revisions that it rendered.
+    revisions: Mutex<Vec<u32>>,
+    /// How many retries it renders now.
+    retries: AtomicUsize,
+    /// Before this time, it renders no retry.
+    rests_until: Mutex<Option<Instant>>,
+}
+
+impl Renderer for Stub {
+    fn digest(&self) -> String {
+        format!("chart{}", self.chart)
+    }
+
+    fn chart_name(&self) -> &str {
+        "memcached"
+    }
+
+    fn overrides(&self) -> Option<&Overrides> {
+        Some(&self.overrides)
+    }
+
+    fn sources(&self, spec: &Spec, _: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
+        self.has_sources.then(|| (document(), serde_json::from_str(spec.json().unwrap()).unwrap()))
+    }
+
+    fn rested(&self) -> BoxFuture<'_, ()> {
+        let until = *self.rests_until.lock().unwrap();
+        Box::pin(tokio::time::sleep_until(until.unwrap_or_else(Instant::now)))
+    }
+
+    fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+        self.revisions.lock().unwrap().push(request.revision);
+        let count = self.renders.fetch_add(1, Ordering::SeqCst);
+        if !self.chart.is_empty() {
+            let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
+            spec["value"] = format!("{} by {}", spec["value"].as_str().unwrap(), self.chart).into();
+            request.spec = Spec::new(&spec.to_string());
+        }
+        if self.is_random {
+            let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
+            spec["value"] = format!("password {count}").into();
+            request.spec = Spec::new(&spec.to_string());
+        }
+        Box::pin(async move {
+            let spec: Value = request.spec.json().map(|json| serde_json::from_str(json).unwrap()).unwrap_or_default();
+            if let Some(seconds) = spec["seconds"].as_u64() {
+                let before = self.retries.fetch_add(usize::from(request.is_retry), Ordering::SeqCst);
+                assert!(!request.is_retry || before == 0, "one retry at a time");
+                tokio::time::sleep(SECOND * seconds as u32).await;
+                self.retries.fetch_sub(usize::from(request.is_retry), Ordering::SeqCst);
+            }
+            render(&request)
+        })
+    }
+}
+
+fn document() -> Arc<ChartDocument> {
+    let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
+    Arc::new(ChartDocument::from_json(chart).unwrap())
+}
+
+fn render(request: &Request) -> Result<Candidate, RenderError> {
+    let invalid =
+        |error: crate::values::Error| RenderError::Failed { reason: "InvalidValues", message: error.to_string() };
+    let spec: Value = serde_json::from_str(request.spec.json().map_err(invalid)?).unwrap();
+    assert!(spec["panic"] != true, "a bug");
+    if spec["broken"] == true {
+        let told = spec["told"].as_str().map(|told| format!(" {told}")).unwrap_or_default();
+        let message = format!("template: memcached/templates/a.yaml:3:5: executing \"a\" at <fail>: no{told}");
+        return Err(RenderError::Failed { reason: "RenderError", message });
+    }
+    let mut manifest = String::new();
+    for name in spec["maps"].as_array().into_iter().flatten() {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": spec["value"]}});
+        manifest = format!("{manifest}---\n{map}\n");
+    }
+    for name in spec["deployments"].as_array().into_iter().flatten() {
+        let selector = json!({"matchLabels": {"app": name}});
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"selector": selector}});
+        manifest = format!("{manifest}---\n{object}\n");
+    }
+    for object in spec["objects"].as_array().into_iter().flatten() {
+        manifest = format!("{manifest}---\n{object}\n");
+    }
+    if spec["unknown"] == true {
+        manifest = format!("{manifest}---\napiVersion: example.com/v1\nkind: Unknown\nmetadata:\n  name: u\n");
+    }
+    if spec["twice"] == true {
+        manifest =
+            format!("{manifest}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  value: last\n");
+    }
+    let (mut objects, duplicates) = deduplicate(objects_of(&manifest).unwrap(), &request.namespace);
+    install_order(&mut objects);
+    let unread = |key: &str| Unread { path: vec![key.into()], nearest: Some("maps".into()), is_documented: false };
+    let unread = spec.get("mpas").map(|_| unread("mpas")).into_iter().collect();
+    let told = spec["told"].as_str().map(|told| format!(" {told}")).unwrap_or_default();
+    let notes = format!("enjoy{told}");
+    Ok(Candidate {
+        chart: document(),
+        hooks: spec["hooks"].as_array().into_iter().flatten().map(hook).collect(),
+        config: spec,
+        manifest,
+        objects,
+        notes,
+        crds: Vec::new(),
+        unread,
+        duplicates,
+        inputs: request.inputs.clone(),
+    })
+}
+
+/// A Job that runs at some events: `{"name": …, "events": […], "policies": […], "spec": …}`.
+fn hook(of: &Value) -> Hook {
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": of["name"]}, "spec": of["spec"]});
+    let text = of["name"].as_str().unwrap();
+    Hook {
+        name: text.into(),
+        kind: "Job".into(),
+        path: format!("memcached/templates/{text}.yaml"),
+        manifest: job.to_string(),
+        events: serde_json::from_value(of["events"].clone()).unwrap(),
+        delete_policies: serde_json::from_value(of["policies"].clone()).unwrap_or_default(),
+        ..Hook::default()
+    }
+}
+
+/// A controller and the server, which outlives it.
+pub(super) struct World {
+    pub(super) server: Arc<MemoryApi>,
+    pub(super) shared: Arc<Shared>,
+    releases: Arc<Releases>,
+    /// The keys of release records.
+    keys: Keyring,
+    /// The number of lists so far.
+    lists: AtomicU64,
+    /// Whether no watch covers the chart's objects.
+    unwatched: bool,
+}
+
+/// A stub that knows its chart and values without rendering.
+pub(super) fn with_sources() -> Stub {
+    Stub { has_sources: true, ..Stub::default() }
+}
+
+/// A stub that renders a random value each time, as charts do with passwords.
+fn random() -> Stub {
+    Stub { is_random: true, ..Stub::default() }
+}
+
+/// The key that seals release records, the same for every process.
+pub(crate) fn keys() -> Keyring {
+    Keyring::new(Key::new(&[1; 32]).unwrap(), Vec::new())
+}
+
+/// The metadata of a record that this operator wrote as this revision.
+pub(super) async fn sealed_record(version: u32) -> Value {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let mut release = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
+    release.version = version;
+    world.shared.storage.create(&release, &Marks::default()).await.unwrap();
+    let mut record = world.server.object(&format!("{SECRETS}/{}", release.key())).unwrap();
+    record["metadata"]["namespace"] = "ns".into();
+    record["metadata"].take()
+}
+
+/// Seals a record that a test has changed, as another version of this operator would have written it.
+pub(super) fn reseal(server: &MemoryApi, path: &str) {
+    let mut secret = server.object(path).unwrap();
+    let data: ByteString = serde_json::from_value(secret["data"]["release"].clone()).unwrap();
+    let mut release = Packed::from_record(&data.0, Default::default()).unwrap();
+    release.info.status = Status::parse(secret["metadata"]["labels"]["status"].as_str().unwrap());
+    let marks = Marks::parse(secret["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap()).unwrap();
+    let scratch = Arc::new(MemoryApi::new());
+    scratch.restore(path, secret.clone());
+    Storage::new(scratch.clone(), keys()).update(&release, &marks).now_or_never().unwrap().unwrap();
+    let mut sealed = scratch.object(path).unwrap();
+    secret["data"] = sealed["data"].take();
+    for key in [MARKS_ANNOTATION, SEAL_ANNOTATION] {
+        secret["metadata"]["annotations"][key] = sealed["metadata"]["annotations"][key].take();
+    }
+    server.restore(path, secret);
+}
+
+pub(super) fn key() -> ResourceKey {
+    ResourceKey::new("ns", "web")
+}
+
+fn primary(namespace: &str, name: &str, spec: Value) -> (String, Value) {
+    let metadata = json!({"name": name, "namespace": namespace, "generation": 1});
+    let body = json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": metadata, "spec": spec});
+    (format!("/apis/cache.my.domain/v1/namespaces/{namespace}/memcacheds/{name}"), body)
+}
+
+fn resource(api_version: &str, kind: &str, plural: &str, namespaced: bool) -> Resource {
+    Resource { api_version: api_version.into(), kind: kind.into(), plural: plural.into(), namespaced }
+}
+
+fn config_maps() -> Resource {
+    resource("v1", "ConfigMap", "configmaps", true)
+}
+
+fn object_key(kind: &str, name: &str) -> ObjectKey {
+    ObjectKey { group: "".into(), kind: kind.into(), namespace: "ns".into(), name: name.into() }
+}
+
+fn live(object: Value) -> Arc<Live> {
+    Arc::new(serde_json::from_value::<Whole>(object).unwrap().live)
+}
+
+/// A server's events, oldest first.
+fn events(server: &MemoryApi) -> Vec<Value> {
+    let paths = server.paths().into_iter().filter(|path| path.contains("/events/"));
+    let mut all: Vec<Value> = paths.map(|path| server.object(&path).unwrap()).collect();
+    all.sort_by_key(|event| event["eventTime"].to_string());
+    all
+}
+
+/// A client for additions that ask nothing.
+fn no_client() -> kube::Client {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+    });
+    kube::Client::new(service, "default")
+}
+
+impl World {
+    pub(super) fn new(spec: Value) -> World {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+        let (path, primary) = primary("ns", "web", spec);
+        server.put(&path, primary, "user");
+        World::on(server)
+    }
+
+    /// A controller that has just started.
+    pub(super) fn on(server: Arc<MemoryApi>) -> World {
+        World::rendering(server, Arc::new(Stub::default()))
+    }
+
+    pub(super) fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
+        World::taking(server, renderer, Intake::default())
+    }
+
+    /// A controller that reads resources by these rules.
+    fn taking(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, intake: Intake) -> World {
+        World::start(server, renderer, Events::default(), false, |_| {}, intake, Additions::default())
+    }
+
+    /// A controller that publishes its events to the server.
+    pub(super) fn with_events(
+        server: Arc<MemoryApi>,
+        renderer: Arc<dyn Renderer>,
+        change: impl FnOnce(&mut Settings),
+    ) -> World {
+        let events = Events::new(server.clone(), "memcached-controller", None);
+        World::start(server, renderer, events, false, change, Intake::default(), Additions::default())
+    }
+
+    /// A controller without watches of the chart's objects.
+    fn unwatched(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
+        let stub = Arc::new(Stub::default());
+        World::start(server, stub, Events::default(), true, change, Intake::default(), Additions::default())
+    }
+
+    /// A controller whose operator has these keys.
+    fn sealing(server: Arc<MemoryApi>, renderer: Stub, keys: Keyring) -> World {
+        let (events, renderer) = (Events::default(), Arc::new(renderer));
+        World::begin((server, keys), renderer, events, false, |_| {}, Intake::default(), Additions::default())
+    }
+
+    fn start(
+        server: Arc<MemoryApi>,
+        renderer: Arc<dyn Renderer>,
+        events: Events,
+        unwatched: bool,
+        change: impl FnOnce(&mut Settings),
+        intake: Intake,
+        additions: Additions,
+    ) -> World {
+        World::begin((server, keys()), renderer, events, unwatched, change, intake, additions)
+    }
+
+    fn begin(
+        (server, keys): (Arc<MemoryApi>, Keyring),
+        renderer: Arc<dyn Renderer>,
+        events: Events,
+        unwatched: bool,
+        change: impl FnOnce(&mut Settings),
+        intake: Intake,
+        additions: Additions,
+    ) -> World {
+        let api: Arc<dyn Api> = server.clone();
+        let mut settings = Settings {
+            controller: "memcached-controller".into(),
+            period: Duration::from_secs(60),
+            hook_timeout: Duration::from_secs(3600),
+            watch_dependents: true,
+            max_history: 3,
+            suppress_overrides: false,
+            account: None,
+            apply: helm_release::kube::Policy::Auto,
+            progress_timeout: Duration::from_secs(600),
+            full_resync: Duration::ZERO,
+            max_parallel_upgrades: 0,
+            values_from: [].into(),
+            values_from_annotation: crate::watches::AnnotationSources::No,
+            drift: crate::watches::Drift::default(),
+            adopt: helm_release::kube::Adopt::Unowned,
+            reach: Arc::default(),
+            on_failure: crate::watches::OnFailure::default(),
+            retries: None,
+            crds: helm_release::kube::CrdPolicy::default(),
+            recreate: [].into(),
+            expressions: Arc::default(),
+            home: Home::default(),
+        };
+        change(&mut settings);
+        static PROCESSES: AtomicUsize = AtomicUsize::new(0);
+        // The controllers of several versions of a kind are one process.
+        let process = if intake.version.is_none() { PROCESSES.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
+        let name: Arc<str> = format!("operator-{process}").into();
+        let releases = Arc::new(Releases::of(name.clone()));
+        let shared = Shared {
+            applier: Applier::new(api.clone()),
+            storage: Storage::new(api.clone(), keys.clone()).at(settings.home.clone()).written_by(name),
+            api,
+            cache: Cache::over(releases.clone())
+                .judging(settings.expressions.clone())
+                .recording_at(settings.home.clone()),
+            queue: Queue::new(),
+            renderer,
+            sources: Sources::new(None, Default::default()),
+            started: Instant::now(),
+            additions,
+            client: no_client(),
+            metrics: Metrics::default(),
+            events,
+            rollout: Rollout::new(settings.max_parallel_upgrades),
+            settings,
+            resource: Arc::new(resource(
+                "cache.my.domain/v1",
+                "Memcached",
+                "memcacheds",
+                intake.release_namespace.is_none(),
+            )),
+            intake,
+            new_kinds: mpsc::unbounded_channel().0,
+            looks: Arc::default(),
+            undeclared: Undeclared::default(),
+        };
+        let shared = Arc::new(shared);
+        let reader: Weak<Shared> = Arc::downgrade(&shared);
+        shared.cache.report_releases_to(reader);
+        shared.connect_sources();
+        let world = World { server, shared, releases, keys, lists: AtomicU64::new(0), unwatched };
+        world.feed();
+        world.shared.recall();
+        world
+    }
+
+    /// Feeds the results of new lists of every watch.
+    pub(super) fn feed(&self) {
+        self.relist(&Scope::ALL, "");
+    }
+
+    /// Feeds the results of new lists of one namespace's watches; of all if `namespace` is empty.
+    fn relist(&self, scope: &Scope, namespace: &str) {
+        let number = self.lists.fetch_add(1, Ordering::Relaxed) + 1;
+        let epoch = Epoch { number, began: Instant::now(), is_list: true };
+        let maps = Arc::new(config_maps());
+        let roles = Arc::new(resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false));
+        let (primaries, records) = (Primaries(self.shared.clone()), self.releases.clone());
+        let secrets = Arc::new(resource("v1", "Secret", "secrets", true));
+        let deployments = Arc::new(resource("apps/v1", "Deployment", "deployments", true));
+        let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
+        let source = |kind| SourceSink { sources: Arc::downgrade(&self.shared.sources), kind };
+        let sources = [SourceKind::Secret, SourceKind::ConfigMap].map(source);
+        let mut paths = self.server.paths();
+        // As at a start: resources before the objects of their releases.
+        paths.sort_by_key(|path| !path.contains("/memcacheds/"));
+        for path in paths {
+            let Some(mut object) = self.server.object(&path) else { continue };
+            let (collection, _) = path.rsplit_once('/').unwrap();
+            let (_, plural) = collection.rsplit_once('/').unwrap();
+            let own = collection.split("/namespaces/").nth(1).map(|rest| rest.split('/').next().unwrap().to_owned());
+            if !namespace.is_empty() && own.as_deref().is_some_and(|own| own != namespace) {
+                continue;
+            }
+            object["metadata"]["namespace"] = own.map_or(Value::Null, Value::from);
+            for sink in sources.iter().filter(|sink| sink.kind.plural() == plural) {
+                let metadata = serde_json::from_value(object["metadata"].clone()).unwrap();
+                sink.changed(SourceMeta::read(sink.kind, metadata).unwrap(), epoch);
+            }
+            match plural {
+                "configmaps" | "deployments" | "clusterroles" if self.unwatched => {}
+                "memcacheds" => primaries.changed(serde_json::from_value::<Received>(object).unwrap(), epoch),
+                "secrets" if object["metadata"]["labels"]["owner"] != "helm" && self.unwatched => {}
+                "secrets" if object["metadata"]["labels"]["owner"] != "helm" => {
+                    dependents[2].changed(live(object), epoch)
+                }
+                "secrets" => {
+                    object["metadata"]["managedFields"] = Value::Null;
+                    let metadata = serde_json::from_value(object["metadata"].take()).unwrap();
+                    if let Some(record) = RecordMeta::read(&metadata, &self.keys) {
+                        records.changed(record, epoch);
+                    }
+                }
+                "configmaps" => dependents[0].changed(live(object), epoch),
+                "deployments" => dependents[3].changed(live(object), epoch),
+                "clusterroles" => dependents[1].changed(live(object), epoch),
+                _ => {}
+            }
+        }
+        primaries.sweep(scope, epoch);
+        records.sweep(scope, epoch);
+        sources.iter().for_each(|sink| sink.sweep(scope, epoch));
+        if self.unwatched {
+            return;
+        }
+        dependents[0].sweep(scope, epoch);
+        dependents[1].sweep(&Scope::ALL, epoch);
+        dependents[2].sweep(scope, epoch);
+        dependents[3].sweep(scope, epoch);
+    }
+
+    /// Adds a resource.
+    fn add(&self, namespace: &str, name: &str, spec: Value) -> ResourceKey {
+        let (path, primary) = primary(namespace, name, spec);
+        self.server.put(&path, primary, "user");
+        ResourceKey::new(namespace, name)
+    }
+
+    async fn reconcile_one(&self, key: &ResourceKey) -> ReconcileResult {
+        self.feed();
+        let result = context::reconcile(&self.shared, key, &(), Lane::Retries).await;
+        self.feed();
+        result
+    }
+
+    pub(super) async fn reconcile(&self) -> ReconcileResult {
+        self.reconcile_one(&key()).await
+    }
+
+    /// Changes the resource as its user would.
+    pub(super) fn edit(&self, change: impl FnOnce(&mut Value)) {
+        let mut primary = self.server.object(PRIMARY).unwrap();
+        change(&mut primary);
+        let generation = primary["metadata"]["generation"].as_i64().unwrap_or(0);
+        primary["metadata"]["generation"] = (generation + 1).into();
+        self.server.put(PRIMARY, primary, "user");
+    }
+
+    pub(super) fn delete(&self) {
+        self.edit(|primary| primary["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    }
+
+    /// The names of the release's objects.
+    pub(super) fn maps(&self) -> Vec<String> {
+        self.server
+            .paths()
+            .iter()
+            .filter_map(|p| p.strip_prefix(MAPS))
+            .map(|p| p.trim_start_matches('/').to_owned())
+            .collect()
+    }
+
+    pub(super) fn value_of(&self, map: &str) -> Value {
+        self.server.object(&format!("{MAPS}/{map}")).unwrap()["data"]["value"].clone()
+    }
+
+    /// Each revision with its status.
+    pub(super) fn history(&self) -> Vec<String> {
+        let release = self.shared.cache.release(&key()).unwrap_or_default();
+        release.revisions.iter().map(|(v, r)| format!("{v} {}", r.status.as_str())).collect()
+    }
+
+    pub(super) fn condition(&self, kind: &str) -> Option<String> {
+        self.condition_of(&key(), kind)
+    }
+
+    /// A condition's status and reason.
+    pub(super) fn state(&self, kind: &str) -> String {
+        let told = self.condition(kind).unwrap();
+        told.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
+    }
+
+    fn condition_of(&self, key: &ResourceKey, kind: &str) -> Option<String> {
+        let primary = self.shared.cache.primary(key)?;
+        primary.status.find(kind).map(|c| format!("{}/{}/{}", c.status, c.reason, c.message))
+    }
+
+    /// The requests of a reconcile, without discovery.
+    pub(super) async fn requests(&self) -> usize {
+        let count = || self.server.log().iter().filter(|l| !l.ends_with("/api") && !l.ends_with("/apis")).count();
+        let before = count();
+        self.reconcile().await;
+        count() - before
+    }
+}
+
+pub(super) fn spec() -> Value {
+    json!({"maps": ["a", "b", "c"], "value": "1"})
+}
+
+#[tokio::test(start_paused = true)]
+async fn install_upgrade_and_uninstall_stay_within_their_request_budget() {
+    let world = World::new(spec());
+    // Finalizer, three reads for conflicts, record, three objects, record, status; the event comes on top.
+    assert_eq!(world.requests().await, 10);
+    assert_eq!((world.maps(), world.history()), (vec!["a".into(), "b".into(), "c".into()], vec!["1 deployed".into()]));
+    assert_eq!(world.condition("Deployed").unwrap(), "True/InstallSuccessful/enjoy");
+    assert_eq!(world.state("Ready"), "True/Ready");
+    assert_eq!(world.requests().await, 0);
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    assert_eq!(world.requests().await, 7);
+    assert_eq!(
+        (world.value_of("a"), world.history()),
+        (json!("2"), vec!["1 superseded".to_owned(), "2 deployed".into()])
+    );
+    assert_eq!(world.condition("Deployed").unwrap(), "True/UpgradeSuccessful/enjoy");
+    world.delete();
+    // Three objects, two records, the finalizer.
+    assert_eq!(world.requests().await, 6);
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_deletes_records_and_no_other_secret() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    let record = world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).unwrap();
+    let precious = json!({"metadata": {"labels": record["metadata"]["labels"]}, "data": {"a": "b"}});
+    for (name, mut object) in [("my-backup-of-web", record), ("precious", precious)] {
+        object["metadata"]["name"] = name.into();
+        world.server.put(&format!("{SECRETS}/{name}"), object, "user");
+    }
+    world.delete();
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), ["my-backup-of-web", "precious"].map(|name| format!("{SECRETS}/{name}")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_applies_what_changed_and_prunes_what_is_gone() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "d"]));
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b", "d"]);
+    let log = world.server.log()[before..].join("\n");
+    assert!(log.contains("DELETE /api/v1/namespaces/ns/configmaps/c") && !log.contains("configmaps/a"), "{log}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_with_everything_in_place_makes_no_request() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let world = World::on(world.server);
+    assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_repaired_without_a_new_revision() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.server.remove(&format!("{MAPS}/a"));
+    let mut changed = world.server.object(&format!("{MAPS}/b")).unwrap();
+    changed["data"]["value"] = "mine".into();
+    world.server.put(&format!("{MAPS}/b"), changed, "kubectl");
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert_eq!(
+        (world.maps().len(), world.value_of("b"), world.history()),
+        (3, json!("1"), vec!["1 deployed".to_owned()])
+    );
+    assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fight_over_a_field_is_reported_and_slowed_down() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    for _ in 0..8 {
+        let mut changed = world.server.object(&format!("{MAPS}/b")).unwrap();
+        changed["data"]["value"] = "mine".into();
+        world.server.put(&format!("{MAPS}/b"), changed, "fighter");
+        world.reconcile().await;
+    }
+    assert_eq!(world.value_of("b"), "mine");
+    let message = world.condition("Irreconcilable").unwrap();
+    assert_eq!(
+        message,
+        "True/DriftLoop/fighter keeps changing .data.value of ConfigMap \"b\"; release \"web\" restores them at increasing intervals"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_error_keeps_the_release_and_is_retried_later() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    assert!(world.condition("Irreconcilable").unwrap().contains("templates/a.yaml:3:5"));
+    let still = "True/InstallSuccessful/revision 1 of chart memcached-0.1.0 is still deployed; enjoy";
+    assert_eq!(world.condition("Deployed").unwrap(), still);
+    assert_eq!(world.requests().await, 0);
+    world.edit(|p| p["spec"]["broken"] = false.into());
+    world.reconcile().await;
+    assert_eq!(world.condition("Irreconcilable"), None);
+    assert_eq!(world.condition("Deployed").unwrap(), "True/InstallSuccessful/enjoy");
+    assert_eq!(world.state("Ready"), "True/Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_install_leaves_nothing() {
+    let world = World::new(spec());
+    let foreign =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"value": "theirs"}});
+    world.server.put(&format!("{MAPS}/b"), foreign, "kubectl");
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.value_of("b"), world.history()), (vec!["b".to_owned()], json!("theirs"), vec![]));
+    let message = world.condition("ReleaseFailed").unwrap();
+    let lines: Vec<&str> = message.lines().collect();
+    let [first, helms] = lines[..] else { panic!("{message}") };
+    let object = "ConfigMap \"b\" in namespace \"ns\"";
+    assert!(first.starts_with(&format!("True/ReleaseConflict/{object} is not part of this release: ")), "{message}");
+    assert!(helms.starts_with(&format!("{object} exists and cannot be imported")), "{message}");
+    world.server.remove(&format!("{MAPS}/b"));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.condition("ReleaseFailed")), (3, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_found_before_anything_is_written_and_names_the_owner() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let annotations = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    let theirs =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "z", "annotations": annotations}});
+    world.server.put(&format!("{MAPS}/z"), theirs.clone(), "helm");
+    world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c", "z"], "value": "2"}));
+    let writes = world.server.writes();
+    world.reconcile().await;
+    assert_eq!(world.server.writes(), writes + 1, "the status only");
+    assert_eq!((world.value_of("a"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]));
+    assert_eq!(world.server.object(&format!("{MAPS}/z")).unwrap()["metadata"]["annotations"], annotations);
+    let status = &world.server.object(PRIMARY).unwrap()["status"];
+    assert_eq!(status["deployedRelease"]["revision"], 1, "what runs is still told");
+    let message = world.condition("ReleaseFailed").unwrap();
+    let first =
+        "True/ReleaseConflict/ConfigMap \"z\" in namespace \"ns\" belongs to release \"other\" in namespace \"ns\": ";
+    assert!(message.starts_with(first), "{message}");
+    assert!(message.ends_with("it belongs to release \"other\" in namespace \"ns\""), "{message}");
+    assert_eq!(world.requests().await, 0, "the same is not tried again at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_two_resources_stays_with_the_first() {
+    let world = World::new(json!({"maps": ["shared"], "value": "1"}));
+    world.reconcile().await;
+    let uid = |world: &World| world.server.object(&format!("{MAPS}/shared")).unwrap()["metadata"]["uid"].clone();
+    let first = uid(&world);
+    let second = world.add("ns", "two", json!({"maps": ["own", "shared"], "value": "2"}));
+    for _ in 0..5 {
+        world.reconcile_one(&second).await;
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!((uid(&world), world.value_of("shared"), world.maps()), (first, json!("1"), vec!["shared".to_owned()]));
+    let message = world.condition_of(&second, "ReleaseFailed").unwrap();
+    assert!(message.contains("it belongs to Memcached \"web\", its controller"), "{message}");
+    assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
+
+    // Neither does the end of the second one touch it.
+    let path = primary("ns", "two", Value::Null).0;
+    let mut deleted = world.server.object(&path).unwrap();
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    world.server.put(&path, deleted, "user");
+    world.reconcile_one(&second).await;
+    assert_eq!((world.server.object(&path), world.maps()), (None, vec!["shared".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_another_owner_took_is_neither_pruned_nor_repaired_nor_deleted() {
+    let taken = |world: &World| {
+        let path = format!("{MAPS}/b");
+        let mut object = world.server.object(&path).unwrap();
+        object["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "x/v1", "kind": "Other", "name": "o", "uid": "o", "controller": true}]);
+        object["data"]["value"] = "theirs".into();
+        world.server.put(&path, object, "other");
+    };
+    let world = World::new(spec());
+    world.reconcile().await;
+    taken(&world);
+    world.reconcile().await;
+    assert_eq!(world.value_of("b"), "theirs");
+    let message = world.condition("Irreconcilable").unwrap();
+    assert!(message.starts_with("True/ReleaseConflict/"), "{message}");
+    assert!(message.contains("Other \"o\", its controller"), "{message}");
+    world.edit(|p| p["spec"]["maps"] = json!(["a"]));
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b"]);
+    world.delete();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), [format!("{MAPS}/b")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_object_with_the_keep_policy_is_not_pruned() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = format!("{MAPS}/b");
+    let mut object = world.server.object(&path).unwrap();
+    object["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
+    world.server.put(&path, object, "kubectl");
+    world.edit(|p| p["spec"]["maps"] = json!(["a"]));
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.history().len()), (vec!["a".to_owned(), "b".into()], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_is_bounded() {
+    let world = World::new(spec());
+    for value in 0..6 {
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = value.to_string().into());
+    }
+    world.reconcile().await;
+    assert_eq!(world.history(), ["5 superseded", "6 superseded", "7 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_could_not_be_marked_superseded_is_marked_by_the_next_upgrade() {
+    for restarts in [false, true] {
+        let mut world = World::new(spec());
+        world.reconcile().await;
+        world.server.refuse(|call| {
+            let first = call.method == http::Method::PATCH && call.path.contains("sh.helm.release.v1.web.v1");
+            first.then(|| Error::from_status(500, "InternalError", "away"))
+        });
+        world.edit(|p| p["spec"]["value"] = "two".into());
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 deployed", "2 deployed"]);
+        world.server.accept();
+        if restarts {
+            world = World::on(world.server);
+        }
+        world.edit(|p| p["spec"]["value"] = "three".into());
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_release_is_a_conflict_unless_adopted() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = world.server.object(&path).unwrap();
+    let marks = record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"].as_str().unwrap();
+    let marks = marks.replace("Memcached.cache.my.domain", "Redis.cache.my.domain").replace("uid-", "another-");
+    record["metadata"]["annotations"]["helm.sdk.operatorframework.io/marks"] = marks.into();
+    record["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
+    world.server.put(&path, record, "other");
+    reseal(&world.server, &path);
+    let any = |settings: &mut Settings| settings.adopt = helm_release::kube::Adopt::Any;
+    let world = World::with_events(world.server, Arc::new(Stub::default()), any);
+    world.reconcile().await;
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/ReleaseConflict/release \"web\""));
+    let another = world.server.object(&path).unwrap();
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
+    world.reconcile().await;
+    assert_eq!(world.condition("Irreconcilable"), None);
+    assert_eq!(world.state("Ready"), "True/Ready");
+    let taken = world.server.object(&path).unwrap();
+    assert!(!taken["metadata"]["annotations"].to_string().contains("Redis"));
+
+    // The other resource takes it back. Without an end they would do so in turn.
+    world.server.put(&path, another.clone(), "other");
+    for _ in 0..3 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+        assert_eq!(world.history(), ["1 deployed"]);
+        let record = world.server.object(&path).unwrap();
+        assert_eq!(record["metadata"]["annotations"], another["metadata"]["annotations"]);
+    }
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/ReleaseConflict/") && condition.contains("not taken back"), "{condition}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_force_deleted_and_recreated_resource_takes_over_its_release_without_a_revision() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let mut primary = world.server.object(PRIMARY).unwrap();
+    world.server.remove(PRIMARY);
+    (primary["status"], primary["metadata"]["finalizers"]) = (Value::Null, Value::Null);
+    world.server.put(PRIMARY, primary, "user");
+    let uid = world.server.object(PRIMARY).unwrap()["metadata"]["uid"].clone();
+    for world in [World::on(world.server.clone()), world] {
+        world.reconcile().await;
+        assert_eq!((world.history(), world.condition("Irreconcilable")), (vec!["1 deployed".to_owned()], None));
+        let object = world.server.object(&format!("{MAPS}/a")).unwrap();
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], uid);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_resource_is_left_alone() {
+    let world = World::new(spec());
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
+    world.reconcile().await;
+    assert!(world.maps().is_empty());
+}
+
+/// Runs a scenario once for each number of writes after which the process dies, restarts it, and compares the results.
+async fn survive(prepare: impl AsyncFn() -> World, end: impl Fn(&World)) {
+    for writes in 0.. {
+        let world = prepare().await;
+        world.server.fail_after(Some(writes));
+        world.reconcile().await;
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        end(&world);
+        if !died {
+            assert!(writes > 3, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_write_of_an_install_heals() {
+    survive(
+        async || World::new(spec()),
+        |world| {
+            assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+            assert_eq!(world.state("Ready"), "True/Ready");
+            assert_eq!(world.condition("ReleaseFailed"), None);
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_write_of_an_upgrade_heals() {
+    let prepare = async || {
+        let world = World::new(spec());
+        world.reconcile().await;
+        world.edit(|p| p["spec"] = json!({"maps": ["a", "d"], "value": "2"}));
+        world
+    };
+    survive(prepare, |world| {
+        assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "d".into()], json!("2")));
+        assert_eq!(world.history().last().unwrap(), "2 deployed");
+        assert_eq!(world.state("Ready"), "True/Ready");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_write_of_an_uninstall_heals() {
+    let prepare = async || {
+        let world = World::new(spec());
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        world.reconcile().await;
+        world.delete();
+        world
+    };
+    survive(prepare, |world| assert!(world.server.paths().is_empty(), "{:?}", world.server.paths())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_comes_before_the_first_object() {
+    let world = World::new(spec());
+    world.server.fail_after(Some(1));
+    world.reconcile().await;
+    world.server.fail_after(None);
+    assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    assert!(world.maps().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_action_continues_as_it_was_rendered() {
+    for writes in 2..6 {
+        let server = World::new(spec()).server;
+        let world = World::rendering(server.clone(), Arc::new(random()));
+        server.fail_after(Some(writes));
+        world.reconcile().await;
+        server.fail_after(None);
+        let renderer = Arc::new(Stub { renders: AtomicUsize::new(100), ..random() });
+        let world = World::rendering(server, renderer.clone());
+        world.reconcile().await;
+        assert_eq!(renderer.renders.load(Ordering::SeqCst), 100, "after {writes} writes");
+        assert_eq!((world.value_of("a"), world.value_of("c")), (json!("password 0"), json!("password 0")));
+        assert_eq!(world.history(), ["1 deployed"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_changed_inputs_are_a_reason_to_render_again() {
+    let server = World::new(spec()).server;
+    let renderer = Arc::new(random());
+    World::rendering(server.clone(), renderer.clone()).reconcile().await;
+    assert_eq!(renderer.renders.load(Ordering::SeqCst), 1);
+    let world = World::rendering(server, renderer.clone());
+    world.server.remove(&format!("{MAPS}/a"));
+    world.reconcile().await;
+    world.edit(|p| p["metadata"]["labels"] = json!({"x": "y"}));
+    world.reconcile().await;
+    assert_eq!(renderer.renders.load(Ordering::SeqCst), 1, "neither a restart, nor drift, nor a label");
+    assert_eq!(world.value_of("a"), "password 0");
+    world.edit(|p| p["spec"]["more"] = 1.into());
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inputs_that_render_the_same_objects_are_recorded_once() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["unused"] = 1.into());
+    world.reconcile().await;
+    let world = World::on(world.server);
+    assert_eq!((world.requests().await, world.history()), (0, vec!["1 deployed".to_owned()]));
+    let renderer = Arc::new(random());
+    World::rendering(world.server, renderer.clone()).reconcile().await;
+    assert_eq!(renderer.renders.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_deleted_unnoticed_are_recreated_at_the_next_list() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    ["a", "b", "c"].iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_disappeared_unnoticed_is_forgotten_at_the_next_list() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    world.server.remove(PRIMARY);
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert!(world.shared.cache.primary(&key()).is_none());
+    assert_eq!(world.server.log().len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_deleted_before_its_status_write_is_forgotten_at_once() {
+    let world = World::new(json!({"broken": true}));
+    world.reconcile().await;
+    let world = World::on(world.server);
+    world.edit(|p| p["spec"]["more"] = 1.into());
+    world.feed();
+    world.server.remove(PRIMARY);
+    let before = world.server.log().len();
+    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    assert!(world.shared.cache.primary(&key()).is_none());
+    assert_eq!(world.server.log()[before..], [format!("PATCH {PRIMARY}/status"), format!("GET {PRIMARY}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_one_namespace_does_not_affect_another() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let other = world.add("two", "web", json!({"maps": ["x"], "value": "1"}));
+    world.reconcile_one(&other).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    for namespace in ["ns", "two", "ns"] {
+        world.relist(&Scope::namespace(namespace), namespace);
+    }
+    let before = world.server.log().len();
+    for key in [key(), other] {
+        context::reconcile(&world.shared, &key, &(), Lane::Retries).await;
+        assert_eq!(world.shared.cache.release(&key).unwrap().revisions.len(), 1);
+    }
+    assert_eq!(world.server.log()[before..], [] as [String; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_own_write_without_an_event_is_read_back() {
+    let world = World::new(spec());
+    world.feed();
+    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &Scope::ALL);
+    world.server.remove(&format!("{MAPS}/b"));
+    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    assert_eq!(world.maps(), ["a", "c"], "nothing is known yet");
+    tokio::time::advance(Duration::from_secs(11)).await;
+    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    assert_eq!(world.maps(), ["a", "b", "c"]);
+}
+
+/// A ClusterRole beside the release's maps, which no owner reference deletes.
+fn claimed_role(world: &World) {
+    let annotations = json!({
+        "meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns",
+        "operator-sdk/primary-resource": "ns/web", "operator-sdk/primary-resource-type": "Memcached.cache.my.domain",
+    });
+    let metadata = json!({"name": "role", "annotations": annotations, "labels": {"helm.sdk.operatorframework.io/chart": "memcached"}});
+    world.server.put(ROLE, json!({"metadata": metadata}), "helm-operator");
+}
+
+const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/role";
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_record_is_deleted_first_is_uninstalled_from_the_cache() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+    world.delete();
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    assert!(!world.server.log()[before..].iter().any(|line| line.contains("clusterroles")), "nothing is searched for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_record_is_deleted_while_we_are_down_is_uninstalled_by_its_objects_metadata() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    claimed_role(&world);
+    let mut other = world.server.object(ROLE).unwrap();
+    other["metadata"]["annotations"]["operator-sdk/primary-resource"] = "ns/other".into();
+    let theirs = ROLE.replace("/role", "/theirs");
+    world.server.put(&theirs, other, "helm-operator");
+    world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+    world.delete();
+    // A failed first attempt must not look as if there were nothing to do.
+    world.server.refuse(|call| call.path.contains("clusterroles").then(|| Error::Transport("away".into())));
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/cannot list clusterroles"));
+    world.server.accept();
+    let world = World::on(world.server);
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), [theirs], "{:?}", world.condition("ReleaseFailed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_without_a_release_is_released_without_a_search() {
+    let world = World::new(json!({"broken": true}));
+    world.reconcile().await;
+    claimed_role(&world);
+    world.delete();
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), [ROLE]);
+    assert_eq!(world.server.log().len(), before + 1, "the finalizer");
+}

@@ -1,0 +1,89 @@
+//! Releases whose override values an upstream made strings, while watches.yaml leaves their type open.
+
+use helm::chart::Chart;
+use helm::engine::Engine;
+use helm_release::storage::OWNER_LABEL;
+
+use crate::charts::tests::*;
+use crate::rendering::renderer::{Discovered, EngineRenderer};
+
+const CHART: [(&str, &str); 2] = [
+    ("Chart.yaml", "apiVersion: v2\nname: memcached\nversion: 1.0.0\n"),
+    (
+        "templates/map.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  value: {{ printf \"%s %v\" (kindOf .Values.on) .Values.size }}\n",
+    ),
+];
+
+/// An operator with this type of override values.
+async fn operator(server: Arc<MemoryApi>, kind: Option<OverrideValuesType>) -> World {
+    let texts = [("on".to_owned(), "false".to_owned())].into();
+    let overrides = Overrides::parse(texts, kind).unwrap();
+    let engine = Arc::new(Engine::new(Chart::from_files(CHART).unwrap()));
+    let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
+    let renderer = Arc::new(EngineRenderer::new(engine, overrides, discovered).unwrap());
+    World::with_events(server, renderer, |_| {})
+}
+
+/// A release as an upstream leaves it, made with this type.
+async fn upstreams(kind: OverrideValuesType) -> Arc<MemoryApi> {
+    let world = operator(World::new(json!({"size": 1})).server, Some(kind)).await;
+    world.reconcile().await;
+    let server = world.server.clone();
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = server.object(&path).unwrap();
+    record["metadata"]["annotations"] = Value::Null;
+    let uid = record["metadata"]["labels"].as_object_mut().unwrap().remove(OWNER_LABEL);
+    record["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "name": "web", "uid": uid}]);
+    server.restore(&path, record);
+    let path = format!("{MAPS}/a");
+    let mut map = server.object(&path).unwrap();
+    for entry in map["metadata"]["managedFields"].as_array_mut().unwrap() {
+        (entry["manager"], entry["operation"]) = ("memcached-operator".into(), "Update".into());
+    }
+    server.restore(&path, map);
+    server
+}
+
+fn said(server: &MemoryApi) -> bool {
+    events(server).iter().any(|event| event["reason"] == "OverrideValuesKept")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_operator_sdk_keeps_strings_and_says_which_key_decides() {
+    let server = upstreams(OverrideValuesType::String).await;
+    let world = operator(server, None).await;
+    world.reconcile().await;
+    assert_eq!((world.history(), world.value_of("a")), (vec!["1 deployed".to_owned()], json!("string 1")));
+    tokio::time::sleep(SECOND).await;
+    assert!(said(&world.server));
+    world.edit(|p| p["spec"]["size"] = 2.into());
+    world.reconcile().await;
+    assert_eq!((world.history().len(), world.value_of("a")), (2, json!("string 2")), "so do its upgrades");
+    let world = operator(world.server, None).await;
+    assert_eq!(world.requests().await, 0, "after a restart");
+    world.edit(|p| p["spec"]["size"] = 3.into());
+    world.reconcile().await;
+    assert_eq!((world.history().len(), world.value_of("a")), (3, json!("string 3")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_in_watches_yaml_decides_for_every_release() {
+    let server = upstreams(OverrideValuesType::String).await;
+    let world = operator(server, Some(OverrideValuesType::Typed)).await;
+    world.reconcile().await;
+    assert_eq!((world.history().len(), world.value_of("a")), (2, json!("bool 1")));
+    tokio::time::sleep(SECOND).await;
+    assert!(!said(&world.server));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_key_new_releases_and_those_of_helm_operator_plugins_have_types() {
+    let world = operator(World::new(json!({"size": 1})).server, None).await;
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), json!("bool 1"));
+    let world = operator(upstreams(OverrideValuesType::Typed).await, None).await;
+    world.reconcile().await;
+    assert_eq!((world.history(), world.value_of("a")), (vec!["1 deployed".to_owned()], json!("bool 1")));
+}

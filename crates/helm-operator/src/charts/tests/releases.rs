@@ -1,0 +1,133 @@
+//! The store of release records: what it trusts, and which controllers learn of a change.
+
+use helm_release::release::Status;
+
+use super::cache::{epoch, record, revision};
+use crate::charts::tests::*;
+use crate::runtime::reflector::Sink;
+use crate::view::release::{Release, Revision};
+use crate::view::releases::{Reader, ReaderId};
+
+/// A controller that writes down what it learns.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Notes {
+    fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Reader for Notes {
+    fn release_changed(&self, key: &ResourceKey, foreign: bool) {
+        self.0.lock().unwrap().push(format!("{key}{}", if foreign { " by another" } else { "" }));
+    }
+
+    fn sight_changed(&self, scope: &Scope) {
+        self.0.lock().unwrap().push(format!("sight of {}", scope.only().unwrap_or("all")));
+    }
+
+    fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
+        self.0.lock().unwrap().push(format!("{key} lost {}", release.revisions.len()));
+    }
+}
+
+fn releases() -> (Arc<Releases>, Arc<Notes>, ReaderId) {
+    let (releases, notes) = (Arc::new(Releases::default()), Arc::new(Notes::default()));
+    let id = releases.new_reader();
+    let reader: Weak<Notes> = Arc::downgrade(&notes);
+    releases.add_reader(id, reader);
+    (releases, notes, id)
+}
+
+fn versions(releases: &Releases) -> Vec<u32> {
+    releases.get(&key()).map(|r| r.revisions.keys().copied().collect()).unwrap_or_default()
+}
+
+fn in_namespace(namespace: &str, record: RecordMeta) -> RecordMeta {
+    RecordMeta { namespace: namespace.into(), ..record }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_event_of_a_write_confirms_it() {
+    let (releases, _, id) = releases();
+    releases.change(&key(), id, |release| {
+        release.revisions.insert(1, Revision { resource_version: 5, ..revision(Status::Deployed, &[]) });
+    });
+    let is_confirmed = || releases.get(&key()).unwrap().revisions[&1].stamp.ask_at().is_none();
+    assert!(!releases.store(&key(), record(1, 4), epoch(1)));
+    assert!(!is_confirmed());
+    assert!(!releases.store(&key(), record(1, 5), epoch(1)));
+    assert!(is_confirmed());
+    assert!(releases.store(&key(), record(1, 6), epoch(1)));
+}
+
+#[test]
+fn a_deleted_record_is_dropped_unless_a_newer_one_has_its_name() {
+    let (releases, notes, _) = releases();
+    releases.deleted(record(1, 9));
+    assert!(notes.taken().is_empty(), "nobody knew it");
+    for version in [1, 2] {
+        releases.changed(record(version, 5), epoch(1));
+    }
+    notes.taken();
+    releases.deleted(record(3, 9));
+    releases.deleted(record(1, 4));
+    assert_eq!((versions(&releases), notes.taken()), (vec![1, 2], vec![]), "it was made anew since");
+    releases.deleted(record(1, 5));
+    assert_eq!((versions(&releases), notes.taken()), (vec![2], vec!["ns/web by another".to_owned()]));
+    releases.deleted(record(2, 6));
+    assert_eq!(notes.taken(), ["ns/web lost 1", "ns/web by another"]);
+    assert!(releases.get(&key()).is_none());
+}
+
+#[test]
+fn a_change_by_one_controller_is_news_to_the_others_only() {
+    let (releases, one, id) = releases();
+    let other = Arc::new(Notes::default());
+    let reader: Weak<Notes> = Arc::downgrade(&other);
+    releases.add_reader(releases.new_reader(), reader);
+    releases.change(&key(), id, |release| _ = release.revisions.insert(1, revision(Status::Deployed, &[])));
+    assert_eq!((one.taken(), other.taken()), (vec![], vec!["ns/web".to_owned()]));
+    releases.changed(record(2, 5), epoch(1));
+    assert_eq!((one.taken().len(), other.taken().len()), (1, 1));
+    drop(other);
+    releases.change(&key(), id, |release| release.revisions.clear());
+    assert!(versions(&releases).is_empty());
+}
+
+#[test]
+fn a_list_takes_what_it_lacks_from_its_own_namespace_only() {
+    let (releases, notes, _) = releases();
+    releases.changed(record(1, 5), epoch(1));
+    releases.changed(in_namespace("other", record(1, 5)), epoch(1));
+    releases.changed(record(2, 6), epoch(2));
+    notes.taken();
+    releases.sweep(&Scope::namespace("ns"), epoch(2));
+    assert_eq!((versions(&releases), notes.taken()), (vec![2], vec!["ns/web".to_owned()]));
+    assert!(releases.get(&ResourceKey::new("other", "web")).is_some());
+    releases.sweep(&Scope::ALL, epoch(3));
+    let mut said = notes.taken();
+    said.sort();
+    assert_eq!(said, ["ns/web", "ns/web lost 1", "other/web", "other/web lost 1"], "an empty list");
+}
+
+#[test]
+fn records_that_cannot_be_watched_are_known_as_such_until_a_list_ends() {
+    let (releases, notes, _) = releases();
+    releases.changed(record(1, 5), epoch(1));
+    releases.sweep(&Scope::namespace("ns"), epoch(1));
+    notes.taken();
+    for _ in 0..2 {
+        releases.lost(&Scope::namespace("ns"));
+    }
+    assert_eq!(notes.taken(), ["sight of ns"]);
+    assert!(releases.is_refused("ns") && !releases.is_refused("other"));
+    assert_eq!(versions(&releases), [1], "a refusal deletes nothing");
+    releases.sweep(&Scope::namespace("other"), epoch(1));
+    assert!(releases.is_refused("ns"));
+    releases.changed(record(1, 5), epoch(2));
+    releases.sweep(&Scope::namespace("ns"), epoch(2));
+    assert_eq!(notes.taken(), ["sight of ns"]);
+    assert!(!releases.is_refused("ns"));
+}

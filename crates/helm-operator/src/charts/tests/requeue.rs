@@ -1,0 +1,308 @@
+//! What a reconcile sees in the cache: drift, health, objects to wait for, owners, and the effect of a lost write.
+
+use helm_release::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
+use helm_release::storage::Marks;
+
+use crate::charts::tests::*;
+use crate::reconcile::context::Work;
+use crate::reconcile::decide::health;
+use crate::status::Health;
+use crate::view::cache::Claim;
+
+fn map_key(name: &str) -> ObjectKey {
+    object_key("ConfigMap", name)
+}
+
+fn change_map(world: &World, name: &str) {
+    let path = format!("{MAPS}/{name}");
+    let mut object = world.server.object(&path).unwrap();
+    object["data"]["value"] = "mine".into();
+    world.server.put(&path, object, "kubectl");
+}
+
+fn marks(world: &World) -> Marks {
+    let release = world.shared.cache.release(&key()).unwrap();
+    Marks::clone(release.deployed().unwrap().1.marks.as_ref().unwrap())
+}
+
+/// The names of the objects that drifted from these marks.
+fn drifted(world: &World, marks: &Marks) -> Vec<String> {
+    let primary = world.shared.cache.primary(&key()).unwrap();
+    Work::new(&world.shared, &key(), &()).drifted(marks, &primary).iter().map(|key| key.name.to_string()).collect()
+}
+
+/// Advances the clock and reconciles; returns whether the change to map `b` was undone.
+async fn is_put_back_after(world: &World, seconds: u64) -> bool {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    world.reconcile().await;
+    world.value_of("b") == "1"
+}
+
+#[tokio::test(start_paused = true)]
+async fn unwatched_objects_are_reapplied_once_a_period() {
+    let world = World::unwatched(World::new(spec()).server, |settings| settings.watch_dependents = false);
+    world.reconcile().await;
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 50).await);
+    assert!(is_put_back_after(&world, 4).await, "a tenth of the period early, for timers are not exact");
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 50).await, "the period begins anew");
+
+    let world = World::unwatched(World::new(spec()).server, |settings| {
+        settings.watch_dependents = false;
+        settings.period = Duration::ZERO;
+    });
+    world.reconcile().await;
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 100_000).await, "without a period never");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_kinds_that_may_not_be_listed_are_reapplied_each_period() {
+    let world = World::unwatched(World::new(spec()).server, |_| {});
+    world.reconcile().await;
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 600).await, "their list is to come");
+    world.shared.cache.kind_listed(&config_maps(), true);
+    assert!(is_put_back_after(&world, 600).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_being_deleted_is_recreated_once_it_is_gone() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = format!("{MAPS}/b");
+    let mut object = world.server.object(&path).unwrap();
+    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    object["data"]["value"] = "mine".into();
+    world.server.put(&path, object, "kubectl");
+    world.reconcile().await;
+    assert_eq!(world.value_of("b"), "mine");
+    assert_eq!(
+        world.condition("Ready").unwrap(),
+        "False/Progressing/ConfigMap \"b\" is not ready: it is being deleted"
+    );
+    world.server.remove(&path);
+    world.reconcile().await;
+    assert_eq!(world.value_of("b"), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_managed_fields_everything_is_reapplied_once_a_period() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let (marked, mut unmarked) = (marks(&world), marks(&world));
+    unmarked.objects[1].mark = None;
+    assert!(drifted(&world, &marked).is_empty() && drifted(&world, &unmarked).is_empty());
+    let unmark = |name: &str| {
+        let mut live: Live = serde_json::from_value(world.server.object(&format!("{MAPS}/{name}")).unwrap()).unwrap();
+        live.mark = None;
+        live.metadata.resource_version = Some("1000".into());
+        let claim = Claim { owner: Some(key()), ours: true };
+        world.shared.cache.store_dependent(
+            map_key(name),
+            &live,
+            claim,
+            Epoch { number: 99, began: Instant::now(), is_list: false },
+        );
+    };
+    unmark("a");
+    assert!(drifted(&world, &marked).is_empty(), "a mark that is there no more is no change of a field");
+    tokio::time::advance(60 * SECOND).await;
+    assert!(drifted(&world, &marked).is_empty());
+    assert_eq!(drifted(&world, &unmarked), ["b"]);
+    let mut changed = marked;
+    changed.objects[2].mark = Some(Mark(1));
+    assert_eq!(drifted(&world, &changed), ["c"]);
+}
+
+/// Sets the status of an object of the release.
+fn see(world: &World, name: &str, status: &str) {
+    let metadata = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1000", "generation": 1});
+    let conditions = match status {
+        "failed" => json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]),
+        _ => json!([{"type": "Available", "status": "True"}]),
+    };
+    let ready = u8::from(status == "ready");
+    let status = json!({
+        "observedGeneration": 1, "conditions": conditions, "replicas": 1, "updatedReplicas": 1,
+        "readyReplicas": ready, "availableReplicas": ready,
+    });
+    let live =
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"replicas": 1}, "status": status})).unwrap();
+    let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), ..map_key(name) };
+    let epoch = Epoch { number: 99, began: Instant::now(), is_list: false };
+    world.shared.cache.store_dependent(key, &live, Claim { owner: Some(super::key()), ours: true }, epoch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_names_failed_objects_first_and_says_why() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let health = |objects: &[(&str, &str)]| {
+        let mut marks = marks(&world);
+        let one = marks.objects[0].clone();
+        marks.objects = objects
+            .iter()
+            .map(|(name, status)| {
+                if *status != "absent" {
+                    see(&world, name, status);
+                }
+                let mut object = one.clone();
+                object.key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), ..map_key(name) };
+                object
+            })
+            .collect();
+        health::health(&Work::new(&world.shared, &key(), &()).unhealthy(&marks), None, false)
+    };
+    let waits = |name: &str| format!("Deployment \"{name}\" is not ready: 0 of 1 replicas are available");
+    assert_eq!(health(&[("r", "ready")]), Health::Ready);
+    let both = format!("{}; {}", waits("p"), waits("q"));
+    assert_eq!(health(&[("r", "ready"), ("p", "progressing"), ("q", "progressing")]), Health::Progressing(both));
+    let failed = format!("Deployment \"f\" failed: ProgressDeadlineExceeded; {}", waits("p"));
+    assert_eq!(health(&[("p", "progressing"), ("f", "failed")]), Health::Failed(failed));
+    let gone = "Deployment \"gone\" is not ready: it does not exist".to_owned();
+    assert_eq!(health(&[("gone", "absent")]), Health::Progressing(gone), "its kind is listed");
+    let world = World::unwatched(world.server, |_| {});
+    let work_key = key();
+    let work = Work::new(&world.shared, &work_key, &());
+    assert!(work.unhealthy(&marks(&world)).is_empty(), "no watch reports it");
+    assert!(!work.is_watched());
+    assert_eq!(Readiness::default(), Readiness::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_watched_once_all_its_kinds_are_listed() {
+    let world = World::new(spec());
+    let of = key();
+    let work = Work::new(&world.shared, &of, &());
+    assert!(!work.is_watched(), "no release is installed");
+    world.reconcile().await;
+    assert!(work.is_watched());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_owner_of_an_object_is_its_controller_or_else_the_one_in_its_annotation() {
+    let world = World::new(spec());
+    let owner_of = |metadata: Value| {
+        let mut metadata = metadata;
+        metadata["name"] = "a".into();
+        metadata["namespace"] = "ns".into();
+        world.shared.owner_of(&serde_json::from_value(json!({"metadata": metadata})).unwrap())
+    };
+    let by_reference = |api_version: &str, kind: &str| {
+        owner_of(json!({"ownerReferences": [
+            {"apiVersion": api_version, "kind": kind, "name": "web", "uid": "u", "controller": true},
+        ]}))
+    };
+    assert_eq!(by_reference("cache.my.domain/v1", "Memcached"), Some(key()));
+    assert_eq!(by_reference("cache.my.domain/v2", "Memcached"), Some(key()), "versions of a kind are one kind");
+    assert_eq!(by_reference("other.domain/v1", "Memcached"), None);
+    assert_eq!(by_reference("cache.my.domain/v1", "Other"), None);
+    let by_annotation = |primary: &str, kind: &str| {
+        owner_of(json!({"annotations": {
+            "operator-sdk/primary-resource": primary, "operator-sdk/primary-resource-type": kind,
+        }}))
+    };
+    assert_eq!(by_annotation("ns/web", "Memcached.cache.my.domain"), Some(key()));
+    assert_eq!(by_annotation("web", "Memcached.cache.my.domain"), Some(ResourceKey::new("", "web")));
+    assert_eq!(by_annotation("ns/web", "Other.cache.my.domain"), None);
+    assert_eq!(owner_of(json!({})), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_lost_its_owner_wakes_its_previous_owner_and_another_of_the_same_name_does_not() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let claim = |uid: &str| {
+        let live = json!({"metadata": {"name": "a", "namespace": "ns", "uid": uid}});
+        world.shared.claim(&map_key("a"), &serde_json::from_value(live).unwrap())
+    };
+    let uid = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert_eq!(claim(&uid), Claim { owner: Some(key()), ours: false });
+    assert_eq!(claim("another"), Claim { owner: None, ours: false });
+}
+
+/// Whether `what` wakes the idle resource.
+async fn wakes(world: &World, what: impl FnOnce()) -> bool {
+    world.shared.queue.open();
+    while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {
+        world.shared.queue.done(&key);
+    }
+    what();
+    let woken = tokio::time::timeout(SECOND, world.shared.queue.next()).await;
+    woken.inspect(|key| world.shared.queue.done(key)).is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_object_and_a_lost_record_wake_their_resource() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let live = live(world.server.object(&format!("{MAPS}/a")).unwrap());
+    let maps = Arc::new(config_maps());
+    assert!(wakes(&world, || Dependents(world.shared.clone(), maps.clone()).deleted(live.clone())).await);
+    assert!(!wakes(&world, || Dependents(world.shared.clone(), maps).deleted(live)).await, "it is known to be gone");
+
+    let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
+    let metadata = serde_json::from_value(world.server.object(&path).unwrap()["metadata"].take()).unwrap();
+    let meta = RecordMeta::read(&metadata, &keys()).unwrap();
+    assert!(wakes(&world, || world.releases.deleted(meta)).await);
+    assert!(world.shared.cache.release(&key()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_resource_leaves_no_failure_for_its_successor() {
+    let world = World::new(spec());
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    assert!(world.shared.cache.history(&key()).fault().is_some());
+    let gone = serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap();
+    Primaries(world.shared.clone()).deleted(gone);
+    assert!(world.shared.cache.primary(&key()).is_none());
+    assert!(world.shared.cache.history(&key()).fault().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_added_to_the_new_version_when_the_resource_has_just_changed() {
+    for (code, gone) in [(409, false), (404, true)] {
+        let world = World::new(spec());
+        world.server.disturb(
+            "PATCH /apis/cache.my.domain/v1/namespaces/ns/memcacheds/web?",
+            1,
+            Disturbance::Refused(code),
+        );
+        if gone {
+            world.server.disturb("GET /apis/cache.my.domain", 1, Disturbance::Refused(404));
+        }
+        world.reconcile().await;
+        assert_eq!(world.maps().len(), if gone { 0 } else { 3 }, "{code}");
+    }
+    let world = World::new(spec());
+    world.server.disturb("PATCH /apis/cache.my.domain", 1, Disturbance::Refused(500));
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let told = world.condition("Irreconcilable").unwrap();
+    assert!(told.starts_with("True/Unanswered/failed to add uninstall finalizer: "), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_resource_is_forgotten_once_the_server_reports_it() {
+    let world = World::new(spec());
+    let old = world.shared.cache.primary(&key()).unwrap();
+    world.server.remove(PRIMARY);
+    let (path, mut body) = primary("ns", "web", spec());
+    body["metadata"]["finalizers"] = json!([]);
+    world.server.put(&path, body, "user");
+    world.shared.cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
+    let of = key();
+    let work = Work::new(&world.shared, &of, &());
+    crate::reconcile::steps::uninstall::refresh(&work, &old).await;
+    assert_ne!(world.shared.cache.primary(&key()).unwrap().uid(), old.uid());
+    assert!(world.shared.cache.history(&key()).resynced.is_none());
+    let new = world.shared.cache.primary(&key()).unwrap();
+    world.shared.cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
+    crate::reconcile::steps::uninstall::refresh(&work, &new).await;
+    assert!(world.shared.cache.history(&key()).resynced.is_some(), "it is the same");
+    world.server.disturb("GET /apis/cache.my.domain", 1, Disturbance::Refused(500));
+    crate::reconcile::steps::uninstall::refresh(&work, &new).await;
+    assert!(world.shared.cache.primary(&key()).is_some(), "a read that fails says nothing");
+}

@@ -1,0 +1,115 @@
+//! Two processes on the same resources at the same time.
+
+use super::reporting::published;
+use super::*;
+
+/// Two processes with charts that render differently, both of which have listed everything.
+async fn two() -> (World, World) {
+    let one = World::new(spec());
+    one.reconcile().await;
+    let other = Stub { chart: "other", ..Stub::default() };
+    let other = World::with_events(one.server.clone(), Arc::new(other), |_| {});
+    (one, other)
+}
+
+/// The warnings that name another operator.
+async fn named(world: &World) -> Vec<String> {
+    let events = published(world).await.into_iter();
+    events.filter_map(|event| event.strip_prefix("Warning OtherOperator x1: ").map(str::to_owned)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_comes_after_another_one_is_not_held_up() {
+    let (_, next) = two().await;
+    next.reconcile().await;
+    next.reconcile().await;
+    assert_eq!(next.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!((next.condition("Irreconcilable"), named(&next).await), (None, Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_processes_with_different_charts_take_turns_ever_more_slowly() {
+    let (one, other) = two().await;
+    let mut message = None;
+    for _ in 0..1200 {
+        one.reconcile().await;
+        message = one.condition("Irreconcilable").or(message);
+        other.reconcile().await;
+        tokio::time::advance(SECOND).await;
+    }
+    one.feed();
+    let newest = one.shared.cache.release(&key()).unwrap().newest().unwrap().0;
+    // 4 + 4 + 8 + 8 + … seconds.
+    assert!((10..=20).contains(&newest), "{newest} revisions in 20 minutes");
+    let message = message.unwrap();
+    assert!(
+        message.starts_with("True/OtherOperator/another operator also serves this resource: operator-"),
+        "{message}"
+    );
+    assert!(message.contains("--leader-election-id"), "{message}");
+    assert!(!named(&other).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_resource_is_not_held_up() {
+    let (one, other) = two().await;
+    other.reconcile().await;
+    one.reconcile().await;
+    assert_eq!(one.history(), ["1 superseded", "2 deployed"]);
+    one.edit(|p| p["spec"]["value"] = "2".into());
+    one.reconcile().await;
+    assert_eq!((one.history().len(), one.value_of("a")), (3, json!("2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_of_another_process_is_left_alone_and_reported_by_name() {
+    let (one, other) = two().await;
+    other.reconcile().await;
+    let record = format!("{SECRETS}/sh.helm.release.v1.web.v2");
+    let mut pending = one.server.object(&record).unwrap();
+    pending["metadata"]["labels"]["status"] = "pending-upgrade".into();
+    one.server.put(&record, pending, "helm-operator");
+    reseal(&one.server, &record);
+    let before = one.server.log().len();
+    one.reconcile().await;
+    let message = one.condition("Irreconcilable").unwrap();
+    let name = other.releases.writer();
+    let expected = format!(
+        "True/OtherOperator/another operator also serves this resource: {name} is working on revision 2 of release \"web\" (pending-upgrade)"
+    );
+    assert!(message.starts_with(&expected), "{message}");
+    let log = one.server.log()[before..].join("\n");
+    assert!(!log.contains("configmaps") && !log.contains("secrets"), "{log}");
+    // A process that starts now finds a record of one that has ended.
+    let next = World::on(one.server.clone());
+    next.reconcile().await;
+    assert_eq!(next.history(), ["1 superseded", "2 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_another_process_has_just_made_is_no_failure() {
+    let (one, other) = two().await;
+    one.edit(|p| p["spec"]["value"] = "2".into());
+    one.feed();
+    other.reconcile().await;
+    // Its event has not arrived yet.
+    let result = context::reconcile(&one.shared, &key(), &(), Lane::Retries).await;
+    assert_eq!((result, one.condition("ReleaseFailed")), (ReconcileResult::RequeueAfter, None));
+    assert_eq!(one.condition("Irreconcilable"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_equal_processes_are_named_once_and_write_nothing_twice() {
+    let one = World::new(spec());
+    one.reconcile().await;
+    let other = World::with_events(one.server.clone(), Arc::new(Stub::default()), |_| {});
+    one.edit(|p| p["spec"]["value"] = "2".into());
+    one.reconcile().await;
+    other.reconcile().await;
+    other.reconcile().await;
+    assert_eq!(other.history(), ["1 superseded", "2 deployed"]);
+    let named = named(&other).await;
+    let name = one.releases.writer();
+    assert_eq!(named.len(), 1, "{named:?}");
+    assert!(named[0].starts_with(&format!("another operator also serves this resource: {name} wrote its release")));
+}

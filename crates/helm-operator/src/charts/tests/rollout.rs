@@ -1,0 +1,317 @@
+//! `maxParallelUpgrades`: a new chart reaches a few releases at a time, and a broken one stops there.
+
+use super::*;
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+fn keys() -> [ResourceKey; 4] {
+    NAMES.map(|name| ResourceKey::new("ns", name))
+}
+
+fn serving(server: Arc<MemoryApi>, chart: &'static str, places: usize) -> World {
+    World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+        settings.max_parallel_upgrades = places;
+    })
+}
+
+/// Four releases of one chart, and the next version of it.
+async fn rolling_out(places: usize) -> World {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = serving(server, "v1", places);
+    for name in NAMES {
+        world.add("ns", name, json!({"maps": [name], "value": "x"}));
+    }
+    for key in keys() {
+        world.reconcile_one(&key).await;
+    }
+    serving(world.server, "v2", places)
+}
+
+fn upgraded(world: &World) -> Vec<&'static str> {
+    NAMES.into_iter().filter(|name| world.value_of(name).as_str().unwrap().ends_with("by v2")).collect()
+}
+
+/// Makes an upgraded object fail, or end so.
+fn refuse(world: &World, name: &'static str) {
+    world.server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let hit = call.path.contains(&format!("/configmaps/{name}")) && body.contains("by v2");
+        hit.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_limit_all_are_upgraded() {
+    let world = rolling_out(0).await;
+    for key in keys() {
+        world.reconcile_one(&key).await;
+    }
+    assert_eq!(upgraded(&world), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_upgrade_lets_the_next_one_start_and_nobody_waits_with_a_worker() {
+    let world = rolling_out(1).await;
+    world.feed();
+    world.shared.queue.open();
+    let mut rounds = 0;
+    while let Ok(key) = tokio::time::timeout(Duration::from_secs(1), world.shared.queue.next()).await {
+        context::reconcile(&world.shared, &key, &(), Lane::Retries).await;
+        world.shared.queue.done(&key);
+        rounds += 1;
+    }
+    assert_eq!(upgraded(&world), NAMES);
+    assert!(rounds <= 12, "{rounds} reconciles");
+    for key in keys() {
+        assert_eq!(world.condition_of(&key, "Reconciling"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_fails_stops_the_roll_out_and_the_others_say_that_they_wait() {
+    let world = rolling_out(2).await;
+    refuse(&world, "a");
+    refuse(&world, "b");
+    for _ in 0..5 {
+        for key in keys() {
+            world.reconcile_one(&key).await;
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!(upgraded(&world), [] as [&str; 0]);
+    let [a, _, c, d] = keys();
+    assert!(world.condition_of(&a, "ReleaseFailed").unwrap().contains("UpgradeError"));
+    let waits = "True/UpgradeQueued/waiting for other upgrades: at most 2 run at a time";
+    assert_eq!(
+        (
+            world.condition_of(&c, "Reconciling").unwrap(),
+            world.condition_of(&d, "Ready").unwrap().starts_with("True/Ready/")
+        ),
+        (waits.into(), true)
+    );
+    // They stay stopped after a restart, and a deleted or suspended resource makes room.
+    let world = serving(world.server.clone(), "v2", 2);
+    world.reconcile_one(&c).await;
+    assert_eq!(upgraded(&world), [] as [&str; 0]);
+    let path = primary("ns", "a", Value::Null).0;
+    let mut suspended = world.server.object(&path).unwrap();
+    suspended["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"});
+    world.server.put(&path, suspended, "user");
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&c).await;
+    world.reconcile_one(&d).await;
+    assert_eq!(upgraded(&world), ["c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_that_no_longer_fails_takes_the_failed_ones_first() {
+    let world = rolling_out(1).await;
+    refuse(&world, "b");
+    let [a, b, c, d] = keys();
+    world.reconcile_one(&b).await;
+    world.reconcile_one(&a).await;
+    assert_eq!(upgraded(&world), [] as [&str; 0]);
+    world.server.accept();
+    let world = serving(world.server, "fixed by v2", 1);
+    for key in [&a, &c, &d] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(upgraded(&world), [] as [&str; 0]);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    for key in [&b, &a, &c, &d] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(upgraded(&world), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_resource_itself_and_a_request_do_not_wait() {
+    let world = rolling_out(1).await;
+    refuse(&world, "a");
+    let [a, b, c, d] = keys();
+    world.reconcile_one(&a).await;
+    let change = |name: &str, change: &dyn Fn(&mut Value)| {
+        let path = primary("ns", name, Value::Null).0;
+        let mut object = world.server.object(&path).unwrap();
+        change(&mut object);
+        world.server.put(&path, object, "user");
+    };
+    change("b", &|object| (object["spec"]["value"], object["metadata"]["generation"]) = ("y".into(), 2.into()));
+    let token = json!({"helm.sdk.operatorframework.io/reconcile-now": "one"});
+    change("c", &|object| object["metadata"]["annotations"] = token.clone());
+    for key in [&b, &c, &d] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(upgraded(&world), ["b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_does_not_render_makes_room_for_the_next() {
+    let world = rolling_out(1).await;
+    let [a, b, ..] = keys();
+    let path = primary("ns", "a", Value::Null).0;
+    let mut broken = world.server.object(&path).unwrap();
+    (broken["spec"]["broken"], broken["metadata"]["generation"]) = (true.into(), 2.into());
+    world.server.put(&path, broken, "user");
+    world.reconcile_one(&a).await;
+    let world = serving(world.server, "v2", 1);
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!(upgraded(&world), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_repaired_while_an_upgrade_waits() {
+    let world = rolling_out(1).await;
+    refuse(&world, "a");
+    let [a, b, ..] = keys();
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    world.server.remove(&format!("{MAPS}/b"));
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_release_makes_room_only_if_it_was_not_ready_before_its_upgrade() {
+    for was_ready in [false, true] {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+        let world = serving(server, "v1", 1);
+        let a = world.add("ns", "a", json!({"maps": ["a"], "deployments": ["a"], "value": "x"}));
+        let b = world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+        world.reconcile_one(&a).await;
+        world.reconcile_one(&b).await;
+        set_ready(&world, was_ready);
+        world.reconcile_one(&a).await;
+        let world = serving(world.server.clone(), "v2", 1);
+        set_ready(&world, false);
+        for _ in 0..5 {
+            world.reconcile_one(&a).await;
+            world.reconcile_one(&b).await;
+            tokio::time::advance(Duration::from_secs(300)).await;
+        }
+        assert!(world.condition_of(&a, "Stalled").unwrap().starts_with("True/ProgressTimeout/"));
+        assert_eq!(world.value_of("a"), "x by v2");
+        let expected = if was_ready { "x by v1" } else { "x by v2" };
+        assert_eq!(world.value_of("b"), expected, "ready before: {was_ready}");
+    }
+}
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/a";
+
+fn set_ready(world: &World, ready: bool) {
+    let mut live = world.server.object(DEPLOYMENT).unwrap();
+    let count = u32::from(ready);
+    live["status"] = json!({
+        "replicas": 1, "updatedReplicas": 1, "readyReplicas": count, "availableReplicas": count,
+        "conditions": [{"type": "Available", "status": if ready { "True" } else { "False" }}],
+    });
+    world.server.put(DEPLOYMENT, live, "kube-controller-manager");
+}
+
+/// Two releases at v1, of which `a` has a Deployment, and a controller with one place that serves v2.
+async fn with_deployment(was_ready: bool) -> World {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = serving(server, "v1", 1);
+    let [a, b, ..] = keys();
+    world.add("ns", "a", json!({"maps": ["a"], "deployments": ["a"], "value": "x"}));
+    world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    set_ready(&world, was_ready);
+    world.reconcile_one(&a).await;
+    serving(world.server, "v2", 1)
+}
+
+fn restarted(world: &World) -> World {
+    serving(world.server.clone(), "v2", 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_never_became_ready_keeps_its_place_over_restarts() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    set_ready(&world, false);
+    world.reconcile_one(&a).await;
+    assert_eq!(world.value_of("a"), "x by v2");
+    let mut world = restarted(&world);
+    for _ in 0..3 {
+        for key in [&b, &a, &b] {
+            world.reconcile_one(key).await;
+        }
+        assert_eq!(world.value_of("b"), "x by v1");
+        tokio::time::advance(Duration::from_secs(700)).await;
+        world = restarted(&world);
+    }
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_not_ready_before_its_upgrade_makes_room_after_a_restart_too() {
+    let world = with_deployment(false).await;
+    let [a, b, ..] = keys();
+    world.reconcile_one(&a).await;
+    let world = restarted(&world);
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1", "it is not stalled yet");
+    for _ in 0..5 {
+        world.reconcile_one(&a).await;
+        world.reconcile_one(&b).await;
+        tokio::time::advance(Duration::from_secs(300)).await;
+    }
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unfinished_upgrade_keeps_its_place_over_a_restart() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    world.server.refuse(|call| {
+        let is_write = call.method != http::Method::GET && call.path.contains("/configmaps/a");
+        is_write.then(|| Error::from_status(503, "", "away"))
+    });
+    world.reconcile_one(&a).await;
+    world.server.accept();
+    let world = restarted(&world);
+    world.reconcile_one(&b).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v1"), json!("x by v1")));
+    world.reconcile_one(&a).await;
+    // In memory, an apply drops the status.
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v2"), json!("x by v2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unready_install_and_an_unready_change_of_the_resource_take_no_place() {
+    for changes in [false, true] {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+        let world = serving(server, "v1", 1);
+        let [a, b, ..] = keys();
+        world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+        world.reconcile_one(&b).await;
+        let world = serving(world.server, "v2", 1);
+        world.add("ns", "a", json!({"maps": ["a"], "deployments": ["a"], "value": "x"}));
+        world.reconcile_one(&a).await;
+        if changes {
+            let path = primary("ns", "a", Value::Null).0;
+            let mut object = world.server.object(&path).unwrap();
+            (object["spec"]["value"], object["metadata"]["generation"]) = ("y".into(), 2.into());
+            world.server.put(&path, object, "user");
+            world.reconcile_one(&a).await;
+        }
+        set_ready(&world, false);
+        world.reconcile_one(&a).await;
+        let world = restarted(&world);
+        world.reconcile_one(&b).await;
+        assert_eq!(world.value_of("b"), "x by v2", "changes: {changes}");
+    }
+}

@@ -1,0 +1,385 @@
+//! The process's lists and watches: resources, release records, and objects by kind, one stream a namespace.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures::StreamExt;
+use futures::future::{BoxFuture, ready};
+use futures::stream::BoxStream;
+use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, ObjectKey, Resource, Whole, label_value};
+use helm_release::storage::{Keyring, RecordMeta, RecordSecret, SELECTOR};
+use kube::api::ListParams;
+use kube::core::{ApiResource, Expression, Selector};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+
+use crate::context::{Context, Namespaces};
+use crate::reconcile::shared::Shared;
+use crate::runtime::freshness::Epoch;
+use crate::runtime::readiness::{self, LISTING, Readiness};
+use crate::runtime::reflector::{Scope, Sink, Stream};
+use crate::runtime::{pages, served};
+use crate::view::cache::kind_key;
+use crate::view::dependents::Source;
+use crate::view::primary::Received;
+use crate::watches::Expressions;
+
+/// Watches the custom resources.
+pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Received>> {
+    let config = watcher::Config::default().labels_from(selector);
+    let what = readiness::kind(&resource.kind, &resource.api_version);
+    let stream = |scope: Scope| {
+        let api: Api<Received> = api(&context.client, resource, &scope);
+        let requirement = context.readiness.require(&scope.of(&what), LISTING);
+        let config = config.clone();
+        Stream::new(scope, move || pages::watch(api.clone(), config.clone()).boxed()).required(requirement)
+    };
+    scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
+}
+
+/// Watches the metadata of release records.
+pub(crate) fn records(
+    client: &Client,
+    namespaces: &Namespaces,
+    readiness: &Readiness,
+    keys: &Keyring,
+) -> Vec<Stream<RecordMeta>> {
+    let config = watcher::Config::default().labels(SELECTOR);
+    let stream = |scope: Scope| {
+        let api: Api<RecordSecret> = api(client, &secrets(), &scope);
+        let (keys, config) = (keys.clone(), config.clone());
+        let open = move || {
+            let keys = keys.clone();
+            let read = move |secret: RecordSecret| secret.record(&keys);
+            let events = pages::watch(api.clone(), config.clone());
+            events.filter_map(move |event| ready(reduce(event, &read))).boxed()
+        };
+        let requirement = readiness.require(&scope.of("release records (Secrets)"), LISTING);
+        Stream::new(scope, open).required(requirement)
+    };
+    scopes(namespaces, true).into_iter().map(stream).collect()
+}
+
+/// The objects of charts, by kind: in full if their status shows readiness, else their metadata.
+pub(crate) struct Objects {
+    pub(crate) client: Client,
+    pub(crate) mapper: Arc<Mapper>,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) whole: Arc<WholeKinds>,
+}
+
+/// The kinds that expressions of watches.yaml name.
+#[derive(Default)]
+pub(crate) struct WholeKinds(RwLock<Vec<Expressions>>);
+
+impl WholeKinds {
+    pub(crate) fn add(&self, expressions: Expressions) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(expressions);
+    }
+
+    fn has(&self, kind: &Resource) -> bool {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|e| e.has_rule(kind.group(), &kind.kind) || e.reads(kind.group(), &kind.kind))
+    }
+}
+
+impl Source for Objects {
+    fn scopes(&self, kind: &Resource) -> Vec<Scope> {
+        scopes(&self.namespaces, kind.namespaced)
+    }
+
+    fn watch(&self, kind: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
+        let config = watcher::Config::default().labels_from(&of_charts(charts.iter().map(String::as_str)));
+        let (client, shape, wanted) = (self.client.clone(), self.shape(kind), scope.clone());
+        let (mapper, kind) = (self.mapper.clone(), kind.clone());
+        let open = move || {
+            let (client, wanted, config) = (client.clone(), wanted.clone(), config.clone());
+            let open = move |kind: &Resource| shape.watch(&client, kind, &wanted, config.clone());
+            served::watch(mapper.clone(), kind.clone(), open)
+        };
+        Stream::new(scope.clone(), open)
+    }
+
+    fn list(
+        &self,
+        kind: &Arc<Resource>,
+        scope: &Scope,
+        chart: &str,
+    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+        let kind = &self.mapper.known(&kind.api_version, &kind.kind).unwrap_or_else(|| kind.clone());
+        self.shape(kind).list(&self.client, kind, scope, ListParams::default().labels_from(&of_charts([chart])))
+    }
+}
+
+impl Objects {
+    fn shape(&self, kind: &Resource) -> Shape {
+        match has_readiness(kind) {
+            _ if self.whole.has(kind) => Shape::Whole,
+            true => Shape::Status,
+            false => Shape::Metadata,
+        }
+    }
+}
+
+/// How much of a kind's objects is read.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// Everything, for expressions.
+    Whole,
+    /// Metadata, and what shows readiness.
+    Status,
+    Metadata,
+}
+
+impl Shape {
+    fn watch(
+        self,
+        client: &Client,
+        kind: &Resource,
+        scope: &Scope,
+        config: watcher::Config,
+    ) -> BoxStream<'static, watcher::Result<Event<Live>>> {
+        match self {
+            Shape::Whole => {
+                let read = |whole: Whole| Some(whole.live);
+                let events = pages::watch(api::<Whole>(client, kind, scope), config);
+                events.filter_map(move |event| ready(reduce(event, read))).boxed()
+            }
+            Shape::Status => pages::watch(api::<Live>(client, kind, scope), config).boxed(),
+            Shape::Metadata => {
+                let read = |metadata: LiveMetadata| Some(Live::from(metadata));
+                let events = pages::watch(api::<LiveMetadata>(client, kind, scope), config);
+                events.filter_map(move |event| ready(reduce(event, read))).boxed()
+            }
+        }
+    }
+
+    fn list(
+        self,
+        client: &Client,
+        kind: &Resource,
+        scope: &Scope,
+        wanted: ListParams,
+    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+        match self {
+            Shape::Whole => Box::pin(pages::list(api::<Whole>(client, kind, scope), wanted, |whole| Some(whole.live))),
+            Shape::Status => Box::pin(pages::list(api::<Live>(client, kind, scope), wanted, Some)),
+            Shape::Metadata => {
+                let api = api::<LiveMetadata>(client, kind, scope);
+                Box::pin(pages::list(api, wanted, |metadata| Some(Live::from(metadata))))
+            }
+        }
+    }
+}
+
+/// Selects the objects of these charts.
+fn of_charts<'a>(charts: impl IntoIterator<Item = &'a str>) -> Selector {
+    let labels: BTreeSet<String> = charts.into_iter().map(|chart| label_value(chart).to_owned()).collect();
+    Selector::from(match labels.len() {
+        1 => Expression::Equal(CHART_LABEL.into(), labels.into_iter().collect()),
+        _ => Expression::In(CHART_LABEL.into(), labels),
+    })
+}
+
+fn secrets() -> Resource {
+    Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true }
+}
+
+/// The namespaces to watch one by one; everything for cluster-scoped kinds.
+fn scopes(namespaces: &Namespaces, namespaced: bool) -> Vec<Scope> {
+    match &namespaces.0[..] {
+        names if namespaced && !names.is_empty() => names.iter().map(|name| Scope::namespace(name)).collect(),
+        _ => vec![Scope::ALL],
+    }
+}
+
+fn api<K>(client: &Client, resource: &Resource, scope: &Scope) -> Api<K>
+where
+    K: kube::Resource<Scope = kube::core::DynamicResourceScope, DynamicType = ApiResource>,
+{
+    let kind = api_resource(resource);
+    match scope.only() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        None => Api::all_with(client.clone(), &kind),
+    }
+}
+
+/// Stores custom resources.
+pub(crate) struct Primaries(pub(crate) Arc<Shared>);
+
+impl Sink<Received> for Primaries {
+    fn changed(&self, received: Received, epoch: Epoch) {
+        self.0.primary_changed(received, epoch);
+    }
+
+    fn deleted(&self, received: Received) {
+        self.0.primary_deleted(&self.0.intake.key_of(&received.primary), received.primary.uid());
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        for gone in self.0.cache.unlisted_primaries(scope, list) {
+            self.0.primary_deleted(&gone.key(), gone.uid());
+        }
+    }
+
+    fn description(&self) -> String {
+        format!("{} resources", self.0.resource.kind)
+    }
+}
+
+/// Stores objects of one kind.
+pub(crate) struct Dependents(pub(crate) Arc<Shared>, pub(crate) Arc<Resource>);
+
+impl Sink<Arc<Live>> for Dependents {
+    fn changed(&self, live: Arc<Live>, epoch: Epoch) {
+        self.0.dependent_changed(&self.1, &live, epoch);
+    }
+
+    fn deleted(&self, live: Arc<Live>) {
+        self.0.dependent_deleted(&self.1, &live);
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
+        // What went while it could not be watched is missed only now.
+        let is_back = self.0.cache.kind_synced(&self.1, scope);
+        let missed = if is_back { self.0.cache.resources_with(&self.1) } else { Vec::new() };
+        gone.into_iter().chain(missed).for_each(|key| self.0.wake(key));
+    }
+
+    fn lost(&self, scope: &Scope) {
+        let is_unserved = self.0.applier.mapper.is_unserved(self.1.group(), &self.1.kind);
+        if self.0.cache.kind_lost(&kind_key(&self.1), scope, is_unserved) {
+            self.0.cache.resources_with(&self.1).into_iter().for_each(|key| self.0.wake(key));
+        }
+    }
+
+    fn description(&self) -> String {
+        self.1.full_name()
+    }
+}
+
+pub(crate) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
+    let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
+    let name = live.metadata.name.as_deref().unwrap_or_default();
+    ObjectKey::new(resource.group(), &resource.kind, namespace, name)
+}
+
+/// Maps an event's object; drops the event if the object maps to nothing.
+pub(crate) fn reduce<A, B>(
+    event: watcher::Result<Event<A>>,
+    reduce: impl Fn(A) -> Option<B>,
+) -> Option<watcher::Result<Event<B>>> {
+    match event {
+        Ok(Event::Init) => Some(Ok(Event::Init)),
+        Ok(Event::InitDone) => Some(Ok(Event::InitDone)),
+        Ok(Event::InitApply(object)) => reduce(object).map(|o| Ok(Event::InitApply(o))),
+        Ok(Event::Apply(object)) => reduce(object).map(|o| Ok(Event::Apply(o))),
+        Ok(Event::Delete(object)) => reduce(object).map(|o| Ok(Event::Delete(o))),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Whether the status of the kind's objects shows readiness: workloads and the like, and every custom resource.
+fn has_readiness(resource: &Resource) -> bool {
+    match resource.group() {
+        "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),
+        "apps" | "batch" | "policy" | "apiextensions.k8s.io" => true,
+        "autoscaling" | "extensions" => false,
+        group => !group.ends_with(".k8s.io"),
+    }
+}
+
+fn api_resource(resource: &Resource) -> ApiResource {
+    let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
+    ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version: resource.api_version.to_string(),
+        kind: resource.kind.to_string(),
+        plural: resource.plural.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(api_version: &str, kind: &str) -> Resource {
+        Resource { api_version: api_version.into(), kind: kind.into(), plural: "x".into(), namespaced: true }
+    }
+
+    #[test]
+    fn kinds_without_readiness_are_watched_by_metadata_only() {
+        for (api_version, kind, in_full) in [
+            ("v1", "Pod", true),
+            ("v1", "PersistentVolumeClaim", true),
+            ("v1", "ConfigMap", false),
+            ("v1", "Secret", false),
+            ("apps/v1", "Deployment", true),
+            ("batch/v1", "Job", true),
+            ("autoscaling/v2", "HorizontalPodAutoscaler", false),
+            ("networking.k8s.io/v1", "Ingress", false),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", true),
+            ("example.com/v1", "Anything", true),
+        ] {
+            assert_eq!(has_readiness(&of(api_version, kind)), in_full, "{api_version} {kind}");
+        }
+    }
+
+    #[test]
+    fn watches_of_metadata_ask_for_nothing_else_and_keep_what_full_ones_would() {
+        assert!(<LiveMetadata as kube::Resource>::metadata_api() && <RecordSecret as kube::Resource>::metadata_api());
+        assert!(!<Live as kube::Resource>::metadata_api());
+        let object = serde_json::json!({"metadata": {
+            "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "web"},
+            "managedFields": [{"manager": "helm-operator", "operation": "Apply", "fieldsV1": {"f:data": {}}}],
+        }});
+        let only: LiveMetadata = serde_json::from_value(object.clone()).unwrap();
+        let full: Live = serde_json::from_value(object).unwrap();
+        let only = Live::from(only);
+        assert!(only.mark.is_some() && only.unready("example.com", "Anything").is_none());
+        assert_eq!((only.mark, only.metadata), (full.mark, full.metadata));
+        assert_eq!((only.managed_by.as_deref(), only.release_name.as_deref()), (Some("Helm"), Some("web")));
+    }
+
+    fn keys() -> Keyring {
+        super::super::tests::keys()
+    }
+
+    #[test]
+    fn a_record_is_read_from_its_metadata_without_managed_fields() {
+        let labels = serde_json::json!({"owner": "helm", "name": "web", "version": "2", "status": "deployed"});
+        let name = "sh.helm.release.v1.web.v2";
+        let metadata = serde_json::json!({
+            "name": name, "namespace": "ns", "resourceVersion": "7", "labels": labels,
+            "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"manager": "x"}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "web", "uid": "u"}],
+        });
+        let secret: RecordSecret = serde_json::from_value(serde_json::json!({"metadata": metadata})).unwrap();
+        let whole = RecordMeta::read(&serde_json::from_value(metadata).unwrap(), &keys()).unwrap();
+        assert_eq!(format!("{:?}", secret.record(&keys()).unwrap()), format!("{whole:?}"));
+        assert_eq!((whole.version, &*whole.owners), (2, &["u".to_owned()][..]));
+    }
+
+    #[test]
+    fn events_are_mapped_except_those_of_objects_that_map_to_nothing() {
+        let even = |n: u32| n.is_multiple_of(2).then(|| n.to_string());
+        let mapped = |event| reduce(event, even).map(|event| format!("{event:?}"));
+        for (event, expected) in [
+            (Event::Init, Some("Ok(Init)")),
+            (Event::InitDone, Some("Ok(InitDone)")),
+            (Event::InitApply(2), Some("Ok(InitApply(\"2\"))")),
+            (Event::Apply(4), Some("Ok(Apply(\"4\"))")),
+            (Event::Delete(6), Some("Ok(Delete(\"6\"))")),
+            (Event::InitApply(1), None),
+            (Event::Apply(1), None),
+            (Event::Delete(1), None),
+        ] {
+            assert_eq!(mapped(Ok(event)).as_deref(), expected);
+        }
+        assert_eq!(mapped(Err(watcher::Error::NoResourceVersion)).as_deref(), Some("Err(NoResourceVersion)"));
+    }
+}

@@ -1,0 +1,156 @@
+//! Why a revision is made: which inputs differ from those of the deployed one, for its event.
+//!
+//! Records keep a digest of each input behind the digest of all of them ([`super::compare`]), so that a restart forgets no cause.
+
+use helm_release::action::Candidate;
+use helm_release::kube::digest_json;
+use serde_json::{Value, json};
+
+use super::compare;
+use crate::reconcile::context::Work;
+use crate::view::primary::Primary;
+use crate::view::release::Release;
+
+/// The keys of inputs that are not objects in the cluster.
+const CHART: &str = "chart";
+const OVERRIDES: &str = "overrides";
+const CODE: &str = "code";
+const MAPPED: &str = "mapped";
+
+/// An event names at most this many causes.
+const MAX_NAMED: usize = 5;
+
+/// The charts of the deployed and of the next revision, such as `shop-0.1.0`; empty if unknown.
+#[derive(Clone, Copy)]
+struct Charts<'a> {
+    from: &'a str,
+    to: &'a str,
+}
+
+impl Work<'_> {
+    /// The digest of all inputs as records keep it: with a short digest of each.
+    pub(crate) fn recorded_inputs(&self, primary: &Primary) -> String {
+        let overrides = self.shared.renderer.overrides().map(|o| json!([o.texts(), format!("{:?}", o.kind())]));
+        let mut parts = vec![(CHART.to_owned(), json!(self.shared.renderer.digest()))];
+        parts.extend(overrides.map(|all| (OVERRIDES.to_owned(), all)));
+        parts.extend(self.post_renderers().map(|code| (CODE.to_owned(), code)));
+        parts.extend(self.source_parts(primary));
+        let short = |(name, value): &(String, Value)| format!("{name}={}", &digest_json(value)[..8]);
+        let parts: Vec<String> = parts.iter().map(short).collect();
+        compare::with_parts(&self.inputs_digest(primary), &parts.join(","))
+    }
+
+    /// Why the candidate becomes a revision: `spec changed (generation 4), chart shop-0.1.0 → shop-0.2.0`. Empty if that is not known.
+    pub(crate) fn why(&self, primary: &Primary, candidate: &Candidate) -> String {
+        let release = self.release();
+        let Some((version, deployed)) = release.as_deref().and_then(Release::deployed) else { return String::new() };
+        let from = match release.as_deref().and_then(|r| r.packed.as_ref()).filter(|(of, _)| *of == version) {
+            Some((_, packed)) => format!("{}-{}", packed.facts().chart().name, packed.facts().chart().version),
+            None => known_chart(primary, version),
+        };
+        let to = format!("{}-{}", candidate.chart.name, candidate.chart.version);
+        let recorded = deployed.marks.as_ref().map(|marks| marks.inputs.as_str()).unwrap_or_default();
+        let charts = Charts { from: &from, to: &to };
+        let mut causes = causes(recorded, &candidate.inputs, primary.generation, charts);
+        if causes.is_empty() && self.full_reconcile(primary).is_some() {
+            causes.push("the annotation reconcile-now asks for it".to_owned());
+        }
+        if let more @ 1.. = causes.len().saturating_sub(MAX_NAMED) {
+            causes.truncate(MAX_NAMED);
+            causes.push(format!("and {more} more"));
+        }
+        causes.join(", ")
+    }
+}
+
+/// The chart of a revision in the status.
+fn known_chart(primary: &Primary, version: u32) -> String {
+    let known = primary.status.deployed_release.as_ref().filter(|known| known.revision == version);
+    known.map(|known| known.chart.to_string()).unwrap_or_default()
+}
+
+/// What differs between two recorded digests, in words.
+fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) -> Vec<String> {
+    let changed = compare::changed_parts(recorded, current);
+    let has = |part: &str| changed.parts.iter().any(|name| name == part);
+    let is_source = |name: &&String| ![CHART, OVERRIDES, CODE, MAPPED].contains(&name.as_str());
+    let mut causes = Vec::new();
+    if changed.own {
+        causes.push(format!("spec changed (generation {generation})"));
+    }
+    match (charts.from, charts.to) {
+        (from, to) if !from.is_empty() && from != to => causes.push(format!("chart {from} → {to}")),
+        // The chart's part covers the override values, too.
+        (_, to) if has(CHART) && !has(OVERRIDES) => causes.push(format!("the files of chart {to} changed")),
+        _ => {}
+    }
+    if has(OVERRIDES) {
+        causes.push("the operator's override values changed".to_owned());
+    }
+    causes.extend(changed.parts.iter().filter(is_source).map(|source| source_words(source)));
+    if has(CODE) {
+        causes.push("the operator's post-renderers changed".to_owned());
+    }
+    if has(MAPPED) && causes.is_empty() {
+        causes.push("the operator's value mapper returned other values".to_owned());
+    }
+    causes
+}
+
+/// The name of a source in records: `ConfigMap/defaults/values.yaml`.
+pub(crate) fn source_part(kind: &str, name: &str, key: &str) -> String {
+    format!("{kind}/{name}/{key}")
+}
+
+/// The name of the mapped values in records.
+pub(crate) fn mapped_part() -> String {
+    MAPPED.to_owned()
+}
+
+fn source_words(part: &str) -> String {
+    match part.splitn(3, '/').collect::<Vec<_>>()[..] {
+        [kind, name, key] => format!("{kind} {name:?} changed (key {key:?})"),
+        _ => format!("{part} changed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(all: &str, own: &str, parts: &str) -> String {
+        compare::with_parts(&compare::with_scheme(all, own), parts)
+    }
+
+    #[test]
+    fn each_changed_input_is_a_cause() {
+        let recorded = digest("a", "o", "chart=1,overrides=2,ConfigMap/defaults/values.yaml=3,mapped=4");
+        let check = |own: &str, parts: &str, to: &str, expected: &[&str]| {
+            let charts = Charts { from: "shop-0.1.0", to };
+            assert_eq!(causes(&recorded, &digest("b", own, parts), 4, charts), expected, "{own} {parts} {to}");
+        };
+        let same = "chart=1,overrides=2,ConfigMap/defaults/values.yaml=3,mapped=4";
+        check("o", same, "shop-0.1.0", &[]);
+        check("p", same, "shop-0.1.0", &["spec changed (generation 4)"]);
+        check("o", &same.replace("=1", "=9"), "shop-0.2.0", &["chart shop-0.1.0 → shop-0.2.0"]);
+        check("o", &same.replace("=1", "=9"), "shop-0.1.0", &["the files of chart shop-0.1.0 changed"]);
+        let overridden = same.replace("=1", "=9").replace("=2", "=9");
+        check("o", &overridden, "shop-0.1.0", &["the operator's override values changed"]);
+        let source = "ConfigMap \"defaults\" changed (key \"values.yaml\")";
+        check("o", &same.replace("=3", "=9").replace("=4", "=9"), "shop-0.1.0", &[source]);
+        check("o", "chart=1,overrides=2,mapped=4", "shop-0.1.0", &[source]);
+        check("o", &same.replace("=4", "=9"), "shop-0.1.0", &["the operator's value mapper returned other values"]);
+        let all = ["spec changed (generation 4)", "chart shop-0.1.0 → shop-0.2.0", source];
+        check("p", "chart=9,overrides=2,ConfigMap/defaults/values.yaml=9,mapped=9", "shop-0.2.0", &all);
+    }
+
+    #[test]
+    fn a_record_without_parts_tells_only_of_spec_and_chart() {
+        let current = digest("b", "p", "chart=9,overrides=2");
+        let charts = Charts { from: "shop-0.1.0", to: "shop-0.2.0" };
+        let expected = ["spec changed (generation 4)", "chart shop-0.1.0 → shop-0.2.0"];
+        assert_eq!(causes("2:a.o", &current, 4, charts), expected);
+        assert_eq!(causes("2:a", &current, 4, Charts { from: "", ..charts }), [""; 0]);
+        assert_eq!(causes("", &current, 4, Charts { from: "", ..charts }), [""; 0]);
+    }
+}

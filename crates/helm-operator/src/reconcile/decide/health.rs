@@ -1,0 +1,233 @@
+//! The health of a deployed release: which objects are not ready and why, when to look closer, and whether anything still moves. Pure.
+//!
+//! A look ([`crate::reconcile::report::diagnose`]) asks the server for what no watch reports: pods and events. Nothing here exists for a release that is ready.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use helm_release::kube::{ObjectKey, Unready};
+use tokio::time::Instant;
+
+use crate::status::Health;
+
+/// The wait before the first look, and the shortest between two.
+pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// The longest wait between two looks.
+const RAREST_LOOK: Duration = Duration::from_secs(300);
+/// How many objects a message names, and how many one look examines.
+pub(crate) const NAMED: usize = 3;
+
+/// An object of the release that is not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unhealthy {
+    pub(crate) key: ObjectKey,
+    pub(crate) api_version: std::sync::Arc<str>,
+    /// Whether it exists and is not being deleted.
+    pub(crate) is_live: bool,
+    pub(crate) unready: Unready,
+}
+
+/// What is remembered of a release while it is not ready.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    /// A digest of the release's state.
+    progress: u64,
+    /// When that state was first seen.
+    since: Instant,
+    /// Whether the previous process saw nothing move within the limit, and nothing has moved since.
+    was_stalled: bool,
+    /// Looks since the last progress.
+    looks: u32,
+    next_look: Instant,
+    /// Whether a look can find out more about one of the objects.
+    is_examinable: bool,
+    /// What the last look found, by object.
+    causes: Vec<(ObjectKey, String)>,
+}
+
+/// Digests the state of a release that is not ready; a change is progress.
+pub(crate) fn progress_of(revision: u32, unhealthy: &[Unhealthy]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    revision.hash(&mut hasher);
+    for one in unhealthy {
+        (&one.key, one.unready.failed, one.unready.progress).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+impl Waiting {
+    pub(crate) fn begin(progress: u64, was_stalled: bool, now: Instant) -> Waiting {
+        let next_look = now + FIRST_LOOK;
+        Waiting { progress, since: now, was_stalled, looks: 0, next_look, is_examinable: false, causes: Vec::new() }
+    }
+
+    /// Compares the state with the one seen before. An object that has just appeared is left alone for as long as any other before the first look.
+    pub(crate) fn observe(&mut self, progress: u64, is_examinable: bool, now: Instant) {
+        if is_examinable && !self.is_examinable {
+            self.next_look = self.next_look.max(now + FIRST_LOOK);
+        }
+        self.is_examinable = is_examinable;
+        if self.progress == progress {
+            return;
+        }
+        (self.progress, self.since, self.was_stalled, self.looks) = (progress, now, false, 0);
+        self.next_look = self.next_look.min(now + FIRST_LOOK);
+    }
+
+    pub(crate) fn is_look_due(&self, now: Instant) -> bool {
+        self.is_examinable && self.next_look <= now
+    }
+
+    /// Stores what a look found; the wait for the next one doubles. `None`: the look could not be taken.
+    pub(crate) fn looked(&mut self, causes: Option<Vec<(ObjectKey, String)>>, now: Instant) {
+        if let Some(causes) = causes {
+            self.causes = causes;
+            self.looks = self.looks.saturating_add(1);
+        }
+        let doublings = self.looks.saturating_sub(1).min(16);
+        self.next_look = now + FIRST_LOOK.saturating_mul(1 << doublings).min(RAREST_LOOK);
+    }
+
+    /// Whether nothing has moved within the limit. Zero sets no limit.
+    pub(crate) fn is_timed_out(&self, limit: Duration, now: Instant) -> bool {
+        !limit.is_zero() && (self.was_stalled || now >= self.since + limit)
+    }
+
+    /// When to reconcile again for a look or for the limit. A deadline in the past has had its effect.
+    pub(crate) fn next(&self, limit: Duration) -> [Option<Instant>; 2] {
+        let deadline = (!limit.is_zero() && !self.was_stalled).then(|| self.since + limit);
+        [self.is_examinable.then_some(self.next_look), deadline]
+    }
+
+    fn cause(&self, key: &ObjectKey) -> Option<&str> {
+        self.causes.iter().find(|(of, _)| of == key).map(|(_, cause)| cause.as_str())
+    }
+}
+
+/// The health of a release with these unready objects, failed ones first.
+pub(crate) fn health(unhealthy: &[Unhealthy], waiting: Option<&Waiting>, timed_out: bool) -> Health {
+    let Some(first) = unhealthy.first() else { return Health::Ready };
+    let parts: Vec<String> = unhealthy.iter().take(NAMED).map(|one| sentence(one, waiting)).collect();
+    let mut message = parts.join("; ");
+    if let more @ 1.. = unhealthy.len().saturating_sub(NAMED) {
+        message.push_str(&format!("; {more} more objects are not ready"));
+    }
+    match () {
+        () if first.unready.failed => Health::Failed(message),
+        () if timed_out => Health::TimedOut(message),
+        () => Health::Progressing(message),
+    }
+}
+
+/// `Deployment "web" is not ready: 0 of 1 replicas are available: pod "web-1": container "app" …`
+fn sentence(one: &Unhealthy, waiting: Option<&Waiting>) -> String {
+    let state = if one.unready.failed { "failed" } else { "is not ready" };
+    let why = one.unready.why.trim_end_matches('.');
+    match waiting.and_then(|waiting| waiting.cause(&one.key)) {
+        Some(cause) => format!("{} {state}: {why}: {cause}", one.key),
+        None => format!("{} {state}: {why}", one.key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const LIMIT: Duration = Duration::from_secs(600);
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { group: "apps".into(), kind: "Deployment".into(), namespace: "ns".into(), name: name.into() }
+    }
+
+    fn unhealthy(name: &str, failed: bool, progress: u64) -> Unhealthy {
+        let unready = Unready { failed, why: "0 of 1 replicas are available.".into(), progress };
+        Unhealthy { key: key(name), api_version: "apps/v1".into(), is_live: true, unready }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_become_rarer_while_nothing_moves() {
+        let begin = Instant::now();
+        let mut waiting = Waiting::begin(1, false, begin);
+        let mut now = begin;
+        for seconds in [10, 10, 20, 40, 80, 160, 300, 300] {
+            waiting.observe(1, true, now);
+            assert!(!waiting.is_look_due(now + (seconds - 1) * SECOND));
+            now += seconds * SECOND;
+            assert!(waiting.is_look_due(now), "after {seconds} s");
+            waiting.looked(Some(Vec::new()), now);
+        }
+        waiting.observe(2, true, now);
+        assert_eq!(waiting.next(Duration::ZERO), [Some(now + FIRST_LOOK), None], "something moved");
+        waiting.looked(None, now);
+        assert_eq!(waiting.next(Duration::ZERO)[0], Some(now + FIRST_LOOK), "no look was taken");
+        waiting.observe(2, false, now);
+        assert_eq!(waiting.next(Duration::ZERO), [None, None], "a look would find nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_was_gone_has_time_before_the_first_look() {
+        let begin = Instant::now();
+        let mut waiting = Waiting::begin(1, false, begin);
+        waiting.observe(1, false, begin);
+        let back = begin + 60 * SECOND;
+        waiting.observe(2, true, back);
+        assert!(!waiting.is_look_due(back + 9 * SECOND) && waiting.is_look_due(back + FIRST_LOOK));
+        waiting.observe(3, true, back + 9 * SECOND);
+        assert!(waiting.is_look_due(back + FIRST_LOOK), "progress postpones no look");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_progress_extends_the_limit() {
+        let begin = Instant::now();
+        let mut waiting = Waiting::begin(1, false, begin);
+        assert_eq!(waiting.next(LIMIT), [None, Some(begin + LIMIT)]);
+        waiting.observe(1, false, begin + 300 * SECOND);
+        assert!(!waiting.is_timed_out(LIMIT, begin + 599 * SECOND) && waiting.is_timed_out(LIMIT, begin + LIMIT));
+        waiting.observe(2, false, begin + LIMIT);
+        assert!(
+            !waiting.is_timed_out(LIMIT, begin + 2 * LIMIT - SECOND) && waiting.is_timed_out(LIMIT, begin + 2 * LIMIT)
+        );
+        assert!(!waiting.is_timed_out(Duration::ZERO, begin + 100 * LIMIT), "no limit");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restart_neither_clears_a_stall_nor_causes_one() {
+        let begin = Instant::now();
+        assert!(!Waiting::begin(1, false, begin).is_timed_out(LIMIT, begin));
+        let mut waiting = Waiting::begin(1, true, begin);
+        assert!(waiting.is_timed_out(LIMIT, begin));
+        assert_eq!(waiting.next(LIMIT), [None, None]);
+        waiting.observe(2, false, begin + SECOND);
+        assert!(!waiting.is_timed_out(LIMIT, begin + SECOND));
+    }
+
+    #[test]
+    fn a_change_of_any_object_or_of_the_revision_is_progress() {
+        let base = progress_of(1, &[unhealthy("a", false, 1), unhealthy("b", false, 1)]);
+        assert_eq!(base, progress_of(1, &[unhealthy("a", false, 1), unhealthy("b", false, 1)]));
+        for other in [
+            progress_of(2, &[unhealthy("a", false, 1), unhealthy("b", false, 1)]),
+            progress_of(1, &[unhealthy("a", false, 1), unhealthy("b", false, 2)]),
+            progress_of(1, &[unhealthy("a", false, 1)]),
+            progress_of(1, &[unhealthy("a", true, 1), unhealthy("b", false, 1)]),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_names_three_objects_with_their_causes() {
+        assert_eq!(health(&[], None, true), Health::Ready);
+        let mut waiting = Waiting::begin(1, false, Instant::now());
+        waiting.looked(Some(vec![(key("b"), "pod \"b-1\" is unschedulable".into())]), Instant::now());
+        let all: Vec<Unhealthy> = ["a", "b", "c", "d", "e"].map(|name| unhealthy(name, false, 1)).into();
+        let text = "Deployment \"a\" is not ready: 0 of 1 replicas are available; \
+            Deployment \"b\" is not ready: 0 of 1 replicas are available: pod \"b-1\" is unschedulable; \
+            Deployment \"c\" is not ready: 0 of 1 replicas are available; 2 more objects are not ready";
+        assert_eq!(health(&all, Some(&waiting), false), Health::Progressing(text.into()));
+        assert_eq!(health(&all, Some(&waiting), true), Health::TimedOut(text.into()));
+        let failed = Health::Failed("Deployment \"f\" failed: 0 of 1 replicas are available".into());
+        assert_eq!(health(&[unhealthy("f", true, 1)], None, true), failed, "a failure says more than a limit");
+    }
+}

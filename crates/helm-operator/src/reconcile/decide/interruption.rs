@@ -1,0 +1,113 @@
+//! Decides whether the wait for a hook ends early: when the resource is deleted, or its `spec` or `…-disable-hooks` annotation changes.
+//!
+//! Anything else (a source of values, the chart of a new process) is looked at once the hook has ended: only the resource's own author can know that a
+//! running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
+
+use std::sync::Mutex;
+
+use crate::runtime::sync::lock;
+use crate::view::primary::Primary;
+
+/// What a resource asked for when an action began, as far as it decides on hooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Aim {
+    /// The action whose hooks run, as annotations name it.
+    action: &'static str,
+    uid: Box<str>,
+    is_deleting: bool,
+    spec: Box<str>,
+    are_hooks_disabled: bool,
+}
+
+impl Aim {
+    pub(crate) fn of(primary: &Primary, action: &'static str) -> Aim {
+        Aim {
+            action,
+            uid: primary.uid().into(),
+            is_deleting: primary.deleting,
+            spec: primary.spec.digest().into(),
+            are_hooks_disabled: primary.annotations.disable_hooks(action),
+        }
+    }
+
+    /// Returns why hooks of an action with this aim are no longer waited for, now that the resource is this one. While it is paused, nothing would follow.
+    fn outdated(&self, now: Option<&Primary>) -> Option<&'static str> {
+        let Some(now) = now.filter(|now| now.uid() == &*self.uid) else {
+            return Some("the resource is gone");
+        };
+        let aim = Aim::of(now, self.action);
+        match () {
+            () if now.annotations.pause() => None,
+            () if aim.are_hooks_disabled && !self.are_hooks_disabled => Some("an annotation disables hooks"),
+            // The hooks of an uninstall come from the record.
+            () if self.action == "uninstall" => None,
+            () if aim.is_deleting => Some("the resource is being deleted"),
+            () if now.annotations.suspend() => None,
+            () => (aim.spec != self.spec).then_some("the spec changed"),
+        }
+    }
+}
+
+/// The aim of the action that runs, shared by the steps and the slot that they wait in.
+#[derive(Debug, Default)]
+pub(crate) struct Running(Mutex<Option<Aim>>);
+
+impl Running {
+    /// Notes that an action begins.
+    pub(crate) fn begin(&self, aim: Aim) {
+        *lock(&self.0) = Some(aim);
+    }
+
+    /// Returns why the action's hooks are no longer waited for.
+    pub(crate) fn outdated(&self, now: Option<&Primary>) -> Option<&'static str> {
+        lock(&self.0).as_ref()?.outdated(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::view::primary::Received;
+
+    fn primary(change: impl FnOnce(&mut Value)) -> Primary {
+        let mut object = json!({
+            "apiVersion": "example.com/v1", "kind": "Shop", "spec": {"a": 1},
+            "metadata": {"name": "a", "namespace": "ns", "uid": "u1", "annotations": {}},
+        });
+        change(&mut object);
+        serde_json::from_value::<Received>(object).unwrap().primary
+    }
+
+    fn annotated(key: &'static str) -> impl Fn(&mut Value) {
+        move |p| p["metadata"]["annotations"][format!("helm.sdk.operatorframework.io/{key}")] = "true".into()
+    }
+
+    #[test]
+    fn only_a_deletion_another_spec_and_disabled_hooks_end_a_wait() {
+        let changes = |p: &mut Value| p["spec"]["a"] = 2.into();
+        let deletes = |p: &mut Value| p["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        let check = |action, change: &dyn Fn(&mut Value), expected: Option<&str>| {
+            let now = primary(change);
+            assert_eq!(Aim::of(&primary(|_| ()), action).outdated(Some(&now)), expected, "{action}");
+        };
+        check("install", &|_| (), None);
+        check("install", &changes, Some("the spec changed"));
+        check("upgrade", &deletes, Some("the resource is being deleted"));
+        check("upgrade", &annotated("upgrade-disable-hooks"), Some("an annotation disables hooks"));
+        check("install", &annotated("upgrade-disable-hooks"), None);
+        check("install", &|p| p["status"] = json!({"x": 1}), None);
+        check("install", &|p| p["metadata"]["generation"] = 9.into(), None);
+        check("uninstall", &changes, None);
+        check("uninstall", &annotated("uninstall-disable-hooks"), Some("an annotation disables hooks"));
+        let paused = annotated("pause");
+        check("upgrade", &|p| (deletes(p), paused(p)).1, None);
+        let suspended = annotated("suspend");
+        check("upgrade", &|p| (changes(p), suspended(p)).1, None);
+        check("upgrade", &|p| (deletes(p), suspended(p)).1, Some("the resource is being deleted"));
+        check("upgrade", &|p| p["metadata"]["uid"] = "u2".into(), Some("the resource is gone"));
+        assert_eq!(Aim::of(&primary(|_| ()), "uninstall").outdated(None), Some("the resource is gone"));
+        assert_eq!(Running::default().outdated(None), None);
+    }
+}

@@ -1,0 +1,583 @@
+//! A resource's recent history: what failed, who fights over its objects, and what the previous process knew of both.
+//!
+//! Callers pass the time, so that every rule is a table. Holds expire; only a change of the resource's own inputs ends one early.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm_release::action::Refusal;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::health::Waiting;
+use super::triggers::Asked;
+use super::unserved::Unserved;
+use crate::reconcile::failure::Failed;
+use crate::reconcile::report::unread_values;
+use crate::reconcile::steps::competitor::Met;
+use crate::reconcile::steps::detect::Detections;
+use crate::rendering::RENDER_LIMIT;
+use crate::runtime::backoff::{self, Retry};
+use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
+use crate::view::primary::Primary;
+use crate::view::release::Release;
+
+/// The reason of a fight over an object's fields.
+pub(crate) const FIGHT: &str = "DriftLoop";
+/// Repairs of one resource that follow each other within this time form one streak; a fight ends after this time without drift.
+const STREAK: Duration = Duration::from_secs(20);
+/// A longer streak is a fight with another manager.
+const PATIENCE: u32 = 5;
+/// After a restart, each failing resource is tried once within this time: soon, because the restart may have brought a better chart, and spread
+/// out, because hundreds may be failing.
+const SPREAD: Duration = Duration::from_secs(30);
+
+/// A resource's recent history. What few resources have is boxed: there is one for each resource that was ever reconciled with a result.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) failure: Option<Box<LastFailure>>,
+    /// Whether its last render took so long that it kept others waiting.
+    pub(crate) is_slow: bool,
+    /// The permanent refusal of an attempt, and its inputs.
+    pub(crate) refused: Option<Box<(String, Refusal)>>,
+    /// An install whose retries would fail in the same way.
+    pub(crate) unserved: Option<Box<Unserved>>,
+    /// The failure that the previous process left, until something is tried.
+    pub(crate) recalled: Option<Box<Recalled>>,
+    pub(crate) drift: Drift,
+    /// Drift that is only reported.
+    pub(crate) detected: Option<Box<Detections>>,
+    /// The notes for the next status write.
+    pub(crate) notes: Option<String>,
+    /// Hashes of the status that was written last, without its times, and of the server's answer, if the server changed it.
+    pub(crate) written: Option<Box<(u64, u64)>>,
+    /// When to write a status again that could not be written.
+    pub(crate) unwritten: Option<Retry>,
+    /// The release whose records disappeared without our uninstalling it.
+    pub(crate) lost: Option<Arc<Release>>,
+    /// Whether this process took the release over from another resource in place, without a revision that would show it.
+    pub(crate) took_over: bool,
+    /// The uid of a resource whose uninstall left nothing to look for.
+    pub(crate) cleared: Option<Box<str>>,
+    /// What was done on request or on schedule.
+    pub(crate) asked: Option<Box<Asked>>,
+    /// When all objects were last applied without a reason, which covers what marks cannot show.
+    pub(crate) resynced: Option<Instant>,
+    /// Why a status field could not be computed.
+    pub(crate) field_fault: Option<Box<str>>,
+    /// Since when objects are not ready, and what is known of it.
+    pub(crate) waiting: Option<Box<Waiting>>,
+    /// Another process that serves the resource, too.
+    pub(crate) rival: Option<Box<Met>>,
+    /// Values that no template reads.
+    pub(crate) unread: Option<Box<unread_values::Found>>,
+}
+
+/// A failure that still applies.
+#[derive(Clone, Debug)]
+pub(crate) struct LastFailure {
+    pub(crate) failed: Failed,
+    /// The inputs that failed.
+    pub(crate) inputs: String,
+    pub(crate) retry: Retry,
+    /// How many attempts with these inputs failed; outages do not count.
+    pub(crate) attempts: u32,
+    /// Whether the resource itself is at fault, not an outage.
+    pub(crate) is_own: bool,
+    /// Whether only other inputs are tried from now on.
+    pub(crate) exhausted: bool,
+}
+
+/// A failure of a previous process, known from the status with its start time.
+#[derive(Clone, Debug)]
+pub(crate) struct Recalled {
+    /// The resource that the status describes: a different one, or a different spec, has not failed yet.
+    of: Arc<Primary>,
+    attempts: u32,
+    /// Whether the retries were used up.
+    exhausted: bool,
+    /// Whether a limit ended its render.
+    is_costly: bool,
+    retry_at: Instant,
+}
+
+/// Repairs and their outcomes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drift {
+    /// Consecutive repairs, each soon after the one before.
+    streak: u32,
+    repaired: Option<Instant>,
+    /// No repair before this time.
+    pub(crate) hold_until: Option<Instant>,
+    /// Consecutive failed repairs.
+    failures: u32,
+    /// The fight, or why the last repair failed.
+    pub(crate) fault: Option<Box<Fault>>,
+}
+
+impl History {
+    /// The history that the status implies, if it says that the resource in its current form was failing.
+    pub(crate) fn recall(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<History> {
+        let stands = |kind| {
+            let condition = primary.status.find(kind)?;
+            (*condition.status == *"True" && condition.observed_generation == Some(primary.generation))
+                .then_some((kind, condition))
+        };
+        let (kind, failing) = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().find_map(stands)?;
+        if *failing.reason == *FIGHT {
+            let fault = Fault { condition: kind, reason: FIGHT, message: failing.message.to_string() };
+            let fault = Some(Box::new(fault));
+            let drift = Drift { streak: PATIENCE + 1, repaired: Some(now), fault, ..Drift::default() };
+            return Some(History { drift, ..History::default() });
+        }
+        let lasted = lasted(failing, today);
+        let retry_at = now + lasted.min(SPREAD).mul_f64(share(primary.uid()));
+        let exhausted = stands(condition::STALLED).is_some_and(|(_, stalled)| *stalled.reason == *RETRIES_EXCEEDED);
+        let attempts = backoff::failures_within(lasted);
+        let is_costly = *failing.reason == *RENDER_LIMIT;
+        let recalled = Recalled { of: primary.clone(), attempts, exhausted, is_costly, retry_at };
+        Some(History { recalled: Some(Box::new(recalled)), ..History::default() })
+    }
+
+    /// Until when these inputs must not be tried again; `None` if they may be tried now.
+    pub(crate) fn held_until(&self, inputs: &str, now: Instant) -> Option<Instant> {
+        self.failure.as_ref().filter(|f| f.inputs == inputs).map(|f| f.retry.at).filter(|until| *until > now)
+    }
+
+    /// When the previous process's failure may be retried, if it is a failure of the resource as it is now.
+    pub(crate) fn recalled(&self, primary: &Primary) -> Option<Instant> {
+        self.recalled.as_ref().filter(|recalled| !primary.differs_from(&recalled.of)).map(|recalled| recalled.retry_at)
+    }
+
+    /// Records a failure: the same inputs wait longer each time, and are no longer tried after this many retries. Returns whether it is new.
+    pub(crate) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
+        let known = self.failure.as_ref();
+        let (failures, attempts) = match (known, &self.recalled) {
+            (Some(failure), _) if failure.inputs == inputs => (failure.retry.failures, failure.attempts),
+            (Some(_), _) | (None, None) => (0, 0),
+            // After a restart one more attempt is allowed, because it may have brought a better chart.
+            (None, Some(recalled)) if recalled.exhausted => (recalled.attempts, retries.unwrap_or_default()),
+            (None, Some(recalled)) => (recalled.attempts, 0),
+        };
+        let counts = matches!(failed, Failed::Attempt(_));
+        let attempts = attempts.saturating_add(u32::from(counts));
+        let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
+        let is_own = counts || known.is_some_and(|failure| failure.is_own);
+        let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
+        self.recalled = None;
+        let retry = Retry::after(failures, now);
+        let failed = failed.clone();
+        self.failure = Some(Box::new(LastFailure { failed, inputs, retry, attempts, is_own, exhausted }));
+        news
+    }
+
+    /// Whether its next attempt may cost others their turns: the last one failed, though not for an outage, or was slow. Failures that a previous
+    /// process left are cheap unless a limit ended them, and a restart may have brought a better chart.
+    pub(crate) fn is_retry(&self) -> bool {
+        let has_failed = self.failure.as_ref().is_some_and(|failure| failure.is_own);
+        has_failed || self.is_slow || self.recalled.as_ref().is_some_and(|recalled| recalled.is_costly)
+    }
+
+    /// Whether these inputs have not failed yet.
+    pub(crate) fn has_changed(&self, inputs: &str) -> bool {
+        self.recalled.is_none() && self.failure.as_ref().is_none_or(|failure| failure.inputs != inputs)
+    }
+
+    /// Whether these inputs failed so often that they are not tried again.
+    pub(crate) fn is_exhausted(&self, inputs: &str) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.exhausted && failure.inputs == inputs)
+    }
+
+    /// Clears the failure: something succeeded, or nothing is left to do.
+    pub(crate) fn succeed(&mut self) {
+        self.failure = None;
+        self.recalled = None;
+        self.unserved = None;
+        self.is_slow = false;
+    }
+
+    /// Allows an immediate retry: someone else changed the release.
+    pub(crate) fn retry_now(&mut self, now: Instant) {
+        if let Some(failure) = &mut self.failure {
+            failure.retry.at = now;
+            (failure.attempts, failure.exhausted) = (0, false);
+        }
+        self.recalled = None;
+    }
+
+    /// Whether it says nothing that a new one would not.
+    pub(crate) fn is_blank(&self) -> bool {
+        let History {
+            failure: None,
+            is_slow: false,
+            refused: None,
+            unserved: None,
+            recalled: None,
+            drift,
+            detected: None,
+            notes: None,
+            written: None,
+            unwritten: None,
+            lost: None,
+            took_over: false,
+            cleared: None,
+            asked: None,
+            resynced: None,
+            field_fault: None,
+            waiting: None,
+            rival: None,
+            unread: None,
+        } = self
+        else {
+            return false;
+        };
+        *drift == Drift::default()
+    }
+
+    /// The current failure.
+    pub(crate) fn fault(&self) -> Option<&Fault> {
+        self.failure.as_ref().map(|f| f.failed.fault()).or(self.drift.fault.as_deref())
+    }
+
+    /// All deadlines, including past ones.
+    pub(crate) fn deadlines(&self) -> [Option<Instant>; 4] {
+        [
+            self.failure.as_ref().filter(|f| !f.exhausted).map(|f| f.retry.at),
+            self.recalled.as_ref().map(|r| r.retry_at),
+            self.drift.hold_until,
+            self.drift.quiet_at().filter(|_| self.drift.is_fight()),
+        ]
+    }
+}
+
+impl Drift {
+    /// Counts a repair that is about to start, and holds the next one if there were too many in a row. Returns whether a fight has just begun:
+    /// then this repair is skipped and reported.
+    pub(crate) fn count(&mut self, now: Instant) -> bool {
+        let goes_on = self.quiet_at().is_some_and(|quiet| now < quiet);
+        self.streak = if goes_on { self.streak.saturating_add(1) } else { 1 };
+        self.repaired = Some(now);
+        self.hold_until = self.streak.checked_sub(PATIENCE + 1).map(|over| now + backoff::wait(over.saturating_add(3)));
+        self.hold_until.is_some() && !self.is_fight()
+    }
+
+    /// Records that the counted repair failed, which is not a fight. Returns whether it is new.
+    pub(crate) fn fail(&mut self, fault: Fault, now: Instant) -> bool {
+        self.streak = self.streak.saturating_sub(1);
+        let retry = Retry::after(self.failures, now);
+        (self.failures, self.hold_until) = (retry.failures, Some(retry.at));
+        let news = self.fault.as_deref() != Some(&fault);
+        self.fault = Some(Box::new(fault));
+        news
+    }
+
+    /// Records that the counted repair succeeded, which does not end a fight. A repair that changed nothing does not count towards one.
+    pub(crate) fn succeed(&mut self, changed: bool) {
+        if !changed {
+            self.streak = self.streak.saturating_sub(1);
+        }
+        self.clear_repair_failure();
+    }
+
+    fn clear_repair_failure(&mut self) {
+        self.failures = 0;
+        if !self.is_fight() {
+            self.fault = None;
+        }
+    }
+
+    /// Nothing has drifted: a failed repair no longer matters, and a fight ends after a quiet while.
+    pub(crate) fn clear(&mut self, now: Instant) {
+        self.clear_ended_fight(now);
+        self.clear_repair_failure();
+    }
+
+    /// Ends a fight after a quiet while.
+    pub(crate) fn clear_ended_fight(&mut self, now: Instant) {
+        if self.is_fight() && self.quiet_at().is_none_or(|quiet| quiet <= now) {
+            self.fault = None;
+        }
+    }
+
+    fn is_fight(&self) -> bool {
+        self.fault.as_ref().is_some_and(|f| f.reason == FIGHT)
+    }
+
+    /// When the streak ends unless something drifts first.
+    fn quiet_at(&self) -> Option<Instant> {
+        self.hold_until.max(self.repaired).map(|last| last + STREAK)
+    }
+}
+
+fn lasted(failing: &Condition, today: Timestamp) -> Duration {
+    let since = failing.last_transition_time.as_ref().and_then(|time| time.parse::<Timestamp>().ok());
+    since.and_then(|since| today.duration_since(since).try_into().ok()).unwrap_or_default()
+}
+
+/// A fraction from 0 to 1, fixed for each resource.
+pub(crate) fn share(uid: &str) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    f64::from(u16::try_from(hasher.finish() >> 48).unwrap_or(u16::MAX)) / f64::from(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reconcile::failure::{FailedAttempt, Unanswered};
+    use crate::view::primary::Received;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn fault(reason: &'static str) -> Fault {
+        Fault { condition: condition::IRRECONCILABLE, reason, message: "no".into() }
+    }
+
+    fn failing(reason: &str, generation: i64, uid: &str) -> Arc<Primary> {
+        Arc::new(resource(reason, generation, uid, "{}"))
+    }
+
+    fn resource(reason: &str, generation: i64, uid: &str, annotations: &str) -> Primary {
+        let annotations: serde_json::Value = serde_json::from_str(annotations).unwrap();
+        let resource: Received = serde_json::from_value(json!({
+            "metadata": {"name": "web", "uid": uid, "generation": 2, "annotations": annotations},
+            "status": {"conditions": [{"type": "ReleaseFailed", "status": "True", "reason": reason, "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation}]},
+        }))
+        .unwrap();
+        resource.primary
+    }
+
+    /// Half an hour after those conditions.
+    fn today() -> Timestamp {
+        "2026-01-01T00:30:00Z".parse().unwrap()
+    }
+
+    fn blocked(reason: &'static str) -> Failed {
+        Failed::Blocked(fault(reason))
+    }
+
+    /// A failed attempt, or a request that was not answered.
+    fn failed(attempted: bool) -> Failed {
+        match attempted {
+            true => FailedAttempt::rendering("X", "m".into()).into(),
+            false => Unanswered::with_reason("X", "m".into()).into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_inputs_back_off_and_other_inputs_are_tried_at_once() {
+        let now = Instant::now();
+        let mut history = History::default();
+        assert_eq!(history.held_until("a", now), None);
+        for (attempt, wait) in [(1, 500), (2, 1_000), (3, 2_000)] {
+            assert_eq!(history.fail(&blocked("X"), "a".into(), now, None), attempt == 1);
+            let until = now + Duration::from_millis(wait);
+            assert_eq!(history.held_until("a", now), Some(until));
+            assert_eq!(history.held_until("a", until), None);
+            assert_eq!(history.held_until("b", now), None);
+        }
+        assert!(history.fail(&blocked("Y"), "b".into(), now, None), "another fault is news");
+        assert_eq!(history.failure.as_ref().unwrap().retry.failures, 1);
+        assert_eq!(history.fault(), Some(&fault("Y")));
+        history.retry_now(now);
+        assert_eq!((history.held_until("b", now), history.failure.as_ref().unwrap().retry.failures), (None, 1));
+        history.succeed();
+        assert_eq!(history.fault(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_inputs_are_given_up_after_their_retries_but_not_for_outages() {
+        let now = Instant::now();
+        let mut history = History::default();
+        let mut fail = |inputs: &str, attempted| {
+            history.fail(&failed(attempted), inputs.into(), now, Some(2));
+            (history.is_exhausted(inputs), history.deadlines()[0].is_some())
+        };
+        for attempted in [true, false, false, true] {
+            assert_eq!(fail("a", attempted), (false, true));
+        }
+        assert_eq!(fail("a", true), (true, false), "the second retry");
+        assert_eq!(fail("b", true), (false, true), "other inputs start over");
+        assert!(!history.is_exhausted("a"));
+        history.fail(&failed(true), "c".into(), now, Some(0));
+        assert!(history.is_exhausted("c"), "no retry at all");
+        history.retry_now(now);
+        assert!(!history.is_exhausted("c"), "someone else changed the release");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_are_retries_from_a_failure_of_the_resources_own_until_a_success() {
+        let now = Instant::now();
+        let mut history = History::default();
+        let fail = |history: &mut History, inputs: &str, attempted| {
+            history.fail(&failed(attempted), inputs.into(), now, None);
+            history.is_retry()
+        };
+        assert!(!fail(&mut history, "a", false), "an outage");
+        assert!(fail(&mut history, "a", true));
+        assert!(fail(&mut history, "b", false), "an outage changes nothing");
+        history.retry_now(now);
+        assert!(history.is_retry() && !history.has_changed("b") && history.has_changed("c"));
+        history.succeed();
+        assert!(!history.is_retry() && history.is_blank());
+        history.is_slow = true;
+        assert!(history.is_retry() && history.has_changed("a") && !history.is_blank());
+        history.succeed();
+        assert!(!history.is_retry());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_previous_process_only_renders_that_a_limit_ended_are_retries() {
+        for (reason, is_retry) in [(RENDER_LIMIT, true), ("RenderError", false), ("UpgradeError", false)] {
+            let history = History::recall(&failing(reason, 2, "u"), Instant::now(), today()).unwrap();
+            assert_eq!((history.is_retry(), history.has_changed("a")), (is_retry, false), "{reason}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restart_given_up_inputs_are_tried_once() {
+        let now = Instant::now();
+        let mut given_up = resource("UpgradeError", 2, "u", "{}");
+        let mut stalled = given_up.status.conditions[0].clone();
+        (stalled.kind, stalled.reason) = ("Stalled".into(), RETRIES_EXCEEDED.into());
+        given_up.status.conditions.push(stalled);
+        for (primary, exhausted) in [(Arc::new(given_up), true), (failing("UpgradeError", 2, "u"), false)] {
+            let mut history = History::recall(&primary, now, today()).unwrap();
+            assert!(history.recalled(&primary).is_some(), "it is tried");
+            history.fail(&failed(true), "a".into(), now, Some(3));
+            assert_eq!(history.is_exhausted("a"), exhausted);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restart_a_failure_is_retried_once_soon_and_then_backs_off_as_before() {
+        let now = Instant::now();
+        let primary = failing("InstallError", 2, "u");
+        let mut history = History::recall(&primary, now, today()).unwrap();
+        let retry_at = history.recalled(&primary).unwrap();
+        assert!(retry_at <= now + SPREAD);
+        assert_eq!(history.deadlines()[1], Some(retry_at));
+        assert!(history.fail(&blocked("InstallError"), "any".into(), now, None));
+        assert_eq!(history.held_until("any", now), Some(now + backoff::LONGEST));
+        assert_eq!(history.recalled(&primary), None);
+        let mut history = History::recall(&primary, now, today()).unwrap();
+        let annotated = "{\"helm.sdk.operatorframework.io/adopt\": \"true\"}";
+        assert_eq!(history.recalled(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
+        history.retry_now(now);
+        assert_eq!(history.recalled(&primary), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_tries_after_a_restart_are_spread_but_no_longer_than_the_failing_has_lasted() {
+        let now = Instant::now();
+        let retry = |uid: usize, today| {
+            let primary = failing("InstallError", 2, &uid.to_string());
+            History::recall(&primary, now, today).unwrap().recalled(&primary).unwrap() - now
+        };
+        let first = (0..100).filter(|uid| retry(*uid, today()) < SPREAD / 2).count();
+        assert!((35..65).contains(&first), "{first} of 100 in the first half");
+        let just_now = "2026-01-01T00:00:01Z".parse().unwrap();
+        assert!((0..100).all(|uid| retry(uid, just_now) <= SECOND));
+        let before = "2025-12-31T00:00:00Z".parse().unwrap();
+        assert_eq!(retry(1, before), Duration::ZERO, "a clock that went back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_restored_for_other_inputs_or_a_healthy_resource() {
+        let now = Instant::now();
+        assert!(History::recall(&failing("InstallError", 1, "u"), now, today()).is_none());
+        let mut healthy = resource("InstallError", 2, "u", "{}");
+        healthy.status.conditions[0].status = "False".into();
+        assert!(History::recall(&Arc::new(healthy.clone()), now, today()).is_none());
+        healthy.status.conditions.clear();
+        assert!(History::recall(&Arc::new(healthy), now, today()).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fight_is_restored_with_its_message() {
+        let now = Instant::now();
+        let mut history = History::recall(&failing(FIGHT, 2, "u"), now, today()).unwrap();
+        assert!(history.recalled.is_none());
+        assert_eq!(history.fault().unwrap().message, "m");
+        assert!(!history.drift.count(now + SECOND), "it was reported already");
+        assert!(history.drift.hold_until.is_some(), "and goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_sixth_repair_in_a_row_is_a_fight_and_each_further_one_waits_twice_as_long() {
+        let mut now = Instant::now();
+        let mut drift = Drift::default();
+        for _ in 0..PATIENCE {
+            assert!(!drift.count(now));
+            assert_eq!(drift.hold_until, None);
+            now += STREAK - SECOND;
+        }
+        assert!(drift.count(now));
+        drift.fault = Some(Box::new(fault(FIGHT)));
+        assert_eq!(drift.hold_until, Some(now + 2 * SECOND));
+        for seconds in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
+            now = drift.hold_until.unwrap() + STREAK - SECOND;
+            assert!(!drift.count(now), "reported once");
+            assert_eq!(drift.hold_until, Some(now + seconds * SECOND));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repair_that_changes_nothing_does_not_count_as_a_fight() {
+        let now = Instant::now();
+        let mut drift = Drift::default();
+        for _ in 0..PATIENCE + 2 {
+            assert!(!drift.count(now));
+            drift.succeed(false);
+        }
+        assert_eq!(drift.streak, 0);
+        drift.count(now);
+        drift.succeed(true);
+        assert_eq!(drift.streak, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fight_ends_after_a_quiet_while_which_has_a_deadline() {
+        let now = Instant::now();
+        let mut drift = Drift::default();
+        (0..=PATIENCE).for_each(|_| _ = drift.count(now));
+        assert_eq!(
+            History { drift: drift.clone(), ..History::default() }.deadlines(),
+            [None, None, drift.hold_until, None]
+        );
+        drift.fault = Some(Box::new(fault(FIGHT)));
+        let over = now + 2 * SECOND + STREAK;
+        let history = History { drift: drift.clone(), ..History::default() };
+        assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
+        drift.clear(over - SECOND);
+        drift.succeed(true);
+        assert!(drift.fault.is_some());
+        assert!(!drift.count(over - SECOND), "it goes on");
+        drift.clear(over + 4 * SECOND + STREAK);
+        assert_eq!(drift.fault, None);
+        assert!(!drift.count(over + 5 * SECOND + STREAK));
+        assert_eq!((drift.streak, drift.hold_until), (1, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failing_repairs_back_off_and_are_not_a_fight() {
+        let mut now = Instant::now();
+        let mut drift = Drift::default();
+        for (attempt, wait) in (1..=10).map(|n| (n, backoff::wait(n))) {
+            assert!(!drift.count(now));
+            assert_eq!(drift.fail(fault("ReconcileError"), now), attempt == 1);
+            assert_eq!(drift.hold_until, Some(now + wait));
+            now += wait;
+        }
+        assert_eq!(drift.fault.as_deref(), Some(&fault("ReconcileError")));
+        drift.succeed(true);
+        assert_eq!((drift.failures, &drift.fault), (0, &None));
+        drift.fail(fault("ReconcileError"), now);
+        drift.clear(now + 100 * SECOND);
+        assert_eq!((drift.failures, drift.fault), (0, None));
+    }
+}

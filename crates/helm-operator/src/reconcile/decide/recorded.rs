@@ -1,0 +1,309 @@
+//! What a release's records say: which revision counts, which records to read, and whether somebody else is working on the release. Pure.
+
+use std::time::Duration;
+
+use helm_release::kube::{Adopt, Owner};
+use helm_release::release::Status;
+use helm_release::storage::Marks;
+use jiff::Timestamp;
+
+use super::state::Recorded;
+use crate::reconcile::steps::remediate;
+use crate::view::release::{Holder, Release, Revision, Trust};
+
+/// How long somebody else's action is left alone after its last sign of life. Helm gives up after five minutes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The newest revision of a release, as far as decisions depend on it. Without a release, `lost` means that there was one whose objects may
+/// remain. With one that is another resource's, it means that this resource had it before.
+pub(crate) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, adopt: Adopt, now: Timestamp) -> Recorded {
+    let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
+        return if lost { Recorded::Lost } else { Recorded::None };
+    };
+    // What was taken over is not taken back, or two resources would do so in turn for ever.
+    let may_act = match release.holder(owner) {
+        Holder::Resource => true,
+        Holder::Nobody => adopt >= Adopt::Released,
+        Holder::Upstream => adopt == Adopt::Any,
+        Holder::Other => adopt == Adopt::Any && !lost,
+        Holder::Successor => false,
+    };
+    if !may_act {
+        return Recorded::Foreign;
+    }
+    if release.in_flight(now).is_some() {
+        return Recorded::InFlight;
+    }
+    if !release.unmarked().is_empty() {
+        return Recorded::Unmarked;
+    }
+    match newest.status {
+        Status::Deployed => Recorded::Deployed,
+        Status::Uninstalled | Status::Uninstalling => Recorded::Uninstalled,
+        Status::PendingInstall => Recorded::PendingInstall,
+        Status::Failed if remediate::was_never_deployed(release) => Recorded::FailedInstall,
+        Status::Failed => Recorded::Failed,
+        _ => Recorded::Pending,
+    }
+}
+
+impl Release {
+    /// The revision that the live objects come from: the newest that is deployed or being uninstalled, else the last that was ever deployed. A failed
+    /// `helm rollback` leaves nothing deployed; an older one may be deployed still, because a crash came between two writes.
+    pub(crate) fn base(&self) -> Option<(u32, &Revision)> {
+        let newest = |statuses: &[Status]| {
+            let found = self.revisions.iter().rev().find(|(_, revision)| statuses.contains(&revision.status));
+            found.map(|(version, revision)| (*version, revision))
+        };
+        newest(&[Status::Deployed, Status::Uninstalling]).or_else(|| newest(&[Status::Superseded]))
+    }
+
+    /// The revisions that may have live objects but carry no marks: Helm made them, or dropped our marks when it wrote them.
+    pub(crate) fn unmarked(&self) -> Vec<u32> {
+        let base = self.base().map_or(0, |(version, _)| version);
+        let live = self.revisions.iter().filter(|(version, _)| **version >= base);
+        live.filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
+    }
+
+    /// Until when to leave the newest revision alone because someone else's action on it is unfinished. Our records have marks,
+    /// and name the process; Helm's do not.
+    pub(crate) fn in_flight(&self, now: Timestamp) -> Option<Timestamp> {
+        let (_, newest) = self.newest()?;
+        let under_way = newest.status.is_pending() || newest.status == Status::Uninstalling;
+        // Another process with another key seals it in turn.
+        let is_broken = newest.trust == Trust::Broken;
+        let until = match newest.marks {
+            None if !is_broken => newest.written.and_then(|written| written.checked_add(PATIENCE).ok()),
+            _ => self.left_to_rival(),
+        };
+        until.filter(|until| (under_way || is_broken) && now < *until)
+    }
+
+    /// Whether Helm made one of the revisions that count.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))
+    }
+
+    /// Whether override values are strings in this release, since operator-sdk made it.
+    pub(crate) fn has_string_overrides(&self) -> bool {
+        self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.string_overrides))
+    }
+
+    /// When revision 1 was made, if the marks say so.
+    pub(crate) fn first_deployed(&self) -> Option<Timestamp> {
+        self.revisions.iter().rev().find_map(|(_, r)| r.marks.as_ref()?.first_deployed)
+    }
+
+    /// The objects that may be live: those of the base revision and of every later one.
+    pub(crate) fn inventory(&self) -> Marks {
+        let base = self.base();
+        let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
+        let from = base.map_or(0, |(version, _)| version + 1);
+        for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
+            // The objects are known, their marks are not.
+            inventory.complete = false;
+            for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
+                if inventory.find(&object.key).is_none() {
+                    inventory.objects.push(object.clone());
+                }
+            }
+        }
+        inventory
+    }
+}
+
+/// Marks without objects belong to an empty release, or to one with too many objects to list.
+fn is_known(revision: &Revision) -> bool {
+    revision.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helm_release::kube::ObjectKey;
+    use helm_release::storage::MarkedObject;
+
+    use super::*;
+    use crate::runtime::freshness::Stamp;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn object(name: &str) -> MarkedObject {
+        let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() };
+        MarkedObject {
+            key,
+            api_version: "v1".into(),
+            digest: None,
+            mark: None,
+            kept: false,
+            expires: false,
+            client: false,
+            drift: None,
+            adopted: None,
+        }
+    }
+
+    /// Marks of ours with these objects.
+    fn ours(names: &[&str]) -> Option<Marks> {
+        let objects = names.iter().map(|name| object(name)).collect();
+        Some(Marks { owner: "u1".into(), inputs: "i".into(), objects, ..Marks::default() })
+    }
+
+    fn complete(names: &[&str]) -> Option<Marks> {
+        ours(names).map(|marks| Marks { complete: true, ..marks })
+    }
+
+    /// Revisions from 1, written at second 1,000.
+    fn release(revisions: &[(Status, Option<Marks>)]) -> Release {
+        let revision = |(status, marks): &(Status, Option<Marks>)| Revision {
+            status: *status,
+            resource_version: 1,
+            owners: Box::new(["u1".into()]),
+            marks: marks.clone().map(Arc::new),
+            trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
+            stamp: Stamp::written(None),
+            written: Some(at(1000)),
+        };
+        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), packed: None, rival: None }
+    }
+
+    fn owner(uid: &str) -> Owner {
+        Owner {
+            api_version: "v1".into(),
+            kind: "K".into(),
+            name: "web".into(),
+            namespace: "ns".into(),
+            uid: uid.into(),
+        }
+    }
+
+    use Status::{
+        Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled, Uninstalling,
+    };
+
+    #[test]
+    fn the_newest_record_decides_the_next_step() {
+        let a = || ours(&["a"]);
+        for (behaviour, revisions, expected) in [
+            ("deployed", vec![(Deployed, complete(&["a"]))], Recorded::Deployed),
+            ("deployed, without objects", vec![(Deployed, complete(&[]))], Recorded::Deployed),
+            ("deployed, with too many objects", vec![(Deployed, ours(&[]))], Recorded::Unmarked),
+            ("deployed by an upstream", vec![(Deployed, None)], Recorded::Unmarked),
+            ("our install was cut off", vec![(PendingInstall, a())], Recorded::PendingInstall),
+            ("our upgrade was cut off", vec![(Deployed, a()), (PendingUpgrade, a())], Recorded::Pending),
+            ("our rollback was cut off", vec![(Deployed, a()), (PendingRollback, a())], Recorded::Pending),
+            ("our upgrade failed", vec![(Deployed, a()), (Failed, a())], Recorded::Failed),
+            ("our install failed", vec![(Failed, a())], Recorded::FailedInstall),
+            ("two installs failed", vec![(Failed, a()), (Failed, a())], Recorded::FailedInstall),
+            ("a rollback failed", vec![(Superseded, a()), (Failed, a())], Recorded::Failed),
+            ("our uninstall was cut off", vec![(Uninstalling, a())], Recorded::Uninstalled),
+            ("uninstalled, history kept", vec![(Uninstalled, complete(&[]))], Recorded::Uninstalled),
+            ("helm installs", vec![(PendingInstall, None)], Recorded::InFlight),
+            ("helm upgrades", vec![(Deployed, a()), (PendingUpgrade, None)], Recorded::InFlight),
+            ("helm rolls back", vec![(Deployed, a()), (PendingRollback, None)], Recorded::InFlight),
+            ("helm uninstalls", vec![(Uninstalling, None)], Recorded::InFlight),
+            ("helm upgraded", vec![(Superseded, None), (Deployed, None)], Recorded::Unmarked),
+            ("helm's upgrade failed", vec![(Deployed, a()), (Failed, None)], Recorded::Unmarked),
+            ("helm's rollback failed", vec![(Superseded, None), (Failed, a())], Recorded::Unmarked),
+        ] {
+            assert_eq!(
+                recorded(Some(&release(&revisions)), false, &owner("u1"), Adopt::Never, at(1599)),
+                expected,
+                "{behaviour}"
+            );
+        }
+        assert_eq!(recorded(None, false, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
+        assert_eq!(recorded(None, true, &owner("u1"), Adopt::Never, at(0)), Recorded::Lost);
+        assert_eq!(recorded(Some(&Release::default()), false, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
+    }
+
+    /// A deployed revision whose marks name this owner, or none.
+    fn of(uid: &str) -> (Status, Option<Marks>) {
+        let marks = complete(&["a"]).map(|marks| Marks { owner: uid.into(), ..marks });
+        (Deployed, marks.filter(|_| !uid.is_empty()))
+    }
+
+    #[test]
+    fn somebody_elses_release_is_taken_over_as_far_as_the_watch_grants() {
+        for (behaviour, owners, least) in [
+            ("ours", vec!["u1"], Some(Adopt::Never)),
+            ("a person's helm wrote ours", vec!["u1", ""], Some(Adopt::Never)),
+            ("taken over by us", vec!["u2", "u1"], Some(Adopt::Never)),
+            ("Helm's", vec!["", ""], Some(Adopt::Released)),
+            ("another resource's", vec!["u2"], Some(Adopt::Any)),
+            ("another resource's, written by Helm since", vec!["u2", ""], Some(Adopt::Any)),
+            ("taken over from us", vec!["u1", "u2"], None),
+            ("taken over from us, written by Helm since", vec!["u1", "u2", ""], None),
+        ] {
+            let mut release = release(&owners.iter().map(|uid| of(uid)).collect::<Vec<_>>());
+            release.revisions.iter_mut().for_each(|(_, revision)| revision.owners = Box::default());
+            for adopt in [Adopt::Never, Adopt::Unowned, Adopt::Released, Adopt::Any] {
+                let is_foreign = recorded(Some(&release), false, &owner("u1"), adopt, at(0)) == Recorded::Foreign;
+                assert_eq!(!is_foreign, least.is_some_and(|least| adopt >= least), "{behaviour}, {adopt:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_action_in_flight_is_left_alone_until_ten_minutes_after_its_last_write() {
+        let helms = release(&[(Deployed, ours(&["a"])), (PendingUpgrade, None)]);
+        assert_eq!(helms.in_flight(at(1599)), Some(at(1600)));
+        assert_eq!(helms.in_flight(at(1600)), None);
+        assert_eq!(recorded(Some(&helms), false, &owner("u1"), Adopt::Never, at(1600)), Recorded::Unmarked);
+        assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(at(1000)), None);
+        assert_eq!(release(&[(Deployed, None)]).in_flight(at(1000)), None);
+        let mut undated = helms;
+        undated.revisions.iter_mut().for_each(|(_, revision)| revision.written = None);
+        assert_eq!(undated.in_flight(at(1000)), None);
+    }
+
+    #[test]
+    fn everything_that_may_be_live_is_in_the_inventory() {
+        let check =
+            |revisions: &[(Status, Option<Marks>)], base: Option<u32>, unmarked: &[u32], names: &[&str], complete| {
+                let release = release(revisions);
+                assert_eq!(release.base().map(|(version, _)| version), base, "{revisions:?}");
+                assert_eq!(release.unmarked(), unmarked, "{revisions:?}");
+                let inventory = release.inventory();
+                assert_eq!(inventory.objects.iter().map(|o| &*o.key.name).collect::<Vec<_>>(), names, "{revisions:?}");
+                assert_eq!(inventory.complete, complete, "{revisions:?}");
+            };
+        check(&[(Superseded, None), (Deployed, complete(&["a"]))], Some(2), &[], &["a"], true);
+        check(&[(Deployed, complete(&["a"])), (Failed, ours(&["a", "b"]))], Some(1), &[], &["a", "b"], false);
+        check(
+            &[(Deployed, complete(&["a"])), (Failed, None), (PendingUpgrade, ours(&["c"]))],
+            Some(1),
+            &[2],
+            &["a", "c"],
+            false,
+        );
+        check(&[(Superseded, None), (Superseded, None), (Failed, None)], Some(2), &[2, 3], &[], false);
+        check(&[(Failed, ours(&["a"])), (Failed, ours(&["b"]))], None, &[], &["a", "b"], false);
+        check(
+            &[(Superseded, None), (Uninstalling, ours(&["a"])), (Failed, ours(&["b"]))],
+            Some(2),
+            &[],
+            &["a", "b"],
+            false,
+        );
+        // A crash left an older revision deployed before the uninstall began: its hooks must not run in place of the newer one's.
+        check(&[(Deployed, complete(&["a"])), (Uninstalling, complete(&["b"]))], Some(2), &[], &["b"], true);
+        assert!(Release::default().inventory().objects.is_empty());
+    }
+
+    #[test]
+    fn carried_over_marks_are_found_in_any_revision() {
+        let marked = |change: fn(&mut Marks)| {
+            let mut marks = ours(&["a"]);
+            marks.iter_mut().for_each(change);
+            release(&[(Superseded, marks), (Deployed, ours(&["a"])), (Failed, None)])
+        };
+        let plain = marked(|_| {});
+        assert_eq!((plain.is_taken_over(), plain.first_deployed()), (false, None));
+        assert!(marked(|m| m.taken_over = true).is_taken_over());
+        assert_eq!(marked(|m| m.first_deployed = Some(at(7))).first_deployed(), Some(at(7)));
+    }
+}

@@ -1,0 +1,90 @@
+//! When to reconcile a resource again if nothing happens first. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nothing to do until something changes: suspended, gone or released.
+    Idle,
+    /// Everything that can be done now is done.
+    Rest,
+    /// It waits for something that no watch reports, and asks at this time.
+    At(Instant),
+    /// A step failed.
+    Failed,
+}
+
+/// The times to choose from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// When the last step was decided.
+    pub(crate) decided: Instant,
+    /// When the reconcile ended.
+    pub(crate) ended: Instant,
+    /// The reconcile period; zero for none.
+    pub(crate) period: Duration,
+    /// When holds end.
+    pub(crate) holds: [Option<Instant>; 4],
+    /// When to ask for an own write that no event has confirmed.
+    pub(crate) asks: Option<Instant>,
+    /// When to look closer at objects that are not ready, and when they have had long enough.
+    pub(crate) waits: [Option<Instant>; 2],
+    /// When to apply everything again.
+    pub(crate) resync: Option<Instant>,
+    /// When to write a status again that could not be written.
+    pub(crate) unwritten: Option<Instant>,
+}
+
+/// When to reconcile again; `None` if only a change may wake the resource. A deadline that had passed when the last step was decided has had its
+/// effect and does not count.
+pub(crate) fn next_requeue(end: End, times: &Times) -> Option<Instant> {
+    if end == End::Idle {
+        return times.unwritten;
+    }
+    let period = (times.period > Duration::ZERO).then(|| times.ended + times.period);
+    let waits = if let End::At(at) = end { Some(at) } else { None };
+    let deadlines = times.holds.into_iter().chain([times.asks, times.resync]).chain(times.waits).flatten();
+    let deadlines = deadlines.filter(|at| *at > times.decided);
+    deadlines.chain(period).chain(waits).chain(times.unwritten).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_reconcile_is_at_the_first_future_deadline() {
+        let start = Instant::now();
+        let at = |second: u32| Some(start + second * SECOND);
+        let none = [None; 4];
+        let (decided, ended) = (start + 10 * SECOND, start + 12 * SECOND);
+        let check = |behaviour: &str, end, period: u32, holds, unwritten, expected: Option<Instant>| {
+            let period = period * SECOND;
+            let times = Times { decided, ended, period, holds, asks: None, waits: [None; 2], resync: None, unwritten };
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}");
+            let [asks, rest @ ..] = holds;
+            let times = Times { holds: [None, rest[0], rest[1], rest[2]], asks, ..times };
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}, asking");
+            let times = Times { holds: [None; 4], asks, waits: [rest[0], rest[1].or(rest[2])], ..times };
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}, waiting");
+            let times = Times { asks: None, resync: asks, ..times };
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}, applying again");
+        };
+        check("after the period", End::Rest, 60, none, None, at(72));
+        check("never without a period", End::Rest, 0, none, None, None);
+        check("at the end of a hold", End::Rest, 60, [at(30), None, at(20), at(40)], None, at(20));
+        check("not for holds that ended", End::Rest, 60, [at(9), at(10), None, None], None, at(72));
+        check("nor without a period", End::Rest, 0, [at(9), at(10), None, None], None, None);
+        check("holds that ended meanwhile count", End::Failed, 60, [at(11), None, None, None], None, at(11));
+        check("a failure waits for its hold", End::Failed, 0, [at(30), None, None, None], None, at(30));
+        check("what has to be asked for", End::At(start + 15 * SECOND), 60, none, None, at(15));
+        check("a status to be written", End::Rest, 60, [at(30), None, None, None], at(13), at(13));
+        check("idle", End::Idle, 60, [at(30), None, None, None], None, None);
+        check("idle with a status to be written", End::Idle, 60, none, at(13), at(13));
+    }
+}

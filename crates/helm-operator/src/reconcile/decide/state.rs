@@ -1,0 +1,705 @@
+//! What is true of a resource, and what to do about it: the whole policy, pure.
+//!
+//! Counterpart: fluxcd/helm-controller's `state.go` and `atomic_release.go`; the rules are operator-sdk's and helm-operator-plugins'.
+
+use std::fmt;
+
+/// What is true of a resource and its release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    /// The resource is being deleted.
+    pub(crate) deleting: bool,
+    /// It has our finalizer, or an upstream's.
+    pub(crate) finalizer: bool,
+    /// Its annotation suspends it.
+    pub(crate) suspended: bool,
+    /// Its annotation pauses it, even its deletion.
+    pub(crate) paused: bool,
+    /// The newest revision of the release.
+    pub(crate) release: Recorded,
+    /// How the revision's inputs compare with the resource's.
+    pub(crate) inputs: Inputs,
+    /// How the live objects compare with the revision's.
+    pub(crate) objects: Objects,
+    /// An annotation of the resource cannot be read.
+    pub(crate) invalid_annotation: bool,
+    /// The same inputs failed, and it is too early to try again.
+    pub(crate) held: bool,
+    /// The first list of a kind in the release is still running.
+    pub(crate) listing: bool,
+    /// What to do although nothing differs.
+    pub(crate) again: Again,
+    /// Whether an upgrade may start.
+    pub(crate) place: Place,
+    /// The last attempt failed, and this turn is not one of those that such resources have.
+    pub(crate) apart: bool,
+    /// Another process made the newest revision, and this one has not waited for it yet.
+    pub(crate) contested: bool,
+    /// Changes of its records go unnoticed, because the server refuses to list or watch them.
+    pub(crate) blind: bool,
+    /// Older revisions than the deployed one are recorded as deployed, too.
+    pub(crate) outdated: bool,
+}
+
+/// What to do although nothing differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// Nothing.
+    Nothing,
+    /// Render, then apply: a user asked for it.
+    Render,
+    /// Apply everything.
+    Apply,
+}
+
+/// Whether an upgrade that something outside the resource causes may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It may, or is of another kind.
+    Free,
+    /// It has to take one of a limited number of places.
+    Wanted,
+    /// It waits for one.
+    InLine,
+}
+
+/// The newest revision of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// No revision exists.
+    None,
+    /// Its records are gone, but we have not uninstalled it.
+    Lost,
+    /// It belongs to someone else.
+    Foreign,
+    /// Somebody else is working on it: a person's `helm`, or an upstream.
+    InFlight,
+    /// An install is unfinished.
+    PendingInstall,
+    /// An upgrade or rollback is unfinished.
+    Pending,
+    /// The last action failed, and an older revision is deployed.
+    Failed,
+    /// The last action failed, and nothing is deployed.
+    FailedInstall,
+    /// It is uninstalled but its record is kept.
+    Uninstalled,
+    /// Revisions that may have live objects carry no marks of ours: Helm or an upstream wrote them.
+    Unmarked,
+    /// It is deployed.
+    Deployed,
+}
+
+/// How a revision's inputs compare with the resource's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inputs {
+    /// Equal: rendering would produce the same objects.
+    Same,
+    /// Recorded by Helm, an upstream, or an operator with another digest scheme: only the record can tell.
+    Uncompared,
+    /// A source of values has changed since it was read, or is missing.
+    Unread,
+    /// Different, and not rendered yet.
+    Changed,
+    /// Rendered; the objects are those of the revision.
+    RenderedSame,
+    /// Rendered; the objects differ.
+    RenderedOther,
+}
+
+/// How live objects compare with a revision's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Objects {
+    /// As we left them, as far as we know.
+    Intact,
+    /// Applied by someone else for this release.
+    Unmarked,
+    /// Some are gone or lost fields of ours.
+    Drifted,
+    /// Some of those whose drift is only reported drifted, and how is not known yet.
+    Unreported,
+    /// They keep drifting, and it is too early to repair.
+    Looping,
+    /// As we left them, but the events of our own writes are overdue.
+    Unconfirmed,
+}
+
+/// The next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing is left to do.
+    Nothing,
+    /// It is too early; the queue knows when.
+    Wait,
+    /// Report that the release belongs to someone else.
+    Refuse,
+    /// Report an invalid annotation.
+    ReportInvalidAnnotation,
+    /// Report that the records cannot be watched.
+    ReportBlindness,
+    /// Report that somebody else is working on the release, and until when that is respected.
+    LeaveAlone,
+    /// Add our finalizer to the resource.
+    AddFinalizer,
+    /// Read the records that Helm or an upstream wrote.
+    Read,
+    /// Read the sources of values.
+    ReadSources,
+    /// Compare chart and values with those of the record.
+    Compare,
+    /// Take a place among the upgrades that may run at a time.
+    Queue,
+    /// Wait before the next revision replaces that of another process.
+    GiveWay,
+    /// Wait for a turn of resources that failed.
+    Retry,
+    /// Render the chart.
+    Render,
+    /// Make the first revision, or continue making it.
+    Install,
+    /// Make the next revision.
+    Upgrade,
+    /// Take ownership of objects.
+    TakeOwnership,
+    /// Repair drift.
+    Repair,
+    /// Apply every object again.
+    Reapply,
+    /// Find out who changed which fields, and report it.
+    Detect,
+    /// Read objects whose events are overdue.
+    Confirm,
+    /// Mark replaced revisions superseded.
+    Supersede,
+    /// Delete the objects and the records.
+    Uninstall,
+    /// Release the resource.
+    RemoveFinalizer,
+}
+
+impl Step {
+    /// Whether the step works with the values of the resource.
+    pub(crate) fn reads_values(self) -> bool {
+        use Step::{Compare, Install, ReadSources, Render, Uninstall, Upgrade};
+        matches!(self, ReadSources | Compare | Render | Install | Upgrade | Uninstall)
+    }
+}
+
+impl Observed {
+    /// Whether there is nothing to do until something changes.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.paused || if self.deleting { !self.finalizer } else { self.suspended }
+    }
+}
+
+/// Words for the log: `install`.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Step::Nothing => "nothing",
+            Step::Wait => "wait",
+            Step::Refuse => "refuse",
+            Step::AddFinalizer => "add finalizer",
+            Step::Read => "read record",
+            Step::ReadSources => "read sources of values",
+            Step::Compare => "compare with record",
+            Step::Render => "render",
+            Step::Install => "install",
+            Step::Upgrade => "upgrade",
+            Step::TakeOwnership => "take objects over",
+            Step::Repair => "repair",
+            Step::Reapply => "apply again",
+            Step::Queue => "wait for other upgrades",
+            Step::GiveWay => "give way",
+            Step::Retry => "wait for other retries",
+            Step::Detect => "report drift",
+            Step::Confirm => "confirm own writes",
+            Step::Supersede => "supersede old revisions",
+            Step::ReportInvalidAnnotation => "report invalid annotation",
+            Step::ReportBlindness => "report that records cannot be watched",
+            Step::LeaveAlone => "leave alone",
+            Step::Uninstall => "uninstall",
+            Step::RemoveFinalizer => "remove finalizer",
+        })
+    }
+}
+
+/// Words for the log: `release deployed, inputs changed, objects intact, held`.
+impl fmt::Display for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "release {}, inputs {}, objects {}", self.release, self.inputs, self.objects)?;
+        let flags = [
+            (self.deleting, "deleting"),
+            (!self.finalizer, "without finalizer"),
+            (self.suspended, "suspended"),
+            (self.paused, "paused"),
+            (self.held, "held"),
+            (self.listing, "objects not listed yet"),
+            (self.apart, "failed before"),
+            (self.contested, "made by another operator"),
+            (self.blind, "records not watched"),
+            (self.outdated, "with outdated revisions"),
+        ];
+        flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
+    }
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Recorded::None => "absent",
+            Recorded::Lost => "lost",
+            Recorded::Foreign => "someone else's",
+            Recorded::PendingInstall => "being installed",
+            Recorded::Pending => "being changed",
+            Recorded::Failed => "failed",
+            Recorded::FailedInstall => "failed to install",
+            Recorded::Uninstalled => "uninstalled",
+            Recorded::InFlight => "somebody else at work",
+            Recorded::Unmarked => "without marks",
+            Recorded::Deployed => "deployed",
+        })
+    }
+}
+
+impl fmt::Display for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Inputs::Same => "unchanged",
+            Inputs::Uncompared => "not compared",
+            Inputs::Unread => "not read",
+            Inputs::Changed => "changed",
+            Inputs::RenderedSame => "render the same",
+            Inputs::RenderedOther => "rendered",
+        })
+    }
+}
+
+impl fmt::Display for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Objects::Intact => "intact",
+            Objects::Unmarked => "not marked as ours",
+            Objects::Unconfirmed => "not confirmed",
+            Objects::Drifted => "drifted",
+            Objects::Unreported => "drifted, and not reported yet",
+            Objects::Looping => "drifting again and again",
+        })
+    }
+}
+
+/// Returns the next step. An attempt begins with a render: one that may fail again takes no turn from others.
+pub(crate) fn next_step(observed: &Observed) -> Step {
+    match wanted_step(observed) {
+        Step::Render if observed.apart => Step::Retry,
+        step => step,
+    }
+}
+
+fn wanted_step(observed: &Observed) -> Step {
+    if observed.paused {
+        return Step::Nothing;
+    }
+    if observed.deleting {
+        return when_deleting(observed);
+    }
+    if observed.suspended {
+        return Step::Nothing;
+    }
+    if observed.invalid_annotation && observed.release != Recorded::Foreign {
+        return if observed.held { Step::Wait } else { Step::ReportInvalidAnnotation };
+    }
+    if observed.blind {
+        return when_blind(observed);
+    }
+    // The live objects are not known yet.
+    if observed.listing {
+        return Step::Wait;
+    }
+    match observed.release {
+        Recorded::Deployed if observed.finalizer => when_deployed(observed),
+        Recorded::InFlight if observed.finalizer => Step::LeaveAlone,
+        // A failure holds every step; only repairs have a hold of their own.
+        _ if observed.held => Step::Wait,
+        Recorded::Foreign => Step::Refuse,
+        _ if !observed.finalizer => Step::AddFinalizer,
+        Recorded::Unmarked => Step::Read,
+        recorded => when_not_deployed(recorded, observed),
+    }
+}
+
+/// What records say may be old: acting on it could undo what someone else did, or leave behind what was never seen.
+fn when_blind(observed: &Observed) -> Step {
+    if observed.held { Step::Wait } else { Step::ReportBlindness }
+}
+
+fn when_deleting(observed: &Observed) -> Step {
+    match observed.release {
+        _ if !observed.finalizer => Step::Nothing,
+        _ if observed.blind => when_blind(observed),
+        // Objects that it is about to create would be left behind.
+        Recorded::InFlight => Step::LeaveAlone,
+        _ if observed.held => Step::Wait,
+        Recorded::None | Recorded::Foreign => Step::RemoveFinalizer,
+        Recorded::Unmarked => Step::Read,
+        _ => Step::Uninstall,
+    }
+}
+
+fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
+    let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
+    match recorded {
+        _ if observed.inputs == Inputs::Unread => Step::ReadSources,
+        Recorded::Failed | Recorded::FailedInstall if observed.contested => Step::GiveWay,
+        _ if !rendered => Step::Render,
+        Recorded::None
+        | Recorded::Lost
+        | Recorded::PendingInstall
+        | Recorded::FailedInstall
+        | Recorded::Uninstalled => Step::Install,
+        _ => Step::Upgrade,
+    }
+}
+
+fn when_deployed(observed: &Observed) -> Step {
+    let waits = observed.held || observed.place == Place::InLine;
+    match (observed.inputs, observed.objects) {
+        // The deployed revision is maintained even while the next one cannot be made.
+        (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
+        (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
+        (inputs, _) if differs(inputs) && waits => Step::Wait,
+        (Inputs::Unread, _) => Step::ReadSources,
+        (Inputs::Uncompared, _) => Step::Compare,
+        (Inputs::Changed | Inputs::RenderedOther, _) if observed.contested => Step::GiveWay,
+        (Inputs::Changed | Inputs::RenderedOther, _) if observed.place == Place::Wanted => Step::Queue,
+        (Inputs::Changed, _) => Step::Render,
+        (Inputs::RenderedOther, _) => Step::Upgrade,
+        (_, Objects::Unmarked) if observed.held => Step::Wait,
+        (_, Objects::Unmarked) => Step::TakeOwnership,
+        _ if observed.again == Again::Apply && !observed.held => Step::Reapply,
+        (_, Objects::Drifted) => Step::Repair,
+        (_, Objects::Unreported) => Step::Detect,
+        (_, Objects::Looping) => Step::Wait,
+        (_, Objects::Unconfirmed) => Step::Confirm,
+        (_, Objects::Intact) if observed.outdated && observed.held => Step::Wait,
+        (_, Objects::Intact) if observed.outdated => Step::Supersede,
+        (_, Objects::Intact) => Step::Nothing,
+    }
+}
+
+/// Whether the next revision has yet to be made, as far as is known.
+fn differs(inputs: Inputs) -> bool {
+    !matches!(inputs, Inputs::Same | Inputs::RenderedSame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FINE: Observed = Observed {
+        deleting: false,
+        finalizer: true,
+        suspended: false,
+        paused: false,
+        release: Recorded::Deployed,
+        inputs: Inputs::Same,
+        objects: Objects::Intact,
+        invalid_annotation: false,
+        held: false,
+        listing: false,
+        again: Again::Nothing,
+        place: Place::Free,
+        apart: false,
+        contested: false,
+        blind: false,
+        outdated: false,
+    };
+
+    fn check(cases: &[(&str, Observed, Step)]) {
+        for (behaviour, observed, expected) in cases {
+            assert_eq!(next_step(observed), *expected, "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn a_resource_without_a_release_gets_its_finalizer_before_the_install() {
+        let new = Observed { release: Recorded::None, inputs: Inputs::Changed, finalizer: false, ..FINE };
+        check(&[
+            ("finalizer before anything", new.clone(), Step::AddFinalizer),
+            ("then render", Observed { finalizer: true, ..new.clone() }, Step::Render),
+            (
+                "its sources before it is rendered",
+                Observed { finalizer: true, inputs: Inputs::Unread, ..new.clone() },
+                Step::ReadSources,
+            ),
+            ("then install", Observed { finalizer: true, inputs: Inputs::RenderedOther, ..new.clone() }, Step::Install),
+            ("not while held", Observed { finalizer: true, held: true, ..new.clone() }, Step::Wait),
+            ("not while suspended", Observed { suspended: true, ..new.clone() }, Step::Nothing),
+            ("not while paused", Observed { paused: true, ..new.clone() }, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn only_the_attempts_of_failed_resources_wait_for_a_turn_of_their_own() {
+        let failed = Observed { apart: true, ..FINE };
+        let new = Observed { release: Recorded::None, inputs: Inputs::Changed, ..failed.clone() };
+        check(&[
+            ("an install", new.clone(), Step::Retry),
+            ("an upgrade", Observed { inputs: Inputs::Changed, ..failed.clone() }, Step::Retry),
+            ("not before its time", Observed { held: true, ..new.clone() }, Step::Wait),
+            ("what is deployed is repaired", Observed { objects: Objects::Drifted, ..failed.clone() }, Step::Repair),
+            (
+                "what was rendered is installed",
+                Observed { inputs: Inputs::RenderedOther, ..new.clone() },
+                Step::Install,
+            ),
+            ("a deletion", Observed { deleting: true, release: Recorded::FailedInstall, ..new }, Step::Uninstall),
+            ("nothing", failed, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn an_unfinished_action_is_done_again_at_once() {
+        let rendered = |release| Observed { release, inputs: Inputs::RenderedOther, ..FINE };
+        check(&[
+            ("install", rendered(Recorded::PendingInstall), Step::Install),
+            ("failed install", rendered(Recorded::FailedInstall), Step::Install),
+            ("record kept after uninstall", rendered(Recorded::Uninstalled), Step::Install),
+            ("upgrade or rollback", rendered(Recorded::Pending), Step::Upgrade),
+            ("failed upgrade", rendered(Recorded::Failed), Step::Upgrade),
+            ("same inputs are rendered again", Observed { release: Recorded::Pending, ..FINE }, Step::Render),
+            (
+                "and those of another scheme",
+                Observed { release: Recorded::Pending, inputs: Inputs::Uncompared, ..FINE },
+                Step::Render,
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_deployed_release_is_left_alone_unless_something_differs() {
+        check(&[
+            ("nothing differs", FINE, Step::Nothing),
+            ("inputs differ", Observed { inputs: Inputs::Changed, ..FINE }, Step::Render),
+            ("a source of values changed", Observed { inputs: Inputs::Unread, ..FINE }, Step::ReadSources),
+            ("a source is missing", Observed { inputs: Inputs::Unread, held: true, ..FINE }, Step::Wait),
+            (
+                "a source is missing, and drift",
+                Observed { inputs: Inputs::Unread, objects: Objects::Drifted, held: true, ..FINE },
+                Step::Repair,
+            ),
+            ("inputs of another scheme", Observed { inputs: Inputs::Uncompared, ..FINE }, Step::Compare),
+            (
+                "inputs of another scheme, and drift",
+                Observed { inputs: Inputs::Uncompared, objects: Objects::Drifted, ..FINE },
+                Step::Compare,
+            ),
+            ("not while held", Observed { inputs: Inputs::Uncompared, held: true, ..FINE }, Step::Wait),
+            (
+                "but drift is repaired",
+                Observed { inputs: Inputs::Uncompared, objects: Objects::Drifted, held: true, ..FINE },
+                Step::Repair,
+            ),
+            ("but not the objects", Observed { inputs: Inputs::RenderedSame, ..FINE }, Step::Nothing),
+            ("the objects differ", Observed { inputs: Inputs::RenderedOther, ..FINE }, Step::Upgrade),
+            (
+                "upgrade wins over drift",
+                Observed { inputs: Inputs::RenderedOther, objects: Objects::Drifted, ..FINE },
+                Step::Upgrade,
+            ),
+            ("drift", Observed { objects: Objects::Drifted, ..FINE }, Step::Repair),
+            ("drift that is only reported", Observed { objects: Objects::Unreported, ..FINE }, Step::Detect),
+            (
+                "even while an upgrade is held",
+                Observed { inputs: Inputs::Changed, objects: Objects::Unreported, held: true, ..FINE },
+                Step::Detect,
+            ),
+            ("drift again and again", Observed { objects: Objects::Looping, ..FINE }, Step::Wait),
+            (
+                "drift while an upgrade is held",
+                Observed { inputs: Inputs::Changed, objects: Objects::Drifted, held: true, ..FINE },
+                Step::Repair,
+            ),
+            ("held", Observed { inputs: Inputs::Changed, held: true, ..FINE }, Step::Wait),
+            ("replaced revisions", Observed { outdated: true, ..FINE }, Step::Supersede),
+            ("but not at once again", Observed { outdated: true, held: true, ..FINE }, Step::Wait),
+            ("own writes without events", Observed { objects: Objects::Unconfirmed, ..FINE }, Step::Confirm),
+            (
+                "a hold of other steps lets repairs through",
+                Observed { objects: Objects::Drifted, held: true, ..FINE },
+                Step::Repair,
+            ),
+            (
+                "taking objects over failed just now",
+                Observed { objects: Objects::Unmarked, held: true, ..FINE },
+                Step::Wait,
+            ),
+            ("reading failed just now", Observed { release: Recorded::Unmarked, held: true, ..FINE }, Step::Wait),
+            ("refused just now", Observed { release: Recorded::Foreign, held: true, ..FINE }, Step::Wait),
+            ("objects not listed yet", Observed { inputs: Inputs::Changed, listing: true, ..FINE }, Step::Wait),
+            ("no finalizer yet", Observed { finalizer: false, ..FINE }, Step::AddFinalizer),
+            ("the finalizer failed just now", Observed { finalizer: false, held: true, ..FINE }, Step::Wait),
+            ("an upstream's record", Observed { release: Recorded::Unmarked, ..FINE }, Step::Read),
+            (
+                "an upstream's objects",
+                Observed { inputs: Inputs::RenderedSame, objects: Objects::Unmarked, ..FINE },
+                Step::TakeOwnership,
+            ),
+            ("someone else's", Observed { release: Recorded::Foreign, finalizer: false, ..FINE }, Step::Refuse),
+        ]);
+    }
+
+    #[test]
+    fn everything_is_applied_again_on_request_whatever_the_objects_look_like() {
+        let again = Observed { again: Again::Apply, ..FINE };
+        check(&[
+            ("intact", again.clone(), Step::Reapply),
+            ("drifting again and again", Observed { objects: Objects::Looping, ..again.clone() }, Step::Reapply),
+            ("after an upgrade", Observed { inputs: Inputs::RenderedSame, ..again.clone() }, Step::Reapply),
+            ("not before it", Observed { inputs: Inputs::RenderedOther, ..again.clone() }, Step::Upgrade),
+            ("not just after it failed", Observed { held: true, ..again.clone() }, Step::Nothing),
+            ("not while suspended", Observed { suspended: true, ..again }, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn an_upgrade_waits_for_its_place_while_drift_is_repaired() {
+        let wanted = Observed { inputs: Inputs::Changed, place: Place::Wanted, ..FINE };
+        let in_line = Observed { place: Place::InLine, ..wanted.clone() };
+        check(&[
+            ("a place before rendering", wanted.clone(), Step::Queue),
+            ("or before the upgrade", Observed { inputs: Inputs::RenderedOther, ..wanted.clone() }, Step::Queue),
+            ("not while held", Observed { held: true, ..wanted.clone() }, Step::Wait),
+            ("none for what is unchanged", Observed { inputs: Inputs::Same, ..wanted }, Step::Nothing),
+            ("in line", in_line.clone(), Step::Wait),
+            ("in line, with drift", Observed { objects: Objects::Drifted, ..in_line }, Step::Repair),
+        ]);
+    }
+
+    #[test]
+    fn somebody_elses_action_is_left_alone_until_it_ends() {
+        let theirs = Observed { release: Recorded::InFlight, objects: Objects::Drifted, ..FINE };
+        check(&[
+            ("whatever else is to be done", Observed { inputs: Inputs::Changed, ..theirs.clone() }, Step::LeaveAlone),
+            ("what it makes would outlive a deletion", Observed { deleting: true, ..theirs.clone() }, Step::LeaveAlone),
+            ("even while held", Observed { held: true, ..theirs.clone() }, Step::LeaveAlone),
+            ("but the finalizer is ours", Observed { finalizer: false, ..theirs.clone() }, Step::AddFinalizer),
+            ("suspended", Observed { suspended: true, ..theirs }, Step::Nothing),
+            ("then its record is read", Observed { release: Recorded::Unmarked, ..FINE }, Step::Read),
+            ("before a deletion, too", Observed { release: Recorded::Unmarked, deleting: true, ..FINE }, Step::Read),
+            (
+                "unless that failed just now",
+                Observed { release: Recorded::Unmarked, deleting: true, held: true, ..FINE },
+                Step::Wait,
+            ),
+        ]);
+    }
+
+    #[test]
+    fn nothing_is_done_while_the_records_cannot_be_watched() {
+        let blind = Observed { blind: true, ..FINE };
+        check(&[
+            ("drift", Observed { objects: Objects::Drifted, ..blind.clone() }, Step::ReportBlindness),
+            ("a change", Observed { inputs: Inputs::Changed, ..blind.clone() }, Step::ReportBlindness),
+            (
+                "no record was ever seen",
+                Observed { release: Recorded::None, finalizer: false, ..blind.clone() },
+                Step::ReportBlindness,
+            ),
+            ("a deletion", Observed { deleting: true, ..blind.clone() }, Step::ReportBlindness),
+            (
+                "nor is it taken for uninstalled",
+                Observed { deleting: true, release: Recorded::None, ..blind.clone() },
+                Step::ReportBlindness,
+            ),
+            ("said just now", Observed { held: true, ..blind.clone() }, Step::Wait),
+            ("released", Observed { deleting: true, finalizer: false, ..blind.clone() }, Step::Nothing),
+            ("suspended", Observed { suspended: true, ..blind.clone() }, Step::Nothing),
+            ("paused", Observed { paused: true, ..blind }, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn an_invalid_annotation_stops_everything_but_deletion() {
+        let bad = Observed { invalid_annotation: true, ..FINE };
+        check(&[
+            ("deployed", bad.clone(), Step::ReportInvalidAnnotation),
+            (
+                "new",
+                Observed { release: Recorded::None, finalizer: false, ..bad.clone() },
+                Step::ReportInvalidAnnotation,
+            ),
+            ("somebody else's", Observed { release: Recorded::Foreign, ..bad.clone() }, Step::Refuse),
+            ("said just now", Observed { held: true, ..bad.clone() }, Step::Wait),
+            ("suspended", Observed { suspended: true, ..bad.clone() }, Step::Nothing),
+            ("deleted", Observed { deleting: true, ..bad }, Step::Uninstall),
+        ]);
+    }
+
+    #[test]
+    fn a_deleted_resource_is_released_after_its_release_is_uninstalled() {
+        let deleting = Observed { deleting: true, ..FINE };
+        check(&[
+            ("deployed", deleting.clone(), Step::Uninstall),
+            ("pending", Observed { release: Recorded::PendingInstall, ..deleting.clone() }, Step::Uninstall),
+            ("even if not listed yet", Observed { listing: true, ..deleting.clone() }, Step::Uninstall),
+            ("even if suspended", Observed { suspended: true, ..deleting.clone() }, Step::Uninstall),
+            ("but not while paused", Observed { paused: true, ..deleting.clone() }, Step::Nothing),
+            ("failed just now", Observed { held: true, ..deleting.clone() }, Step::Wait),
+            ("nothing recorded", Observed { release: Recorded::None, ..deleting.clone() }, Step::RemoveFinalizer),
+            ("record lost", Observed { release: Recorded::Lost, ..deleting.clone() }, Step::Uninstall),
+            (
+                "the finalizer failed just now",
+                Observed { release: Recorded::None, held: true, ..deleting.clone() },
+                Step::Wait,
+            ),
+            ("someone else's", Observed { release: Recorded::Foreign, ..deleting.clone() }, Step::RemoveFinalizer),
+            ("another finalizer only", Observed { finalizer: false, ..deleting }, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn a_revision_of_another_process_is_replaced_only_after_a_wait() {
+        let contested = Observed { contested: true, ..FINE };
+        let changed = Observed { inputs: Inputs::Changed, ..contested.clone() };
+        check(&[
+            ("as this process would have made it", contested.clone(), Step::Nothing),
+            ("otherwise", changed.clone(), Step::GiveWay),
+            (
+                "rendered before it was known",
+                Observed { inputs: Inputs::RenderedOther, ..changed.clone() },
+                Step::GiveWay,
+            ),
+            ("not compared yet", Observed { inputs: Inputs::Uncompared, ..changed.clone() }, Step::Compare),
+            ("while waiting", Observed { held: true, ..changed.clone() }, Step::Wait),
+            ("waited for", Observed { contested: false, ..changed.clone() }, Step::Render),
+            ("failed", Observed { release: Recorded::Failed, ..changed.clone() }, Step::GiveWay),
+            ("to be continued", Observed { release: Recorded::Pending, ..changed.clone() }, Step::Render),
+            ("at work", Observed { release: Recorded::InFlight, ..changed.clone() }, Step::LeaveAlone),
+            ("being deleted", Observed { deleting: true, ..changed }, Step::Uninstall),
+        ]);
+    }
+
+    #[test]
+    fn only_a_change_wakes_a_suspended_or_released_resource() {
+        let check = |observed: Observed, expected| assert_eq!(observed.is_idle(), expected, "{observed}");
+        check(FINE, false);
+        check(Observed { suspended: true, ..FINE }, true);
+        check(Observed { suspended: true, deleting: true, ..FINE }, false);
+        check(Observed { paused: true, deleting: true, ..FINE }, true);
+        check(Observed { deleting: true, finalizer: false, ..FINE }, true);
+        check(Observed { finalizer: false, ..FINE }, false);
+    }
+
+    #[test]
+    fn steps_and_observations_have_words_for_the_log() {
+        let said = |observed: Observed| format!("{}: {observed}", next_step(&observed));
+        assert_eq!(said(FINE), "nothing: release deployed, inputs unchanged, objects intact");
+        let held = Observed { inputs: Inputs::Changed, held: true, objects: Objects::Looping, ..FINE };
+        assert_eq!(said(held), "wait: release deployed, inputs changed, objects drifting again and again, held");
+        let new = Observed { release: Recorded::None, finalizer: false, suspended: true, deleting: true, ..FINE };
+        let expected =
+            "nothing: release absent, inputs unchanged, objects intact, deleting, without finalizer, suspended";
+        assert_eq!(said(new), expected);
+    }
+}

@@ -1,0 +1,139 @@
+//! What users ask for by annotation, once per token: `reconcile-now` renders and applies everything, `retry-now` ends every wait after a failure.
+//!
+//! A token counts as handled when its reconcile ends, whatever the outcome, and the status says so. A full reconcile that failed is completed by the
+//! retries of this process.
+
+use helm_release::outside;
+use tokio::time::Instant;
+
+use super::schedule::End;
+use super::state::Again;
+use crate::reconcile::context::Work;
+use crate::reconcile::observe::share;
+use crate::status::Handled;
+use crate::view::primary::Primary;
+
+/// What this process did without a reason in the inputs. Few resources have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The tokens that this process handled.
+    handled: Handled,
+    /// The token of `reconcile-now` whose work is complete.
+    done: Option<Box<str>>,
+    /// When everything was applied again for the last time.
+    resynced: Option<Instant>,
+}
+
+/// How far a full reconcile got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    rendered: bool,
+    applied: bool,
+}
+
+impl Progress {
+    /// The chart was rendered, and what differed was upgraded.
+    pub(crate) fn rendered(&mut self) {
+        self.rendered = true;
+    }
+}
+
+impl Work<'_> {
+    fn asked(&self) -> Asked {
+        self.shared.cache.history(self.key).asked.as_deref().cloned().unwrap_or_default()
+    }
+
+    fn change_asked(&self, change: impl FnOnce(&mut Asked)) {
+        self.shared.cache.change_history(self.key, |history| change(history.asked.get_or_insert_default()));
+    }
+
+    /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.
+    pub(crate) fn full_reconcile<'p>(&self, primary: &'p Primary) -> Option<&'p str> {
+        let token = primary.annotations.reconcile_now()?;
+        let asked = self.asked();
+        let is_ours = asked.handled.reconcile_now.as_deref() == Some(token);
+        let is_told = primary.status.last_handled().reconcile_now.as_deref() == Some(token);
+        (asked.done.as_deref() != Some(token) && (is_ours || !is_told)).then_some(token)
+    }
+
+    /// Ends every wait after a failure, if a new token asks for it.
+    pub(crate) fn accept_retry(&self, primary: &Primary) {
+        let idle = primary.annotations.suspend() || primary.annotations.pause();
+        let Some(token) = primary.annotations.retry_now().filter(|_| !idle) else { return };
+        let known = [self.asked().handled.retry_now, primary.status.last_handled().retry_now];
+        if known.iter().flatten().any(|known| **known == *token) {
+            return;
+        }
+        let now = self.decided;
+        self.shared.cache.change_history(self.key, |history| {
+            history.retry_now(now);
+            history.drift.hold_until = None;
+        });
+        self.change_asked(|asked| asked.handled.retry_now = Some(token.into()));
+    }
+
+    /// What to do although nothing differs.
+    pub(crate) fn again(&self, primary: &Primary) -> Again {
+        let asked = self.full_reconcile(primary).is_some();
+        match self.progress {
+            Progress { rendered: false, .. } if asked => Again::Render,
+            Progress { applied: false, .. } if asked || self.is_full_resync_due(primary) => Again::Apply,
+            _ => Again::Nothing,
+        }
+    }
+
+    /// Notes that every object was applied.
+    pub(crate) fn applied_everything(&mut self, primary: &Primary) {
+        self.progress.applied = true;
+        let token: Option<Box<str>> = self.full_reconcile(primary).filter(|_| self.progress.rendered).map(Box::from);
+        self.change_asked(|asked| {
+            asked.resynced = Some(Instant::now());
+            if let Some(token) = token {
+                (asked.done, asked.handled.reconcile_now) = (Some(token.clone()), Some(token));
+            }
+        });
+    }
+
+    /// Notes that a reconcile with a token ended in a failure, which the status tells.
+    pub(crate) fn handle_failed(&self, primary: &Primary, end: End) {
+        if let (End::Failed, Some(token)) = (end, self.full_reconcile(primary)) {
+            self.change_asked(|asked| asked.handled.reconcile_now = Some(token.into()));
+        }
+    }
+
+    /// The tokens for the status: this process's, else those that it shows.
+    pub(crate) fn handled(&self, primary: &Primary) -> Option<Box<Handled>> {
+        let (ours, told) = (self.asked().handled, primary.status.last_handled());
+        let handled = Handled {
+            reconcile_now: ours.reconcile_now.or(told.reconcile_now),
+            retry_now: ours.retry_now.or(told.retry_now),
+        };
+        (handled != Handled::default()).then(|| Box::new(handled))
+    }
+
+    /// When to apply everything again: after a start spread over a whole period, then once a period with a factor of its own, so that resources do not
+    /// come together again.
+    pub(crate) fn full_resync_at(&self, primary: &Primary) -> Option<Instant> {
+        let period = self.shared.settings.full_resync;
+        if period.is_zero() {
+            return None;
+        }
+        let share = share(primary.uid());
+        Some(match self.asked().resynced {
+            Some(last) => last + period.mul_f64(0.95 + share / 10.0),
+            None => self.first_seen(primary) + period.mul_f64(share),
+        })
+    }
+
+    fn is_full_resync_due(&self, primary: &Primary) -> bool {
+        self.full_resync_at(primary).is_some_and(|at| at <= self.decided)
+    }
+
+    /// When this process started, or the resource was created, whichever is later.
+    fn first_seen(&self, primary: &Primary) -> Instant {
+        let now = Instant::now();
+        let age = outside::now().as_second() as f64 - primary.created;
+        let age = std::time::Duration::try_from_secs_f64(age.max(0.0)).unwrap_or_default();
+        now.checked_sub(age).map_or(self.shared.started, |created| created.max(self.shared.started))
+    }
+}

@@ -1,0 +1,190 @@
+//! Records that this operator did not write, or that were put back: what they may decide, and how they are imported.
+//!
+//! What such a record says is compared with what the chart renders and with what is live. It is never applied as it stands, and none of its hooks runs.
+
+use helm_release::action::{self, Admission, Admitted, Candidate, Uninstalling};
+use helm_release::release::{HookEvent, Status};
+use helm_release::storage::Stored;
+
+use super::state::Inputs;
+use crate::reconcile::context::Work;
+use crate::reconcile::failure::{Failed, UNANSWERED};
+use crate::reconcile::steps::repair::fault;
+use crate::report::Outcome;
+use crate::view::primary::Primary;
+use crate::view::release::{Holder, Release, Trust};
+
+/// A message names at most this many records.
+const MAX_NAMED: usize = 3;
+
+impl Work<'_> {
+    /// Whether a revision is the resource's own and as current as its status, as this operator recorded it.
+    pub(crate) fn vouches(&self, release: &Release, version: u32, primary: &Primary) -> bool {
+        release.is_vouched(version, primary.uid(), told(primary))
+    }
+
+    pub(crate) fn vouches_for_deployed(&self, primary: &Primary) -> bool {
+        let release = self.release().unwrap_or_default();
+        release.deployed().is_some_and(|(version, _)| self.vouches(&release, version, primary))
+    }
+
+    /// Whether a record is older than what the status names, though this process did not write it.
+    pub(crate) fn is_put_back(&self, release: &Release, version: u32, primary: &Primary) -> bool {
+        let written = |revision: &crate::view::release::Revision| matches!(revision.trust, Trust::Written(_));
+        version < told(primary) && !release.revisions.get(&version).is_some_and(written)
+    }
+
+    /// Whether the records are nobody's or somebody else's, and none is this operator's.
+    pub(crate) fn is_displaced(&self, primary: &Primary) -> bool {
+        let holder = self.release().map(|release| release.holder(&primary.owner()));
+        matches!(holder, Some(Holder::Nobody | Holder::Upstream))
+    }
+
+    /// Which records look like this operator's and are not, and what to do about them; empty for none.
+    pub(crate) fn unproven(&self, primary: &Primary) -> String {
+        let broken = self.release().map(|release| release.broken()).unwrap_or_default();
+        if broken.is_empty() {
+            return String::new();
+        }
+        let (namespace, name) = self.shared.settings.home.record(primary.namespace(), primary.name());
+        let mut records: Vec<String> =
+            broken.iter().take(MAX_NAMED).map(|version| helm_release::release::key(&name, *version)).collect();
+        if broken.len() > MAX_NAMED {
+            records.push(format!("and {} more", broken.len() - MAX_NAMED));
+        }
+        format!(
+            "in namespace {namespace:?}, this operator did not write the release records {} as they are: they were changed, copied or made up, or their \
+             key is lost. Nothing in them was applied; the chart decides. Delete these Secrets once you know who wrote them",
+            records.join(", ")
+        )
+    }
+
+    /// Passes on what an action found in this revision, or notes that its record is not ours: then the next step judges it.
+    pub(crate) fn unless_unproven<T>(
+        &self,
+        version: u32,
+        result: Result<T, action::Error>,
+    ) -> Result<Option<T>, Failed> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if is_unproven(&error) => {
+                self.distrust(version);
+                Ok(None)
+            }
+            Err(error) => Err(fault(&error)),
+        }
+    }
+
+    pub(crate) fn distrust(&self, version: u32) {
+        tracing::warn!(resource = %self.key, version, "A release record was changed by somebody else");
+        self.shared.cache.change_release(self.key, |release| release.distrust(version));
+    }
+
+    /// The deployed revision if its record may become this operator's; `None` if the chart has to decide instead.
+    pub(crate) async fn admitted(&mut self, primary: &Primary, version: u32) -> Result<Option<Admitted>, Failed> {
+        let recorded = match self.stored(primary, version).await {
+            Ok(Stored::Sealed(release)) => return Ok(Some(release.into())),
+            Ok(Stored::Unproven(recorded)) => Some(recorded),
+            Err(error) if error.is_damage() => None,
+            Err(error) => return Err(fault(&error.into())),
+        };
+        // Then it renders to just what is deployed.
+        let is_same = self.rendered.is_some();
+        let Some(candidate) = self.rendered_as(primary, version).await? else { return Ok(None) };
+        let Some(recorded) = recorded else {
+            self.distrust(version);
+            self.judged = Some(if is_same { Inputs::RenderedSame } else { Inputs::Changed });
+            return Ok(is_same.then(|| Admitted::rendered_again(&candidate, &self.decoration(primary), version)));
+        };
+        let decoration = self.decoration(primary);
+        let env = self.environment(&decoration, primary, "upgrade");
+        let admission = action::admit(&env, &recorded, &candidate).await.map_err(|e| fault(&e))?;
+        drop(env);
+        match admission {
+            Admission::Admitted(admitted) => Ok(Some(admitted)),
+            Admission::Refused(why) => {
+                tracing::info!(resource = %self.key, version, why, "The recorded release is not taken over as it is");
+                self.judged = Some(if is_same { Inputs::RenderedSame } else { Inputs::Changed });
+                Ok(is_same.then(|| Admitted::rendered_again(&candidate, &self.decoration(primary), version)))
+            }
+        }
+    }
+
+    async fn stored(
+        &self,
+        primary: &Primary,
+        version: u32,
+    ) -> Result<Stored<helm_release::release::Release>, helm_release::storage::Error> {
+        let packed = self.release().and_then(|release| release.packed.clone()).filter(|(of, _)| *of == version);
+        if let Some(Ok(release)) = packed.map(|(_, packed)| packed.unpack()) {
+            return Ok(release);
+        }
+        Ok(self.shared.storage.get(primary.namespace(), primary.name(), version).await?.release)
+    }
+
+    /// What the chart renders as this revision; `None` if the render is postponed.
+    async fn rendered_as(&mut self, primary: &Primary, version: u32) -> Result<Option<Candidate>, Failed> {
+        if let Some(candidate) = self.rendered.take() {
+            return Ok(Some(candidate));
+        }
+        self.load_sources(primary).await?;
+        let rendered = self.candidate(primary, version).await;
+        self.drop_source_values();
+        match rendered? {
+            Ok(candidate) => Ok(Some(candidate)),
+            Err(_) => {
+                self.postpone();
+                Ok(None)
+            }
+        }
+    }
+
+    /// The hooks of an uninstall whose record has none that may run: the chart's, or none if it does not render. Returns why not.
+    pub(crate) async fn chart_hooks(
+        &mut self,
+        primary: &Primary,
+        version: u32,
+    ) -> Result<Result<Candidate, String>, Failed> {
+        match self.rendered_as(primary, version).await {
+            Ok(Some(candidate)) => Ok(Ok(candidate)),
+            Ok(None) => Ok(Err("its render takes too long".to_owned())),
+            Err(failed) if failed.fault().reason == UNANSWERED => Err(failed),
+            Err(failed) => Ok(Err(self.veiled(primary, failed.fault().clone()).await.message)),
+        }
+    }
+
+    /// Says that an uninstall runs no hooks.
+    pub(crate) fn publish_unproven_hooks(&self, primary: &Primary, why: &str) {
+        let message = format!(
+            "the release is uninstalled without its hooks: this operator did not write its record, and the chart cannot tell them: {why}"
+        );
+        tracing::warn!(resource = %self.key, message, "Skipped hooks");
+        self.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
+    }
+}
+
+/// Whether an action met a record that this operator did not write as it is.
+pub(crate) fn is_unproven(error: &action::Error) -> bool {
+    matches!(error, action::Error::Unproven { .. } | action::Error::Manifest(_))
+        || matches!(error, action::Error::Storage(error) if error.is_damage())
+}
+
+/// Whether this operator's own uninstall has begun.
+pub(crate) fn is_uninstalling(release: &Release, at: &Uninstalling, primary: &Primary) -> bool {
+    let revision = release.revisions.get(&at.version);
+    let is_own = |owner: &str| owner == primary.uid();
+    revision.is_some_and(|r| {
+        r.is_sealed() && r.status == Status::Uninstalling && r.marks.as_ref().is_some_and(|m| is_own(&m.owner))
+    })
+}
+
+/// Whether a chart has hooks that run when the release goes.
+pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
+    let of = |event| candidate.hooks.iter().any(|hook| hook.events.contains(&event));
+    of(HookEvent::PreDelete) || of(HookEvent::PostDelete)
+}
+
+/// The revision that the status names; 0 without one.
+fn told(primary: &Primary) -> u32 {
+    primary.status.deployed_release.as_ref().map_or(0, |told| told.revision)
+}

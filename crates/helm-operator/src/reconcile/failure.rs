@@ -1,0 +1,198 @@
+//! Why a step failed. A failed attempt is a judgement of chart, values or an object: the same inputs fail again. Anything else is none: nothing is known
+//! about the inputs, so it uses up no retries, and nothing that an attempt made is removed because of it.
+//!
+//! The kinds are types, and a [`FailedAttempt`] can be made only of what judges: what counts attempts and what cleans up accept nothing else.
+
+use helm_release::action;
+
+use crate::rendering::request::RenderError;
+use crate::report::chain;
+use crate::status::{Fault, condition};
+
+/// The reason of objects that the release may not contain.
+pub(crate) const OUT_OF_REACH: &str = "OutOfReach";
+
+/// The reason of requests without an answer.
+pub(crate) const UNANSWERED: &str = "Unanswered";
+
+/// An attempt that failed: its chart does not render, its values are invalid, or the server refuses one of its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FailedAttempt(Fault);
+
+/// Something that was asked was not answered, by the API server or by code of the operator's author, or the answer could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unanswered(Fault);
+
+/// Why a step failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// It was an attempt, and it is cleaned up after.
+    Attempt(FailedAttempt),
+    /// It could not find out what it had to know.
+    Unanswered(Unanswered),
+    /// There may be no attempt: the release is someone else's, an annotation is invalid, a right is missing.
+    Blocked(Fault),
+}
+
+impl FailedAttempt {
+    /// The chart does not render.
+    pub(crate) fn rendering(reason: &'static str, message: String) -> FailedAttempt {
+        FailedAttempt(Fault { condition: condition::IRRECONCILABLE, reason, message })
+    }
+
+    /// The values cannot be used.
+    pub(crate) fn invalid_values(message: String) -> FailedAttempt {
+        FailedAttempt::rendering("InvalidValues", message)
+    }
+
+    /// Returns the failure with another message.
+    pub(crate) fn saying(self, message: String) -> FailedAttempt {
+        FailedAttempt(Fault { message, ..self.0 })
+    }
+
+    /// The message.
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl Unanswered {
+    /// A request failed.
+    pub(crate) fn request(error: &(dyn std::error::Error + 'static)) -> Unanswered {
+        Unanswered::with_reason(UNANSWERED, chain(error))
+    }
+
+    /// Something else than a request failed, and has its own reason.
+    pub(crate) fn with_reason(reason: &'static str, message: String) -> Unanswered {
+        Unanswered(Fault { condition: condition::IRRECONCILABLE, reason, message })
+    }
+}
+
+impl Failed {
+    /// Judges the failure of an action that makes a revision, or of a part of it. `reason` is that of a failed attempt.
+    pub(crate) fn of_attempt(error: &action::Error, condition: &'static str, reason: &'static str) -> Failed {
+        match error.is_unanswered() {
+            true => Failed::Unanswered(Unanswered::request(error)),
+            false => Failed::Attempt(FailedAttempt(fault(error, condition, reason))),
+        }
+    }
+
+    /// Judges the failure of a step that makes no revision.
+    pub(crate) fn of_step(error: &action::Error, condition: &'static str, reason: &'static str) -> Failed {
+        match error.is_unanswered() {
+            true => Failed::Unanswered(Unanswered::request(error)),
+            false => Failed::Blocked(fault(error, condition, reason)),
+        }
+    }
+
+    /// Judges the failure of a request of the reconciler's own.
+    pub(crate) fn of_request(error: &helm_release::kube::Error, what: &str) -> Failed {
+        let message = format!("{what}: {}", chain(error));
+        match error.is_unanswered() {
+            true => Unanswered::with_reason(UNANSWERED, message).into(),
+            false => Failed::Blocked(Fault { condition: condition::IRRECONCILABLE, reason: "ReconcileError", message }),
+        }
+    }
+
+    /// What to report.
+    pub(crate) fn fault(&self) -> &Fault {
+        match self {
+            Failed::Attempt(FailedAttempt(fault)) | Failed::Unanswered(Unanswered(fault)) | Failed::Blocked(fault) => {
+                fault
+            }
+        }
+    }
+
+    /// Returns the failure with other words.
+    pub(crate) fn reported_as(self, fault: Fault) -> Failed {
+        match self {
+            Failed::Attempt(_) => Failed::Attempt(FailedAttempt(fault)),
+            Failed::Unanswered(_) => Failed::Unanswered(Unanswered(fault)),
+            Failed::Blocked(_) => Failed::Blocked(fault),
+        }
+    }
+}
+
+fn fault(error: &action::Error, condition: &'static str, reason: &'static str) -> Fault {
+    let reason = match error {
+        error if error.is_ownership_conflict() => "ReleaseConflict",
+        error if error.is_out_of_reach() => OUT_OF_REACH,
+        error if error.is_too_large() => "RecordTooLarge",
+        _ => reason,
+    };
+    Fault { condition, reason, message: chain(error) }
+}
+
+/// `None` if the render was only postponed.
+impl TryFrom<RenderError> for Failed {
+    type Error = Postponed;
+
+    fn try_from(error: RenderError) -> Result<Failed, Postponed> {
+        match error {
+            RenderError::Failed { reason, message } => Ok(FailedAttempt::rendering(reason, message).into()),
+            RenderError::Unanswered { reason, message } => Ok(Unanswered::with_reason(reason, message).into()),
+            RenderError::Postponed => Err(Postponed),
+        }
+    }
+}
+
+/// The render kept others waiting, and is done again later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Postponed;
+
+impl From<FailedAttempt> for Failed {
+    fn from(attempt: FailedAttempt) -> Failed {
+        Failed::Attempt(attempt)
+    }
+}
+
+impl From<Unanswered> for Failed {
+    fn from(unanswered: Unanswered) -> Failed {
+        Failed::Unanswered(unanswered)
+    }
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Failed {
+        Failed::Blocked(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_release::kube::{ApplyError, Asked, Error};
+    use helm_release::storage;
+
+    use super::*;
+
+    fn judged(error: impl Into<action::Error>) -> (bool, &'static str) {
+        match Failed::of_attempt(&error.into(), condition::RELEASE_FAILED, "UpgradeError") {
+            Failed::Attempt(FailedAttempt(fault)) => (true, fault.reason),
+            Failed::Unanswered(Unanswered(fault)) => (false, fault.reason),
+            Failed::Blocked(_) => unreachable!("an attempt is judged or not answered"),
+        }
+    }
+
+    fn applying(source: Error) -> ApplyError {
+        ApplyError::Failed { verb: "apply", object: "ConfigMap \"a\"".into(), source }
+    }
+
+    fn of_record(source: Error) -> storage::Error {
+        storage::Error::Api { verb: "read", key: "sh.helm.release.v1.web.v1".into(), source }
+    }
+
+    #[test]
+    fn only_a_refused_object_is_a_failed_attempt() {
+        let unanswered = (false, UNANSWERED);
+        assert_eq!(judged(applying(Error::from_status(422, "Invalid", "no"))), (true, "UpgradeError"));
+        assert_eq!(judged(ApplyError::Foreign(Vec::new())), (true, "ReleaseConflict"));
+        assert_eq!(judged(storage::Error::TooLarge { name: "web".into(), size: 1 }), (true, "RecordTooLarge"));
+        assert_eq!(judged(applying(Error::from_status(503, "", "away"))), unanswered);
+        assert_eq!(judged(applying(Error::Transport("reset".into()))), unanswered);
+        for code in [403, 404, 409, 422, 500] {
+            assert_eq!(judged(of_record(Error::from_status(code, "", "no"))), unanswered, "{code}");
+        }
+        assert_eq!(judged(storage::Error::Incomplete { key: "web".into() }), unanswered);
+        assert_eq!(Asked::default(), Asked::Write);
+    }
+}

@@ -1,0 +1,240 @@
+//! Observes a resource and its release for [`crate::reconcile::decide::state`] to decide on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
+use helm_release::outside;
+use helm_release::storage::{MarkedObject, Marks};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::context::Work;
+use crate::reconcile::decide::compare;
+use crate::reconcile::decide::health::Unhealthy;
+use crate::reconcile::decide::memory::History;
+pub(crate) use crate::reconcile::decide::memory::share;
+use crate::reconcile::decide::recorded::recorded;
+use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded};
+use crate::runtime::concurrency::Lane;
+use crate::view::primary::Primary;
+use crate::view::release::Release;
+
+/// Why the annotation `adopt` has no effect.
+const ADOPT_REFUSED: &str = "annotation helm.sdk.operatorframework.io/adopt: the operator's watches.yaml says adopt: never, \
+    so remove the annotation, or ask whoever runs the operator";
+
+impl Work<'_> {
+    pub(crate) fn observe(&self, primary: &Primary) -> Observed {
+        let release = self.release();
+        Observed {
+            deleting: primary.deleting,
+            finalizer: primary.has_finalizer(),
+            suspended: primary.annotations.suspend(),
+            paused: primary.annotations.pause(),
+            release: self.recorded(primary),
+            invalid_annotation: self.annotation_fault(primary).is_some(),
+            inputs: self.inputs(release.as_deref(), primary),
+            objects: self.objects(release.as_deref(), primary),
+            held: self.is_held(primary, release.as_deref()),
+            listing: self.is_listing(),
+            again: self.again(primary),
+            place: self.place(primary, release.as_deref()),
+            contested: self.is_contested(),
+            blind: self.shared.cache.is_blind(self.key),
+            outdated: release.as_ref().is_some_and(|release| !release.outdated().is_empty()),
+            apart: self.lane == Lane::Common && self.shared.cache.history(self.key).is_retry(),
+        }
+    }
+
+    /// How the newest revision relates to the resource.
+    pub(crate) fn recorded(&self, primary: &Primary) -> Recorded {
+        let history = self.shared.cache.history(self.key);
+        let recorded = recorded(
+            self.release().as_deref(),
+            is_lost(primary, &history) || history.took_over,
+            &primary.owner(),
+            self.granted(primary),
+            outside::now(),
+        );
+        match recorded {
+            // Whoever replaces all records must not thereby keep the objects.
+            Recorded::Foreign if primary.deleting && is_lost(primary, &history) && self.is_displaced(primary) => {
+                Recorded::Lost
+            }
+            recorded => recorded,
+        }
+    }
+
+    /// What the resource may take over: what its annotation asks for, as far as the watch grants it. A deletion takes nothing over.
+    pub(crate) fn granted(&self, primary: &Primary) -> Adopt {
+        let asks = primary.annotations.adopt() && !primary.deleting;
+        if asks { self.shared.settings.adopt } else { Adopt::Never }
+    }
+
+    /// Why an annotation of the resource is invalid, or not granted.
+    pub(crate) fn annotation_fault(&self, primary: &Primary) -> Option<String> {
+        let is_refused = primary.annotations.adopt() && self.shared.settings.adopt == Adopt::Never;
+        primary.annotations.fault().or_else(|| is_refused.then(|| ADOPT_REFUSED.to_owned()))
+    }
+
+    /// Whether this resource's release was uninstalled by this process.
+    pub(crate) fn is_uninstalled(&self, primary: &Primary) -> bool {
+        self.shared.cache.history(self.key).cleared.as_deref() == Some(primary.uid())
+    }
+
+    pub(crate) fn release(&self) -> Option<Arc<Release>> {
+        self.shared.cache.release(self.key)
+    }
+
+    fn inputs(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+        match self.compared(release, primary) {
+            Inputs::Same if self.again(primary) == Again::Render => Inputs::Changed,
+            compared => compared,
+        }
+    }
+
+    /// How the inputs of the deployed revision compare with the resource's, or what rendering found.
+    pub(crate) fn compared(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+        if let Some(judged) = self.judged {
+            return judged;
+        }
+        if !self.knows_sources(primary) {
+            return Inputs::Unread;
+        }
+        let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
+        compare::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
+    }
+
+    /// Digests of everything that the objects are made from: chart, override values and sources, and the resource itself.
+    pub(crate) fn inputs_digest(&self, primary: &Primary) -> String {
+        let mut all = vec![json!(self.shared.renderer.digest())];
+        all.extend(own(primary).map(Into::into));
+        all.extend(self.sources_digest(primary));
+        all.extend(self.post_renderers());
+        all.extend(self.keeps_strings().then(|| json!("override values are strings")));
+        compare::with_scheme(&digest_json(&all.into()), &own_digest(primary))
+    }
+
+    fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
+        let Some(marks) = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref()) else {
+            return Objects::Intact;
+        };
+        if !marks.complete || !self.vouches_for_deployed(primary) {
+            return Objects::Unmarked;
+        }
+        let drift = match (self.drifted(marks, primary).is_empty(), self.unreported(marks, primary).is_empty()) {
+            (true, true) => {
+                let overdue = self.shared.cache.overdue(&self.watched(marks));
+                return if overdue.is_empty() { Objects::Intact } else { Objects::Unconfirmed };
+            }
+            (true, false) => Objects::Unreported,
+            (false, _) => Objects::Drifted,
+        };
+        let looping = self.shared.cache.history(self.key).drift.hold_until.is_some_and(|until| self.decided < until);
+        if looping { Objects::Looping } else { drift }
+    }
+
+    /// The objects covered by a watch.
+    pub(crate) fn watched<'m>(&self, marks: &'m Marks) -> Vec<&'m ObjectKey> {
+        marks.objects.iter().map(|object| &object.key).filter(|key| self.shared.cache.is_synced(key)).collect()
+    }
+
+    /// The objects to repair that are gone or lost fields of ours; without a watch, all objects once a period.
+    pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
+        let due = self.is_due(self.shared.cache.history(self.key).resynced);
+        let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
+        repaired.filter(|object| self.differs(object, due)).map(|object| object.key.clone()).collect()
+    }
+
+    /// Whether an object is gone or lost fields of ours. `due` decides where no watch can tell.
+    pub(crate) fn differs(&self, object: &MarkedObject, due: bool) -> bool {
+        let cache = &self.shared.cache;
+        match cache.dependent(&object.key) {
+            _ if !cache.is_synced(&object.key) => {
+                due && (!self.shared.settings.watch_dependents || cache.is_refused(&object.key))
+            }
+            // It is repaired once it is gone.
+            Some(live) if live.deleting => false,
+            Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
+            Some(live) => live.mark != object.mark,
+            // A Job that the server deletes once it finished has finished.
+            None => !object.expires,
+        }
+    }
+
+    /// What to do about an object's drift: its own annotation wins, then the resource's, then the watch's policy.
+    pub(crate) fn drift_policy(&self, object: &MarkedObject, primary: &Primary) -> DriftPolicy {
+        let own = || object.drift.or(primary.annotations.drift().ok().flatten());
+        own().unwrap_or(self.shared.settings.drift.policy)
+    }
+
+    /// Whether a period has passed since all objects were applied or looked at, for kinds whose drift no watch reports.
+    pub(crate) fn is_due(&self, last: Option<Instant>) -> bool {
+        let period = self.shared.settings.period;
+        period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9))
+    }
+
+    fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
+        let history = self.shared.cache.history(self.key);
+        // An action that the previous process began is finished at once, whatever failed before.
+        let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
+        let recalled = history.recalled(primary).is_some_and(|until| until > self.decided);
+        let attempt = self.attempt(primary);
+        (recalled && !begun) || history.held_until(&attempt, self.decided).is_some() || history.is_exhausted(&attempt)
+    }
+
+    /// Whether a watch that has listed covers every object of the release.
+    pub(crate) fn is_watched(&self) -> bool {
+        let marks = self.release().as_deref().and_then(Release::newest).and_then(|(_, newest)| newest.marks.clone());
+        marks.is_some_and(|marks| marks.objects.iter().all(|object| self.shared.cache.is_synced(&object.key)))
+    }
+
+    /// Whether the first list of a kind in the release is still running.
+    pub(crate) fn is_listing(&self) -> bool {
+        self.shared.cache.is_listing(self.key)
+    }
+
+    /// The deployed objects that are not ready, failed ones first.
+    pub(crate) fn unhealthy(&self, marks: &Marks) -> Vec<Unhealthy> {
+        let unready = marks.objects.iter().filter_map(|object| {
+            let unready = self.unready(object)?;
+            let is_live = self.shared.cache.dependent(&object.key).is_some_and(|live| !live.deleting);
+            Some(Unhealthy { key: object.key.clone(), api_version: object.api_version.clone(), is_live, unready })
+        });
+        let mut unready: Vec<Unhealthy> = unready.collect();
+        unready.sort_by_key(|one| !one.unready.failed);
+        unready
+    }
+
+    fn unready(&self, object: &MarkedObject) -> Option<Unready> {
+        let key = &object.key;
+        let because = |why: &str| Some(Unready { failed: false, why: why.to_owned(), progress: 0 });
+        match self.shared.cache.dependent(key) {
+            // The watch may have failed before it reported the deletion.
+            _ if self.shared.cache.is_unserved(key) => because("the server does not serve its kind"),
+            Some(live) if live.deleting => because("it is being deleted"),
+            // Without a watch, nothing will tell more.
+            Some(live) if live.is_partial && !self.shared.cache.is_synced(key) => None,
+            Some(live) => live.unready.as_deref().cloned(),
+            None if !object.expires && self.shared.cache.is_synced(key) => because("it does not exist"),
+            None => None,
+        }
+    }
+}
+
+/// The resource's own part of the inputs.
+fn own(primary: &Primary) -> [&str; 3] {
+    [primary.spec.digest(), primary.name(), primary.namespace()]
+}
+
+/// A digest of the resource's own part of the inputs.
+pub(crate) fn own_digest(primary: &Primary) -> String {
+    digest_json(&json!(own(primary)))
+}
+
+/// Whether there was a release whose objects may remain: its record disappeared while we watched, or the status names one.
+fn is_lost(primary: &Primary, history: &History) -> bool {
+    let cleared = history.cleared.as_deref() == Some(primary.uid());
+    !cleared && (history.lost.is_some() || primary.status.deployed_release.is_some())
+}

@@ -1,0 +1,114 @@
+//! What actions changed, in words for their events: pruned objects, hooks with their durations, and repaired drift. Pure.
+
+use std::fmt::Display;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use helm_release::kube::{Applied, ObjectKey, Rival};
+
+use crate::runtime::sync::lock;
+
+/// An event names at most this many objects or hooks.
+pub(crate) const NAMED: usize = 3;
+
+/// A hook that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RanHook {
+    /// Its object: `Job "shop-migrate"`.
+    pub(crate) object: String,
+    pub(crate) took: Duration,
+}
+
+/// The hooks that ended since they were last taken. One for each reconcile.
+#[derive(Debug, Default)]
+pub(crate) struct RanHooks(Mutex<Vec<RanHook>>);
+
+impl RanHooks {
+    pub(crate) fn add(&self, hook: RanHook) {
+        lock(&self.0).push(hook);
+    }
+
+    /// Forgets the hooks, and returns what an event says of them.
+    pub(crate) fn take(&self) -> String {
+        let ran = std::mem::take(&mut *lock(&self.0));
+        let one = |hook: &RanHook| format!("{} ({})", hook.object, seconds(hook.took));
+        if ran.is_empty() { String::new() } else { format!("; hooks: {}", named(ran.iter().map(one))) }
+    }
+}
+
+/// Formats `4s`, `1m 4s` or `2h 3m`.
+pub(crate) fn seconds(took: Duration) -> String {
+    match took.as_secs() {
+        short @ ..60 => format!("{short}s"),
+        medium @ ..3600 => format!("{}m {}s", medium / 60, medium % 60),
+        long => format!("{}h {}m", long / 3600, long % 3600 / 60),
+    }
+}
+
+/// Formats `a, b, c and 2 more`.
+fn named<T: Display>(all: impl ExactSizeIterator<Item = T>) -> String {
+    let more = all.len().saturating_sub(NAMED);
+    let named = all.take(NAMED).map(|one| one.to_string()).collect::<Vec<_>>().join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+/// Returns what an event says of the objects that an upgrade deleted.
+pub(crate) fn pruned(objects: &[ObjectKey]) -> String {
+    if objects.is_empty() { String::new() } else { format!("; deleted {}", named(objects.iter())) }
+}
+
+/// The objects that a repair changed. Empty if someone removed only fields that the chart does not set: a client owns the defaults of what it
+/// creates.
+pub(crate) fn put_back(applied: &[Applied]) -> Vec<&ObjectKey> {
+    applied.iter().filter(|one| one.changed).map(|one| &one.key).collect()
+}
+
+/// Returns what an event says of repaired objects: `repaired Deployment "web" (kubectl changed .spec.replicas)`. `rivals` has what was found before.
+pub(crate) fn repaired(objects: &[&ObjectKey], rivals: &[(ObjectKey, Rival)]) -> String {
+    let one = |key: &&ObjectKey| {
+        let change = rivals.iter().find(|(of, _)| of == *key).and_then(|(_, rival)| rival.describe_change());
+        change.map_or_else(|| key.to_string(), |change| format!("{key} ({change})"))
+    };
+    format!("repaired {}", named(objects.iter().map(one)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() }
+    }
+
+    #[test]
+    fn three_objects_are_named_and_the_rest_is_counted() {
+        let keys = ["a", "b", "c", "d", "e"].map(key);
+        assert_eq!(pruned(&[]), "");
+        assert_eq!(pruned(&keys[..1]), "; deleted ConfigMap \"a\"");
+        assert_eq!(pruned(&keys), "; deleted ConfigMap \"a\", ConfigMap \"b\", ConfigMap \"c\" and 2 more");
+    }
+
+    #[test]
+    fn hooks_are_told_once_with_their_durations() {
+        let ran = RanHooks::default();
+        for (name, took) in [("a", 0), ("b", 64), ("c", 7400)] {
+            ran.add(RanHook { object: format!("Job {name:?}"), took: Duration::from_secs(took) });
+        }
+        assert_eq!(ran.take(), "; hooks: Job \"a\" (0s), Job \"b\" (1m 4s), Job \"c\" (2h 3m)");
+        assert_eq!(ran.take(), "");
+    }
+
+    #[test]
+    fn a_repair_names_fields_and_manager_as_far_as_they_are_known() {
+        let fields = vec![".data.a".to_owned()];
+        let rivals = [
+            (key("a"), Rival { gone: false, manager: Some("kubectl".into()), fields }),
+            (key("b"), Rival { gone: true, ..Rival::default() }),
+            (key("c"), Rival::default()),
+        ];
+        let keys = ["a", "b", "c"].map(key);
+        let expected =
+            "repaired ConfigMap \"a\" (kubectl changed .data.a), ConfigMap \"b\" (it was gone), ConfigMap \"c\"";
+        assert_eq!(repaired(&keys.iter().collect::<Vec<_>>(), &rivals), expected);
+    }
+}

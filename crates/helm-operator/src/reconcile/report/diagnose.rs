@@ -1,0 +1,209 @@
+//! Looks closer at a release that is not ready: asks the server for the pods and events that no watch reports. Rare and bounded; without the
+//! permission, the objects' own conditions have to do.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use helm_release::kube::{Call, ObjectKey, read_within};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::pods::{self, Culprit};
+use crate::reconcile::context::Work;
+use crate::reconcile::decide::health::{NAMED, Unhealthy, Waiting, health, progress_of};
+use crate::reconcile::shared::Shared;
+use crate::report::chain;
+use crate::runtime::sync::lock;
+use crate::runtime::throttle::{Place, Rest};
+use crate::status::{Health, ObjectCount, condition};
+use crate::view::primary::Primary;
+use crate::view::release::Release;
+
+/// Pods and events read by one look at an object.
+const PAGE: u32 = 50;
+/// The most bytes of them: whoever may create pods decides how large they are.
+const MAX_BYTES: usize = 2 << 20;
+/// How long a refused permission is not tried again.
+const REFUSED: Duration = Duration::from_secs(600);
+
+/// Looks take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
+/// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
+const REST: Rest = Rest { factor: 19, longest: Duration::from_secs(60) };
+
+/// The process's looks: one at a time, and what they may not read.
+pub(crate) struct Looks {
+    place: Place,
+    /// Namespace and resource, and when the server refused them.
+    refused: Mutex<HashMap<(String, &'static str), Instant>>,
+}
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks { place: Place::resting(REST), refused: Mutex::default() }
+    }
+}
+
+impl Looks {
+    fn is_refused(&self, namespace: &str, resource: &'static str) -> bool {
+        let refused = lock(&self.refused);
+        refused.get(&(namespace.to_owned(), resource)).is_some_and(|at| at.elapsed() < REFUSED)
+    }
+
+    fn refuse(&self, namespace: &str, resource: &'static str) {
+        let mut refused = lock(&self.refused);
+        if refused.insert((namespace.to_owned(), resource), Instant::now()).is_none() {
+            tracing::debug!(namespace, resource, "May not list what explains why objects are not ready");
+        }
+    }
+}
+
+/// The health of the deployed release and the number of its objects; takes a look if one is due.
+pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Health, ObjectCount) {
+    let cache = &work.shared.cache;
+    let (now, history) = (Instant::now(), cache.history(work.key));
+    let release = work.release();
+    let deployed = release.as_deref().and_then(Release::deployed);
+    let (unhealthy, total) = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
+        Some(marks) => (work.unhealthy(marks), marks.objects.len()),
+        None => (Vec::new(), 0),
+    };
+    let count = ObjectCount { ready: total - unhealthy.len(), total };
+    if unhealthy.is_empty() {
+        if history.waiting.is_some() {
+            cache.change_history(work.key, |history| history.waiting = None);
+        }
+        return (Health::Ready, count);
+    }
+    let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
+    let is_examinable = unhealthy.iter().any(is_examinable);
+    let known = history.waiting.clone();
+    let mut waiting = known.unwrap_or_else(|| Box::new(Waiting::begin(progress, is_stalled(primary), now)));
+    waiting.observe(progress, is_examinable, now);
+    // A fault says more than the health of an older revision.
+    if waiting.is_look_due(now) && history.failure.is_none() {
+        waiting.looked(look(work, &unhealthy).await, Instant::now());
+    }
+    let timed_out = waiting.is_timed_out(work.shared.settings.progress_timeout, now);
+    let health = health(&unhealthy, Some(&waiting), timed_out);
+    cache.change_history(work.key, |history| history.waiting = Some(waiting));
+    (health, count)
+}
+
+fn is_stalled(primary: &Primary) -> bool {
+    let stalled = primary.status.find(condition::STALLED);
+    stalled.is_some_and(|c| *c.reason == *"ProgressTimeout" && c.observed_generation == Some(primary.generation))
+}
+
+/// Whether a look at an object can find more than its own status says.
+fn is_examinable(one: &Unhealthy) -> bool {
+    let kinds: &[&str] = match &*one.key.group {
+        "" => &["Pod", "PersistentVolumeClaim", "ReplicationController", "Service"],
+        "apps" => &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
+        "batch" => &["Job"],
+        _ => &[],
+    };
+    one.is_live && kinds.contains(&&*one.key.kind)
+}
+
+/// Examines the objects that the message names, without a worker's slot; `None` if others are looking or have just looked.
+async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
+    let taken = work.shared.looks.place.try_take()?;
+    work.slot.leave();
+    let mut causes = Vec::new();
+    for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(one)) {
+        let look = Look { shared: work.shared, key: &one.key, api_version: &one.api_version };
+        if let Some(cause) = look.cause().await {
+            causes.push((one.key.clone(), cause));
+        }
+    }
+    drop(taken);
+    work.slot.enter().await;
+    Some(causes)
+}
+
+/// Why a hook's pod does not run; `None` if nothing says so, or if others are looking or have just looked.
+pub(crate) async fn at_hook(shared: &Shared, key: &ObjectKey, api_version: &str) -> Option<String> {
+    let _taken = shared.looks.place.try_take()?;
+    Look { shared, key, api_version }.cause().await
+}
+
+/// A look at one object.
+struct Look<'a> {
+    shared: &'a Shared,
+    key: &'a ObjectKey,
+    api_version: &'a str,
+}
+
+impl Look<'_> {
+    /// Why the object is not ready, as far as its pods and events tell.
+    async fn cause(&self) -> Option<String> {
+        let ObjectKey { kind, name, .. } = self.key;
+        let resource = self.shared.applier.mapper.any_version(self.api_version, kind).await.ok()?;
+        let object = self.get("objects", resource.path(self.namespace(), name).ok()?).await?;
+        let culprit = match &**kind {
+            "Pod" => pods::culprit(std::slice::from_ref(&object)),
+            "PersistentVolumeClaim" | "Service" => None,
+            _ => pods::culprit(&self.pods(&object).await?),
+        };
+        let Some(culprit) = culprit else {
+            // The controllers of these say in a condition why they create no pods.
+            let is_told = ["Deployment", "ReplicaSet", "ReplicationController"].contains(&&**kind);
+            return if is_told { None } else { self.event(object.pointer("/metadata/uid")?.as_str()?).await };
+        };
+        let Culprit { uid, text, .. } = culprit;
+        match if culprit.ask { self.event(&uid).await } else { None } {
+            Some(event) => Some(format!("{text}: {event}")),
+            None => Some(text),
+        }
+    }
+
+    async fn pods(&self, workload: &Value) -> Option<Vec<Value>> {
+        let selector = pod_selector(workload)?.replace(' ', "%20");
+        let path = format!("/api/v1/namespaces/{}/pods?labelSelector={selector}&limit={PAGE}", self.namespace());
+        items(self.get("pods", path).await?)
+    }
+
+    /// The newest event about an object that explains something.
+    async fn event(&self, uid: &str) -> Option<String> {
+        let namespace = self.namespace();
+        let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid={uid}&limit={PAGE}");
+        pods::event(&items(self.get("events", path).await?)?)
+    }
+
+    fn namespace(&self) -> &str {
+        &self.key.namespace
+    }
+
+    async fn get(&self, resource: &'static str, path: String) -> Option<Value> {
+        let looks = &self.shared.looks;
+        if looks.is_refused(self.namespace(), resource) {
+            return None;
+        }
+        match read_within(&*self.shared.api, Call::get(path), MAX_BYTES).await.and_then(|answer| answer.parse()) {
+            Ok(value) => return Some(value),
+            Err(error) if error.code() == Some(403) => looks.refuse(self.namespace(), resource),
+            Err(error) => tracing::debug!(object = %self.key, error = chain(&error), "Cannot look closer"),
+        }
+        None
+    }
+}
+
+/// The selector of a workload's pods, as a query value. ReplicationControllers select by plain labels.
+fn pod_selector(workload: &Value) -> Option<String> {
+    let selector = workload.pointer("/spec/selector")?;
+    let is_plain = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
+    let selector = if is_plain { serde_json::json!({"matchLabels": selector}) } else { selector.clone() };
+    let selector: Selector = serde_json::from_value::<LabelSelector>(selector).ok()?.try_into().ok()?;
+    // An empty selector would select every pod.
+    Some(selector.to_string()).filter(|text| !text.is_empty())
+}
+
+fn items(mut list: Value) -> Option<Vec<Value>> {
+    match list.get_mut("items")?.take() {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}

@@ -1,0 +1,13 @@
+//! What a reconcile says: status, events, log. Values are hidden here.
+
+pub(crate) mod blame;
+pub(crate) mod changes;
+pub(crate) mod diagnose;
+pub(crate) mod fields;
+pub(crate) mod headline;
+pub(crate) mod outcome;
+pub(crate) mod pods;
+pub(crate) mod progress;
+pub(crate) mod redact;
+pub(crate) mod status_writer;
+pub(crate) mod unread_values;

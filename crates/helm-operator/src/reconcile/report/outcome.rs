@@ -1,0 +1,182 @@
+//! Records failures and successes for the next attempt, logs them, and publishes what is new.
+
+use std::time::Duration;
+
+use helm_release::action;
+use helm_release::outside;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::metrics::Action;
+use crate::reconcile::context::{Next, Work};
+use crate::reconcile::decide::memory::LastFailure;
+use crate::reconcile::failure::{Failed, Unanswered};
+use crate::reconcile::steps::competitor;
+use crate::report::Outcome;
+use crate::runtime::backoff::Retry;
+use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};
+use crate::view::primary::{Primary, ResourceKey};
+use crate::view::release::Release;
+
+impl Work<'_> {
+    /// Counts an action that ended, by its error.
+    pub(crate) fn count_action(&self, action: Action, began: Instant, error: Option<&action::Error>) {
+        let result = match error {
+            None => "success",
+            Some(error) if error.is_interruption() => "interrupted",
+            Some(error) if error.is_unanswered() => "unanswered",
+            Some(_) => "failed",
+        };
+        self.shared.metrics.acted(&self.shared.settings.controller, action, result, began.elapsed());
+    }
+
+    /// Reports that somebody else is working on the release; retries when they finish or their time is up.
+    pub(crate) fn leave(&self, primary: &Primary) -> Next {
+        let (release, now) = (self.release(), outside::now());
+        let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(now)?))) else {
+            return Next::Again;
+        };
+        let fault = in_flight(primary, release, until);
+        let at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
+        let news = self.shared.cache.change_history(self.key, |history| {
+            let news = history.failure.as_ref().is_none_or(|f| *f.failed.fault() != fault);
+            // No inputs have failed, so nothing is held.
+            history.failure = Some(Box::new(LastFailure {
+                failed: Failed::Blocked(fault.clone()),
+                inputs: String::new(),
+                retry: Retry { failures: 0, at },
+                attempts: 0,
+                is_own: false,
+                exhausted: false,
+            }));
+            news
+        });
+        if news {
+            tracing::info!(resource = %self.key, reason = fault.reason, message = fault.message, "Leaving the release alone");
+            self.shared.publish(primary, Outcome::normal(fault.reason, "Reconcile", fault.message));
+        }
+        Next::At(at)
+    }
+
+    /// Records a failure: the same inputs wait longer each time, other inputs are tried at once.
+    pub(crate) fn fail(&self, primary: &Primary, failed: &Failed) {
+        let (inputs, fault) = (self.attempt(primary), failed.fault());
+        let retries = self.shared.settings.retries;
+        let now = Instant::now();
+        let (news, exhausted, next) = self.shared.cache.change_history(self.key, |history| {
+            let news = history.fail(failed, inputs.clone(), now, retries);
+            let exhausted = history.is_exhausted(&inputs);
+            (news, exhausted, history.held_until(&inputs, now).filter(|_| !exhausted))
+        });
+        log_fault(self.key, fault, next.map(|at| at - now));
+        self.publish_fault(primary, fault, news);
+        if exhausted {
+            tracing::error!(resource = %self.key, "Giving up until something changes");
+            let note = format!("{}; {GIVEN_UP}", fault.message);
+            self.shared.publish(primary, Outcome::warning(RETRIES_EXCEEDED, "Reconcile", note));
+        }
+    }
+
+    /// Records a failed repair, which holds only repairs.
+    pub(crate) fn fail_repair(&self, primary: &Primary, fault: &Fault) {
+        let noted = fault.clone();
+        let news = self.shared.cache.change_history(self.key, |h| h.drift.fail(noted, Instant::now()));
+        self.report_fault(primary, fault, news);
+    }
+
+    /// Logs a fault, and publishes it if it is new.
+    pub(crate) fn report_fault(&self, primary: &Primary, fault: &Fault, news: bool) {
+        log_fault(self.key, fault, None);
+        self.publish_fault(primary, fault, news);
+    }
+
+    fn publish_fault(&self, primary: &Primary, fault: &Fault, news: bool) {
+        if news {
+            self.shared.publish(primary, Outcome::warning(fault.reason, "Reconcile", fault.message.clone()));
+        }
+    }
+
+    /// Nothing is left to do, so nothing is wrong; a fight, however, ends only after a quiet while.
+    pub(crate) fn clear_failure(&self, primary: &Primary) {
+        if primary.deleting || primary.annotations.suspend() || primary.annotations.pause() {
+            return;
+        }
+        self.shared.cache.change_history(self.key, |history| {
+            history.succeed();
+            history.drift.clear(self.decided);
+        });
+    }
+
+    /// Clears the failure: something succeeded.
+    pub(crate) fn succeed(&self) {
+        self.shared.cache.change_history(self.key, |history| history.succeed());
+    }
+}
+
+/// Logs a fault, and when the next attempt follows if nothing changes.
+fn log_fault(key: &ResourceKey, fault: &Fault, next: Option<Duration>) {
+    let next = next.map(in_words);
+    tracing::error!(resource = %key, reason = fault.reason, error = fault.message, next_try_in = next, "Cannot reconcile");
+}
+
+/// Formats `500ms`, or `2m8s` without fractions.
+fn in_words(wait: Duration) -> String {
+    let rounded = if wait < Duration::from_secs(1) {
+        wait.as_millis() * 1_000_000
+    } else {
+        u128::from(wait.as_secs()) * 1_000_000_000
+    };
+    golibs::time::Duration(i64::try_from(rounded).unwrap_or(i64::MAX)).to_string()
+}
+
+/// The time is shown in seconds.
+fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
+    let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
+    let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    if let Some(writer) = release.written_by_rival() {
+        return competitor::at_work(primary, (version, status), writer, &until);
+    }
+    let message = format!(
+        "revision {version} of release {:?} is {status} and was not written by this operator: a person's helm is running; \
+         the operator waits until it ends, or until {until}",
+        primary.name()
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseInFlight", message }
+}
+
+pub(crate) fn invalid_annotation(why: &str) -> Fault {
+    let message = why.to_owned();
+    Fault { condition: condition::IRRECONCILABLE, reason: "InvalidAnnotation", message }
+}
+
+/// The server refuses to list or watch the records in this namespace.
+pub(crate) fn unwatched_records(namespace: &str) -> Unanswered {
+    let rule = "{apiGroups: [\"\"], resources: [secrets], verbs: [get, list, watch, create, patch, delete]}";
+    let message = format!(
+        "cannot watch the release's records: the server refuses to list or watch Secrets in namespace {namespace:?}, so nothing is changed until it \
+         allows it; add this rule to the operator's role: {rule}"
+    );
+    Unanswered::with_reason("RecordsForbidden", message)
+}
+
+pub(crate) fn foreign(primary: &Primary) -> Fault {
+    let (name, namespace) = (primary.name(), primary.namespace());
+    let message = format!(
+        "release {name:?} in namespace {namespace:?} belongs to someone else; `helm status -n {namespace} {name}` shows it. Uninstall it, give this \
+         resource another name, or set the annotation helm.sdk.operatorframework.io/adopt to \"true\" to take the release over: that needs `adopt: released` in watches.yaml \
+         for a release that Helm made, and `adopt: any` for another resource's. What another resource took over from this one is not taken back"
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseConflict", message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_until_the_next_attempt_is_short_to_read() {
+        for (wait, expected) in [(0.4999, "499ms"), (1.9, "1s"), (128.4, "2m8s"), (300.0, "5m0s")] {
+            assert_eq!(in_words(Duration::from_secs_f64(wait)), expected);
+        }
+    }
+}

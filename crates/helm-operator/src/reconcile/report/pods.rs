@@ -1,0 +1,343 @@
+//! Explains from its pods and events why a workload is not ready. Pure.
+//!
+//! Quotes only what the kubelet, the scheduler and controllers say of their own: a container's termination message and a probe's output may hold
+//! secrets.
+
+use std::cmp::Reverse;
+
+use serde_json::Value;
+
+use crate::report::shorten;
+
+/// The longest quotation, in bytes.
+const QUOTED: usize = 400;
+
+/// The pod that explains most.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Culprit {
+    pub(crate) uid: String,
+    /// `pod "web-1": container "app" cannot pull image "x": ErrImagePull`
+    pub(crate) text: String,
+    /// Whether an event of the pod may tell more.
+    pub(crate) ask: bool,
+}
+
+/// What is wrong with a pod; the first variant explains most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Image,
+    Config,
+    Crash,
+    Exit,
+    Unschedulable,
+    Probe,
+    Gate,
+    Creating,
+    Pending,
+}
+
+/// Events worth quoting: their texts come from controllers, not from containers.
+const TELLING: [&str; 14] = [
+    "ExternalProvisioning",
+    "FailedAttachVolume",
+    "FailedBinding",
+    "FailedCreate",
+    "FailedCreatePodSandBox",
+    "FailedMapVolume",
+    "FailedMount",
+    "FailedScheduling",
+    "NetworkNotReady",
+    "NodeNotReady",
+    "Provisioning",
+    "ProvisioningFailed",
+    "SyncLoadBalancerFailed",
+    "WaitForFirstConsumer",
+];
+
+/// Chooses the pod that explains most: the gravest problem, of the newest pod.
+pub(crate) fn culprit(pods: &[Value]) -> Option<Culprit> {
+    let alive = pods.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
+    let mut problems: Vec<(Rank, &Value, String)> =
+        alive.filter_map(|pod| problem(pod).map(|(rank, text)| (rank, pod, text))).collect();
+    let created = |pod: &Value| text(pod, "/metadata/creationTimestamp").to_owned();
+    problems
+        .sort_by_cached_key(|(rank, pod, _)| (*rank, Reverse(created(pod)), text(pod, "/metadata/name").to_owned()));
+    let (rank, pod, what) = problems.first()?;
+    let more = problems.iter().filter(|(other, ..)| other == rank).count() - 1;
+    let mut words = format!("pod {:?}: {what}", text(pod, "/metadata/name"));
+    if more > 0 {
+        words.push_str(&format!(" ({more} more like it)"));
+    }
+    let ask = matches!(rank, Rank::Creating | Rank::Pending);
+    Some(Culprit { uid: text(pod, "/metadata/uid").to_owned(), text: words, ask })
+}
+
+/// The newest event that tells why something does not happen: `FailedMount: secret "x" not found`.
+pub(crate) fn event(events: &[Value]) -> Option<String> {
+    let telling = events.iter().filter(|event| TELLING.contains(&text(event, "/reason")));
+    let time = |event: &&Value| {
+        let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+        times.into_iter().map(|at| text(event, at)).find(|t| !t.is_empty()).unwrap_or("").to_owned()
+    };
+    let newest = telling.max_by_key(time)?;
+    Some(quote(text(newest, "/reason"), text(newest, "/message")))
+}
+
+fn text<'a>(of: &'a Value, pointer: &str) -> &'a str {
+    of.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+fn list<'a>(of: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    of.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// `reason: message`, shortened, on one line.
+fn quote(reason: &str, message: &str) -> String {
+    let message = shorten(message, QUOTED).split_whitespace().collect::<Vec<_>>().join(" ");
+    match (reason, &*message) {
+        (reason, "") => reason.to_owned(),
+        ("", message) => message.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    }
+}
+
+fn problem(pod: &Value) -> Option<(Rank, String)> {
+    let condition = |kind: &str| list(pod, "/status/conditions").find(|c| text(c, "/type") == kind);
+    let is_ready = condition("Ready").is_some_and(|c| text(c, "/status") == "True");
+    if is_ready || text(pod, "/status/phase") == "Succeeded" {
+        return None;
+    }
+    let of_containers =
+        container_problems(pod, "init container", "/status/initContainerStatuses", "/spec/initContainers")
+            .into_iter()
+            .chain(container_problems(pod, "container", "/status/containerStatuses", "/spec/containers"));
+    if let Some(worst) = of_containers.min_by_key(|(rank, _)| *rank) {
+        return Some(worst);
+    }
+    if let Some(unscheduled) = condition("PodScheduled").filter(|c| text(c, "/status") == "False") {
+        return Some((Rank::Unschedulable, quote(text(unscheduled, "/reason"), text(unscheduled, "/message"))));
+    }
+    let gate = condition("Ready").filter(|c| text(c, "/reason") == "ReadinessGatesNotReady");
+    match (text(pod, "/status/phase"), gate) {
+        ("Failed", _) => Some((Rank::Exit, quote(text(pod, "/status/reason"), text(pod, "/status/message")))),
+        (_, Some(gate)) => Some((Rank::Gate, quote(text(gate, "/reason"), text(gate, "/message")))),
+        ("Pending", _) if text(pod, "/spec/nodeName").is_empty() => {
+            Some((Rank::Pending, "it is not scheduled yet".into()))
+        }
+        ("Pending", _) => Some((Rank::Creating, "its containers do not exist yet".into())),
+        _ => None,
+    }
+}
+
+fn container_problems(pod: &Value, what: &str, statuses: &str, specs: &str) -> Vec<(Rank, String)> {
+    let spec = |name: &str| list(pod, specs).find(|c| text(c, "/name") == name);
+    let problem = |status: &Value| {
+        let name = text(status, "/name");
+        let (rank, words) = container_problem(status, spec(name).unwrap_or(&Value::Null), what)?;
+        Some((rank, format!("{what} {name:?} {words}")))
+    };
+    list(pod, statuses).filter_map(problem).collect()
+}
+
+fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Rank, String)> {
+    let (reason, message) = (text(status, "/state/waiting/reason"), text(status, "/state/waiting/message"));
+    match reason {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "RegistryUnavailable"
+        | "ImageInspectError" => {
+            return Some((
+                Rank::Image,
+                format!("cannot pull image {:?}: {}", text(status, "/image"), quote(reason, message)),
+            ));
+        }
+        "CrashLoopBackOff" => return Some((Rank::Crash, format!("keeps crashing: {}", last_exit(status)))),
+        "ContainerCreating" | "PodInitializing" => return Some((Rank::Creating, "is being created".into())),
+        "" => {}
+        _ => return Some((Rank::Config, format!("cannot start: {}", quote(reason, message)))),
+    }
+    let exited = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64);
+    if exited.is_some_and(|code| code != 0) {
+        return Some((Rank::Exit, format!("exited: {}", last_exit(status))));
+    }
+    let runs = status.pointer("/state/running").is_some();
+    let is_ready = status.get("ready").and_then(Value::as_bool).unwrap_or(false);
+    if !runs || is_ready {
+        return None;
+    }
+    if what == "init container" && text(spec, "/restartPolicy") != "Always" {
+        return Some((Rank::Probe, "is still running".into()));
+    }
+    Some((Rank::Probe, format!("runs, but {}", probe(status, spec))))
+}
+
+/// Which probe keeps a running container from being ready, and how often it was restarted.
+fn probe(status: &Value, spec: &Value) -> String {
+    let has = |probe: &str| spec.get(probe).is_some();
+    let started = status.get("started").and_then(Value::as_bool).unwrap_or(true);
+    let which = match () {
+        () if !started && has("startupProbe") => "its startup probe has not succeeded",
+        () if has("readinessProbe") => "its readiness probe fails",
+        () => "it is not ready",
+    };
+    let restarted = status.get("restartCount").and_then(Value::as_i64).unwrap_or(0) > 0;
+    if restarted { format!("{which}; {}", last_exit(status)) } else { which.to_owned() }
+}
+
+/// `exit code 137 (OOMKilled), 5 restarts`
+fn last_exit(status: &Value) -> String {
+    let states = ["/state/terminated", "/lastState/terminated"];
+    let exit = states.into_iter().find_map(|state| status.pointer(state).filter(|t| t.get("exitCode").is_some()));
+    let mut words = match exit {
+        Some(exit) => format!("exit code {}", exit["exitCode"]),
+        None => "exit code unknown".to_owned(),
+    };
+    if let Some(reason) = exit.map(|exit| text(exit, "/reason")).filter(|r| !r.is_empty() && *r != "Error") {
+        words.push_str(&format!(" ({reason})"));
+    }
+    match status.get("restartCount").and_then(Value::as_i64).unwrap_or(0) {
+        0 => words,
+        1 => words + ", 1 restart",
+        n => format!("{words}, {n} restarts"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pod with this status and one container, which has both probes.
+    fn pod(name: &str, status: &Value) -> Value {
+        let probes = json!({"name": "app", "startupProbe": {}, "readinessProbe": {}});
+        json!({
+            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": "node", "containers": [probes, {"name": "plain"}], "initContainers": [{"name": "init"}]},
+            "status": status,
+        })
+    }
+
+    fn waits(reason: &str, message: &str) -> Value {
+        json!({"phase": "Pending", "containerStatuses": [{
+            "name": "app", "image": "reg/app:1", "ready": false, "state": {"waiting": {"reason": reason, "message": message}},
+        }]})
+    }
+
+    fn told(status: &Value) -> String {
+        culprit(&[pod("web-1", status)]).map_or_else(String::new, |culprit| culprit.text)
+    }
+
+    #[test]
+    fn each_problem_of_a_pod_names_container_and_reason() {
+        let crash = json!({"phase": "Running", "containerStatuses": [{
+            "name": "app", "restartCount": 5, "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+            "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "password=x"}},
+        }]});
+        let running = |name: &str, more: Value| {
+            let mut status = json!({"name": name, "ready": false, "state": {"running": {}}});
+            more.as_object().unwrap().iter().for_each(|(key, value)| status[key] = value.clone());
+            json!({"phase": "Running", "containerStatuses": [status]})
+        };
+        let exited = json!({"phase": "Failed", "containerStatuses": [{
+            "name": "app", "state": {"terminated": {"exitCode": 2, "reason": "Error", "message": "password=x"}},
+        }]});
+        let unschedulable = json!({"phase": "Pending", "conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu.",
+        }]});
+        let init = json!({"phase": "Pending",
+            "initContainerStatuses": [{"name": "init", "ready": false, "state": {"running": {}}}],
+            "containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "PodInitializing"}}}],
+        });
+        let gate = json!({"phase": "Running", "conditions": [
+            {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": "corresponding condition of pod readiness gate \"x/y\" does not exist."},
+        ]});
+        let cases = [
+            (
+                waits("ErrImagePull", "not found"),
+                r#"pod "web-1": container "app" cannot pull image "reg/app:1": ErrImagePull: not found"#,
+            ),
+            (
+                waits("ImagePullBackOff", ""),
+                r#"pod "web-1": container "app" cannot pull image "reg/app:1": ImagePullBackOff"#,
+            ),
+            (
+                waits("CreateContainerConfigError", "secret \"x\"\n not found"),
+                r#"pod "web-1": container "app" cannot start: CreateContainerConfigError: secret "x" not found"#,
+            ),
+            (waits("ContainerCreating", ""), r#"pod "web-1": container "app" is being created"#),
+            (crash, r#"pod "web-1": container "app" keeps crashing: exit code 137 (OOMKilled), 5 restarts"#),
+            (exited, r#"pod "web-1": container "app" exited: exit code 2"#),
+            (
+                running("app", json!({"started": false})),
+                r#"pod "web-1": container "app" runs, but its startup probe has not succeeded"#,
+            ),
+            (
+                running("app", json!({"started": true})),
+                r#"pod "web-1": container "app" runs, but its readiness probe fails"#,
+            ),
+            (
+                running("app", json!({"restartCount": 1, "lastState": {"terminated": {"exitCode": 1}}})),
+                r#"pod "web-1": container "app" runs, but its readiness probe fails; exit code 1, 1 restart"#,
+            ),
+            (running("plain", json!({})), r#"pod "web-1": container "plain" runs, but it is not ready"#),
+            (running("app", json!({"ready": true})), ""),
+            (unschedulable, r#"pod "web-1": Unschedulable: 0/3 nodes are available: 3 Insufficient cpu."#),
+            (init, r#"pod "web-1": init container "init" is still running"#),
+            (
+                gate,
+                r#"pod "web-1": ReadinessGatesNotReady: corresponding condition of pod readiness gate "x/y" does not exist."#,
+            ),
+            (
+                json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}),
+                r#"pod "web-1": Evicted: low on memory"#,
+            ),
+            (json!({"phase": "Pending"}), r#"pod "web-1": its containers do not exist yet"#),
+            (json!({"phase": "Succeeded"}), ""),
+            (json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), ""),
+        ];
+        for (status, expected) in cases {
+            assert_eq!(told(&status), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_gravest_problem_of_the_newest_pod_is_told_with_how_many_share_it() {
+        let unready = json!({"phase": "Pending"});
+        let mut newest = pod("web-9", &waits("ErrImagePull", ""));
+        newest["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z".into();
+        let mut going = pod("web-0", &waits("InvalidImageName", ""));
+        going["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
+        let all = [pod("web-1", &unready), pod("web-2", &waits("ErrImagePull", "")), newest, going];
+        let found = culprit(&all).unwrap();
+        assert_eq!(
+            found.text,
+            r#"pod "web-9": container "app" cannot pull image "reg/app:1": ErrImagePull (1 more like it)"#
+        );
+        assert_eq!((found.uid.as_str(), found.ask), ("web-9", false));
+        assert!(culprit(&[pod("web-1", &unready)]).unwrap().ask, "an event may say why");
+        assert_eq!(culprit(&[]), None);
+    }
+
+    #[test]
+    fn only_events_of_controllers_are_quoted_and_the_newest_wins() {
+        let one = |reason: &str, time: &str| json!({"reason": reason, "message": format!("told at {time}"), "lastTimestamp": time});
+        let events = [
+            one("FailedMount", "2026-01-01T00:00:01Z"),
+            one("FailedMount", "2026-01-01T00:00:02Z"),
+            one("Unhealthy", "2026-01-01T00:00:03Z"),
+        ];
+        assert_eq!(event(&events).unwrap(), "FailedMount: told at 2026-01-01T00:00:02Z");
+        assert_eq!(event(&events[2..]), None, "a probe's output may hold secrets");
+        let new = json!({"reason": "FailedCreate", "message": "", "eventTime": "2026-01-01T00:00:09.000000Z"});
+        assert_eq!(event(&[events[0].clone(), new]).unwrap(), "FailedCreate");
+    }
+
+    #[test]
+    fn long_messages_are_shortened() {
+        let long = told(&waits("ErrImagePull", &"x".repeat(10_000)));
+        assert!(long.len() < 2 * QUOTED, "{}", long.len());
+    }
+}

@@ -1,0 +1,203 @@
+//! Shows in the status what a long step waits for: seldom, and only if it changed. Publishes what it deletes to create anew.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Either, pending, select};
+use helm_release::kube::{ObjectKey, Slot};
+use helm_release::release::{Hook, HookEvent};
+use tokio::sync::watch;
+
+use super::changes::{RanHook, RanHooks};
+use super::{diagnose, status_writer};
+use crate::reconcile::decide::interruption::Running;
+use crate::reconcile::shared::Shared;
+use crate::report::Outcome;
+use crate::view::primary::ResourceKey;
+
+/// A shorter wait is not worth a write.
+const SHORT: Duration = Duration::from_secs(2);
+/// The time between two writes.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The slot of a running step, which also receives what the step waits for.
+pub(crate) struct Progress<'a> {
+    shared: &'a Shared,
+    key: &'a ResourceKey,
+    slot: &'a dyn Slot,
+    waits: watch::Sender<Wait>,
+    ran: Arc<RanHooks>,
+    running: Arc<Running>,
+}
+
+/// What a step waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// Empty while the step does not wait.
+    text: String,
+    /// The object of the hook that it waits for, with its API version, if pods can say why it does not end.
+    hook: Option<(ObjectKey, &'static str)>,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Progress<'a> {
+        Progress { shared, key, slot, waits: watch::Sender::default(), ran: Arc::default(), running: Arc::default() }
+    }
+
+    /// The hooks that ended during the step.
+    pub(crate) fn ran(&self) -> Arc<RanHooks> {
+        self.ran.clone()
+    }
+
+    /// The action that runs.
+    pub(crate) fn running(&self) -> Arc<Running> {
+        self.running.clone()
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Wait> {
+        self.waits.subscribe()
+    }
+
+    fn set(&self, what: &str, hook: Option<(ObjectKey, &'static str)>) {
+        self.waits.send_if_modified(|wait| {
+            let news = wait.text != what;
+            if news {
+                *wait = Wait { text: what.to_owned(), hook };
+            }
+            news
+        });
+    }
+
+    /// The object of a hook in the resource's namespace.
+    fn object(&self, hook: &Hook) -> Option<(ObjectKey, &'static str)> {
+        let (group, api_version) = match hook.kind.as_str() {
+            "Job" => ("batch", "batch/v1"),
+            "Pod" => ("", "v1"),
+            _ => return None,
+        };
+        Some((ObjectKey::new(group, &hook.kind, &self.key.namespace, &hook.name), api_version))
+    }
+}
+
+impl Slot for Progress<'_> {
+    fn leave(&self) {
+        self.slot.leave();
+    }
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        self.set("", None);
+        self.slot.enter()
+    }
+
+    fn waiting_for(&self, what: &str) {
+        self.set(what, None);
+    }
+
+    fn hook_waits(&self, hook: &Hook, what: &str) {
+        self.set(what, self.object(hook));
+    }
+
+    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
+        self.running.outdated(self.shared.cache.primary(self.key).as_deref())
+    }
+
+    fn hook_ended(&self, hook: &Hook, event: HookEvent) {
+        let last = &hook.last_run;
+        let took = last.started_at.zip(last.completed_at).map(|(from, to)| to.duration_since(from));
+        let took = took.and_then(|took| Duration::try_from(took).ok()).unwrap_or_default();
+        self.shared.metrics.hook_ran(&self.shared.settings.controller, hook, event, took);
+        self.ran.add(RanHook { object: format!("{} {:?}", hook.kind, hook.name), took });
+    }
+
+    fn recreating(&self, object: &ObjectKey, why: &str) {
+        tracing::info!(resource = %self.key, %object, why, "Recreating an object");
+        if let Some(primary) = self.shared.cache.primary(self.key) {
+            let note = format!("deleted {object} to create it anew: {why}");
+            self.shared.publish(&primary, Outcome::normal("Recreated", "Recreate", note));
+        }
+    }
+}
+
+/// Runs the steps of a resource and publishes what they wait for.
+pub(crate) async fn publish_progress<T>(
+    shared: &Shared,
+    key: &ResourceKey,
+    mut waits: watch::Receiver<Wait>,
+    mut steps: BoxFuture<'_, T>,
+) -> T {
+    let (mut pause, mut reported) = (SHORT, None);
+    loop {
+        let wait = match select(steps, pin!(next_wait(&mut waits, pause))).await {
+            Either::Left((result, _)) => return result,
+            Either::Right((wait, running)) => {
+                steps = running;
+                wait
+            }
+        };
+        let write = pin!(write(shared, key, wait, &mut reported));
+        match select(steps, write).await {
+            // A status write in flight must not arrive after that of the outcome.
+            Either::Left((result, write)) => {
+                write.await;
+                return result;
+            }
+            Either::Right(((), running)) => steps = running,
+        }
+        pause = INTERVAL;
+    }
+}
+
+/// Writes what a step waits for into the status. Why a hook's pod does not run is an event, too, once.
+async fn write(shared: &Shared, key: &ResourceKey, wait: Wait, reported: &mut Option<String>) {
+    let cause = match &wait.hook {
+        Some((object, api_version)) => diagnose::at_hook(shared, object, api_version).await,
+        None => None,
+    };
+    let Some(primary) = shared.cache.primary(key) else { return };
+    if let (Some((object, _)), Some(cause)) = (&wait.hook, &cause)
+        && reported.as_ref() != Some(cause)
+    {
+        let note = format!("hook {object} waits: {cause}");
+        shared.publish(&primary, Outcome::warning("HookWaiting", "Hook", note));
+        reported.clone_from(&Some(cause.clone()));
+    }
+    status_writer::write_progress(shared, key, &described(&wait.text, cause.as_deref(), primary.deleting)).await;
+}
+
+/// What the status says of a wait.
+fn described(wait: &str, cause: Option<&str>, is_deleting: bool) -> String {
+    let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+    let deletion = if is_deleting { "the deletion waits: " } else { "" };
+    format!("{deletion}{wait}{cause}")
+}
+
+/// What the step waits for after this time, once it changed.
+async fn next_wait(waits: &mut watch::Receiver<Wait>, pause: Duration) -> Wait {
+    tokio::time::sleep(pause.saturating_sub(SHORT)).await;
+    loop {
+        if waits.changed().await.is_err() {
+            // The sender lives as long as the steps.
+            return pending().await;
+        }
+        tokio::time::sleep(SHORT).await;
+        let wait = waits.borrow_and_update().clone();
+        if !wait.text.is_empty() {
+            return wait;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_names_its_cause_and_the_deletion_that_it_holds_up() {
+        let check =
+            |cause, is_deleting, expected: &str| assert_eq!(described("a Job (11s)", cause, is_deleting), expected);
+        check(None, false, "a Job (11s)");
+        check(Some("pod \"a\": Unschedulable"), false, "a Job (11s): pod \"a\": Unschedulable");
+        check(None, true, "the deletion waits: a Job (11s)");
+    }
+}

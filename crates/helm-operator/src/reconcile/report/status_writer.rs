@@ -1,0 +1,368 @@
+//! Records the outcome of a reconcile: at most one status write, and when to reconcile again.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
+use helm_release::outside;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::diagnose::current_health;
+use super::fields::fields;
+use crate::metrics::ReconcileResult;
+use crate::reconcile::context::Work;
+use crate::reconcile::decide::memory::History;
+use crate::reconcile::decide::schedule::{End, Times, next_requeue};
+use crate::reconcile::decide::state::Recorded;
+use crate::reconcile::shared::Shared;
+use crate::reconcile::steps::uninstall;
+use crate::report::{Outcome, chain};
+use crate::runtime::backoff::Retry;
+use crate::status::declared_fields::Lesson;
+use crate::status::summary;
+use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
+use crate::view::primary::{Primary, Received, ResourceKey};
+use crate::view::release::Release;
+
+/// Writes the status and schedules the next reconcile.
+pub(crate) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
+    let Some(primary) = work.shared.cache.primary(work.key) else { return ReconcileResult::Success };
+    work.handle_failed(&primary, end);
+    let mut known_health = None;
+    if has_status(&primary) {
+        // The previous process's failure stays until something is tried. The health of the objects is known only once they are listed.
+        let is_known = work.shared.cache.history(work.key).recalled(&primary).is_none() && !work.is_listing();
+        if is_known {
+            read_description(work, &primary).await;
+            let (health, objects) = current_health(work, &primary).await;
+            known_health = Some(health.clone());
+            write_status(work, &primary, health, objects).await;
+        }
+    }
+    work.leave_rollout(&primary, known_health.as_ref());
+    plan(work, &primary, end)
+}
+
+/// Reads chart and notes of a revision that the status does not show yet, if this process did not make it: the one that did has died before it could
+/// write the status, or lost the answer.
+async fn read_description(work: &Work<'_>, primary: &Primary) {
+    let release = work.release().unwrap_or_default();
+    let Some((version, _)) = release.deployed().filter(|_| !primary.deleting) else { return };
+    let is_told = primary.status.deployed_release.as_ref().is_some_and(|told| told.revision == version);
+    if is_told || release.packed.as_ref().is_some_and(|(known, _)| *known == version) {
+        return;
+    }
+    let record = work.shared.storage.get(primary.namespace(), primary.name(), version).await;
+    let described = record.map_err(|e| chain(&e)).and_then(|record| {
+        let packed = record.release.pack().map_err(|e| chain(&e))?;
+        Ok((packed, record.release.facts().info.notes.clone()))
+    });
+    match described {
+        Ok((packed, notes)) => {
+            work.shared.cache.change_release(work.key, |release| release.packed = Some((version, packed)));
+            work.shared.cache.change_history(work.key, |history| history.notes = Some(notes));
+        }
+        Err(error) => tracing::debug!(resource = %work.key, error, "Cannot read the record for the status"),
+    }
+}
+
+/// A resource that is being released, or never was ours, gets no status, unless others keep it.
+fn has_status(primary: &Primary) -> bool {
+    let kept_by_others =
+        || primary.status.find(condition::DEPLOYED).is_some() && !primary.other_finalizers().is_empty();
+    !primary.deleting || primary.has_finalizer() || kept_by_others()
+}
+
+/// What a reconcile found, and why a status field could not be computed.
+fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
+    let release = work.release();
+    let deployed = release.as_deref().and_then(Release::deployed);
+    let history = work.shared.cache.history(work.key);
+    let recorded = work.recorded(primary);
+    let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
+        true => primary.other_finalizers().into_iter().map(str::to_owned).collect(),
+        false => Vec::new(),
+    };
+    let deployed = deployed.filter(|_| recorded != Recorded::Foreign && work.awaited.is_none() && kept_by.is_empty());
+    // Only the status still names a release whose record is gone, until that release is uninstalled.
+    let lost = primary.status.deployed_release.clone().filter(|_| recorded == Recorded::Lost);
+    let objects: Vec<ObjectKey> = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
+        Some(marks) if !work.shared.settings.expressions.fields().is_empty() => {
+            marks.objects.iter().map(|object| object.key.clone()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let (fields, fault) = fields(work, primary, &objects);
+    let facts = Facts {
+        generation: primary.generation,
+        release: deployed.map(|(version, _)| deployed_release(work, primary, version)).or(lost),
+        rolled_back_to: deployed.and_then(|(_, revision)| revision.marks.as_ref()?.rolled_back_to),
+        health,
+        objects: count,
+        fields,
+        fault: history.fault().cloned(),
+        stall: stall(&history),
+        blocked: deployed.and_then(|_| blocked(work)),
+        drift: if deployed.is_some() { work.detections(primary) } else { Vec::new() },
+        notes: history.notes.clone(),
+        paused: primary.annotations.pause(),
+        suspended: primary.annotations.suspend(),
+        in_line: Some(work.shared.rollout.limit()).filter(|_| work.shared.rollout.is_waiting(work.key)),
+        handled: work.handled(primary),
+        awaited: work.awaited.clone(),
+        unread: work.unread(primary),
+        unproven: work.unproven(primary),
+        ignored: primary.annotations.mistakes().join("; "),
+        kept_by,
+    };
+    (facts, fault)
+}
+
+/// Logs and publishes why a status field keeps its old value, once.
+fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>) {
+    if work.shared.cache.history(work.key).field_fault.as_deref() == fault.as_deref() {
+        return;
+    }
+    work.shared.cache.change_history(work.key, |history| history.field_fault = fault.as_deref().map(Box::from));
+    if let Some(fault) = fault {
+        tracing::warn!(resource = %work.key, error = fault, "Cannot compute the status");
+        work.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
+    }
+}
+
+/// Why only a change can help against the current failure.
+fn stall(history: &History) -> Option<Stall> {
+    let failed = history.failure.as_ref()?;
+    let refused =
+        history.refused.as_deref().is_some_and(|(inputs, refusal)| *inputs == failed.inputs && refusal.is_final());
+    match failed.exhausted {
+        true => Some(Stall::Exhausted(failed.attempts)),
+        false => refused.then_some(Stall::Refused),
+    }
+}
+
+/// What stops every render: an upstream's release still works, but nothing can change it.
+fn blocked(work: &Work<'_>) -> Option<Fault> {
+    let blocked = work.shared.renderer.blocked()?;
+    let message = format!("the release stays as it is, and no change of the resource can be rendered: {blocked}");
+    Some(Fault { condition: condition::IRRECONCILABLE, reason: blocked.reason(), message })
+}
+
+/// The status keeps its chart unless this process knows the record.
+///
+/// A revision that was put back does not replace a later one: that is how it is known.
+fn deployed_release(work: &Work<'_>, primary: &Primary, version: u32) -> DeployedRelease {
+    let release = work.release().unwrap_or_default();
+    if let Some(later) =
+        primary.status.deployed_release.clone().filter(|_| work.is_put_back(&release, version, primary))
+    {
+        return later;
+    }
+    let packed = release.packed.as_ref().filter(|(v, _)| *v == version);
+    let known =
+        primary.status.deployed_release.clone().filter(|known| known.revision == version && !known.chart.is_empty());
+    match (packed, known) {
+        (Some((_, packed)), _) => {
+            let chart = packed.facts().chart();
+            DeployedRelease {
+                name: intern(primary.name()),
+                revision: version,
+                chart: intern(&format!("{}-{}", chart.name, chart.version)),
+                app_version: intern(&chart.app_version),
+            }
+        }
+        (None, Some(known)) => known,
+        (None, None) => {
+            DeployedRelease { name: intern(primary.name()), revision: version, ..DeployedRelease::default() }
+        }
+    }
+}
+
+async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, objects: ObjectCount) {
+    let history = work.shared.cache.history(work.key);
+    let is_ready = health == Health::Ready;
+    let (facts, fault) = facts(work, primary, health, objects);
+    report_field_fault(work, primary, fault.filter(|_| is_ready && facts.release.is_some()));
+    let Some(status) = primary.status.next(&facts, outside::now()) else {
+        return written(work);
+    };
+    // A schema may drop fields of ours; then the same status must not be written again and again.
+    if history.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
+        return written(work);
+    }
+    if primary.has_manifest {
+        drop_manifest(work, primary).await;
+    }
+    match apply(work.shared, primary, &status).await {
+        Ok(None) => {
+            let known = Box::new((timeless_hash(&status), hash(&primary.status)));
+            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some(known), None));
+            written(work);
+        }
+        Ok(Some(answer)) => {
+            publish_timeout(work, primary, &status);
+            publish_mistakes(work, primary, &status);
+            publish_recovery(work, primary, &status);
+            let mut answered = answer.primary.status.clone();
+            work.shared.primary_written(answer);
+            // The cache reads the computed fields of an answer.
+            answered.fields = work.shared.cache.primary(work.key).map(|p| p.status.fields.clone()).unwrap_or_default();
+            let is_changed = !answered.has_same(&status);
+            let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
+            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (known, None));
+            written(work);
+        }
+        Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
+        Err(error) => {
+            tracing::warn!(resource = %work.key, error = chain(&error), "Cannot write the status");
+            work.shared.cache.change_history(work.key, |history| {
+                let failures = history.unwritten.map_or(0, |retry| retry.failures);
+                history.unwritten = Some(Retry::after(failures, Instant::now()));
+            });
+        }
+    }
+}
+
+/// Publishes that nothing moves any more, once.
+fn publish_timeout(work: &Work<'_>, primary: &Primary, status: &Status) {
+    let timeout =
+        |status: &Status| status.find(condition::STALLED).filter(|c| *c.reason == *"ProgressTimeout").cloned();
+    if let (None, Some(stalled)) = (timeout(&primary.status), timeout(status)) {
+        work.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message.to_string()));
+    }
+}
+
+/// Publishes that a failure is over: the last event of a healthy resource must not be the warning about it.
+fn publish_recovery(work: &Work<'_>, primary: &Primary, status: &Status) {
+    if let Some(note) = summary::recovery(&primary.status, status) {
+        tracing::info!(resource = %work.key, "{note}");
+        work.shared.publish(primary, Outcome::normal("Recovered", "Reconcile", note));
+    }
+}
+
+/// Publishes and logs what has no effect or is not ours, once for each change.
+fn publish_mistakes(work: &Work<'_>, primary: &Primary, status: &Status) {
+    for kind in [condition::UNREAD_VALUES, condition::IGNORED_ANNOTATIONS, condition::UNPROVEN_RECORDS] {
+        let said = |status: &Status| status.find(kind).map(|condition| condition.message.to_string());
+        if let Some(message) = said(status).filter(|message| said(&primary.status).as_ref() != Some(message)) {
+            tracing::warn!(resource = %work.key, reason = kind, message, "The resource needs attention");
+            work.shared.publish(primary, Outcome::warning(kind, "Reconcile", message));
+        }
+    }
+}
+
+fn written(work: &Work<'_>) {
+    work.shared.cache.change_history(work.key, |history| history.unwritten = None);
+}
+
+/// Shows in the status what a long step waits for.
+pub(crate) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &str) {
+    let Some(primary) = shared.cache.primary(key) else { return };
+    let Some(status) = primary.status.in_progress(primary.generation, what, outside::now()) else { return };
+    match apply(shared, &primary, &status).await {
+        Ok(answer) => answer.into_iter().for_each(|answer| shared.primary_written(answer)),
+        Err(error) => tracing::debug!(resource = %key, error = chain(&error), "Cannot write progress into the status"),
+    }
+}
+
+/// Removes the manifest that operator-sdk kept in the status; applying our own fields would leave it there.
+async fn drop_manifest(work: &Work<'_>, primary: &Primary) {
+    let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
+    let patch = json!({"metadata": {"uid": primary.uid()}, "status": {"deployedRelease": {"manifest": null}}});
+    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
+    if let Err(error) = work.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
+        tracing::warn!(resource = %work.key, error = chain(&error), "Cannot remove the manifest from the status");
+    }
+}
+
+/// A hash of a status without its times.
+fn timeless_hash(status: &Status) -> u64 {
+    let mut status = status.clone();
+    status.conditions.iter_mut().for_each(|c| c.last_transition_time = None);
+    hash(&status)
+}
+
+fn hash(status: &Status) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    status.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Applies what the definition's schema declares of the status; `None` if that is nothing.
+async fn apply(
+    shared: &Shared,
+    primary: &Primary,
+    status: &Status,
+) -> Result<Option<Received>, helm_release::kube::Error> {
+    loop {
+        let mut fields = status.to_apply(primary.conditions_are_one_field);
+        if !shared.undeclared.remove_from(&mut fields) {
+            return Ok(None);
+        }
+        let error = match apply_fields(shared, primary, &fields).await {
+            Err(error) => error,
+            answer => return answer.map(Some),
+        };
+        match shared.undeclared.learn(&error) {
+            Lesson::Nothing => return Err(error),
+            Lesson::Learned(fields) => report_undeclared(primary, &fields),
+        }
+    }
+}
+
+async fn apply_fields(
+    shared: &Shared,
+    primary: &Primary,
+    fields: &serde_json::Value,
+) -> Result<Received, helm_release::kube::Error> {
+    let path = shared.resource.path(primary.namespace(), primary.name())?;
+    let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
+    if !primary.own_namespace().is_empty() {
+        metadata["namespace"] = primary.own_namespace().into();
+    }
+    let body = json!({
+        "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata, "status": fields,
+    });
+    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}&force=true");
+    shared.api.send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
+}
+
+/// Logs, once for each field, that the status has less than the operator knows.
+fn report_undeclared(primary: &Primary, fields: &[String]) {
+    if !fields.is_empty() {
+        let (kind, fields) = (&*primary.kind, fields.join(", "));
+        tracing::warn!(
+            kind,
+            fields,
+            "The schema of the status lacks fields, which are not written: declare them in the CustomResourceDefinition, or let \
+             'helm-operator generate crds --force' write it"
+        );
+    }
+}
+
+/// Sets the resource's timer.
+fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
+    let history = work.shared.cache.history(work.key);
+    let marks = work.release().as_deref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
+    let asks = marks.and_then(|marks| work.shared.cache.ask_at(&work.watched(&marks)));
+    let times = Times {
+        decided: work.decided,
+        ended: Instant::now(),
+        period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(work.shared.settings.period),
+        holds: history.deadlines(),
+        asks,
+        waits: history.waiting.as_ref().map_or([None; 2], |w| w.next(work.shared.settings.progress_timeout)),
+        resync: work.full_resync_at(primary),
+        unwritten: history.unwritten.map(|retry| retry.at),
+    };
+    let look = next_requeue(end, &times);
+    match look {
+        Some(at) => work.shared.queue.push_after(work.key.clone(), at.saturating_duration_since(times.ended)),
+        None => work.shared.queue.cancel(work.key),
+    }
+    match (end, look) {
+        (End::Failed, _) => ReconcileResult::Error,
+        (_, Some(_)) => ReconcileResult::RequeueAfter,
+        (_, None) => ReconcileResult::Success,
+    }
+}

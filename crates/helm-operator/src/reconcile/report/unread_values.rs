@@ -1,0 +1,108 @@
+//! Values of a resource that no template of its chart reads: mostly typing errors, which Helm accepts in silence.
+//!
+//! A render finds them. What it found holds for the generation that it rendered, and the condition keeps it over a restart.
+
+use helm::reads::Unread;
+use serde_json::Value;
+
+use crate::reconcile::context::Work;
+use crate::status::condition;
+use crate::view::primary::Primary;
+
+/// How many values a message names.
+const NAMED: usize = 5;
+
+/// What the last render found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    generation: i64,
+    message: String,
+}
+
+impl Work<'_> {
+    /// Notes which values of the resource's own `spec` were not read. The author's mappers may read any.
+    pub(crate) fn note_unread(&self, primary: &Primary, unread: &[Unread]) {
+        if self.maps_values() {
+            return;
+        }
+        let own = primary.spec.json().ok().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+        let message = describe(unread, &own);
+        let is_news = !message.is_empty() || primary.status.find(condition::UNREAD_VALUES).is_some();
+        let found = is_news.then(|| Box::new(Found { generation: primary.generation, message }));
+        self.shared.cache.change_history(self.key, |history| history.unread = found);
+    }
+
+    /// What to say about the values of the resource as it is now; empty for nothing.
+    pub(crate) fn unread(&self, primary: &Primary) -> String {
+        match &self.shared.cache.history(self.key).unread {
+            Some(found) if found.generation == primary.generation => found.message.clone(),
+            _ => known(primary).unwrap_or_default(),
+        }
+    }
+}
+
+/// What this or a previous process has already said about this generation.
+fn known(primary: &Primary) -> Option<String> {
+    let condition = primary.status.find(condition::UNREAD_VALUES)?;
+    (condition.observed_generation == Some(primary.generation)).then(|| condition.message.to_string())
+}
+
+/// Names the values that are in `own`, and which were probably meant. Those that the chart documents are no typing errors.
+fn describe(unread: &[Unread], own: &Value) -> String {
+    let mistakes: Vec<String> =
+        unread.iter().filter(|one| !one.is_documented && has(own, &one.path)).map(word).collect();
+    if mistakes.is_empty() {
+        return String::new();
+    }
+    let more = match mistakes.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("no template of the chart reads {}{more}", mistakes[..mistakes.len().min(NAMED)].join(", "))
+}
+
+fn word(unread: &Unread) -> String {
+    let path = unread.path.join(".");
+    match &unread.nearest {
+        Some(nearest) => format!("spec.{path} (did you mean spec.{nearest}?)"),
+        None => format!("spec.{path}"),
+    }
+}
+
+fn has(own: &Value, path: &[String]) -> bool {
+    let below = |value: &Value, key: &String| match value {
+        Value::Object(table) => table.get(key).cloned(),
+        Value::Array(list) => list.get(key.parse::<usize>().ok()?).cloned(),
+        _ => None,
+    };
+    path.iter().try_fold(own.clone(), |value, key| below(&value, key)).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn unread(path: &[&str], nearest: Option<&str>) -> Unread {
+        let path = path.iter().map(|key| (*key).to_owned()).collect();
+        Unread { path, nearest: nearest.map(str::to_owned), is_documented: false }
+    }
+
+    #[test]
+    fn a_message_names_the_resources_own_mistakes_with_what_was_meant() {
+        let own = json!({"replicaCout": 5, "list": [{"nme": "a"}], "known": 1, "odd": 1});
+        let found = [
+            unread(&["replicaCout"], Some("replicaCount")),
+            unread(&["list", "0", "nme"], None),
+            unread(&["fromSecret"], Some("secret")),
+            Unread { is_documented: true, ..unread(&["known"], None) },
+        ];
+        let expected =
+            "no template of the chart reads spec.replicaCout (did you mean spec.replicaCount?), spec.list.0.nme";
+        assert_eq!(describe(&found, &own), expected);
+        assert_eq!(describe(&found[2..], &own), "");
+        let many: Vec<Unread> = (0..7).map(|_| unread(&["odd"], None)).collect();
+        assert!(describe(&many, &own).ends_with("spec.odd, and 2 more"));
+    }
+}

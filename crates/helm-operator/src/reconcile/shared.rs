@@ -1,0 +1,330 @@
+//! What all reconciles of one controller share, and what a change of a resource, a record or an object does to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm_release::kube::{
+    Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Reach, Resource, Tie,
+};
+use helm_release::outside;
+use helm_release::storage::{Home, Storage};
+use kube::core::GroupVersionKind;
+use tokio::sync::mpsc;
+
+use super::observe;
+use crate::charts::accept::Intake;
+use crate::charts::controller::{Additions, Wakes};
+use crate::charts::watches;
+use crate::events::Events;
+use crate::metrics::{Census, Count, Metrics};
+use crate::native::Stores;
+use crate::reconcile::decide::memory::History;
+use crate::reconcile::decide::rollout::{self, Rollout};
+use crate::reconcile::report::diagnose::Looks;
+use crate::rendering::request::Renderer;
+use crate::report::{self, Outcome};
+use crate::runtime::freshness::Epoch;
+use crate::runtime::queue::Queue;
+use crate::runtime::reflector::Scope;
+use crate::status::declared_fields::Undeclared;
+use crate::status::{Condition, condition};
+use crate::values_from::ValuesSource;
+use crate::view::cache::{Cache, Claim, Dependent};
+use crate::view::primary::{Primary, Received, ResourceKey};
+use crate::view::release::Release;
+use crate::view::releases::Reader;
+use crate::view::sources::registry::Sources;
+use crate::watches::{AnnotationSources, Drift, Expressions, OnFailure, ServiceAccount};
+
+/// What all reconciles of one controller share.
+pub(crate) struct Shared {
+    pub(crate) api: Arc<dyn Api>,
+    pub(crate) applier: Applier,
+    pub(crate) storage: Storage,
+    pub(crate) cache: Cache,
+    pub(crate) queue: Queue<ResourceKey>,
+    pub(crate) renderer: Arc<dyn Renderer>,
+    /// The process's Secrets and ConfigMaps that hold values.
+    pub(crate) sources: Arc<Sources>,
+    /// What the operator's author adds.
+    pub(crate) additions: Additions,
+    /// For the author's code only: everything else goes through `api`.
+    pub(crate) client: kube::Client,
+    pub(crate) events: Events,
+    pub(crate) metrics: Metrics,
+    pub(crate) settings: Settings,
+    pub(crate) rollout: Rollout,
+    /// When the controller started.
+    pub(crate) started: tokio::time::Instant,
+    pub(crate) intake: Intake,
+    /// The custom resource's kind.
+    pub(crate) resource: Arc<Resource>,
+    /// Receives the kinds to watch.
+    pub(crate) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
+    /// The process's looks at what is not ready.
+    pub(crate) looks: Arc<Looks>,
+    /// The status fields that the kind's schema lacks.
+    pub(crate) undeclared: Undeclared,
+}
+
+/// The settings of one controller, from its watch and the flags.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) controller: Arc<str>,
+    pub(crate) period: Duration,
+    pub(crate) hook_timeout: Duration,
+    pub(crate) watch_dependents: bool,
+    pub(crate) max_history: usize,
+    pub(crate) suppress_overrides: bool,
+    /// As whom objects are read and written.
+    pub(crate) account: Option<ServiceAccount>,
+    pub(crate) apply: Policy,
+    /// How long a release may stay unready without progress; zero: no limit.
+    pub(crate) progress_timeout: Duration,
+    /// How many upgrades that something outside their resources causes run at a time; 0: no limit.
+    pub(crate) max_parallel_upgrades: usize,
+    /// How often everything is applied again without a reason; zero: never.
+    pub(crate) full_resync: Duration,
+    pub(crate) values_from: Arc<[ValuesSource]>,
+    pub(crate) values_from_annotation: AnnotationSources,
+    pub(crate) drift: Drift,
+    pub(crate) adopt: Adopt,
+    /// What releases may contain.
+    pub(crate) reach: Arc<Reach>,
+    pub(crate) on_failure: OnFailure,
+    /// How often to try the same inputs again; `None` sets no limit.
+    pub(crate) retries: Option<u32>,
+    pub(crate) crds: CrdPolicy,
+    pub(crate) recreate: Arc<[ObjectRule]>,
+    pub(crate) expressions: Arc<Expressions>,
+    /// Where the records are.
+    pub(crate) home: Home,
+}
+
+impl Shared {
+    pub(crate) fn wake(&self, key: ResourceKey) {
+        self.queue.push(key);
+    }
+
+    pub(crate) fn primary_changed(&self, received: Received, epoch: Epoch) {
+        let (key, uid) = (self.intake.key_of(&received.primary), received.primary.uid().to_owned());
+        let Some(primary) = self.admit(received) else { return self.primary_left(&key, &uid) };
+        self.metrics.resource_created(&self.gvk(), primary.own_namespace(), &key.name, primary.created);
+        if self.cache.store_primary(primary, epoch) {
+            self.wake(key);
+        }
+    }
+
+    /// Stores the answer to our own write.
+    pub(crate) fn primary_written(&self, received: Received) {
+        let (key, uid) = (self.intake.key_of(&received.primary), received.primary.uid().to_owned());
+        match self.admit(received) {
+            Some(primary) => _ = self.cache.store_written_primary(primary),
+            None => self.primary_left(&key, &uid),
+        }
+    }
+
+    fn admit(&self, received: Received) -> Option<Primary> {
+        self.intake.admit(received, self.settings.expressions.fields())
+    }
+
+    /// Makes changes of sources wake their resources.
+    pub(crate) fn connect_sources(self: &Arc<Self>) {
+        let shared = Arc::downgrade(self);
+        self.sources.connect(self.settings.controller.clone(), move |key| {
+            if let Some(shared) = shared.upgrade() {
+                // A source is an input of the resource: the previous process's failure says nothing about the new content.
+                shared.cache.change_history(key, |history| history.recalled = None);
+                shared.wake(key.clone());
+            }
+        });
+    }
+
+    /// Makes the objects that the author watches wake their resources.
+    pub(crate) fn follow(self: &Arc<Self>, stores: &Stores) {
+        for follow in &self.additions.follows {
+            let shared = Arc::downgrade(self);
+            let wake = move |wakes| shared.upgrade().into_iter().for_each(|shared| shared.wake_now(&wakes));
+            follow(stores, Box::new(wake));
+        }
+    }
+
+    /// Wakes resources, and ends their waits after failures.
+    fn wake_now(&self, wakes: &Wakes) {
+        let keys = match wakes {
+            Wakes::Nobody => Vec::new(),
+            Wakes::Resource(key) => vec![key.clone()],
+            Wakes::Namespace(namespace) => {
+                let primaries = self.cache.primaries().into_iter();
+                primaries.filter(|primary| primary.own_namespace() == namespace).map(|primary| primary.key()).collect()
+            }
+        };
+        for key in keys {
+            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
+            self.wake(key);
+        }
+    }
+
+    /// Restores each resource's history from its status.
+    pub(crate) fn recall(&self) {
+        let (now, today) = (tokio::time::Instant::now(), outside::now());
+        for primary in self.cache.primaries() {
+            if let Some(history) = History::recall(&primary, now, today) {
+                self.cache.change_history(&primary.key(), |known| *known = history);
+            }
+            self.recall_place(&primary);
+        }
+    }
+
+    /// An upgrade of the previous process keeps its place until the release is ready, unless the resource itself changed.
+    fn recall_place(&self, primary: &Primary) {
+        let release = self.cache.release(&primary.key()).unwrap_or_default();
+        if let Some(before) = rollout::unfinished(&release, &observe::own_digest(primary), &primary.status) {
+            self.rollout.recall(&primary.key(), before);
+        }
+    }
+
+    /// Gives a resource's place among the upgrades to the next one.
+    pub(crate) fn leave_rollout(&self, key: &ResourceKey) {
+        self.rollout.leave(key).into_iter().for_each(|next| self.wake(next));
+    }
+
+    pub(crate) fn gvk(&self) -> GroupVersionKind {
+        let (_, version) = self.resource.api_version.rsplit_once('/').unwrap_or(("", &self.resource.api_version));
+        GroupVersionKind::gvk(self.resource.group(), version, &self.resource.kind)
+    }
+
+    /// Forgets a deleted resource, unless one with another uid has taken its name.
+    pub(crate) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
+        let known = self.cache.remove_primary(key, uid);
+        self.forget(key, known);
+    }
+
+    /// Forgets a resource that another controller serves, or none. It may come back.
+    fn primary_left(&self, key: &ResourceKey, uid: &str) {
+        let known = self.cache.leave_primary(key, uid);
+        self.forget(key, known);
+    }
+
+    fn forget(&self, key: &ResourceKey, known: bool) {
+        if known {
+            let namespace = if self.resource.namespaced { &*key.namespace } else { "" };
+            self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
+            self.cache.forget(key);
+            self.sources.forget(&self.settings.controller, key);
+            self.leave_rollout(key);
+            self.queue.forget(key);
+        }
+    }
+
+    pub(crate) fn dependent_changed(&self, resource: &Resource, live: &Live, epoch: Epoch) {
+        let key = watches::key_of(resource, live);
+        let owner = match self.claim(&key, live) {
+            // It belongs to another controller with a chart of the same name: ours with this key is gone.
+            Claim { owner: None, .. } => self.cache.drop_dependent(&key),
+            claim => self.cache.store_dependent(key.clone(), live, claim, epoch),
+        };
+        owner.into_iter().filter(|owner| self.cache.concerns(owner, &key)).for_each(|owner| self.wake(owner));
+    }
+
+    pub(crate) fn dependent_deleted(&self, resource: &Resource, live: &Live) {
+        let key = watches::key_of(resource, live);
+        let owner = self.cache.remove_dependent(&key, live);
+        owner.into_iter().filter(|owner| self.cache.concerns(owner, &key)).for_each(|owner| self.wake(owner));
+    }
+
+    /// Which resource a live object belongs to. One that lost the metadata naming its owner still wakes its previous owner, but proves nothing.
+    pub(crate) fn claim(&self, key: &ObjectKey, live: &Live) -> Claim {
+        let same_object = |known: &Dependent| live.metadata.uid.as_deref() == Some(&*known.uid);
+        let known = || self.cache.dependent(key).filter(|known| same_object(known))?.owner.clone();
+        let owner = self.owner_of(live).or_else(known);
+        let primary = owner.as_ref().and_then(|owner| self.cache.primary(owner));
+        let ours = primary.is_some_and(|primary| self.decoration(&primary).ownership(live) == Ownership::Ours);
+        Claim { owner, ours }
+    }
+
+    /// Counts and publishes an outcome of a resource, in the background.
+    pub(crate) fn publish(&self, primary: &Primary, outcome: Outcome) {
+        report::publish(&self.metrics, &self.events, &self.settings.controller, primary.reference(), outcome);
+    }
+
+    /// What a resource's release adds to its objects.
+    pub(crate) fn decoration(&self, primary: &Primary) -> Decoration {
+        Decoration {
+            release: primary.name().to_owned(),
+            namespace: primary.namespace().to_owned(),
+            chart: self.renderer.chart_name().to_owned(),
+            owner: Some(primary.owner()),
+            tie: Tie::default(),
+        }
+    }
+
+    /// The custom resource of this kind that an object belongs to, by owner reference or by annotation.
+    pub(crate) fn owner_of(&self, live: &Live) -> Option<ResourceKey> {
+        if let Some(owner) = &live.controller {
+            let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+            let ours = owner.kind == *self.resource.kind && group == self.resource.group();
+            let namespace =
+                if self.resource.namespaced { live.metadata.namespace.as_deref().unwrap_or_default() } else { "" };
+            return ours.then(|| self.intake.key(namespace, &owner.name));
+        }
+        let wanted = format!("{}.{}", self.resource.kind, self.resource.group());
+        let ours = live.primary_type.as_deref() == Some(wanted.trim_end_matches('.'));
+        let primary = live.primary.as_deref().filter(|_| ours)?;
+        let (namespace, name) = primary.split_once('/').unwrap_or(("", primary));
+        Some(self.intake.key(namespace, name))
+    }
+
+    /// Requests a watch of each kind that is not watched yet.
+    pub(crate) fn watch_kinds(&self, kinds: impl IntoIterator<Item = Arc<Resource>>) {
+        if self.settings.watch_dependents {
+            for kind in kinds {
+                if self.cache.start_kind(&kind) {
+                    // The receiver is dropped only when the process ends.
+                    _ = self.new_kinds.send(kind);
+                }
+            }
+        }
+    }
+}
+
+impl Census for Shared {
+    fn count(&self) -> Count {
+        let mut counts = Count::default();
+        for primary in self.cache.primaries() {
+            let ready = primary.status.find(condition::READY);
+            let of =
+                |part: fn(&Condition) -> &Arc<str>| ready.map_or_else(|| "Unknown".into(), |ready| part(ready).clone());
+            *counts.ready.entry((of(|ready| &ready.status), of(|ready| &ready.reason))).or_default() += 1;
+            if let Some(deployed) = primary.status.deployed_release.as_ref().filter(|one| !one.chart.is_empty()) {
+                counts.add_chart(&deployed.chart);
+            }
+            counts.revisions += self.cache.release(&primary.key()).map_or(0, |release| release.revisions.len());
+        }
+        counts
+    }
+}
+
+impl Reader for Shared {
+    /// Somebody else's record is a change of the resource's inputs; our own records are the result of an attempt that may have failed.
+    fn release_changed(&self, record: &ResourceKey, foreign: bool) {
+        let Some(key) = self.cache.resource_of(record) else { return };
+        if foreign {
+            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
+        }
+        self.wake(key);
+    }
+
+    fn sight_changed(&self, scope: &Scope) {
+        for key in self.cache.recorded_in(scope) {
+            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
+            self.wake(key);
+        }
+    }
+
+    fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>) {
+        if let Some(key) = self.cache.resource_of(record) {
+            self.cache.release_lost(&key, release);
+        }
+    }
+}

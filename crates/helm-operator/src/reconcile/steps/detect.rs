@@ -1,0 +1,117 @@
+//! Reports drift of objects whose policy is `detect`: reads each drifted object once, and names the fields and who changed them. Writes nothing to it.
+
+use std::collections::BTreeMap;
+
+use helm_release::action;
+use helm_release::kube::{DriftPolicy, Live, Look, Mark, ObjectKey, Rival};
+use helm_release::storage::{MarkedObject, Marks};
+use tokio::time::Instant;
+
+use super::repair::{accept, deployed};
+use crate::reconcile::context::{Next, Work};
+use crate::reconcile::failure::Failed;
+use crate::report::Outcome;
+use crate::status::condition;
+use crate::view::primary::Primary;
+
+/// The reason in condition, event and metric.
+pub(crate) const DETECTED: &str = "DriftDetected";
+
+/// The drift that one resource reports.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detections {
+    objects: BTreeMap<ObjectKey, Detection>,
+    /// When objects that no watch covers were last read.
+    looked: Option<Instant>,
+}
+
+/// What a look at a drifted object found.
+#[derive(Clone, Debug)]
+struct Detection {
+    /// The cached object that prompted the look: its mark, or `None` if it was gone.
+    seen: Option<Option<Mark>>,
+    /// Who changed what; empty if the kind is no longer served.
+    text: String,
+}
+
+impl Work<'_> {
+    /// The objects whose drift is to be reported and that changed since they were last read.
+    pub(crate) fn unreported(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
+        let known = self.shared.cache.history(self.key).detected.clone().unwrap_or_default();
+        let due = self.is_due(known.looked);
+        let is_new = |object: &&MarkedObject| {
+            let synced = self.shared.cache.is_synced(&object.key);
+            !synced || known.objects.get(&object.key).is_none_or(|found| found.seen != self.seen(&object.key))
+        };
+        let detected = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
+        detected.filter(|o| self.differs(o, due)).filter(is_new).map(|o| o.key.clone()).collect()
+    }
+
+    fn seen(&self, key: &ObjectKey) -> Option<Option<Mark>> {
+        self.shared.cache.dependent(key).map(|live| live.mark)
+    }
+
+    /// Describes the drift that still exists, one text an object, and forgets the rest.
+    pub(crate) fn detections(&self, primary: &Primary) -> Vec<String> {
+        let Some(mut known) = self.shared.cache.history(self.key).detected.clone() else { return Vec::new() };
+        let marks = deployed(self).map(|(_, marks)| marks).unwrap_or_default();
+        known.objects.retain(|key, _| {
+            let reported = marks.find(key).filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
+            // Without a watch, only the next look tells that it is over.
+            reported.is_some_and(|object| !self.shared.cache.is_synced(key) || self.differs(object, false))
+        });
+        let texts = known.objects.values().map(|found| found.text.clone()).filter(|text| !text.is_empty()).collect();
+        let known = (known.looked.is_some() || !known.objects.is_empty()).then_some(known);
+        self.shared.cache.change_history(self.key, |history| history.detected = known);
+        texts
+    }
+}
+
+/// Reads the drifted objects that are not described yet.
+pub(crate) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
+    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    let keys = work.unreported(&marks, primary);
+    let seen: Vec<_> = keys.iter().map(|key| work.seen(key)).collect();
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    let looks = action::look(&env, version, packed.as_ref(), &keys).await;
+    let Some(mut looks) = work.unless_unproven(version, looks)? else { return Ok(Next::Again) };
+    let accepted: Vec<(ObjectKey, Live)> = looks.iter_mut().filter_map(|(key, look)| undisturbed(key, look)).collect();
+    accept(work, version, &marks, &accepted);
+    let unwatched = keys.iter().any(|key| !work.shared.cache.is_synced(key));
+    let found = keys.into_iter().zip(seen).map(|(key, seen)| {
+        let has_finished = |rival: &Rival| rival.gone && marks.find(&key).is_some_and(|object| object.expires);
+        let is_drift = |rival: &Rival| !rival.is_nobody() && !has_finished(rival);
+        let look = looks.iter().find(|(at, _)| *at == key).filter(|(_, look)| is_drift(&look.rival));
+        let text = look.map(|(_, look)| look.rival.describe_once(&key)).unwrap_or_default();
+        (key, Detection { seen, text })
+    });
+    report(work, primary, found.collect(), unwatched);
+    work.shared.cache.change_history(work.key, |history| history.drift.clear(work.decided));
+    Ok(Next::Again)
+}
+
+/// Returns the object as it is if it has everything that the release applies.
+fn undisturbed(key: &ObjectKey, look: &mut Look) -> Option<(ObjectKey, Live)> {
+    if look.rival.is_nobody() { Some((key.clone(), look.live.take()?)) } else { None }
+}
+
+/// Stores what was found, and publishes what is new.
+fn report(work: &Work<'_>, primary: &Primary, found: Vec<(ObjectKey, Detection)>, unwatched: bool) {
+    let before = primary.status.find(condition::DRIFTED).map(|c| c.message.clone()).unwrap_or_default();
+    let mut known = work.shared.cache.history(work.key).detected.clone().unwrap_or_default();
+    for (key, detection) in found {
+        let old = known.objects.insert(key, detection.clone());
+        // A previous process may have reported it.
+        let is_old = old.map_or_else(|| before.contains(&*detection.text), |old| old.text == detection.text);
+        if !is_old && !detection.text.is_empty() {
+            tracing::warn!(resource = %work.key, drift = detection.text, "Drift detected");
+            work.shared.publish(primary, Outcome::warning(DETECTED, "Detect", detection.text));
+        }
+    }
+    if unwatched {
+        known.looked = Some(Instant::now());
+    }
+    work.shared.cache.change_history(work.key, |history| history.detected = Some(known));
+}

@@ -1,0 +1,148 @@
+//! The operator author's code in a reconcile: value mappers, and hooks around actions.
+
+use helm_release::action::{Candidate, Outcome};
+use kube::core::DynamicObject;
+use serde_json::Value;
+
+use crate::hooks::{After, Before, Mapping, PostRender, Release, Voice};
+use crate::reconcile::context::Work;
+use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
+use crate::rendering::renderer::release_objects;
+use crate::report::{chain, shorten};
+use crate::values::Spec;
+use crate::view::primary::Primary;
+
+/// The longest error of a mapper in a condition, in bytes.
+const MESSAGE: usize = 1024;
+
+impl Work<'_> {
+    /// Whether the author's code makes the values.
+    pub(crate) fn maps_values(&self) -> bool {
+        !self.shared.additions.mappers.is_empty()
+    }
+
+    /// Runs the mappers over the values.
+    ///
+    /// # Errors
+    /// The `spec` cannot be read, or a mapper fails or returns no map.
+    pub(crate) async fn map_values(&self, primary: &Primary, spec: Spec) -> Result<Spec, Failed> {
+        if !self.maps_values() {
+            return Ok(spec);
+        }
+        let resource = self.object(primary)?;
+        let mut values = read(&spec)?;
+        for mapper in &self.shared.additions.mappers {
+            let mapping = Mapping {
+                resource: resource.clone(),
+                values,
+                client: self.shared.client.clone(),
+                voice: self.voice(primary),
+            };
+            let mapped = mapper.map(mapping).await;
+            // The author's code may ask anyone; its failure judges nothing.
+            values = mapped.map_err(|e| unanswered("ValueMappingFailed", format!("cannot map values: {e}")))?;
+        }
+        match values {
+            Value::Object(_) => Ok(Spec::new(&values.to_string())),
+            _ => Err(failed("ValueMappingFailed", "cannot map values: the mapper returned no map".into())),
+        }
+    }
+
+    /// What the post-renderers do, for the digest of the inputs; `None` without any.
+    pub(crate) fn post_renderers(&self) -> Option<Value> {
+        let versions: Vec<&str> = self.shared.additions.post_renderers.iter().map(|(v, _)| v.as_str()).collect();
+        (!versions.is_empty()).then(|| serde_json::json!(["post-rendered", versions]))
+    }
+
+    /// Runs the post-renderers over a rendered candidate.
+    ///
+    /// # Errors
+    /// One fails, or returns something else than objects.
+    pub(crate) async fn post_render(&self, primary: &Primary, mut candidate: Candidate) -> Result<Candidate, Failed> {
+        let renderers = &self.shared.additions.post_renderers;
+        if renderers.is_empty() {
+            return Ok(candidate);
+        }
+        let message = |why: &dyn std::fmt::Display| format!("cannot post-render: {why}");
+        let resource = self.object(primary)?;
+        for (_, renderer) in renderers {
+            let rendered = PostRender { resource: resource.clone(), manifest: candidate.manifest };
+            let rendered = renderer.render(rendered).await;
+            candidate.manifest = rendered.map_err(|e| unanswered("PostRenderFailed", message(&e)))?;
+        }
+        let objects = release_objects(&candidate.manifest, primary.namespace());
+        (candidate.objects, candidate.duplicates) = objects.map_err(|e| failed("PostRenderFailed", message(&e)))?;
+        Ok(candidate)
+    }
+
+    /// Runs the hooks before an action; as upstream, a failing one stops nothing.
+    pub(crate) async fn before(&self, primary: &Primary, candidate: &Candidate) {
+        let hooks = &self.shared.additions.before;
+        let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
+        for hook in hooks {
+            let before = Before {
+                resource: resource.clone(),
+                values: candidate.config.clone(),
+                deployed: self.release().and_then(|release| release.deployed().map(|(version, _)| version)),
+                client: self.shared.client.clone(),
+                voice: self.voice(primary),
+            };
+            if let Err(error) = hook.run(before).await {
+                tracing::error!(resource = %self.key, error = chain(&*error), "Pre-release hook failed");
+            }
+        }
+    }
+
+    /// Runs the hooks after an action.
+    pub(crate) async fn after(&self, primary: &Primary, outcome: &Outcome, manifest: &str) {
+        let hooks = &self.shared.additions.after;
+        let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
+        for hook in hooks {
+            let release = Release {
+                name: primary.name().to_owned(),
+                namespace: primary.namespace().to_owned(),
+                revision: outcome.version,
+                manifest: manifest.to_owned(),
+            };
+            let (client, voice) = (self.shared.client.clone(), self.voice(primary));
+            let after = After { resource: resource.clone(), release, client, voice };
+            if let Err(error) = hook.run(after).await {
+                tracing::error!(resource = %self.key, error = chain(&*error), "Post-release hook failed");
+            }
+        }
+    }
+
+    /// The resource as the author's code sees it.
+    fn object(&self, primary: &Primary) -> Result<DynamicObject, Failed> {
+        let mut object = primary.object();
+        object.data = serde_json::json!({"spec": read(&primary.spec)?});
+        Ok(object)
+    }
+
+    fn voice(&self, primary: &Primary) -> Voice {
+        Voice {
+            events: self.shared.events.clone(),
+            metrics: self.shared.metrics.clone(),
+            controller: self.shared.settings.controller.clone(),
+            resource: primary.reference(),
+        }
+    }
+}
+
+/// The values of a `spec`; none for `null`. The parser's message could quote it.
+fn read(spec: &Spec) -> Result<Value, Failed> {
+    let json = spec.json().map_err(|why| failed("InvalidValues", why.to_string()))?;
+    let read = serde_json::from_str(json).map_err(|_| "it nests too deep for code of the operator (limit 128)");
+    match read.map_err(|why| failed("InvalidValues", format!("cannot read spec: {why}")))? {
+        Value::Null => Ok(Value::Object(serde_json::Map::new())),
+        values => Ok(values),
+    }
+}
+
+fn failed(reason: &'static str, message: String) -> Failed {
+    FailedAttempt::rendering(reason, shorten(&message, MESSAGE)).into()
+}
+
+fn unanswered(reason: &'static str, message: String) -> Failed {
+    Unanswered::with_reason(reason, shorten(&message, MESSAGE)).into()
+}

@@ -1,0 +1,126 @@
+//! As whom a release is read and written: the operator, or a ServiceAccount with fewer rights. Records, status and watches stay the operator's.
+
+use helm_release::kube::{Applier, Call};
+
+use crate::preflight::rule_of_refusal;
+use crate::reconcile::context::Work;
+use crate::status::{Fault, condition};
+use crate::view::primary::Primary;
+use crate::watches::ServiceAccount;
+
+/// The operator may not act as the account.
+const NOT_ALLOWED: &str = "ImpersonationForbidden";
+
+/// An applier for a release in this namespace.
+pub(crate) fn acting_as(applier: &Applier, account: Option<&ServiceAccount>, namespace: &str) -> Applier {
+    account.map_or_else(|| applier.clone(), |account| applier.acting_as(&account.user(namespace)))
+}
+
+impl Work<'_> {
+    /// Whether the account does not exist. The server would not say so: to it, an account is only a name.
+    pub(crate) async fn is_account_gone(&self, primary: &Primary) -> bool {
+        let Some(account) = &self.shared.settings.account else { return false };
+        let namespace = account.namespace(primary.namespace());
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{}", account.name);
+        // Any other error shows when the account is used.
+        self.shared.api.send(Call::metadata(path)).await.is_err_and(|error| error.is_not_found())
+    }
+
+    pub(crate) fn missing_account(&self, primary: &Primary) -> Fault {
+        let account = self.shared.settings.account.as_ref();
+        let (namespace, name) = account.map(|a| (a.namespace(primary.namespace()), &*a.name)).unwrap_or_default();
+        let message = format!(
+            "ServiceAccount {name:?} does not exist in namespace {namespace:?}: create it, with a role for what the chart contains, \
+             or correct serviceAccountName in watches.yaml"
+        );
+        Fault { condition: condition::IRRECONCILABLE, reason: "ServiceAccountMissing", message }
+    }
+
+    /// Lets the operator itself delete what a gone account leaves: with its namespace go its roles, and the release must not stay.
+    pub(crate) fn act_as_operator(&mut self) {
+        self.applier = self.shared.applier.clone();
+        self.orphaned = true;
+    }
+}
+
+/// Adds to a refusal by the API server which right is missing where that is not what the message says.
+pub(crate) fn explain(fault: Fault, account: Option<&ServiceAccount>) -> Fault {
+    if let Some(account) = account.filter(|_| fault.message.contains(IMPERSONATION)) {
+        let rule = format!(
+            "{{apiGroups: [\"\"], resources: [serviceaccounts], resourceNames: [{}], verbs: [get, impersonate]}}",
+            account.name
+        );
+        let message = format!("{}; add this rule to the operator's role: {rule}", fault.message);
+        return Fault { reason: NOT_ALLOWED, message, ..fault };
+    }
+    if fault.message.contains(ESCALATION) {
+        return Fault { message: format!("{}; {ESCALATION_HELP}", fault.message), ..fault };
+    }
+    match rule_of_refusal(&fault.message) {
+        Some(rule) => {
+            let whose =
+                account.map_or_else(|| "the operator".to_owned(), |account| format!("ServiceAccount {}", account.name));
+            Fault { message: format!("{}; add this rule to the role of {whose}: {rule}", fault.message), ..fault }
+        }
+        None => fault,
+    }
+}
+
+/// Part of Kubernetes' refusal to act as somebody: `cannot impersonate resource`, or since 1.36 `cannot impersonate-on:serviceaccount:get resource`.
+const IMPERSONATION: &str = " cannot impersonate";
+
+/// Part of Kubernetes' refusal of a Role or binding that grants more than its writer has.
+const ESCALATION: &str = "is attempting to grant RBAC permissions not currently held";
+
+const ESCALATION_HELP: &str = "Kubernetes lets an account grant only what it holds: add these rules to that account's own role \
+    (helm-operator generate rbac does), or allow it the verb escalate on roles and clusterroles, or bind for a binding";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(message: &str, account: Option<&ServiceAccount>) -> (&'static str, String) {
+        let fault = Fault { condition: condition::RELEASE_FAILED, reason: "InstallError", message: message.into() };
+        let Fault { reason, message, .. } = explain(fault, account);
+        (reason, message)
+    }
+
+    #[test]
+    fn a_refused_impersonation_names_the_rule() {
+        let account = ServiceAccount { namespace: None, name: "web".into() };
+        for verb in
+            ["impersonate resource \"serviceaccounts\"", "impersonate-on:serviceaccount:get resource \"configmaps\""]
+        {
+            let message = format!(
+                "cannot apply ConfigMap \"a\": \"x\" is forbidden: User \"operator\" cannot {verb} in API group \"\""
+            );
+            let (reason, told) = explained(&message, Some(&account));
+            assert_eq!(reason, "ImpersonationForbidden");
+            assert!(told.ends_with("resourceNames: [web], verbs: [get, impersonate]}"), "{told}");
+        }
+    }
+
+    #[test]
+    fn an_escalation_says_what_to_do() {
+        let message = "roles \"r\" is forbidden: user \"o\" (groups=[\"g\"]) is attempting to grant RBAC permissions not currently held:\n{}";
+        let (reason, told) = explained(message, None);
+        assert_eq!((reason, told.as_str()), ("InstallError", &*format!("{message}; {ESCALATION_HELP}")));
+    }
+
+    #[test]
+    fn a_refused_object_names_the_rule_and_whose_role_lacks_it() {
+        let message = "configmaps is forbidden: User \"o\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"a\"";
+        let rule = "{apiGroups: [\"\"], resources: [configmaps], verbs: [get, list, watch, create, patch, delete]}";
+        let account = ServiceAccount { namespace: None, name: "web".into() };
+        for (account, whose) in [(None, "the operator"), (Some(&account), "ServiceAccount web")] {
+            let expected = format!("{message}; add this rule to the role of {whose}: {rule}");
+            assert_eq!(explained(message, account), ("InstallError", expected));
+        }
+    }
+
+    #[test]
+    fn other_failures_stay_as_they_are() {
+        let account = ServiceAccount { namespace: None, name: "web".into() };
+        assert_eq!(explained("no", Some(&account)), ("InstallError", "no".to_owned()));
+    }
+}

@@ -1,0 +1,294 @@
+//! Cleans up after a failed attempt: rolls back to the deployed revision, or removes an install that never succeeded.
+//!
+//! The attempt that left something need not be the one that failed now: a later one may fail before it writes anything.
+
+use helm_release::action::{self, Candidate, Current, Failure};
+use helm_release::kube::{Applied, ApplyMethod};
+use helm_release::outside;
+use helm_release::release::Status;
+use tokio::time::Instant;
+
+use super::deploy::record;
+use super::uninstall;
+use crate::metrics::Action;
+use crate::reconcile::context::Work;
+use crate::reconcile::failure::{Failed, FailedAttempt};
+use crate::reconcile::report::blame::blame;
+use crate::report::{Outcome, chain};
+use crate::status::condition;
+use crate::view::primary::Primary;
+use crate::view::release::{Release, Revision, Trust};
+use crate::watches::OnFailure;
+
+/// How to clean up after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remedy {
+    /// There is nothing to clean up.
+    Nothing,
+    /// Roll back to this deployed revision.
+    RollBack(u32),
+    /// No revision was ever deployed: remove objects and records.
+    RemoveFailedInstall,
+    /// Uninstall the release, hooks included.
+    Uninstall,
+}
+
+fn remedy(release: &Release, policy: OnFailure, is_vouched: impl Fn(u32) -> bool) -> Remedy {
+    // A revision that this operator did not record is Helm's, which a person may be writing now, or anybody's.
+    let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
+        return Remedy::Nothing;
+    };
+    let unfinished = newest.status == Status::Failed || newest.status.is_pending();
+    match release.deployed() {
+        _ if !unfinished || policy == OnFailure::Keep => Remedy::Nothing,
+        Some((to, _)) if !is_vouched(to) => Remedy::Nothing,
+        Some(_) if policy == OnFailure::Uninstall => Remedy::Uninstall,
+        Some((to, _)) => Remedy::RollBack(to),
+        None if was_never_deployed(release) && release.revisions.values().all(Revision::is_sealed) => {
+            Remedy::RemoveFailedInstall
+        }
+        None => Remedy::Nothing,
+    }
+}
+
+/// Whether the records prove that no revision was ever deployed: the history is complete, and every revision is an install that failed. A manual
+/// rollback can fail and leave nothing `deployed` while everything runs, and old revisions may have been pruned.
+pub(crate) fn was_never_deployed(release: &Release) -> bool {
+    let whole = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
+    whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
+}
+
+/// Notes what a failed action left, and cleans up if it was a failed attempt. After anything else the attempt continues later. `reason` is that of a
+/// failed attempt.
+pub(crate) async fn after_action(
+    work: &Work<'_>,
+    primary: &Primary,
+    (candidate, failure): (&Candidate, &Failure),
+    reason: &'static str,
+) -> Failed {
+    note(work, failure);
+    match Failed::of_attempt(&failure.cause, condition::RELEASE_FAILED, reason) {
+        Failed::Attempt(attempt) => {
+            let refused = failure.cause.refusal().map(|refusal| Box::new((work.attempt(primary), refusal)));
+            let unserved = work.unserved(primary, failure);
+            work.shared.cache.change_history(work.key, |history| {
+                (history.refused, history.unserved) = (refused, unserved);
+            });
+            let blame = blame(&failure.cause, candidate, primary, work.shared.renderer.overrides());
+            let message = format!("{}{blame}", attempt.message());
+            clean_up(work, primary, attempt.saying(message)).await.into()
+        }
+        failed => failed,
+    }
+}
+
+/// Cleans up after a failed attempt; the message names the result.
+pub(crate) async fn clean_up(work: &Work<'_>, primary: &Primary, attempt: FailedAttempt) -> FailedAttempt {
+    let message = attempt.message().to_owned();
+    let message = with_undo(work, primary, message).await;
+    attempt.saying(message)
+}
+
+async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {
+    // What someone else is making is theirs to clean up.
+    let release = work.release().filter(|release| release.in_flight(outside::now()).is_none());
+    let Some(release) = release else { return message };
+    match remedy(&release, work.shared.settings.on_failure, |version| work.vouches(&release, version, primary)) {
+        Remedy::Nothing => message,
+        Remedy::RollBack(to) => match roll_back(work, primary, to).await {
+            Ok(()) => message,
+            Err(failure) => format!("{message}; rollback failed: {}", chain(&failure.cause)),
+        },
+        Remedy::RemoveFailedInstall => match remove_failed_install(work, primary).await {
+            Ok(()) => message,
+            Err(error) => format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
+        },
+        Remedy::Uninstall => match uninstall::uninstall_failed(work, primary).await {
+            Ok(None) => message,
+            Ok(Some(awaited)) => format!("{message}; the release is being uninstalled: {awaited}"),
+            Err(error) => format!("{message}; uninstall failed: {}", chain(&error)),
+        },
+    }
+}
+
+/// Stores the failed revision in the cache before the watch reports it.
+pub(crate) fn note(work: &Work<'_>, failure: &Failure) {
+    let Some(recorded) = &failure.recorded else { return };
+    work.shared.cache.change_release(work.key, |release| {
+        let wrote = (recorded.status, Trust::Written(None));
+        release.put(recorded.version, wrote, 0, recorded.marks.clone());
+        recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
+    });
+}
+
+async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Failure> {
+    let Some(current) = work.current() else { return Ok(()) };
+    let decoration = work.decoration(primary);
+    let mut env = work.environment(&decoration, primary, "upgrade");
+    // The event of the rollback names its own hooks.
+    _ = work.ran.take();
+    // The refusal was for another revision.
+    env.options.refused = None;
+    let inputs = current.inventory.inputs.clone();
+    let began = Instant::now();
+    let rolled_back = action::rollback(&env, &current, to, &inputs).await;
+    work.count_action(Action::Rollback, began, rolled_back.as_ref().err().map(|failure| &failure.cause));
+    match rolled_back {
+        Ok(outcome) => {
+            tracing::info!(resource = %work.key, to, revision = outcome.version, "Rolled back release");
+            let (failed, hooks) = (current.version, work.ran.take());
+            let note = format!(
+                "rolled back to revision {to} as revision {}: revision {failed} failed{hooks}",
+                outcome.version
+            );
+            work.shared.publish(primary, Outcome::normal("RolledBack", "Rollback", note));
+            record(work, outcome, None).await;
+            Ok(())
+        }
+        Err(failure) => {
+            note(work, &failure);
+            Err(failure)
+        }
+    }
+}
+
+async fn remove_failed_install(work: &Work<'_>, primary: &Primary) -> Result<(), action::Error> {
+    let Some(current) = work.current() else { return Ok(()) };
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "uninstall");
+    let current = with_recorded_objects(&env, current, &[]).await?;
+    action::delete_objects(&env, &current.inventory).await?;
+    // The oldest goes last: a history without its beginning does not prove that no revision was ever deployed.
+    for version in current.versions.iter().rev() {
+        env.storage.delete(&decoration.namespace, &decoration.release, *version).await?;
+    }
+    work.shared.cache.change_release(work.key, |release| release.revisions.clear());
+    work.shared.cache.change_history(work.key, |history| history.lost = None);
+    Ok(())
+}
+
+/// The release to upgrade from. If nothing is deployed, the live objects are those of the last good revision and of the newest one.
+pub(crate) async fn base(env: &action::Environment<'_>, current: Current) -> Result<Current, action::Error> {
+    let good: Vec<u32> = current.last_good.into_iter().filter(|_| current.deployed.is_none()).collect();
+    with_recorded_objects(env, current, &good).await
+}
+
+/// Adds the objects in these revisions' manifests, and in the newest one's if it has no marks of ours.
+async fn with_recorded_objects(
+    env: &action::Environment<'_>,
+    mut current: Current,
+    versions: &[u32],
+) -> Result<Current, action::Error> {
+    let newest = (current.deployed.is_none() && current.inventory.objects.is_empty()).then_some(current.version);
+    for version in versions.iter().copied().chain(newest) {
+        let marks = match action::inventory_of(env, version).await {
+            Ok((marks, _)) => marks,
+            // Somebody changed it, and its objects may stay behind.
+            Err(action::Error::Storage(error)) if error.is_damage() => {
+                tracing::warn!(release = env.decoration.release, version, %error, "A damaged record names no objects");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let unknown: Vec<_> = marks.objects.into_iter().filter(|o| current.inventory.find(&o.key).is_none()).collect();
+        current.inventory.objects.extend(unknown);
+    }
+    Ok(current)
+}
+
+/// Publishes each change to objects that server-side apply refused and that were written client-side.
+pub(crate) async fn publish_client_side_applies(
+    work: &Work<'_>,
+    primary: &Primary,
+    applied: &[Applied],
+    candidate: Option<&Candidate>,
+) {
+    let refused = |one: &Applied| match &one.method {
+        ApplyMethod::Client { refused: Some(why) } => Some(why.to_string()),
+        _ => None,
+    };
+    let refused: Vec<(&Applied, String)> = applied.iter().filter_map(|one| Some((one, refused(one)?))).collect();
+    if refused.is_empty() {
+        return;
+    }
+    let veil = work.veil(primary, candidate).await;
+    for (one, why) in refused {
+        let why = veil.clone().hide_apart(why).await;
+        let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);
+        tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply rejects an object");
+        work.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helm_release::storage::Marks;
+
+    use super::*;
+    use crate::runtime::freshness::Stamp;
+
+    /// A release with these revisions, the newest of which has these marks.
+    fn release(statuses: &[(u32, Status)], marks: Option<Marks>) -> Release {
+        let stamp = Stamp::written(None);
+        let revision = |status| Revision {
+            status,
+            resource_version: 0,
+            owners: Box::default(),
+            marks: marks.clone().map(Arc::new),
+            trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
+            stamp,
+            written: None,
+        };
+        let revisions = statuses.iter().map(|(version, status)| (*version, revision(*status))).collect();
+        Release { revisions, ..Release::default() }
+    }
+
+    #[test]
+    fn a_release_that_was_ever_deployed_is_never_removed() {
+        use Remedy::{Nothing, RemoveFailedInstall, RollBack};
+        use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
+        let cases: [(&[(u32, Status)], Remedy); 14] = [
+            (&[], Nothing),
+            (&[(1, Deployed)], Nothing),
+            (&[(1, Failed)], RemoveFailedInstall),
+            (&[(1, PendingInstall)], RemoveFailedInstall),
+            (&[(1, Failed), (2, Failed)], RemoveFailedInstall),
+            (&[(1, Failed), (2, PendingInstall)], RemoveFailedInstall),
+            (&[(1, Deployed), (2, Failed)], RollBack(1)),
+            (&[(1, Superseded), (2, Deployed), (3, PendingUpgrade)], RollBack(2)),
+            (&[(1, Superseded), (2, Superseded), (3, Failed)], Nothing),
+            (&[(1, Superseded), (2, PendingRollback)], Nothing),
+            (&[(1, Failed), (2, PendingUpgrade)], Nothing),
+            (&[(1, Uninstalled), (2, Failed)], Nothing),
+            (&[(4, Failed), (5, Failed)], Nothing),
+            (&[(1, Failed), (3, Failed)], Nothing),
+        ];
+        for (statuses, expected) in cases {
+            assert_eq!(
+                remedy(&release(statuses, Some(Marks::default())), OnFailure::Rollback, |_| true),
+                expected,
+                "{statuses:?}"
+            );
+            assert_eq!(
+                remedy(&release(statuses, Some(Marks::default())), OnFailure::Keep, |_| true),
+                Nothing,
+                "{statuses:?}"
+            );
+            let expected = if let RollBack(_) = expected { Remedy::Uninstall } else { expected };
+            assert_eq!(
+                remedy(&release(statuses, Some(Marks::default())), OnFailure::Uninstall, |_| true),
+                expected,
+                "{statuses:?}"
+            );
+            assert_eq!(
+                remedy(&release(statuses, None), OnFailure::Uninstall, |_| true),
+                Nothing,
+                "Helm's {statuses:?}"
+            );
+            let unproven = remedy(&release(statuses, Some(Marks::default())), OnFailure::Rollback, |_| false);
+            assert!(!matches!(unproven, RollBack(_)), "{statuses:?}");
+        }
+    }
+}

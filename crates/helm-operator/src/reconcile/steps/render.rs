@@ -1,0 +1,189 @@
+//! The next revision: rendered, or taken from an interrupted action that had rendered it.
+
+use helm_release::action::{self, Candidate, Imported};
+use helm_release::kube::ObjectDigest;
+use helm_release::release::Status;
+use helm_release::storage::{self, Marks};
+
+use super::repair;
+use crate::reconcile::context::{Next, Work};
+use crate::reconcile::decide::compare;
+use crate::reconcile::decide::state::{Inputs, Recorded};
+use crate::reconcile::failure::{Failed, FailedAttempt, Postponed};
+use crate::reconcile::report::redact::hide_notes;
+use crate::rendering::RENDER_LIMIT;
+use crate::rendering::request::Request;
+use crate::runtime::concurrency::Lane;
+use crate::status::condition;
+use crate::view::primary::Primary;
+use crate::view::release::{Release, Trust};
+
+impl Work<'_> {
+    pub(crate) async fn render(&mut self, primary: &Primary) -> Result<Next, Failed> {
+        if self.recorded(primary) == Recorded::Lost && self.import(primary).await? {
+            return Ok(Next::Again);
+        }
+        self.load_sources(primary).await?;
+        let rendered = match self.render_loaded(primary).await {
+            Err(failed) => {
+                let fault = self.veiled(primary, failed.fault().clone()).await;
+                Err(failed.reported_as(fault))
+            }
+            rendered => rendered,
+        };
+        self.drop_source_values();
+        if rendered.is_ok() && matches!(self.judged, Some(Inputs::RenderedSame | Inputs::RenderedOther)) {
+            self.progress.rendered();
+        }
+        rendered
+    }
+
+    /// Renders with the sources that are loaded. A render that is postponed changes nothing.
+    async fn render_loaded(&mut self, primary: &Primary) -> Result<Next, Failed> {
+        let release = self.release();
+        let newest = release.as_deref().and_then(Release::newest).map(|(v, _)| v);
+        let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone(), r.is_sealed()));
+        // An action begun since then may have changed the objects, whatever the deployed revision says about them.
+        if let Some((revision, Some(marks), is_own)) = &deployed
+            && newest == Some(*revision)
+        {
+            // Rendered with the deployed revision's number, so that a chart which prints its revision counts as unchanged.
+            let Ok(candidate) = self.candidate(primary, *revision).await? else { return Ok(self.postpone()) };
+            if is_same(&candidate, marks, primary.namespace()) {
+                self.replace_crds(primary, &candidate).await?;
+                self.judged = Some(Inputs::RenderedSame);
+                if *is_own && marks.complete && *marks.owner == *primary.uid() {
+                    repair::note_inputs(self, primary, *revision, candidate.inputs).await?;
+                } else {
+                    self.rendered = Some(candidate);
+                }
+                return Ok(Next::Again);
+            }
+        }
+        if let Some(candidate) = self.unfinished(primary).await? {
+            self.candidate = Some(candidate);
+            self.judged = Some(Inputs::RenderedOther);
+            return Ok(Next::Again);
+        }
+        let newest = self
+            .release()
+            .as_deref()
+            .and_then(Release::newest)
+            .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
+        let Ok(candidate) = self.candidate(primary, newest + 1).await? else { return Ok(self.postpone()) };
+        self.candidate = Some(candidate);
+        self.judged = Some(Inputs::RenderedOther);
+        Ok(Next::Again)
+    }
+
+    /// Records a release that is recorded elsewhere; returns whether there was one. Without it, a release that only the status knows would be installed
+    /// anew.
+    async fn import(&self, primary: &Primary) -> Result<bool, Failed> {
+        let decoration = self.decoration(primary);
+        let env = self.environment(&decoration, primary, "upgrade");
+        let imported = action::import(&env).await.map_err(|e| fault_of(&e))?;
+        let Some(Imported { version, packed, resource_version, marks }) = imported else { return Ok(false) };
+        tracing::info!(resource = %self.key, version, "Imported a release that was recorded elsewhere");
+        self.shared.cache.change_release(self.key, |release| {
+            let trust = if packed.is_sealed() { Trust::Written(Some(packed.content())) } else { Trust::Foreign };
+            release.put(version, (Status::Deployed, trust), resource_version, marks);
+            release.packed = Some((version, packed));
+        });
+        Ok(true)
+    }
+
+    /// Replaces the chart's definitions although no object changed, if that is the policy.
+    async fn replace_crds(&self, primary: &Primary, candidate: &Candidate) -> Result<(), Failed> {
+        let decoration = self.decoration(primary);
+        let env = self.environment(&decoration, primary, "upgrade");
+        action::replace_crds(&env, candidate).await.map_err(|e| fault_of(&e))
+    }
+
+    /// The candidate of our own interrupted action on the same inputs, as it was rendered then, random values included.
+    async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Failed> {
+        let inputs = self.recorded_inputs(primary);
+        let release = self.release();
+        let newest =
+            release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending() && r.is_sealed());
+        let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else { return Ok(None) };
+        let judged = compare::judge(Some(&marks.inputs), &inputs);
+        if judged == Inputs::Changed || *marks.owner != *primary.uid() {
+            return Ok(None);
+        }
+        let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await;
+        let record = match record {
+            // What cannot be decoded, now or later, continues nothing.
+            Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => return Ok(None),
+            record => record.map_err(|e| fault_of(&e.into()))?,
+        };
+        // What this operator did not record is not continued.
+        let Some(record) = record.release.sealed() else { return Ok(None) };
+        if judged == Inputs::Uncompared && !compare::is_made_from(self, primary, record.get()) {
+            return Ok(None);
+        }
+        if marks.inputs != inputs {
+            compare::mark_as_current(self, version, &marks, &inputs);
+        }
+        Ok(Candidate::recorded(record, &inputs).ok())
+    }
+
+    pub(crate) async fn candidate(
+        &self,
+        primary: &Primary,
+        revision: u32,
+    ) -> Result<Result<Candidate, Postponed>, Failed> {
+        helm::release_name::check(primary.name())
+            .map_err(|e| FailedAttempt::rendering("InvalidName", e.to_string()))?;
+        let candidate =
+            match self.shared.renderer.render(self.request(primary, revision)).await.map_err(Failed::try_from) {
+                Ok(candidate) => candidate,
+                Err(Ok(failed)) => return Err(self.slowed(failed)),
+                Err(Err(postponed)) => return Ok(Err(postponed)),
+            };
+        self.note_unread(primary, &candidate.unread);
+        let candidate = self.post_render(primary, candidate).await?;
+        // The status shows them.
+        let notes = hide_notes(self.secrets(), &candidate).await;
+        Ok(Ok(Candidate { notes, ..candidate }))
+    }
+
+    /// What a revision is rendered from.
+    pub(crate) fn request(&self, primary: &Primary, revision: u32) -> Request {
+        Request {
+            name: primary.name().into(),
+            namespace: primary.namespace().into(),
+            spec: self.effective_spec(primary),
+            overrides_type: self.overrides_type(),
+            revision,
+            inputs: self.recorded_inputs(primary),
+            is_retry: self.lane == Lane::Retries,
+        }
+    }
+
+    /// A render that a limit ended may cost others their turns, whoever is at fault.
+    fn slowed(&self, failed: Failed) -> Failed {
+        if failed.fault().reason == RENDER_LIMIT {
+            self.shared.cache.change_history(self.key, |history| history.is_slow = true);
+        }
+        failed
+    }
+}
+
+/// The failure of what a render reads and writes besides its chart.
+fn fault_of(error: &action::Error) -> Failed {
+    Failed::of_attempt(error, condition::IRRECONCILABLE, "ReconcileError")
+}
+
+/// Whether a candidate has exactly the objects in the marks, in any order, which name their owner in the same way.
+fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
+    let mut new: Vec<(&str, &str, &str, Option<ObjectDigest>)> = candidate
+        .objects
+        .iter()
+        .map(|o| (o.api_version.as_str(), o.kind.as_str(), o.name.as_str(), Some(o.digest(namespace))))
+        .collect();
+    let mut old: Vec<(&str, &str, &str, Option<ObjectDigest>)> =
+        marks.objects.iter().map(|o| (&*o.api_version, &*o.key.kind, &*o.key.name, o.digest)).collect();
+    new.sort();
+    old.sort();
+    new == old && candidate.tie() == marks.tie()
+}

@@ -1,0 +1,285 @@
+//! Repairs drift and takes ownership of objects that an upstream left; neither makes a revision.
+
+use std::sync::Arc;
+
+use helm_release::action::{self, Environment};
+use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, intern};
+use helm_release::release::{Packed, Status};
+use helm_release::storage::{MarkedObject, Marks, Stored, Written};
+use tokio::time::Instant;
+
+use super::remediate;
+use crate::reconcile::context::{Next, Work};
+use crate::reconcile::decide::memory::FIGHT;
+use crate::reconcile::failure::Failed;
+use crate::reconcile::report::changes::{self, put_back};
+use crate::report::Outcome;
+use crate::status::{Fault, condition};
+use crate::view::primary::Primary;
+use crate::view::release::{Holder, Trust};
+
+/// A message names at most this many objects.
+const MAX_NAMED: usize = 3;
+
+/// Applies the objects that are gone or lost fields of ours.
+pub(crate) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
+    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    let drifted = work.drifted(&marks, primary);
+    check_served(work, &marks, &drifted).await?;
+    let watched = drifted.iter().any(|key| work.shared.cache.is_synced(key));
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
+    if watched && work.shared.cache.change_history(work.key, |history| history.drift.count(Instant::now())) {
+        let fault = fight(&env, version, packed.as_ref(), primary, &drifted).await;
+        work.shared.cache.change_history(work.key, |history| history.drift.fault = Some(Box::new(fault.clone())));
+        work.report_fault(primary, &fault, true);
+        return Ok(Next::Done);
+    }
+    let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
+    let looks = if watched { changes::NAMED } else { 0 };
+    let repaired = action::repair(&env, version, packed.as_ref(), &objects, looks).await;
+    let Some(repaired) = work.unless_unproven(version, repaired)? else { return Ok(Next::Again) };
+    let (applied, marks) = (repaired.applied, accept(work, version, &marks, &repaired.accepted));
+    let put_back = put_back(&applied);
+    if watched && !put_back.is_empty() {
+        let note = changes::repaired(&put_back, &repaired.rivals);
+        tracing::info!(resource = %work.key, "Drift: {note}");
+        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", note));
+        for object in &put_back {
+            let rival = repaired.rivals.iter().find(|(of, _)| of == *object).map(|(_, rival)| rival);
+            let manager = rival.and_then(|rival| rival.manager.as_deref());
+            work.shared.metrics.repaired(&work.shared.settings.controller, &object.kind, manager);
+        }
+    }
+    work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
+    cache_applied(work, &applied);
+    remediate::publish_client_side_applies(work, primary, &applied, None).await;
+    update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
+    // Without a watch nothing reports whether it helped.
+    Ok(if watched { Next::Again } else { Next::Done })
+}
+
+/// Fails for an object whose watch saw it go with its kind: nothing would be repaired, and it would drift for ever.
+///
+/// Soon the watch fails, too, and the object no longer counts as drifted but as not ready.
+async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> Result<(), Failed> {
+    for object in drifted.iter().filter(|key| work.shared.cache.is_synced(key)).filter_map(|key| marks.find(key)) {
+        let served = work.shared.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
+        served.map_err(|source| {
+            fault(&ApplyError::Failed { verb: "repair", object: object.key.to_string(), source }.into())
+        })?;
+    }
+    Ok(())
+}
+
+/// Who keeps changing or deleting what. If that cannot be read, the message says less.
+async fn fight(
+    env: &Environment<'_>,
+    version: u32,
+    packed: Option<&Stored<Packed>>,
+    primary: &Primary,
+    drifted: &[ObjectKey],
+) -> Fault {
+    let named = &drifted[..drifted.len().min(MAX_NAMED)];
+    let rivals = action::look(env, version, packed, named).await.unwrap_or_default();
+    let mut described: Vec<String> = named
+        .iter()
+        .map(|key| {
+            rivals
+                .iter()
+                .find(|(of, _)| of == key)
+                .map_or_else(|| format!("someone keeps changing {key}"), |(_, look)| look.rival.describe(key))
+        })
+        .collect();
+    if drifted.len() > named.len() {
+        described.push(format!("and {} more objects", drifted.len() - named.len()));
+    }
+    let message =
+        format!("{}; release {:?} restores them at increasing intervals", described.join("; "), primary.name());
+    Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message }
+}
+
+/// Reads the records without marks of ours and notes their objects.
+pub(crate) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
+    let Some(release) = work.release() else { return Ok(Next::Done) };
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let base = release.base().map(|(v, _)| v);
+    // Reading takes nothing over: only a record that we wrote does.
+    let is_ours = release.holder(&primary.owner()) == Holder::Resource;
+    for version in release.unmarked() {
+        let (mut marks, packed) = match action::inventory_of(&env, version).await {
+            Ok((marks, packed)) => (marks, Some(packed)),
+            Err(action::Error::Storage(error)) if error.is_damage() => (Marks::default(), None),
+            // Its manifest is not one.
+            Err(action::Error::Manifest(_)) => (Marks::default(), None),
+            Err(error) => return Err(fault(&error)),
+        };
+        if is_ours {
+            (marks.owner, marks.owner_type) = (intern(primary.uid()), intern(&primary.owner().annotated_type()));
+        }
+        let facts = packed.as_ref().map(Stored::facts);
+        marks.string_overrides = Some(version) == base && facts.is_some_and(|facts| work.finds_strings(primary, facts));
+        // A release without objects has nothing to take ownership of.
+        marks.complete = marks.objects.is_empty();
+        let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
+        let status = match packed.as_ref().filter(|_| abandoned) {
+            Some(packed) => Some(action::abandon(&env, packed).await.map_err(|e| fault(&e))?),
+            None => None,
+        };
+        work.shared.cache.change_release(work.key, |release| {
+            if let Some(revision) = release.revisions.get_mut(&version) {
+                revision.marks = Some(Arc::new(marks));
+                if abandoned {
+                    revision.status = Status::Failed;
+                }
+                if let Some(written) = status {
+                    revision.rewritten(written);
+                }
+            }
+            if Some(version) == base {
+                release.packed = packed.map(|packed| (version, packed));
+            }
+        });
+    }
+    Ok(Next::Again)
+}
+
+/// Takes ownership of every object of the deployed revision.
+pub(crate) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
+    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
+    let Some(admitted) = work.admitted(primary, version).await? else { return Ok(Next::Again) };
+    let decoration = work.decoration(primary);
+    let env = work.environment(&decoration, primary, "upgrade");
+    let taken = action::take_ownership(&env, &admitted).await.map_err(|e| fault(&e))?;
+    let applied = taken.applied;
+    cache_applied(work, &applied);
+    remediate::publish_client_side_applies(work, primary, &applied, None).await;
+    let mut whole = (*marks).clone();
+    whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
+    whole.complete = true;
+    whole.owner = intern(primary.uid());
+    whole.owner_type = intern(&primary.owner().annotated_type());
+    whole.inputs = work.recorded_inputs(primary);
+    let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
+    if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
+        work.shared.cache.change_history(work.key, |history| history.took_over = true);
+    }
+    keep_written(work, version, whole, written);
+    let mut kinds = Vec::new();
+    for one in &applied {
+        kinds.extend(work.shared.applier.mapper.resource(&one.api_version, &one.key.kind).await.ok());
+    }
+    work.shared.watch_kinds(kinds);
+    tracing::info!(resource = %work.key, version, "Took over release");
+    work.succeed();
+    Ok(Next::Again)
+}
+
+/// Reads the objects that we wrote and whose events are overdue.
+pub(crate) async fn confirm(work: &mut Work<'_>) -> Result<Next, Failed> {
+    let Some((_, marks)) = deployed(work) else { return Ok(Next::Done) };
+    for key in work.shared.cache.overdue(&work.watched(&marks)) {
+        let Some(object) = marks.find(&key) else { continue };
+        let live = work.applier.find_live(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
+        let read = live.as_ref().map(|live| (live, work.shared.claim(&key, live).ours));
+        work.shared.cache.confirm(&key, read);
+    }
+    Ok(Next::Again)
+}
+
+/// Records the digest of other inputs that render to the deployed objects.
+pub(crate) async fn note_inputs(
+    work: &Work<'_>,
+    primary: &Primary,
+    version: u32,
+    inputs: String,
+) -> Result<(), Failed> {
+    let Some((_, marks)) = deployed(work) else { return Ok(()) };
+    let marks = Marks { inputs, ..(*marks).clone() };
+    write_marks(work, primary, version, marks).await.map_err(|e| fault(&e))
+}
+
+pub(crate) fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
+    let release = work.release()?;
+    let (version, revision) = release.deployed()?;
+    Some((version, revision.marks.clone()?))
+}
+
+/// Keeps the marks of objects that lost only fields that others own. In memory only: nothing of ours changed, and after a restart one more look tells.
+pub(crate) fn accept(work: &Work<'_>, version: u32, marks: &Arc<Marks>, accepted: &[(ObjectKey, Live)]) -> Arc<Marks> {
+    if accepted.is_empty() {
+        return marks.clone();
+    }
+    let mut new = (**marks).clone();
+    for (key, live) in accepted {
+        work.shared.cache.store_read(key, live, work.key);
+        new.objects.iter_mut().filter(|o| o.key == *key).for_each(|object| object.mark = live.mark);
+    }
+    let new = Arc::new(new);
+    work.shared.cache.change_release(work.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(new.clone());
+        }
+    });
+    new
+}
+
+pub(crate) fn cache_applied(work: &Work<'_>, applied: &[Applied]) {
+    work.shared.cache.store_applied(applied, work.key);
+    work.shared.cache.change_history(work.key, |history| history.resynced = Some(Instant::now()));
+}
+
+/// Writes new marks if applying did not restore the old ones: the server's defaults or the kind's schema changed.
+pub(crate) async fn update_marks(
+    work: &Work<'_>,
+    primary: &Primary,
+    version: u32,
+    marks: &Marks,
+    applied: &[Applied],
+) -> Result<(), action::Error> {
+    let mut new = marks.clone();
+    for object in &mut new.objects {
+        if let Some(one) = applied.iter().find(|a| a.key == object.key) {
+            (object.mark, object.client) = (one.live.mark, one.method != ApplyMethod::Server);
+            object.expires = one.expires;
+        }
+    }
+    if new == *marks { Ok(()) } else { write_marks(work, primary, version, new).await }
+}
+
+/// Writes marks of a revision that this operator recorded; those of another are kept in memory.
+async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Marks) -> Result<(), action::Error> {
+    let body = work.release().and_then(|release| release.revisions.get(&version)?.body(version));
+    let written = match body {
+        Some(body) => Some(work.shared.storage.mark(primary.namespace(), primary.name(), &body, &marks).await?),
+        None => None,
+    };
+    work.shared.cache.change_release(work.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(Arc::new(marks));
+            if let (Some(written), Some(body)) = (written, body) {
+                revision.trust = Trust::Written(Some(body.content));
+                revision.rewritten(written);
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Stores a record that this process has written.
+fn keep_written(work: &Work<'_>, version: u32, marks: Marks, written: Written) {
+    work.shared.cache.change_release(work.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(Arc::new(marks));
+            revision.trust = Trust::Written(Some(written.packed.content()));
+            revision.rewritten(written.resource_version);
+        }
+        release.packed = Some((version, Stored::Sealed(written.packed)));
+    });
+}
+
+pub(crate) fn fault(error: &action::Error) -> Failed {
+    Failed::of_step(error, condition::IRRECONCILABLE, "ReconcileError")
+}

@@ -1,0 +1,232 @@
+//! Sources in a reconcile: which ones a resource has, whether they have changed, and their values while they are needed.
+
+use std::collections::BTreeMap;
+
+use helm_release::kube::Call;
+use serde_json::{Value, json};
+
+use crate::mask::Mask;
+use crate::reconcile::context::Work;
+use crate::reconcile::decide::causes;
+use crate::reconcile::failure::{Failed, FailedAttempt, UNANSWERED, Unanswered};
+use crate::reconcile::report::outcome::invalid_annotation;
+use crate::report::chain;
+use crate::values::Spec;
+use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};
+use crate::view::primary::Primary;
+use crate::view::sources::registry::Read;
+use crate::watches::AnnotationSources;
+
+/// What allows a cluster-scoped resource to name sources: whoever may create it need not be allowed to read them.
+const OPEN: &str =
+    "valuesFromAnnotation: {namespaces: […]} in watches.yaml lists those that a cluster-scoped resource may name";
+
+/// Returns the sources, if a resource of this namespace (empty if it has none) may name them.
+fn admit(allowed: &AnnotationSources, namespace: &str, sources: Vec<Resolved>) -> Result<Vec<Resolved>, String> {
+    let open: &[String] = match allowed {
+        _ if !namespace.is_empty() => return Ok(sources),
+        AnnotationSources::In(open) => open,
+        AnnotationSources::No | AnnotationSources::Own => &[],
+    };
+    match sources.iter().find(|source| !open.iter().any(|open| **open == *source.key.namespace)) {
+        Some(closed) => Err(format!("namespace {:?} is not allowed; {OPEN}", closed.key.namespace)),
+        None => Ok(sources),
+    }
+}
+
+/// What a reconcile has read.
+pub(crate) struct Loaded {
+    /// What stands for the contents in the digest of the inputs.
+    digest: Value,
+    /// The resource's `spec` over the contents, until it is rendered.
+    spec: Option<Spec>,
+    /// Hides what Secrets hold.
+    mask: Mask,
+}
+
+impl Work<'_> {
+    /// Notes what the resource depends on, so that a change wakes it.
+    pub(crate) fn depend_on_sources(&self, primary: &Primary) {
+        let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
+        let sources = if idle { Vec::new() } else { self.sources(primary).unwrap_or_default() };
+        let user = (self.shared.settings.controller.clone(), self.key.clone());
+        self.shared.sources.depend(user, sources.into_iter().map(|source| source.key));
+    }
+
+    /// The resource's sources: those of its watch, then those of its annotation.
+    fn sources(&self, primary: &Primary) -> Result<Vec<Resolved>, Failed> {
+        let settings = &self.shared.settings;
+        let resolve = |entries: &[ValuesSource]| values_from::resolve(entries, primary.own_namespace(), primary.name());
+        let invalid = |e: values_from::SourceError| FailedAttempt::invalid_values(e.to_string());
+        let mut sources = resolve(&settings.values_from).map_err(invalid)?;
+        let Some(own) = primary.annotations.values_from() else { return Ok(sources) };
+        if settings.values_from_annotation == AnnotationSources::No {
+            let why = "the operator does not allow it: its watches.yaml lacks valuesFromAnnotation";
+            return Err(invalid_annotation(&format!("annotation values-from: {why}")).into());
+        }
+        let own = own.and_then(|entries| resolve(&entries).map_err(|e| e.to_string()));
+        let own = own.and_then(|own| admit(&settings.values_from_annotation, primary.own_namespace(), own));
+        sources.extend(own.map_err(|e| invalid_annotation(&format!("annotation values-from: {e}")))?);
+        Ok(sources)
+    }
+
+    /// Whether the content of every source is known, and none that is required is missing.
+    pub(crate) fn knows_sources(&self, primary: &Primary) -> bool {
+        let is_known = |source: &Resolved| {
+            let known = self.shared.sources.known(&source.key).0;
+            known.is_some_and(|read| source.optional || read.digest(&source.values_key).is_some())
+        };
+        self.loaded.is_some()
+            || !self.maps_values() && self.sources(primary).is_ok_and(|sources| sources.iter().all(is_known))
+    }
+
+    /// What stands for the sources and mapped values in the digest of the inputs; `None` if there are none. Differs whenever a source may have changed.
+    pub(crate) fn sources_digest(&self, primary: &Primary) -> Option<Value> {
+        if let Some(loaded) = &self.loaded {
+            return Some(loaded.digest.clone());
+        }
+        let known = self.known_digest(primary);
+        // Only the mappers can tell what the values are.
+        if self.maps_values() { Some(json!(["unmapped", known])) } else { known }
+    }
+
+    /// The same, one by one under the names that records keep.
+    pub(crate) fn source_parts(&self, primary: &Primary) -> Vec<(String, Value)> {
+        let Some(Value::Array(digests)) = self.sources_digest(primary) else { return Vec::new() };
+        let name =
+            |source: &Resolved| causes::source_part(source.key.kind.as_str(), &source.key.name, &source.values_key);
+        let mut names: Vec<String> = self.sources(primary).unwrap_or_default().iter().map(name).collect();
+        names.resize_with(digests.len(), causes::mapped_part);
+        names.into_iter().zip(digests).collect()
+    }
+
+    fn known_digest(&self, primary: &Primary) -> Option<Value> {
+        let Ok(sources) = self.sources(primary) else { return Some("invalid".into()) };
+        let part = |source: &Resolved| match self.shared.sources.known(&source.key) {
+            (Some(read), _) => digest(source, &read),
+            (None, changes) => json!(["unread", changes]),
+        };
+        (!sources.is_empty()).then(|| sources.iter().map(part).collect())
+    }
+
+    /// The values to render with: the `spec` over the sources that [`Work::load_sources`] read.
+    pub(crate) fn effective_spec(&self, primary: &Primary) -> Spec {
+        self.loaded.as_ref().and_then(|loaded| loaded.spec.clone()).unwrap_or_else(|| primary.spec.clone())
+    }
+
+    /// What the Secrets among the sources hold, until it is dropped.
+    pub(crate) fn secrets(&self) -> Mask {
+        self.loaded.as_ref().map(|loaded| loaded.mask.clone()).unwrap_or_default()
+    }
+
+    /// Reads the sources, unless this reconcile has done so.
+    ///
+    /// # Errors
+    /// One is missing, unreadable or invalid.
+    pub(crate) async fn load_sources(&mut self, primary: &Primary) -> Result<(), Failed> {
+        let sources = self.sources(primary)?;
+        if (sources.is_empty() && !self.maps_values())
+            || self.loaded.as_ref().is_some_and(|loaded| loaded.spec.is_some())
+        {
+            return Ok(());
+        }
+        let mut contents = BTreeMap::new();
+        for source in &sources {
+            if !contents.contains_key(&source.key) {
+                contents.insert(source.key.clone(), self.read_source(&source.key).await?);
+            }
+        }
+        let mut found = Vec::new();
+        for source in &sources {
+            let content = &contents[&source.key];
+            let bytes = content.get(&source.values_key);
+            if bytes.is_none() && !source.optional {
+                return Err(missing(source, content).into());
+            }
+            found.push(Found { source, bytes });
+        }
+        let mut digests: Vec<Value> =
+            sources.iter().map(|source| digest(source, &Read::of(&contents[&source.key]))).collect();
+        let merged = values_from::merge(&found, &primary.spec);
+        let (spec, mask) = merged.map_err(|e| FailedAttempt::invalid_values(e.to_string()))?;
+        let spec = self.map_values(primary, spec).await?;
+        if self.maps_values() {
+            digests.push(json!(["mapped", spec.digest()]));
+        }
+        self.loaded = Some(Loaded { digest: digests.into(), spec: Some(spec), mask });
+        Ok(())
+    }
+
+    /// Drops the values: they may be secret, and the next step may take an hour.
+    pub(crate) fn drop_source_values(&mut self) {
+        if let Some(loaded) = &mut self.loaded {
+            (loaded.spec, loaded.mask) = (None, Mask::default());
+        }
+    }
+
+    async fn read_source(&self, key: &SourceKey) -> Result<Content, Unanswered> {
+        if let Some(why) = self.shared.sources.refusal(key) {
+            return Err(forbidden(key, &why));
+        }
+        let (_, changes) = self.shared.sources.known(key);
+        let content = match self.shared.api.send(Call::get(key.path())).await {
+            Ok(answer) => Content::read(key.kind, &answer.body),
+            Err(error) if error.is_not_found() => Some(Content::default()),
+            Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
+            Err(error) => return Err(unanswered(UNANSWERED, format!("cannot read {key}: {}", chain(&error)))),
+        };
+        let content = content
+            .ok_or_else(|| unanswered(UNANSWERED, format!("cannot read {key}: it is not a {}", key.kind.as_str())))?;
+        self.shared.sources.store(key, Read::of(&content), changes);
+        Ok(content)
+    }
+}
+
+/// Its place in the values, and the digest of its content: under another name the same content is no change.
+fn digest(source: &Resolved, read: &Read) -> Value {
+    json!([source.target_path, read.digest(&source.values_key)])
+}
+
+/// A source may be missing for a moment only, so it judges nothing.
+fn missing(source: &Resolved, content: &Content) -> Unanswered {
+    let namespace = &source.key.namespace;
+    let what = if content.version == 0 { "does not exist" } else { "has no such key" };
+    let message = format!("{source}, in namespace {namespace:?}: {} {what}", source.key.kind.as_str());
+    unanswered("ValuesSourceMissing", message)
+}
+
+fn forbidden(key: &SourceKey, why: &str) -> Unanswered {
+    let (namespace, plural) = (&key.namespace, key.kind.plural());
+    let rule = format!("{{apiGroups: [\"\"], resources: [{plural}], verbs: [get, list, watch]}}");
+    let message =
+        format!("cannot read {key} in namespace {namespace:?}: {why}; add this rule to the operator's role: {rule}");
+    unanswered("ValuesSourceForbidden", message)
+}
+
+fn unanswered(reason: &'static str, message: String) -> Unanswered {
+    Unanswered::with_reason(reason, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_scoped_resource_names_sources_in_listed_namespaces_only() {
+        let source = |namespace: &str| {
+            let entry = json!({"kind": "Secret", "name": "a", "namespace": namespace});
+            values_from::resolve(&[serde_json::from_value(entry).unwrap()], "", "web").unwrap()
+        };
+        let listed = AnnotationSources::In(["open".to_owned()].into());
+        for allowed in [&AnnotationSources::Own, &listed] {
+            let refused = admit(allowed, "", source("victim")).unwrap_err();
+            assert!(
+                refused.starts_with("namespace \"victim\" is not allowed; valuesFromAnnotation: {namespaces:"),
+                "{refused}"
+            );
+        }
+        assert!(admit(&listed, "", source("open")).is_ok());
+        let own: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "Secret", "name": "a"}])).unwrap();
+        assert!(admit(&AnnotationSources::Own, "ns", values_from::resolve(&own, "ns", "web").unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,58 @@
+//! The `spec` of a resource in a reconcile: the cache keeps only so many bytes of large ones, so it may have to be read again.
+
+use std::sync::Arc;
+
+use helm_release::kube::Call;
+
+use crate::reconcile::context::{Next, Work};
+use crate::reconcile::decide::state::Step;
+use crate::reconcile::failure::{UNANSWERED, Unanswered};
+use crate::report::chain;
+use crate::view::primary::{Primary, Received};
+
+impl Work<'_> {
+    /// The resource with the `spec` that this reconcile has read, if it is still the same.
+    pub(crate) fn with_spec(&self, primary: Arc<Primary>) -> Arc<Primary> {
+        match &self.spec {
+            Some(spec) if primary.spec.is_away() && spec.digest() == primary.spec.digest() => {
+                Arc::new(primary.with_spec(spec.clone()))
+            }
+            _ => primary,
+        }
+    }
+
+    /// Reads the `spec` that a step needs and the cache does not keep. `None` if it is at hand; else the step is decided again.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub(crate) async fn read_spec(&mut self, step: Step, primary: &Primary) -> Result<Option<Next>, Unanswered> {
+        let is_read = step.reads_values() || !self.shared.settings.expressions.fields().is_empty();
+        if !primary.spec.is_away() || !is_read {
+            return Ok(None);
+        }
+        self.fetch_spec(primary).await?;
+        Ok(Some(Next::Again))
+    }
+
+    /// The resource with its `spec`, for what must not go without.
+    pub(crate) async fn completed(&mut self, primary: &Arc<Primary>) -> Option<Arc<Primary>> {
+        if primary.spec.is_away() {
+            self.fetch_spec(primary).await.ok()?;
+        }
+        Some(self.with_spec(primary.clone())).filter(|primary| !primary.spec.is_away())
+    }
+
+    async fn fetch_spec(&mut self, primary: &Primary) -> Result<(), Unanswered> {
+        let shared = self.shared;
+        let path = shared.resource.path(primary.own_namespace(), primary.name());
+        let path = path.map_err(|error| Unanswered::request(&error))?;
+        let answer = shared.api.send(Call::get(path)).await.map_err(|error| Unanswered::request(&error))?;
+        let received: Received = serde_json::from_slice(&answer.body).map_err(|error| {
+            Unanswered::with_reason(UNANSWERED, format!("cannot read the resource: {}", chain(&error)))
+        })?;
+        self.spec = Some(received.primary.spec.clone());
+        // If it has changed meanwhile, what comes next goes by the new one.
+        shared.primary_written(received);
+        Ok(())
+    }
+}

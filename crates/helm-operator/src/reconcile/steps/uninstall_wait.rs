@@ -1,0 +1,90 @@
+//! What a waiting uninstall waits for: the objects that still exist, and the finalizers that hold them.
+
+use helm_release::action::{self, Cached, Environment};
+use helm_release::kube::{ObjectKey, Ownership};
+use helm_release::storage::{MarkedObject, Marks};
+
+use crate::reconcile::context::Work;
+
+/// A message names at most this many objects.
+const MAX_NAMED: usize = 3;
+
+/// An object that still exists.
+struct Held {
+    key: ObjectKey,
+    finalizers: Vec<String>,
+}
+
+/// Names the objects of the uninstall that still exist; `None` once all are gone.
+pub(crate) async fn awaited(
+    work: &Work<'_>,
+    env: &Environment<'_>,
+    inventory: &Marks,
+) -> Result<Option<String>, action::Error> {
+    let deleted: Vec<&MarkedObject> =
+        inventory.objects.iter().filter(|object| !object.kept && object.adopted.is_none()).collect();
+    // For kinds without a watch the cache holds our own writes only, and nothing reports their deletion.
+    let is_seen = |object: &&&MarkedObject| {
+        work.shared.cache.is_synced(&object.key)
+            && matches!(env.live.cached(&object.key, env.decoration), Cached::Ours(live) if !live.kept)
+    };
+    let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
+    // An object in a watched kind's cache exists until the watch says otherwise. Its finalizers need a request; they are left out if it fails.
+    let mut held = Vec::new();
+    for object in seen.iter().take(MAX_NAMED) {
+        let finalizers = look(work, env, object).await.ok().flatten().unwrap_or_default();
+        held.push(Held { key: object.key.clone(), finalizers });
+    }
+    if !seen.is_empty() {
+        return Ok(Some(describe(&held, seen.len() - held.len())));
+    }
+    // An object that the watches lack may exist all the same.
+    for object in deleted {
+        if let Some(finalizers) = look(work, env, object).await? {
+            return Ok(Some(describe(&[Held { key: object.key.clone(), finalizers }], 0)));
+        }
+    }
+    Ok(None)
+}
+
+/// The finalizers of an object of this release; `None` if it is gone, or is to be kept.
+async fn look(
+    work: &Work<'_>,
+    env: &Environment<'_>,
+    object: &MarkedObject,
+) -> Result<Option<Vec<String>>, action::Error> {
+    let live = work.applier.find_live(&object.key, &object.api_version).await?;
+    let ours = live.filter(|live| env.decoration.ownership(live) == Ownership::Ours && !live.kept);
+    Ok(ours.map(|live| live.metadata.finalizers.unwrap_or_default()))
+}
+
+/// `ConfigMap ns/a (finalizers: x/y), Pod ns/b and 4 more`.
+fn describe(held: &[Held], more: usize) -> String {
+    let one = |held: &Held| {
+        let key = &held.key;
+        let namespace = if key.namespace.is_empty() { String::new() } else { format!("{}/", key.namespace) };
+        let by = match held.finalizers.is_empty() {
+            true => String::new(),
+            false => format!(" (finalizers: {})", held.finalizers.join(", ")),
+        };
+        format!("{} {namespace}{}{by}", key.kind, key.name)
+    };
+    let named = held.iter().map(one).collect::<Vec<_>>().join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_with_what_holds_them() {
+        let held = |namespace: &str, name: &str, finalizers: &[&str]| Held {
+            key: ObjectKey { group: "".into(), kind: "Thing".into(), namespace: namespace.into(), name: name.into() },
+            finalizers: finalizers.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        assert_eq!(describe(&[held("ns", "a", &[])], 0), "Thing ns/a");
+        let two = [held("", "a", &["x/y", "z"]), held("ns", "b", &[])];
+        assert_eq!(describe(&two, 4), "Thing a (finalizers: x/y, z), Thing ns/b and 4 more");
+    }
+}

@@ -1,0 +1,629 @@
+//! The renderer over Helm's engine, in this process or in workers: one chart, and the cluster's capabilities as of the latest discovery.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use go_encoding::json;
+use go_template::{Map, Value};
+use helm::chart::Chart;
+use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions};
+use helm_release::action::Candidate;
+use helm_release::kube::{
+    Applier, Call, Duplicate, Object, ObjectError, Weight, deduplicate, digest_json, install_order, objects_of,
+};
+use helm_release::outside;
+use helm_release::release::ChartDocument;
+use serde_json::json;
+
+use super::request::{RenderError, Renderer, Request};
+use crate::lookup::{Blocking, ClusterLookup, Named, Reach, Release, ServedKinds};
+use crate::mask::Published;
+use crate::reconcile::failure::UNANSWERED;
+use crate::reconcile::steps::impersonation;
+use crate::rendering::{
+    Analysed, EXTERNAL_SCHEMA, Job, Output, RENDER_LIMIT, Rendering, Workers, explain, failure, too_heavy,
+};
+use crate::report::chain;
+use crate::runtime::backoff;
+use crate::values::Spec;
+use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, ServiceAccount};
+
+/// How long a render may rely on the last discovery.
+const MAX_AGE: Duration = Duration::from_secs(5);
+
+/// How often a start asks for the server's version, within 16 seconds.
+const ATTEMPTS: u32 = 6;
+
+/// What the cluster serves, as charts see it.
+pub(crate) struct Discovered {
+    applier: Applier,
+    kube_version: KubeVersion,
+    /// The capabilities, with the generation of the discovery that found them.
+    known: RwLock<Option<(usize, Arc<Capabilities>)>>,
+}
+
+impl Discovered {
+    /// Asks the server for its version, several times if it is in trouble: a failure here ends the whole process.
+    ///
+    /// # Errors
+    /// The server does not answer, or its version is not one.
+    pub(crate) async fn read(applier: &Applier) -> Result<Discovered, crate::native::Error> {
+        let mut attempt = 1;
+        let answer = loop {
+            match applier.api().send(Call::get("/version")).await {
+                Err(error) if error.is_transient() && attempt < ATTEMPTS => {
+                    tracing::warn!(error = chain(&error), "Cannot ask the API server for its version: trying again");
+                    tokio::time::sleep(backoff::wait(attempt)).await;
+                    attempt += 1;
+                }
+                answer => break answer?,
+            }
+        };
+        let version: serde_json::Value = answer.parse()?;
+        let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
+        Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default() })
+    }
+
+    /// The capabilities of now or a few seconds ago; those last known if discovery fails. A change is never a reason to render: new kinds must not
+    /// rotate passwords.
+    ///
+    /// # Errors
+    /// No discovery has succeeded yet: charts would see a server without kinds.
+    async fn current(&self) -> Result<Arc<Capabilities>, RenderError> {
+        match self.applier.mapper.refresh_if_older(MAX_AGE).await {
+            Err(error) if self.applier.mapper.generation() == 0 => {
+                let message = format!("cannot read which kinds are served: {}", chain(&error));
+                return Err(RenderError::Unanswered { reason: UNANSWERED, message });
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = chain(&error),
+                    "Cannot read which kinds are served: charts see those known so far"
+                );
+            }
+            Ok(()) => {}
+        }
+        Ok(self.capabilities())
+    }
+
+    fn capabilities(&self) -> Arc<Capabilities> {
+        let generation = self.applier.mapper.generation();
+        let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        if let Some((at, capabilities)) = known
+            && at == generation
+        {
+            return capabilities;
+        }
+        let (generation, api_versions) = self.applier.mapper.known_api_versions();
+        let capabilities = Arc::new(Capabilities::new(self.kube_version.clone(), api_versions));
+        *self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            Some((generation, capabilities.clone()));
+        capabilities
+    }
+}
+
+/// Renders one chart for one watch.
+pub(crate) struct EngineRenderer {
+    place: Place,
+    document: Arc<ChartDocument>,
+    overrides: Overrides,
+    discovered: Arc<Discovered>,
+    digest: String,
+    /// The lookups that the chart spells out.
+    named: Arc<Named>,
+    lookup_rule: Arc<LookupRule>,
+    served: Arc<ServedKinds>,
+    schema: SchemaRule,
+    published: Arc<Published>,
+    /// Why no values render.
+    blocked: Option<RenderError>,
+    account: Option<ServiceAccount>,
+}
+
+/// Where the chart is rendered.
+enum Place {
+    /// In this process.
+    Here(Arc<Analysed>),
+    /// In worker processes, which load the chart themselves.
+    Apart { workers: Arc<Workers>, chart: PathBuf, digest: String },
+}
+
+impl EngineRenderer {
+    /// A renderer for this cluster, in this process.
+    ///
+    /// # Errors
+    /// No record can hold the chart.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        overrides: Overrides,
+        discovered: Arc<Discovered>,
+    ) -> Result<EngineRenderer, crate::native::Error> {
+        let document = Arc::new(ChartDocument::of(engine.chart())?);
+        // Where the type is open, a release that has strings says so in its own digest.
+        let typed = (overrides.texts(), format!("{:?}", overrides.kind().unwrap_or_default()));
+        let digest = digest_json(&json!([engine.chart().digest(), typed]));
+        let named = Arc::new(Named::of(engine.chart()));
+        let published = Arc::new(Published::by(engine.chart()));
+        let (place, lookup_rule, schema) =
+            (Place::Here(Arc::new(Analysed::new(engine))), Arc::default(), SchemaRule::default());
+        let renderer = EngineRenderer {
+            place,
+            document,
+            overrides,
+            discovered,
+            digest,
+            named,
+            lookup_rule,
+            served: Arc::default(),
+            schema,
+            published,
+            blocked: None,
+            account: None,
+        };
+        Ok(renderer)
+    }
+
+    /// Renders in workers from now on, which load the chart from this absolute path.
+    pub(crate) fn apart(mut self, workers: Arc<Workers>, chart: PathBuf) -> EngineRenderer {
+        if let Place::Here(engine) = &self.place {
+            self.place = Place::Apart { workers, chart, digest: engine.chart().digest().to_owned() };
+        }
+        self
+    }
+
+    fn values(&self, spec: &Spec, overrides: OverrideValuesType) -> Result<Map, RenderError> {
+        let own = spec.values().map_err(|e| invalid(&e))?;
+        self.overrides.over_as(overrides, own).map_err(|e| invalid(&e))
+    }
+
+    /// Sets what templates may look up beyond their release. Default: nothing.
+    pub(crate) fn reaching(self, rule: &LookupRule) -> EngineRenderer {
+        EngineRenderer { lookup_rule: Arc::new(rule.clone()), ..self }
+    }
+
+    /// Sets the kinds whose resources hold users' values. Default: none.
+    pub(crate) fn serving(self, served: Arc<ServedKinds>) -> EngineRenderer {
+        EngineRenderer { served, ..self }
+    }
+
+    /// Sets how values are validated. The copies of documents have absolute paths. Default: against the chart's own files.
+    pub(crate) fn validating(mut self, rule: SchemaRule) -> EngineRenderer {
+        if let Place::Here(engine) = &self.place {
+            self.blocked = blocked(engine.chart(), &rule);
+        }
+        EngineRenderer { schema: rule, ..self }
+    }
+
+    /// Sets as whom templates look up. Default: as the operator.
+    pub(crate) fn acting_as(self, account: Option<&ServiceAccount>) -> EngineRenderer {
+        EngineRenderer { account: account.cloned(), ..self }
+    }
+
+    fn lookup(&self, namespace: &str) -> Arc<ClusterLookup> {
+        let applier = impersonation::acting_as(&self.discovered.applier, self.account.as_ref(), namespace);
+        let (named, rule) = (self.named.clone(), self.lookup_rule.clone());
+        let served = self.served.clone();
+        let reach = Reach::Release(Release { served, namespace: namespace.to_owned(), named, rule });
+        let lookup = ClusterLookup::new(applier, tokio::runtime::Handle::current(), reach);
+        let most = match &self.place {
+            Place::Here(_) => Rendering::default().memory / 8,
+            Place::Apart { workers, .. } => workers.largest_answer(),
+        };
+        Arc::new(lookup.within(most).publishing(self.published.clone()))
+    }
+
+    /// What the chart renders, with the values that the record keeps.
+    async fn output(
+        &self,
+        request: Request,
+        lookup: &Arc<ClusterLookup>,
+    ) -> Result<(Output, serde_json::Value), RenderError> {
+        let values = self.values(&request.spec, request.overrides_type)?;
+        let config = json::to_serde(&Value::Map(values.clone()));
+        let capabilities = self.discovered.current().await?;
+        let output = match &self.place {
+            Place::Here(engine) => {
+                let (engine, hiding, lookup, skip_schema) = (engine.clone(), lookup, lookup.clone(), self.schema.skip);
+                let place = Here { engine, capabilities, lookup, skip_schema };
+                match blocking(move || place.render(&values, &request)).await {
+                    Ok(output) => output,
+                    Err(error) => return Err(hiding.veil(error).await),
+                }
+            }
+            Place::Apart { workers, chart, digest } => {
+                drop(values);
+                let job = self.job(request, chart, digest)?;
+                workers.render(job, &capabilities, lookup).await?
+            }
+        };
+        Ok((output, config))
+    }
+
+    /// The most memory that the objects of a render may take, in bytes.
+    fn weight(&self) -> u64 {
+        match &self.place {
+            Place::Here(_) => Rendering::default().memory / 4,
+            Place::Apart { workers, .. } => workers.weight(),
+        }
+    }
+
+    fn job(&self, request: Request, chart: &Path, digest: &str) -> Result<Job, RenderError> {
+        let spec = request.spec.shared_json();
+        Ok(Job {
+            chart: chart.to_owned(),
+            digest: digest.to_owned(),
+            spec: spec.map_err(|e| invalid(&e))?,
+            overrides: self.overrides.texts().clone(),
+            overrides_kind: request.overrides_type,
+            copies: self.schema.copies.0.clone(),
+            skip_schema: self.schema.skip,
+            name: request.name,
+            namespace: request.namespace,
+            revision: request.revision,
+            is_retry: request.is_retry,
+        })
+    }
+}
+
+fn invalid(error: &impl ToString) -> RenderError {
+    RenderError::Failed { reason: "InvalidValues", message: error.to_string() }
+}
+
+impl Renderer for EngineRenderer {
+    fn digest(&self) -> String {
+        self.digest.clone()
+    }
+
+    fn chart_name(&self) -> &str {
+        &self.document.name
+    }
+
+    fn overrides(&self) -> Option<&Overrides> {
+        Some(&self.overrides)
+    }
+
+    fn sources(&self, spec: &Spec, overrides: OverrideValuesType) -> Option<(Arc<ChartDocument>, serde_json::Value)> {
+        let values = self.values(spec, overrides).ok()?;
+        Some((self.document.clone(), json::to_serde(&Value::Map(values))))
+    }
+
+    fn published(&self) -> Option<&Arc<Published>> {
+        Some(&self.published)
+    }
+
+    fn blocked(&self) -> Option<&RenderError> {
+        self.blocked.as_ref()
+    }
+
+    fn rested(&self) -> BoxFuture<'_, ()> {
+        match &self.place {
+            Place::Here(_) => Box::pin(std::future::ready(())),
+            Place::Apart { workers, .. } => Box::pin(workers.rested()),
+        }
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+        Box::pin(async move {
+            let (namespace, inputs) = (request.namespace.clone(), request.inputs.clone());
+            let lookup = self.lookup(&namespace);
+            let rendered = async {
+                let (output, config) = self.output(request, &lookup).await?;
+                let (document, most) = (self.document.clone(), self.weight());
+                match blocking(move || candidate((output, config), document, &namespace, inputs, most)).await {
+                    Err(error) => Err(lookup.veil(error).await),
+                    candidate => candidate,
+                }
+            };
+            match rendered.await {
+                Ok(candidate) => Ok(Candidate { notes: lookup.hide(candidate.notes).await, ..candidate }),
+                Err(error) => Err(lookup.judge(error)),
+            }
+        })
+    }
+}
+
+/// Runs what may compute for a long time, or waits for the cluster.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
+) -> Result<T, RenderError> {
+    let interrupted = || RenderError::Unanswered { reason: UNANSWERED, message: "rendering was interrupted".into() };
+    outside::apart(work).await.ok_or_else(interrupted)?
+}
+
+/// Returns why the chart renders with no values: its own schema refers to a document that was not read. Subcharts may be disabled.
+fn blocked(chart: &Chart, rule: &SchemaRule) -> Option<RenderError> {
+    let unread = chart.unread_schemas().into_iter().find(|unread| unread.chart == chart.metadata.name && !rule.skip)?;
+    Some(RenderError::Failed { reason: EXTERNAL_SCHEMA, message: explain(&unread) })
+}
+
+/// A render in this process.
+struct Here {
+    engine: Arc<Analysed>,
+    capabilities: Arc<Capabilities>,
+    lookup: Arc<ClusterLookup>,
+    skip_schema: bool,
+}
+
+impl Here {
+    fn render(self, values: &Map, request: &Request) -> Result<Output, RenderError> {
+        let release = ReleaseOptions {
+            name: request.name.clone(),
+            namespace: request.namespace.clone(),
+            revision: i64::from(request.revision),
+            is_upgrade: request.revision > 1,
+        };
+        let (lookup, skip_schema) = (Some(Arc::new(Blocking(self.lookup)) as Arc<dyn Lookup>), self.skip_schema);
+        let capabilities = &*self.capabilities;
+        let request = engine::Request { values, release: &release, capabilities, lookup, skip_schema };
+        let rendered = self.engine.render(&request);
+        rendered.map(|rendered| self.engine.output(rendered, values)).map_err(|error| failure(&error).into())
+    }
+}
+
+fn candidate(
+    (output, config): (Output, serde_json::Value),
+    chart: Arc<ChartDocument>,
+    namespace: &str,
+    inputs: String,
+    most: u64,
+) -> Result<Candidate, RenderError> {
+    let Output { manifest, hooks, notes, crds: files, unread } = output;
+    let mut weight = Weight::of(most);
+    let objects = weight.objects_of(&manifest);
+    let (objects, duplicates) = objects.and_then(|all| in_order(all, namespace)).map_err(|e| unusable(&e, most))?;
+    // What else is wrong with them is found when they run.
+    let heavy = hooks.iter().find_map(|hook| weight.objects_of(&hook.manifest).err().filter(|e| e.fault.is_weight()));
+    heavy.map_or(Ok(()), |error| Err(unusable(&error, most)))?;
+    let mut crds = Vec::new();
+    for (path, text) in files {
+        let found = weight.objects_of(&text).map_err(|e| ObjectError { template: path.as_str().into(), ..e });
+        crds.extend(found.map_err(|e| unusable(&e, most))?);
+    }
+    Ok(Candidate { chart, config, manifest, objects, hooks, notes, crds, duplicates, unread, inputs })
+}
+
+/// The objects of exactly the text that the record keeps, in install order.
+pub(crate) fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
+    in_order(objects_of(manifest)?, namespace)
+}
+
+fn in_order(objects: Vec<Object>, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
+    objects.iter().try_for_each(|object| object.check_name().and_then(|()| object.check_annotations()))?;
+    let (mut objects, duplicates) = deduplicate(objects, namespace);
+    install_order(&mut objects);
+    Ok((objects, duplicates))
+}
+
+fn unusable(error: &ObjectError, most: u64) -> RenderError {
+    if error.fault.is_weight() {
+        return RenderError::Failed { reason: RENDER_LIMIT, message: too_heavy(most) };
+    }
+    RenderError::Failed { reason: "RenderError", message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm::chart::Crd;
+    use helm::engine::Rendered;
+    use helm::manifest::{Head, Manifest};
+    use helm_release::kube::{Disturbance, Error, MemoryApi};
+
+    use super::*;
+
+    fn of(contents: &[&str], crds: &[&str]) -> Result<Candidate, RenderError> {
+        let manifest = |(i, content): (usize, &&str)| Manifest {
+            path: format!("c/templates/{i}.yaml"),
+            content: (*content).to_owned(),
+            head: Head::default(),
+        };
+        let crd = |text: &&str| Crd { path: "c/crds/a.yaml".into(), data: (*text).into() };
+        let rendered = Rendered {
+            manifests: contents.iter().enumerate().map(manifest).collect(),
+            crds: crds.iter().map(crd).collect(),
+            ..Rendered::default()
+        };
+        let document = Arc::new(ChartDocument::from_json("{}").unwrap());
+        candidate((rendered.into(), json!({})), document, "ns", "digest".into(), 64 << 20)
+    }
+
+    fn map(metadata: &str, data: &str) -> String {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{{metadata}}}\ndata:\n  x: {data}")
+    }
+
+    #[test]
+    fn objects_are_those_of_the_manifest_that_the_record_keeps() {
+        let (a, b) = (map("name: a", "|+\n    text"), map("name: b", "|\n    text"));
+        let candidate = of(&[&a, &b], &[]).unwrap();
+        let texts: Vec<_> = candidate.objects.iter().map(|o| o.body["data"]["x"].as_str().unwrap()).collect();
+        assert_eq!(texts, ["text\n", "text\n"]);
+        assert!(candidate.manifest.starts_with("---\n# Source: c/templates/0.yaml\napiVersion: v1"));
+        assert_eq!(&*candidate.objects[1].template, "c/templates/1.yaml");
+    }
+
+    #[test]
+    fn an_invalid_object_is_rejected_with_its_template() {
+        let refused = |text: &str| of(&["", text], &[]).unwrap_err().to_string();
+        assert!(
+            refused(&map("generateName: a-", "s3cret"))
+                .starts_with("c/templates/1.yaml: ConfigMap has metadata.generateName")
+        );
+        assert_eq!(refused("kind: X"), "c/templates/1.yaml: manifest has an object without apiVersion");
+        assert_eq!(
+            of(&[], &["kind: X"]).unwrap_err().to_string(),
+            "c/crds/a.yaml: manifest has an object without apiVersion"
+        );
+    }
+
+    #[test]
+    fn objects_that_take_too_much_memory_are_refused_whatever_the_worker_said() {
+        let within = |manifest: &str, hooks: Vec<&str>, most| {
+            let hook = |text: &&str| helm_release::release::Hook { manifest: (*text).to_owned(), ..Default::default() };
+            let output =
+                Output { manifest: manifest.to_owned(), hooks: hooks.iter().map(hook).collect(), ..Output::default() };
+            let document = Arc::new(ChartDocument::from_json("{}").unwrap());
+            candidate((output, json!({})), document, "ns", "digest".into(), most)
+                .map(drop)
+                .map_err(|e| (e.reason(), e.to_string()))
+        };
+        let heavy = format!("{}\nlist: [{}1]", map("name: a", "1"), "1,".repeat(50_000));
+        assert_eq!(within(&heavy, vec![], 16 << 20), Ok(()));
+        let refused = Err((RENDER_LIMIT, too_heavy(1 << 20)));
+        assert_eq!(within(&heavy, vec![], 1 << 20), refused);
+        assert_eq!(within(&map("name: a", "1"), vec![&heavy], 1 << 20), refused);
+        assert_eq!(within(&map("name: a", "1"), vec!["kind: X"], 1 << 20), Ok(()), "found when it runs");
+    }
+
+    #[test]
+    fn of_two_templates_for_one_object_the_last_wins() {
+        let candidate = of(&[&map("name: a", "one"), &map("name: a, namespace: ns", "two")], &[]).unwrap();
+        let texts: Vec<_> = candidate.objects.iter().map(|o| &o.body["data"]["x"]).collect();
+        assert_eq!(texts, ["two"]);
+        let said: Vec<String> = candidate.duplicates.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "c/templates/0.yaml and c/templates/1.yaml both render ConfigMap \"a\", and only the last one counts: remove the other"
+            ]
+        );
+        assert_eq!(candidate.manifest.matches("kind: ConfigMap").count(), 2, "the record keeps what the chart says");
+    }
+
+    async fn renderer(template: &str) -> (Arc<MemoryApi>, EngineRenderer) {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("v1", "ConfigMap", "configmaps");
+        let chart = Chart::from_files([
+            ("Chart.yaml", "apiVersion: v2\nname: demo\nversion: 1.2.3\n"),
+            ("values.yaml", "size: 1\n"),
+            ("values.schema.json", r#"{"properties": {"size": {"type": "integer"}}}"#),
+            ("templates/a.yaml", template),
+        ]);
+        let watch = "- {group: g, version: v1, kind: K, chart: x, overrideValues: {auth.password: fixed}}";
+        let watch = crate::watches::parse(watch, |_| None).unwrap().watches.remove(0);
+        let engine = Arc::new(Engine::new(chart.unwrap()));
+        let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
+        let renderer = EngineRenderer::new(engine, watch.overrides, discovered).unwrap();
+        (server, renderer)
+    }
+
+    async fn rendered(renderer: &EngineRenderer, spec: &str, revision: u32) -> Result<String, RenderError> {
+        let (name, namespace, inputs) = ("web".into(), "ns".into(), "digest".to_owned());
+        let request = Request {
+            name,
+            namespace,
+            spec: Spec::new(spec),
+            overrides_type: OverrideValuesType::Typed,
+            revision,
+            inputs: inputs.clone(),
+            is_retry: false,
+        };
+        let candidate = renderer.render(request).await?;
+        assert_eq!(candidate.inputs, inputs);
+        Ok(candidate.manifest)
+    }
+
+    #[tokio::test]
+    async fn a_render_names_values_that_no_template_reads() {
+        let (_, renderer) = renderer("# {{ .Values.size }}").await;
+        let spec = Spec::new(r#"{"szie": 2}"#);
+        let (name, namespace, inputs) = ("web".into(), "ns".into(), String::new());
+        let request = Request {
+            name,
+            namespace,
+            spec,
+            revision: 1,
+            inputs,
+            is_retry: false,
+            overrides_type: OverrideValuesType::Typed,
+        };
+        let unread = renderer.render(request).await.unwrap().unread;
+        let told: Vec<String> = unread.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["auth", "szie; did you mean \"size\"?"]);
+    }
+
+    #[tokio::test]
+    async fn a_render_sees_its_release_override_values_and_the_clusters_capabilities() {
+        let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  \
+            text: '{{ .Release.Name }} {{ .Release.Revision }} {{ .Release.IsUpgrade }} {{ .Values.auth.password }} \
+            {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has \"example.com/v1/Kind\" }}'";
+        let (server, renderer) = renderer(template).await;
+        assert_eq!(renderer.chart_name(), "demo");
+        let overrides = renderer.overrides().unwrap().texts().clone();
+        assert_eq!(overrides, [("auth.password".to_owned(), "fixed".to_owned())].into());
+        let first = rendered(&renderer, "{}", 1).await.unwrap();
+        assert!(first.contains("text: 'web 1 false fixed 36 false'"), "{first}");
+        let second = rendered(&renderer, "{\"auth\": {\"password\": \"mine\"}}", 2).await.unwrap();
+        assert!(second.contains("text: 'web 2 true fixed 36 false'"), "{second}");
+        server.serve("example.com/v1", "Kind", "kinds");
+        renderer.discovered.applier.mapper.resource("example.com/v1", "Kind").await.unwrap();
+        let third = rendered(&renderer, "{}", 3).await.unwrap();
+        assert!(third.contains("text: 'web 3 true fixed 36 true'"), "{third}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_users_template_reads_nothing_of_other_namespaces() {
+        let template =
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: {{ tpl .Values.text . | quote }}}";
+        let (server, renderer) = renderer(template).await;
+        for namespace in ["ns", "far"] {
+            let path = format!("/api/v1/namespaces/{namespace}/configmaps/m");
+            server.put(&path, json!({"metadata": {"name": "m"}, "data": {"k": format!("of {namespace}")}}), "someone");
+        }
+        let read = |namespace: &str| json!({"text": format!("{{{{ (lookup \"v1\" \"ConfigMap\" {namespace:?} \"m\").data.k }}}}")});
+        assert!(rendered(&renderer, &read("ns").to_string(), 1).await.unwrap().contains("x: \"of ns\""));
+        let refused = rendered(&renderer, &read("far").to_string(), 1).await.unwrap_err();
+        assert!(refused.to_string().contains("lookup: {namespaces: [far]} in watches.yaml opens it"), "{refused}");
+        let opened = renderer.reaching(&LookupRule { namespaces: ["far".to_owned()].into(), ..LookupRule::default() });
+        assert!(rendered(&opened, &read("far").to_string(), 1).await.unwrap().contains("x: \"of far\""));
+    }
+
+    const GUARDED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: {{ dig \"data\" \"k\" \"new\" (lookup \"v1\" \"ConfigMap\" \"ns\" \"guard\") | quote }}}";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lookup_that_is_not_answered_judges_no_chart() {
+        let (server, renderer) = renderer(GUARDED).await;
+        let unanswered = |error: &RenderError| matches!(error, RenderError::Unanswered { .. });
+        for code in [500, 503, 429, 403] {
+            server.refuse(move |call| call.path.ends_with("/guard").then(|| Error::from_status(code, "", "no answer")));
+            let error = rendered(&renderer, "{}", 1).await.unwrap_err();
+            assert!(unanswered(&error) && error.to_string().ends_with("error calling lookup: no answer"), "{error}");
+            let expected = if code == 403 { "RenderError" } else { "Unanswered" };
+            assert_eq!(error.reason(), expected);
+            server.accept();
+        }
+        server.disturb("/guard", 1, Disturbance::Unreachable);
+        assert!(unanswered(&rendered(&renderer, "{}", 1).await.unwrap_err()));
+        assert!(rendered(&renderer, "{}", 1).await.unwrap().contains("x: \"new\""));
+    }
+
+    #[tokio::test]
+    async fn a_chart_sees_no_server_without_kinds_before_the_first_discovery() {
+        let (server, renderer) = renderer("{{ fail (.Capabilities.APIVersions.Has \"v1\" | toString) }}").await;
+        server.disturb("GET /api", 1, Disturbance::Refused(503));
+        let error = rendered(&renderer, "{}", 1).await.unwrap_err();
+        assert!(error.to_string().starts_with("cannot read which kinds are served: "), "{error}");
+        assert!(matches!(error, RenderError::Unanswered { .. }));
+        server.accept();
+        let error = rendered(&renderer, "{}", 1).await.unwrap_err();
+        assert!(error.to_string().ends_with("true"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_survives_some_lost_answers_but_not_an_absent_server() {
+        let server = Arc::new(MemoryApi::new());
+        server.disturb("/version", 3, Disturbance::Unreachable);
+        Discovered::read(&Applier::new(server.clone())).await.unwrap();
+        server.disturb("/version", 100, Disturbance::Refused(503));
+        assert!(Discovered::read(&Applier::new(server.clone())).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_render_that_fails_has_a_reason() {
+        let (_, renderer) = renderer("{{ fail \"no\" }}").await;
+        let failed = async |spec: &str| rendered(&renderer, spec, 1).await.unwrap_err().reason();
+        assert_eq!(failed("{}").await, "RenderError");
+        assert_eq!(failed(r#"{"size": "large"}"#).await, "InvalidValues");
+        assert_eq!(failed("[]").await, "InvalidValues");
+    }
+}

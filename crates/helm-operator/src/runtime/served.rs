@@ -1,0 +1,155 @@
+//! Watches a kind in a version that the server serves, whichever that is: a definition may drop a version, or go and come back, while the process runs.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use helm_release::kube::{Live, Mapper, Resource};
+use kube::runtime::watcher::{self, Event};
+use tokio::time::{Instant, sleep};
+
+use super::reflector::is_refused;
+use super::refusals::Refusals;
+
+type Events = BoxStream<'static, watcher::Result<Event<Live>>>;
+
+/// Lists and watches a kind with `open`. After a refusal it pauses, finds out which version is served now, and lists anew: what a watch missed
+/// meanwhile is known only then.
+pub(crate) fn watch(
+    mapper: Arc<Mapper>,
+    kind: Arc<Resource>,
+    open: impl Fn(&Resource) -> Events + Send + 'static,
+) -> Events {
+    let watch = Watch { mapper, kind, open, running: None, refusals: Refusals::default(), refused: Instant::now() };
+    stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch))).boxed()
+}
+
+struct Watch<F> {
+    mapper: Arc<Mapper>,
+    kind: Arc<Resource>,
+    open: F,
+    running: Option<Running>,
+    refusals: Refusals,
+    /// The last one.
+    refused: Instant,
+}
+
+struct Running {
+    events: Events,
+    since: Instant,
+}
+
+impl<F: Fn(&Resource) -> Events> Watch<F> {
+    async fn next(&mut self) -> Option<watcher::Result<Event<Live>>> {
+        if self.running.is_none() {
+            sleep(self.refusals.pause()).await;
+            if !self.refusals.is_none() {
+                self.find_version().await;
+            }
+        }
+        let open = || Running { events: (self.open)(&self.kind), since: Instant::now() };
+        let running = self.running.get_or_insert_with(open);
+        let event = running.events.next().await?;
+        if event.as_ref().is_err_and(is_refused) {
+            self.refusals.add(running.since.elapsed());
+            (self.running, self.refused) = (None, Instant::now());
+        }
+        Some(event)
+    }
+
+    /// Goes on in another version if this one is no longer served. Without an answer it keeps this one.
+    async fn find_version(&mut self) {
+        // What was discovered right after the refusal may be older.
+        if let Err(error) = self.mapper.refresh_if_older(self.refused.elapsed() / 2).await {
+            tracing::debug!(error = crate::report::chain(&error), "Cannot find out which versions are served");
+        }
+        if let Some(found) = self.mapper.known(&self.kind.api_version, &self.kind.kind)
+            && found.api_version != self.kind.api_version
+        {
+            let (kind, gone) = (&*found.kind, &*self.kind.api_version);
+            tracing::info!(kind, gone, api_version = &*found.api_version, "Watching a kind in another version");
+            self.kind = found;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use helm_release::kube::MemoryApi;
+
+    use super::*;
+
+    fn refused(code: u16) -> watcher::Result<Event<Live>> {
+        let status = kube::core::Status::failure("no", "no").with_code(code);
+        Err(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status))))
+    }
+
+    /// What one run of a watch brings, and after how long.
+    type Run = (Duration, Vec<watcher::Result<Event<Live>>>);
+
+    /// A watch of Gear in v1 with these runs, and the versions in which it was opened.
+    fn gears(server: &Arc<MemoryApi>, runs: Vec<Run>) -> (Events, Arc<Mutex<Vec<String>>>) {
+        let opened = Arc::<Mutex<Vec<String>>>::default();
+        let (log, runs) = (opened.clone(), Mutex::new(runs.into_iter()));
+        let open = move |kind: &Resource| {
+            log.lock().unwrap().push(kind.api_version.to_string());
+            let (after, events) = runs.lock().unwrap().next().unwrap_or_default();
+            let late = stream::once(sleep(after)).flat_map(move |()| stream::iter(Vec::new()));
+            late.chain(stream::iter(events)).chain(stream::pending()).boxed()
+        };
+        let kind =
+            Resource { api_version: "x.y/v1".into(), kind: "Gear".into(), plural: "gears".into(), namespaced: true };
+        (watch(Arc::new(Mapper::new(server.clone())), Arc::new(kind), open), opened)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_refusal_the_kind_is_listed_in_the_version_that_is_served() {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("x.y/v1", "Gear", "gears");
+        server.serve("x.y/v2", "Gear", "gears");
+        let list = || vec![Ok(Event::Init), Ok(Event::InitDone)];
+        let lost = |code| list().into_iter().chain([refused(code)]).collect();
+        let runs = [lost(403), lost(404), list()].map(|events| (Duration::ZERO, events));
+        let (mut events, opened) = gears(&server, runs.into());
+        for _ in 0..3 {
+            _ = events.next().await;
+        }
+        assert_eq!(*opened.lock().unwrap(), ["x.y/v1"]);
+        assert!(matches!(events.next().await, Some(Ok(Event::Init))));
+        assert_eq!(*opened.lock().unwrap(), ["x.y/v1"; 2], "it is served");
+        server.unserve("x.y/v1", "Gear");
+        let rest: Vec<_> = (&mut events).take(4).collect().await;
+        assert!(matches!(&rest[..], [Ok(Event::InitDone), Err(_), Ok(Event::Init), Ok(Event::InitDone)]), "{rest:?}");
+        assert_eq!(*opened.lock().unwrap(), ["x.y/v1", "x.y/v1", "x.y/v2"]);
+    }
+
+    /// When each of so many refusals comes, in seconds.
+    async fn seconds(events: &mut Events, refusals: usize) -> Vec<u64> {
+        let (began, mut seconds) = (Instant::now(), Vec::new());
+        for _ in 0..refusals {
+            assert!(events.next().await.unwrap().is_err());
+            seconds.push(began.elapsed().as_secs());
+        }
+        seconds
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_are_retried_at_growing_intervals() {
+        let server = Arc::new(MemoryApi::new());
+        let runs = (0..10).map(|_| (Duration::ZERO, vec![refused(404)])).collect();
+        let (mut events, _) = gears(&server, runs);
+        assert_eq!(seconds(&mut events, 10).await, [0, 0, 1, 3, 7, 15, 31, 61, 91, 121]);
+        assert!(server.log().len() <= 2 * 10, "one discovery each: {:?}", server.log());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_held_ends_the_count() {
+        let server = Arc::new(MemoryApi::new());
+        let holds = [0, 0, 0, 0, 6, 0].map(|seconds| (Duration::from_secs(seconds), vec![refused(404)]));
+        let (mut events, _) = gears(&server, holds.into());
+        assert_eq!(seconds(&mut events, 6).await, [0, 0, 1, 3, 13, 14]);
+    }
+}

@@ -1,0 +1,161 @@
+//! The status fields that a definition's schema declares. Upstream's updates lose undeclared fields silently; a server-side apply of them is refused, so
+//! they are left out, and others' conditions stay.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use helm_release::kube::Error;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::runtime::sync::lock;
+
+/// How long a field counts as undeclared: the definition may change meanwhile.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+/// The most fields that are learned: more than a status of ours has.
+const MAX_FIELDS: usize = 64;
+
+/// A field's names, from the status inwards. Items of lists have no name: what one lacks, all lack.
+type Field = Vec<String>;
+
+/// What one kind's schema lacks.
+#[derive(Default)]
+pub(crate) struct Undeclared {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    fields: BTreeSet<Field>,
+    since: Option<Instant>,
+    /// What was logged.
+    logged: BTreeSet<Field>,
+}
+
+/// What an error taught.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Lesson {
+    /// The error is about something else.
+    Nothing,
+    /// More fields are left out from now on; holds those to log, in the notation of Kubernetes.
+    Learned(Vec<String>),
+}
+
+impl Undeclared {
+    /// Removes the undeclared fields. Returns whether something remains to be written.
+    pub(crate) fn remove_from(&self, status: &mut Value) -> bool {
+        let mut known = lock(&self.known);
+        if known.since.is_some_and(|since| since.elapsed() >= REMEMBERED) {
+            known.fields.clear();
+            known.since = None;
+        }
+        known.fields.iter().for_each(|field| remove(status, field));
+        !known.fields.contains(&Field::new()) && status.as_object().is_none_or(|fields| !fields.is_empty())
+    }
+
+    /// Learns from the refusal of a status.
+    pub(crate) fn learn(&self, error: &Error) -> Lesson {
+        let fields: BTreeSet<Field> = error.undeclared_fields().into_iter().filter_map(field).collect();
+        let mut known = lock(&self.known);
+        let is_new = fields.iter().any(|field| !known.fields.contains(field));
+        if !is_new || known.fields.len() + fields.len() > MAX_FIELDS {
+            return Lesson::Nothing;
+        }
+        let unlogged = fields.difference(&known.logged).map(shown).collect();
+        known.logged.extend(fields.iter().cloned());
+        known.fields.extend(fields);
+        known.since.get_or_insert_with(Instant::now);
+        Lesson::Learned(unlogged)
+    }
+}
+
+fn shown(field: &Field) -> String {
+    field.iter().fold(".status".to_owned(), |path, name| format!("{path}.{name}"))
+}
+
+/// Parses `.status.conditions[type="Ready"].observedGeneration`; `None` outside of the status.
+fn field(path: &str) -> Option<Field> {
+    let mut names = Vec::new();
+    let mut rest = path.strip_prefix(".status")?;
+    while !rest.is_empty() {
+        if let Some(item) = rest.strip_prefix('[') {
+            rest = item.split_once(']')?.1;
+            continue;
+        }
+        let name = rest.strip_prefix('.')?;
+        let end = name.find(['.', '[']).unwrap_or(name.len());
+        names.push(name[..end].to_owned());
+        rest = &name[end..];
+    }
+    Some(names)
+}
+
+fn remove(value: &mut Value, field: &[String]) {
+    match (value, field) {
+        (Value::Array(items), field) => items.iter_mut().for_each(|item| remove(item, field)),
+        (Value::Object(entries), [last]) => _ = entries.remove(last),
+        (Value::Object(entries), [first, rest @ ..]) => {
+            if let Some(inner) = entries.get_mut(first) {
+                remove(inner, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refusal(faults: &str) -> Error {
+        let message = format!("failed to create typed patch object (ns/a; e.x/v1, Kind=Web): {faults}");
+        Error::from_status(500, "", &message)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn undeclared_fields_are_left_out_until_the_definition_may_have_changed() {
+        let undeclared = Undeclared::default();
+        let error = refusal(
+            "errors:\n  .status.observedGeneration: field not declared in schema\n  \
+             .status.conditions[type=\"Ready\"].observedGeneration: field not declared in schema",
+        );
+        let logged = [".status.conditions.observedGeneration", ".status.observedGeneration"].map(String::from).to_vec();
+        assert_eq!(undeclared.learn(&error), Lesson::Learned(logged));
+        assert_eq!(
+            undeclared.learn(&error),
+            Lesson::Nothing,
+            "the same refusal again is no reason to repeat the write"
+        );
+        let whole = json!({"observedGeneration": 1, "conditions": [{"type": "Ready", "observedGeneration": 1}]});
+        let mut status = whole.clone();
+        assert!(undeclared.remove_from(&mut status));
+        assert_eq!(status, json!({"conditions": [{"type": "Ready"}]}));
+        tokio::time::advance(REMEMBERED).await;
+        let mut later = whole.clone();
+        assert!(undeclared.remove_from(&mut later) && later == whole);
+        assert_eq!(undeclared.learn(&error), Lesson::Learned(Vec::new()), "logged once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_schema_without_a_status_leaves_nothing_to_write() {
+        let undeclared = Undeclared::default();
+        let logged = vec![".status".to_owned()];
+        assert_eq!(undeclared.learn(&refusal(".status: field not declared in schema")), Lesson::Learned(logged));
+        assert!(!undeclared.remove_from(&mut json!({"conditions": []})));
+    }
+
+    #[test]
+    fn other_refusals_teach_nothing() {
+        for error in [
+            refusal(".spec.a: field not declared in schema"),
+            refusal(".status.conditions: expected list, got &{map[]}"),
+            Error::from_status(403, "Forbidden", "no"),
+        ] {
+            assert_eq!(Undeclared::default().learn(&error), Lesson::Nothing, "{error}");
+        }
+    }
+}

@@ -1,0 +1,733 @@
+//! The custom resource's status: the conditions that follow from the facts, and their serialised form.
+//!
+//! Our fields are written by server-side apply, so that a native reconciler can share the resource, and only if they differ from the server's.
+//! Counterpart: operator-sdk's `internal/helm/internal/types` and helm-operator-plugins' `internal/updater`.
+
+pub(crate) mod declared_fields;
+pub(crate) mod summary;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use helm_release::kube::intern;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::reconcile::steps::detect::DETECTED;
+use crate::rendering::EXTERNAL_SCHEMA;
+use crate::report::shorten;
+
+/// Condition types.
+pub(crate) mod condition {
+    /// The summary: the release is deployed and its objects are healthy.
+    pub(crate) const READY: &str = "Ready";
+    /// A release is deployed.
+    pub(crate) const DEPLOYED: &str = "Deployed";
+    /// The operator serves the resource.
+    pub(crate) const INITIALIZED: &str = "Initialized";
+    /// An action on the release failed; false only on a resource of helm-operator-plugins, otherwise absent.
+    pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
+    /// The release cannot be made to follow the resource; false only on a resource of helm-operator-plugins, otherwise absent.
+    pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
+    /// An annotation pauses the resource, as in helm-operator-plugins; absent until it does.
+    pub(crate) const PAUSED: &str = "Paused";
+    /// The annotation `suspend` is set; present only when true.
+    pub(crate) const SUSPENDED: &str = "Suspended";
+    /// The generation is not deployed yet, or objects are not ready yet: what is awaited or retried; present only when true.
+    pub(crate) const RECONCILING: &str = "Reconciling";
+    /// Only a change can help; present only when true.
+    pub(crate) const STALLED: &str = "Stalled";
+    /// Objects drifted and are not repaired, by policy; present only when true.
+    pub(crate) const DRIFTED: &str = "Drifted";
+    /// No template reads some values; present only when true.
+    pub(crate) const UNREAD_VALUES: &str = "UnreadValues";
+    /// Control annotations are misspelt or have no effect; present only when true.
+    pub(crate) const IGNORED_ANNOTATIONS: &str = "IgnoredAnnotations";
+    /// Release records look like this operator's and are not; present only when true.
+    pub(crate) const UNPROVEN_RECORDS: &str = "UnprovenRecords";
+}
+
+/// Our condition types; others on the resource belong to someone else.
+const OURS: &[&str] = &[
+    condition::INITIALIZED,
+    condition::DEPLOYED,
+    condition::READY,
+    condition::RELEASE_FAILED,
+    condition::IRRECONCILABLE,
+    condition::SUSPENDED,
+    condition::RECONCILING,
+    condition::PAUSED,
+    condition::STALLED,
+    condition::DRIFTED,
+    condition::UNREAD_VALUES,
+    condition::IGNORED_ANNOTATIONS,
+    condition::UNPROVEN_RECORDS,
+];
+
+/// Failures with these reasons are likely to happen again however often the same inputs are tried.
+const PERMANENT: [&str; 11] = [
+    "DriftLoop",
+    EXTERNAL_SCHEMA,
+    "InvalidAnnotation",
+    "InvalidName",
+    "InvalidSchema",
+    "InvalidValues",
+    "OutOfReach",
+    "ReleaseConflict",
+    "RenderError",
+    "RenderLimit",
+    "UnsupportedKubernetes",
+];
+
+/// The longest message, in bytes. Conditions may have 32 KiB, but a whole stored list must stay small.
+const MAX_MESSAGE: usize = 4096;
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Condition {
+    /// Its type.
+    #[serde(rename = "type", deserialize_with = "interned")]
+    pub(crate) kind: Arc<str>,
+    /// `True`, `False` or `Unknown`.
+    #[serde(deserialize_with = "interned")]
+    pub(crate) status: Arc<str>,
+    /// The reason, in upper camel case.
+    #[serde(default, deserialize_with = "interned")]
+    pub(crate) reason: Arc<str>,
+    /// The text for people.
+    #[serde(default, deserialize_with = "interned")]
+    pub(crate) message: Arc<str>,
+    /// When `status` last changed.
+    #[serde(default, deserialize_with = "interned_if_any")]
+    pub(crate) last_transition_time: Option<Arc<str>>,
+    /// The resource's generation that it describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) observed_generation: Option<i64>,
+}
+
+/// `status.deployedRelease`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DeployedRelease {
+    /// The release's name.
+    #[serde(deserialize_with = "interned")]
+    pub(crate) name: Arc<str>,
+    /// Its revision.
+    #[serde(default)]
+    pub(crate) revision: u32,
+    /// Chart and version: `memcached-0.1.0`.
+    #[serde(default, deserialize_with = "interned")]
+    pub(crate) chart: Arc<str>,
+    /// The chart's `appVersion`.
+    #[serde(default, deserialize_with = "interned")]
+    pub(crate) app_version: Arc<str>,
+}
+
+/// Most conditions say the same, and those of one resource share their times.
+fn interned<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+    String::deserialize(from).map(|text| intern(&text))
+}
+
+fn interned_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<str>>, D::Error> {
+    Option::<String>::deserialize(from).map(|text| text.map(|text| intern(&text)))
+}
+
+/// As [`or_default`], for texts that many resources share.
+fn interned_or_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+    or_default::<D, String>(from).map(|text| intern(&text))
+}
+
+/// `status.lastHandled`: the tokens of control annotations that were handled last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Handled {
+    /// Of `reconcile-now`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reconcile_now: Option<Box<str>>,
+    /// Of `retry-now`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_now: Option<Box<str>>,
+}
+
+/// The status fields that watches.yaml defines, by name.
+pub(crate) type Fields = BTreeMap<Arc<str>, Value>;
+
+/// A field of an unknown shape is not ours, and hides no other.
+fn or_default<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
+    let text = Box::<RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(text.get()).unwrap_or_default())
+}
+
+/// Our part of a status, and the conditions of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Status {
+    /// Every condition.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) conditions: Vec<Condition>,
+    /// The release.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) deployed_release: Option<DeployedRelease>,
+    /// The resource's generation that the status describes.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) observed_generation: Option<i64>,
+    /// How many of the release's objects are ready, such as `3/4`: a column of `kubectl get`. Empty without a release.
+    #[serde(default, deserialize_with = "interned_or_empty")]
+    pub(crate) ready_objects: Arc<str>,
+    /// The tokens that were handled; few resources have any.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) last_handled: Option<Box<Handled>>,
+    /// The fields that watches.yaml defines.
+    #[serde(skip)]
+    pub(crate) fields: Fields,
+}
+
+/// What a reconcile found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The resource's generation.
+    pub(crate) generation: i64,
+    /// The deployed release; `None` before install and after uninstall.
+    pub(crate) release: Option<DeployedRelease>,
+    /// The notes, if this reconcile rendered them; otherwise the message stays.
+    pub(crate) notes: Option<String>,
+    /// The deployed revision that it repeats, if it is a rollback.
+    pub(crate) rolled_back_to: Option<u32>,
+    /// The health of the objects.
+    pub(crate) health: Health,
+    /// How many objects the release has, and how many of them are ready.
+    pub(crate) objects: ObjectCount,
+    /// The computed fields.
+    pub(crate) fields: Fields,
+    /// The current failure.
+    pub(crate) fault: Option<Fault>,
+    /// Why only a change can help against it.
+    pub(crate) stall: Option<Stall>,
+    /// What will stop the next change of the resource, although nothing has failed yet.
+    pub(crate) blocked: Option<Fault>,
+    /// Whether an annotation pauses the resource.
+    pub(crate) paused: bool,
+    /// How many upgrades may run at a time, if this one waits for its turn.
+    pub(crate) in_line: Option<usize>,
+    /// The tokens that were handled.
+    pub(crate) handled: Option<Box<Handled>>,
+    /// Drift that is reported and not repaired, one text an object.
+    pub(crate) drift: Vec<String>,
+    /// Objects that an uninstall waits for.
+    pub(crate) awaited: Option<String>,
+    /// After the uninstall: the finalizers of others that still keep the resource.
+    pub(crate) kept_by: Vec<String>,
+    /// Nothing is being done about it: an annotation suspends the resource.
+    pub(crate) suspended: bool,
+    /// Which values no template reads; empty for none.
+    pub(crate) unread: String,
+    /// Which control annotations have no effect; empty for none.
+    pub(crate) ignored: String,
+    /// Which records look like ours and are not; empty for none.
+    pub(crate) unproven: String,
+}
+
+/// Why a failure needs a change, beyond what its reason tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// The retries are used up; this many attempts failed.
+    Exhausted(u32),
+    /// The server permanently refuses an object.
+    Refused,
+}
+
+/// The reason of `Stalled` when the retries are used up, and of its event.
+pub(crate) const RETRIES_EXCEEDED: &str = "RetriesExceeded";
+
+/// What makes the operator try again.
+pub(crate) const GIVEN_UP: &str = "to try again, change the resource, its chart or its override values, or set the annotation \
+    helm.sdk.operatorframework.io/retry-now to a new value";
+
+/// What helps against a failure.
+fn advice(reason: &str) -> &'static str {
+    match reason {
+        EXTERNAL_SCHEMA => "correct watches.yaml or the chart; no value of spec helps",
+        "InvalidSchema" => "correct the chart's values.schema.json; no value of spec helps",
+        "InvalidValues" => "correct the values in spec",
+        "InvalidName" => "create the resource under another name",
+        "InvalidAnnotation" => "correct the annotation",
+        "RenderError" => "correct spec or the chart",
+        "RenderLimit" => "make the chart render less, or raise the limit that the message of Ready names",
+        "UnsupportedKubernetes" => "use a chart that supports this version of Kubernetes",
+        "ReleaseConflict" => {
+            "rename one of them, or take it over with the annotation helm.sdk.operatorframework.io/adopt"
+        }
+        "OutOfReach" => "correct the values in spec, or grant in watches.yaml what the message of Ready names",
+        "DriftLoop" => "stop the other writer, or put the field into drift.ignore",
+        _ => "correct spec or the chart, or what the message of Ready names in the cluster",
+    }
+}
+
+/// How many objects a release has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ObjectCount {
+    /// How many are ready.
+    pub(crate) ready: usize,
+    /// How many there are.
+    pub(crate) total: usize,
+}
+
+/// The health of a release's objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// All objects are ready.
+    #[default]
+    Ready,
+    /// Some objects are not ready yet; says which and why.
+    Progressing(String),
+    /// Some objects are not ready, and nothing has moved within the limit; says which and why.
+    TimedOut(String),
+    /// Some objects cannot become ready without help; says which and why.
+    Failed(String),
+}
+
+/// A failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// `ReleaseFailed` or `Irreconcilable`.
+    pub(crate) condition: &'static str,
+    /// The reason in condition, event and metric.
+    pub(crate) reason: &'static str,
+    /// The message with its chain of causes.
+    pub(crate) message: String,
+}
+
+impl Status {
+    /// The condition of this type.
+    pub(crate) fn find(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|c| *c.kind == *kind)
+    }
+
+    /// Whether helm-operator-plugins wrote it: that keeps `ReleaseFailed` and `Irreconcilable` as `False`, while operator-sdk removes them.
+    pub(crate) fn is_from_plugins(&self) -> bool {
+        let faults = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].map(|kind| self.find(kind));
+        let both = faults.iter().all(Option::is_some);
+        both || faults.iter().flatten().any(|c| *c.status != *"True") || self.find(condition::PAUSED).is_some()
+    }
+
+    /// The tokens that were handled.
+    pub(crate) fn last_handled(&self) -> Handled {
+        self.last_handled.as_deref().cloned().unwrap_or_default()
+    }
+
+    /// The status that follows from the facts; `None` if it equals this one.
+    pub(crate) fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
+        let mut conditions: Vec<Condition> =
+            wanted(facts, self).into_iter().map(|c| self.keep_time(c, facts.generation, now)).collect();
+        conditions.extend(self.conditions.iter().filter(|c| !OURS.contains(&&*c.kind)).cloned());
+        let next = Status {
+            conditions,
+            deployed_release: facts.release.clone(),
+            observed_generation: Some(facts.generation),
+            ready_objects: intern(
+                &facts.release.as_ref().map(|_| summary::ready_objects(facts.objects)).unwrap_or_default(),
+            ),
+            last_handled: facts.handled.clone(),
+            fields: facts.fields.clone(),
+        };
+        (!next.has_same(self)).then_some(next)
+    }
+
+    /// The status while a long step runs, with what it waits for; `None` if it equals this one. Only `Ready`, `Reconciling` and `Stalled` change.
+    pub(crate) fn in_progress(&self, generation: i64, waits_for: &str, now: Timestamp) -> Option<Status> {
+        let waits_for = format!("waiting for {waits_for}");
+        let mut conditions = vec![
+            initialized(),
+            new(condition::RECONCILING, "True", "Progressing", &waits_for),
+            new(condition::READY, "Unknown", "Progressing", &waits_for),
+        ];
+        conditions.iter_mut().for_each(|c| *c = self.keep_time(c.clone(), generation, now));
+        let replaced =
+            |c: &&Condition| *c.kind == *condition::STALLED || conditions.iter().any(|new| new.kind == c.kind);
+        let kept: Vec<Condition> = self.conditions.iter().filter(|c| !replaced(c)).cloned().collect();
+        conditions.extend(kept);
+        let next = Status { conditions, observed_generation: Some(generation), ..self.clone() };
+        (!next.has_same(self)).then_some(next)
+    }
+
+    fn keep_time(&self, mut condition: Condition, generation: i64, now: Timestamp) -> Condition {
+        let old = self.find(&condition.kind).filter(|old| old.status == condition.status);
+        let now = || intern(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        condition.last_transition_time = Some(old.and_then(|o| o.last_transition_time.clone()).unwrap_or_else(now));
+        condition.observed_generation = Some(generation);
+        condition
+    }
+
+    /// Whether it says the same, in whatever order.
+    pub(crate) fn has_same(&self, other: &Status) -> bool {
+        self.sorted() == other.sorted()
+    }
+
+    fn sorted(&self) -> Status {
+        let mut sorted = self.clone();
+        sorted.conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
+        sorted
+    }
+
+    /// The fields to apply. Conditions of others are repeated only where the schema treats the list as one field, or they would be lost.
+    pub(crate) fn to_apply(&self, list_is_one_field: bool) -> Value {
+        let ours = |c: &&Condition| list_is_one_field || OURS.contains(&&*c.kind);
+        let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
+        let mut status = json!({"conditions": conditions, "observedGeneration": self.observed_generation});
+        if let Some(release) = &self.deployed_release {
+            status["deployedRelease"] = json!(release);
+        }
+        if !self.ready_objects.is_empty() {
+            status["readyObjects"] = (*self.ready_objects).into();
+        }
+        if let Some(handled) = &self.last_handled {
+            status["lastHandled"] = json!(handled);
+        }
+        for (name, value) in &self.fields {
+            status[&**name] = value.clone();
+        }
+        status
+    }
+}
+
+/// The reason of conditions that are false because nothing is wrong.
+const AS_EXPECTED: &str = "AsExpected";
+
+fn initialized() -> Condition {
+    new(condition::INITIALIZED, "True", "Served", "this operator serves the resource")
+}
+
+fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
+    let mut all = vec![initialized()];
+    all.extend(deployed(facts, old));
+    if facts.paused {
+        let message = "The annotation pause is set: even a deletion waits.";
+        all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", message));
+    } else if old.find(condition::PAUSED).is_some() {
+        all.push(new(condition::PAUSED, "False", AS_EXPECTED, ""));
+    }
+    if facts.suspended {
+        let message = "The annotation suspend is set: the release is left alone.";
+        all.push(new(condition::SUSPENDED, "True", "SuspendAnnotation", message));
+    }
+    all.extend(faults(facts, old));
+    let ready = ready(facts);
+    all.extend(activity(facts, &ready));
+    if !facts.drift.is_empty() {
+        all.push(new(condition::DRIFTED, "True", DETECTED, &drifted(&facts.drift)));
+    }
+    all.push(ready);
+    let mistakes = [
+        (condition::UNREAD_VALUES, &facts.unread),
+        (condition::IGNORED_ANNOTATIONS, &facts.ignored),
+        (condition::UNPROVEN_RECORDS, &facts.unproven),
+    ];
+    let mistakes = mistakes.into_iter().filter(|(_, message)| !message.is_empty());
+    all.extend(mistakes.map(|(kind, message)| new(kind, "True", kind, message)));
+    all
+}
+
+/// The conditions of failures. On a resource of helm-operator-plugins, those that are not true are false.
+fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
+    let current = |kind| facts.fault.as_ref().or(facts.blocked.as_ref()).filter(|fault| fault.condition == kind);
+    let of = |kind| match current(kind) {
+        Some(fault) => Some(new(kind, "True", fault.reason, &fault.message)),
+        None => old.is_from_plugins().then(|| new(kind, "False", AS_EXPECTED, "")),
+    };
+    [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().filter_map(of).collect()
+}
+
+/// `Reconciling` or `Stalled`, as kstatus reads them: at most one is true, and neither when there is nothing left to do.
+fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
+    let is_leaving = facts.awaited.is_some() || !facts.kept_by.is_empty();
+    if is_leaving || facts.suspended || facts.paused {
+        return None;
+    }
+    if let (Some(limit), None) = (facts.in_line, &facts.fault) {
+        let message = format!("waiting for other upgrades: at most {limit} run at a time");
+        return Some(new(condition::RECONCILING, "True", "UpgradeQueued", &message));
+    }
+    if *ready.status == *"True" {
+        return None;
+    }
+    let kind = match (&facts.fault, &facts.health) {
+        (Some(fault), _) if PERMANENT.contains(&fault.reason) || facts.stall.is_some() => condition::STALLED,
+        (None, Health::TimedOut(_) | Health::Failed(_)) => condition::STALLED,
+        _ => condition::RECONCILING,
+    };
+    let reason = match (&facts.fault, facts.stall) {
+        (Some(_), _) if kind == condition::RECONCILING => "ProgressingWithRetry",
+        (Some(_), Some(Stall::Exhausted(_))) => RETRIES_EXCEEDED,
+        (None, _) if facts.release.is_none() => "Progressing",
+        _ => &ready.reason,
+    };
+    // `Ready` has the failure's own text.
+    let message = match (&facts.fault, facts.stall) {
+        (Some(_), Some(Stall::Exhausted(attempts))) => {
+            format!("{attempts} attempts failed, the last one as the message of Ready says; {GIVEN_UP}")
+        }
+        (Some(fault), _) if kind == condition::STALLED => advice(fault.reason).to_owned(),
+        (Some(_), _) => "the last attempt failed, as the message of Ready says, and is repeated".to_owned(),
+        _ => ready.message.to_string(),
+    };
+    Some(new(kind, "True", reason, &message))
+}
+
+fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
+    if !facts.kept_by.is_empty() {
+        return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", "The release is uninstalled."));
+    }
+    if let Some(awaited) = &facts.awaited {
+        let message = format!("Waiting until all resources are deleted: {awaited}");
+        return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", &message));
+    }
+    // Upstream leaves the condition out before the first install.
+    let (reason, message) = summary::deployed(facts, old)?;
+    Some(new(condition::DEPLOYED, "True", reason, &message))
+}
+
+fn ready(facts: &Facts) -> Condition {
+    let ready = |status, reason, message: &str| new(condition::READY, status, reason, message);
+    match (&facts.fault, &facts.release, &facts.health) {
+        _ if facts.awaited.is_some() => ready("False", "Uninstalling", facts.awaited.as_deref().unwrap_or_default()),
+        _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
+        (Some(fault), _, _) => ready("False", fault.reason, &fault.message),
+        (None, None, _) => ready("False", "NotInstalled", "nothing is installed yet"),
+        (None, Some(_), Health::Ready) => ready("True", "Ready", &summary::ready(facts)),
+        (None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
+        (None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
+        (None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
+    }
+}
+
+/// A message describes at most this much drift.
+const MAX_DRIFT: usize = 5;
+
+fn drifted(texts: &[String]) -> String {
+    let mut named = texts.iter().take(MAX_DRIFT).cloned().collect::<Vec<_>>();
+    if texts.len() > MAX_DRIFT {
+        named.push(format!("and {} more objects", texts.len() - MAX_DRIFT));
+    }
+    format!("{}; the drift policy is detect, so nothing is repaired", named.join("; "))
+}
+
+fn kept_by(finalizers: &[String]) -> String {
+    format!("the release is uninstalled; other finalizers keep the resource: {}", finalizers.join(", "))
+}
+
+fn new(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
+    Condition {
+        kind: intern(kind),
+        status: intern(status),
+        reason: intern(reason),
+        message: intern(&shorten(message, MAX_MESSAGE)),
+        last_transition_time: None,
+        observed_generation: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        let release = DeployedRelease {
+            name: "web".into(),
+            revision: 1,
+            chart: "memcached-0.1.0".into(),
+            app_version: "1.6".into(),
+        };
+        let objects = ObjectCount { ready: 4, total: 4 };
+        Facts { generation: 1, release: Some(release), notes: Some("hello\n".into()), objects, ..Facts::default() }
+    }
+
+    const SERVED: &str = "Initialized=True/Served/this operator serves the resource";
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn summary(status: &Status) -> Vec<String> {
+        status.conditions.iter().map(|c| format!("{}={}/{}/{}", c.kind, c.status, c.reason, c.message)).collect()
+    }
+
+    #[test]
+    fn a_deployed_release_is_initialized_deployed_and_ready() {
+        let status = Status::default().next(&facts(), at(0)).unwrap();
+        assert_eq!(
+            summary(&status),
+            [
+                SERVED,
+                "Deployed=True/InstallSuccessful/hello",
+                "Ready=True/Ready/4 objects ready, chart memcached-0.1.0, revision 1"
+            ]
+        );
+        assert_eq!(status.observed_generation, Some(1));
+        let applied = status.to_apply(false);
+        assert_eq!(
+            (&applied["deployedRelease"]["appVersion"], &applied["readyObjects"]),
+            (&json!("1.6"), &json!("4/4"))
+        );
+    }
+
+    #[test]
+    fn without_news_nothing_is_written_and_notes_stay() {
+        let first = Status::default().next(&facts(), at(0)).unwrap();
+        assert_eq!(first.next(&Facts { notes: None, ..facts() }, at(9)), None);
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let first = Status::default().next(&facts(), at(0)).unwrap();
+        let second = first
+            .next(
+                &Facts {
+                    generation: 2,
+                    health: Health::Progressing("Deployment \"web\" is not ready".into()),
+                    ..facts()
+                },
+                at(60),
+            )
+            .unwrap();
+        let time = |kind| second.find(kind).unwrap().last_transition_time.clone().unwrap();
+        assert_eq!(&*time(condition::DEPLOYED), "1970-01-01T00:00:00Z");
+        assert_eq!(&*time(condition::READY), "1970-01-01T00:01:00Z");
+        assert_eq!(&*second.find(condition::READY).unwrap().message, "Deployment \"web\" is not ready");
+        assert!(second.conditions.iter().all(|c| c.observed_generation == Some(2)));
+    }
+
+    #[test]
+    fn a_suspended_resource_and_one_in_line_say_so_and_tokens_are_repeated() {
+        let handled = Handled { reconcile_now: Some("t1".into()), retry_now: None };
+        let facts = Facts { suspended: true, handled: Some(Box::new(handled)), ..facts() };
+        let status = Status::default().next(&facts, at(0)).unwrap();
+        let suspended = "Suspended=True/SuspendAnnotation/The annotation suspend is set: the release is left alone.";
+        assert!(summary(&status).contains(&suspended.to_owned()));
+        let in_line = status.next(&Facts { in_line: Some(3), ..self::facts() }, at(0)).unwrap();
+        let expected = "Reconciling=True/UpgradeQueued/waiting for other upgrades: at most 3 run at a time";
+        assert!(summary(&in_line).contains(&expected.to_owned()));
+        assert_eq!(status.to_apply(false)["lastHandled"], json!({"reconcileNow": "t1"}));
+        assert_eq!(status.next(&facts, at(1)), None);
+        assert_eq!(summary(&status.next(&self::facts(), at(2)).unwrap()).len(), 3);
+    }
+
+    #[test]
+    fn a_fault_has_a_condition_until_it_is_cleared() {
+        let fault = Fault { condition: condition::RELEASE_FAILED, reason: "UpgradeError", message: "no".into() };
+        let broken = Status::default().next(&Facts { fault: Some(fault), ..facts() }, at(0)).unwrap();
+        assert!(summary(&broken).contains(&"ReleaseFailed=True/UpgradeError/no".to_owned()));
+        assert_eq!(&*broken.find(condition::READY).unwrap().reason, "UpgradeError");
+        let healed = broken.next(&facts(), at(1)).unwrap();
+        assert!(healed.find(condition::RELEASE_FAILED).is_none());
+    }
+
+    #[test]
+    fn conditions_of_helm_operator_plugins_become_false_instead_of_vanishing() {
+        let fault = |kind| Fault { condition: kind, reason: "X", message: "no".into() };
+        let with = |conditions: &[(&str, &str)]| Status {
+            conditions: conditions.iter().map(|(kind, status)| new(kind, status, "", "")).collect(),
+            ..Status::default()
+        };
+        let (failed, stuck) = (condition::RELEASE_FAILED, condition::IRRECONCILABLE);
+        for (old, fault, expected) in [
+            (with(&[]), None, vec![]),
+            (with(&[(failed, "True")]), None, vec![]),
+            (
+                with(&[(failed, "False"), (stuck, "False")]),
+                None,
+                vec!["ReleaseFailed=False/AsExpected/", "Irreconcilable=False/AsExpected/"],
+            ),
+            (
+                with(&[(failed, "Unknown"), (stuck, "True")]),
+                None,
+                vec!["ReleaseFailed=False/AsExpected/", "Irreconcilable=False/AsExpected/"],
+            ),
+            (
+                with(&[(failed, "True"), (stuck, "True")]),
+                None,
+                vec!["ReleaseFailed=False/AsExpected/", "Irreconcilable=False/AsExpected/"],
+            ),
+            (
+                with(&[(failed, "False"), (stuck, "False")]),
+                Some(fault(stuck)),
+                vec!["ReleaseFailed=False/AsExpected/", "Irreconcilable=True/X/no"],
+            ),
+            (with(&[(stuck, "True")]), Some(fault(failed)), vec!["ReleaseFailed=True/X/no"]),
+        ] {
+            let next = old.next(&Facts { fault, ..facts() }, at(0)).unwrap();
+            let ours = |c: &&String| c.starts_with(failed) || c.starts_with(stuck);
+            assert_eq!(summary(&next).iter().filter(ours).collect::<Vec<_>>(), expected, "{old:?}");
+        }
+    }
+
+    #[test]
+    fn a_paused_resource_says_so_and_afterwards_that_it_is_not() {
+        let paused = Status::default().next(&Facts { paused: true, ..facts() }, at(0)).unwrap();
+        assert!(summary(&paused).iter().any(|c| c.starts_with("Paused=True/PauseReconcileAnnotationTrue/")));
+        let resumed = paused.next(&facts(), at(1)).unwrap();
+        assert!(summary(&resumed).contains(&"Paused=False/AsExpected/".to_owned()));
+        assert!(Status::default().next(&facts(), at(0)).unwrap().find(condition::PAUSED).is_none());
+    }
+
+    #[test]
+    fn foreign_conditions_stay_and_are_applied_only_where_they_would_be_lost() {
+        let foreign = new("Backup", "True", "Done", "");
+        let old = Status { conditions: vec![foreign.clone()], ..Status::default() };
+        let next = old.next(&facts(), at(0)).unwrap();
+        assert!(next.conditions.contains(&foreign));
+        let count = |one| next.to_apply(one)["conditions"].as_array().unwrap().len();
+        assert_eq!((count(false), count(true)), (3, 4));
+    }
+
+    #[test]
+    fn long_messages_are_cut_at_a_character() {
+        let message = "ü".repeat(MAX_MESSAGE);
+        assert_eq!(new("Ready", "False", "X", &message).message.len(), MAX_MESSAGE - 1);
+        let long = format!("where{}why", "x".repeat(100_000));
+        let cut = new("Ready", "False", "X", &long).message;
+        assert!(cut.starts_with("where") && cut.ends_with("why"), "{cut}");
+    }
+
+    #[test]
+    fn a_waiting_step_changes_only_ready_and_reconciling() {
+        let first = Status::default().next(&facts(), at(0)).unwrap();
+        let waiting = first.in_progress(2, "hook a.yaml: Job \"a\" is running (2m of 1h)", at(60)).unwrap();
+        let text = "waiting for hook a.yaml: Job \"a\" is running (2m of 1h)";
+        let mut expected = vec![
+            "Deployed=True/InstallSuccessful/hello".to_owned(),
+            SERVED.into(),
+            format!("Ready=Unknown/Progressing/{text}"),
+            format!("Reconciling=True/Progressing/{text}"),
+        ];
+        assert_eq!(summary(&waiting.sorted()), expected);
+        assert_eq!((waiting.observed_generation, &waiting.deployed_release), (Some(2), &first.deployed_release));
+        assert_eq!(waiting.in_progress(2, "hook a.yaml: Job \"a\" is running (2m of 1h)", at(70)), None);
+        let later = waiting.in_progress(2, "b", at(70)).unwrap();
+        assert_eq!(
+            later.find(condition::RECONCILING).unwrap().last_transition_time.as_deref(),
+            Some("1970-01-01T00:01:00Z")
+        );
+        expected.truncate(2);
+        expected.push("Ready=True/Ready/4 objects ready, chart memcached-0.1.0, revision 1".into());
+        assert_eq!(summary(&later.next(&facts(), at(80)).unwrap().sorted()), expected);
+    }
+
+    #[test]
+    fn a_resource_kept_by_other_finalizers_is_uninstalled_and_names_them() {
+        let first = Status::default().next(&facts(), at(0)).unwrap();
+        let gone = Facts { release: None, notes: None, kept_by: vec!["a/b".into(), "c".into()], ..facts() };
+        let status = first.next(&gone, at(1)).unwrap();
+        let text = "the release is uninstalled; other finalizers keep the resource: a/b, c";
+        let expected = [
+            SERVED,
+            "Deployed=False/UninstallSuccessful/The release is uninstalled.",
+            &format!("Ready=False/Uninstalled/{text}"),
+        ];
+        assert_eq!(summary(&status), expected);
+        assert_eq!(status.deployed_release, None);
+    }
+}

@@ -1,0 +1,598 @@
+//! What the controller knows without a request: resources, releases, their objects, and each resource's recent history.
+//!
+//! Fed by watches ([`crate::runtime::reflector`]) and by answers to our own writes; [`crate::runtime::freshness`] says how long to trust each. Of two versions of an object
+//! the newer wins, and an object seen as deleted does not come back.
+//!
+//! Over 500 lines, because one lock guards all of this state and each method here needs it.
+
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use helm_release::action::{Cached, CachedObject, LiveView};
+use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Resource, Unready};
+use helm_release::storage::Home;
+use tokio::time::Instant;
+
+use super::primary::{Primary, ResourceKey};
+use super::release::Release;
+use super::releases::{Reader, ReaderId, Releases};
+use super::tombstones::RecentDeletions;
+use crate::reconcile::decide::memory::History;
+use crate::runtime::freshness::{Epoch, Stamp};
+use crate::runtime::reflector::Scope;
+use crate::values::Room;
+use crate::watches::Expressions;
+
+/// The controller's view of the cluster.
+#[derive(Default)]
+pub(crate) struct Cache {
+    state: Mutex<State>,
+    releases: Arc<Releases>,
+    /// Where this controller's records are. `releases` goes by the records' own namespaces and names.
+    home: Home,
+    reader: ReaderId,
+    expressions: Arc<Expressions>,
+    room: Room,
+}
+
+#[derive(Default)]
+struct State {
+    primaries: BTreeMap<ResourceKey, (Arc<Primary>, Stamp)>,
+    dependents: HashMap<ObjectKey, Arc<Dependent>>,
+    kinds: HashMap<KindKey, Vec<Scope>>,
+    /// Kinds whose first list is running, with the resources that wait for it.
+    listing: HashMap<KindKey, HashSet<ResourceKey>>,
+    /// Kinds that we were not allowed to list in some scope: where no watch covers an object, its absence proves nothing, and nothing reports drift.
+    refused: HashSet<KindKey>,
+    /// Kinds of which no version is served.
+    unserved: HashSet<KindKey>,
+    /// The histories that say something.
+    histories: HashMap<ResourceKey, Arc<History>>,
+    gone: RecentDeletions,
+}
+
+/// Group and kind.
+pub(crate) type KindKey = (Arc<str>, Arc<str>);
+
+pub(crate) fn kind_key(resource: &Resource) -> KindKey {
+    (Arc::from(resource.group()), resource.kind.clone())
+}
+
+/// A live object of a release.
+#[derive(Clone, Debug)]
+pub(crate) struct Dependent {
+    pub(crate) uid: Box<str>,
+    pub(crate) resource_version: u64,
+    pub(crate) mark: Option<Mark>,
+    /// Why it is not ready.
+    pub(crate) unready: Option<Box<Unready>>,
+    /// Its JSON, if the status fields of watches.yaml read it.
+    pub(crate) whole: Option<Arc<str>>,
+    /// Expressions need more of it than the answer to our own write had.
+    pub(crate) is_partial: bool,
+    pub(crate) deleting: bool,
+    /// The resource to reconcile when the object changes.
+    pub(crate) owner: Option<ResourceKey>,
+    /// Whether its metadata proves that it belongs to the owner's release.
+    pub(crate) ours: bool,
+    /// Whether its annotation keeps it when the release goes.
+    pub(crate) kept: bool,
+    /// Whether someone else set its number of replicas.
+    pub(crate) scaled: bool,
+    pub(crate) stamp: Stamp,
+}
+
+/// What is kept of an object's state.
+struct Judged {
+    unready: Option<Box<Unready>>,
+    whole: Option<Arc<str>>,
+    is_partial: bool,
+}
+
+impl Judged {
+    /// Keeps what is known of an object that was read in part, unless the part says that it is not ready.
+    fn completed_by(self, old: Option<&Dependent>) -> Judged {
+        match old {
+            Some(old) if self.is_partial => {
+                Judged { unready: self.unready.or(old.unready.clone()), whole: old.whole.clone(), is_partial: true }
+            }
+            None if self.is_partial && self.unready.is_none() => {
+                let unready = Unready { failed: false, why: "its state is not known yet".into(), progress: 0 };
+                Judged { unready: Some(Box::new(unready)), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+impl Dependent {
+    /// Whether it failed; `None` if it is ready. Other changes of an unready object wake nobody.
+    fn failed(&self) -> Option<bool> {
+        self.unready.as_ref().map(|unready| unready.failed)
+    }
+}
+
+impl Cache {
+    /// A cache over the process's releases.
+    pub(crate) fn over(releases: Arc<Releases>) -> Cache {
+        Cache { reader: releases.new_reader(), releases, ..Cache::default() }
+    }
+
+    /// The cache with these expressions, which judge objects and read them.
+    pub(crate) fn judging(self, expressions: Arc<Expressions>) -> Cache {
+        Cache { expressions, ..self }
+    }
+
+    /// The cache of a controller whose records are at this place.
+    pub(crate) fn recording_at(self, home: Home) -> Cache {
+        Cache { home, ..self }
+    }
+
+    /// The cache that keeps large specs as far as there is room.
+    pub(crate) fn within(self, room: Room) -> Cache {
+        Cache { room, ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fill_room(&self) {
+        self.room.fill();
+    }
+
+    fn reduced(&self, mut primary: Primary) -> Primary {
+        primary.spec = primary.spec.clone().kept_in(&self.room);
+        primary
+    }
+
+    /// The key of a resource's records.
+    fn record_of<'k>(&self, key: &'k ResourceKey) -> Cow<'k, ResourceKey> {
+        match self.home.record(&key.namespace, &key.name) {
+            (_, Cow::Borrowed(_)) => Cow::Borrowed(key),
+            (namespace, Cow::Owned(name)) => Cow::Owned(ResourceKey::new(namespace, &name)),
+        }
+    }
+
+    /// The known resource that a record belongs to.
+    pub(crate) fn resource_of(&self, record: &ResourceKey) -> Option<ResourceKey> {
+        let state = self.state();
+        if self.home == Home::default() {
+            return state.primaries.contains_key(record).then(|| record.clone());
+        }
+        match self.home.release(&record.namespace, &record.name) {
+            Some((namespace, name)) => {
+                let key = ResourceKey::new(namespace, name);
+                state.primaries.contains_key(&key).then_some(key)
+            }
+            None if self.home.may_be_cut(&record.namespace, &record.name) => {
+                state.primaries.keys().find(|key| *self.record_of(key) == *record).cloned()
+            }
+            None => None,
+        }
+    }
+
+    /// Whether an object is ready, by the rule of its kind or else by kstatus, and what expressions read of it.
+    fn judge(&self, key: &ObjectKey, live: &Live) -> Judged {
+        let (group, kind) = (&*key.group, &*key.kind);
+        let (has_rule, reads) = (self.expressions.has_rule(group, kind), self.expressions.reads(group, kind));
+        let by_rule = live.whole.as_ref().and_then(|object| self.expressions.judge(group, kind, object));
+        Judged {
+            unready: by_rule.unwrap_or_else(|| live.unready(group, kind)).map(Box::new),
+            whole: live.whole.clone().filter(|_| reads),
+            is_partial: (has_rule || reads) && live.whole.is_none(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn primaries(&self) -> Vec<Arc<Primary>> {
+        self.state().primaries.values().map(|(primary, _)| primary.clone()).collect()
+    }
+
+    pub(crate) fn primary(&self, key: &ResourceKey) -> Option<Arc<Primary>> {
+        self.state().primaries.get(key).map(|(primary, _)| primary.clone())
+    }
+
+    /// Stores a resource from a watch; returns whether it may need reconciling.
+    pub(crate) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
+        let primary = self.reduced(primary);
+        self.state().put_primary(primary, Some(epoch))
+    }
+
+    /// Stores a resource from the answer to our own write; returns whether it may need reconciling.
+    pub(crate) fn store_written_primary(&self, primary: Primary) -> bool {
+        let primary = self.reduced(primary);
+        let mut state = self.state();
+        !state.gone.has(primary.uid()) && state.put_primary(primary, None)
+    }
+
+    /// Drops a resource of this uid; returns whether it was known.
+    pub(crate) fn remove_primary(&self, key: &ResourceKey, uid: &str) -> bool {
+        self.state().gone.add(uid);
+        self.leave_primary(key, uid)
+    }
+
+    /// Drops a resource of this uid that still exists; returns whether it was known.
+    pub(crate) fn leave_primary(&self, key: &ResourceKey, uid: &str) -> bool {
+        let mut state = self.state();
+        let known = state.primaries.get(key).is_some_and(|(primary, _)| primary.uid() == uid);
+        if known {
+            state.primaries.remove(key);
+        }
+        known
+    }
+
+    /// The resources in a scope that the list which just ended lacks.
+    pub(crate) fn unlisted_primaries(&self, scope: &Scope, list: Epoch) -> Vec<Arc<Primary>> {
+        let state = self.state();
+        let all = state.primaries.values().filter(|(primary, _)| scope.covers(primary.namespace()));
+        all.filter(|(_, stamp)| !stamp.survives(list)).map(|(primary, _)| primary.clone()).collect()
+    }
+
+    /// Forgets a deleted resource, but not its releases.
+    pub(crate) fn forget(&self, key: &ResourceKey) {
+        self.state().histories.remove(key);
+    }
+
+    pub(crate) fn release(&self, key: &ResourceKey) -> Option<Arc<Release>> {
+        self.releases.get(&self.record_of(key))
+    }
+
+    pub(crate) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut Release) -> T) -> T {
+        self.releases.change(&self.record_of(key), self.reader, change)
+    }
+
+    /// The namespace of a resource's records.
+    pub(crate) fn namespace_of_records(&self, key: &ResourceKey) -> Arc<str> {
+        self.record_of(key).namespace.clone()
+    }
+
+    /// Whether changes of a resource's records go unnoticed.
+    pub(crate) fn is_blind(&self, key: &ResourceKey) -> bool {
+        self.releases.is_refused(&self.record_of(key).namespace)
+    }
+
+    /// The resources whose records are in this scope.
+    pub(crate) fn recorded_in(&self, scope: &Scope) -> Vec<ResourceKey> {
+        let state = self.state();
+        state.primaries.keys().filter(|key| scope.covers(&self.record_of(key).namespace)).cloned().collect()
+    }
+
+    /// Tells the reader of changes to releases that this controller does not make itself.
+    pub(crate) fn report_releases_to(&self, reader: Weak<dyn Reader>) {
+        self.releases.add_reader(self.reader, reader);
+    }
+
+    /// Keeps the inventory of a release whose last record is gone, as long as its resource exists.
+    pub(crate) fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
+        let mut state = self.state();
+        if state.primaries.contains_key(key) {
+            state.change_history(key, |history| history.lost = Some(release.clone()));
+        }
+    }
+
+    /// Notes another process that writes the same records; returns whether it is new.
+    pub(crate) fn meets(&self, writer: &Arc<str>) -> bool {
+        self.releases.meets(writer)
+    }
+
+    pub(crate) fn history(&self, key: &ResourceKey) -> Arc<History> {
+        self.state().histories.get(key).cloned().unwrap_or_default()
+    }
+
+    /// How many resources have a history.
+    #[cfg(test)]
+    pub(crate) fn histories(&self) -> usize {
+        self.state().histories.len()
+    }
+
+    pub(crate) fn change_history<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
+        self.state().change_history(key, change)
+    }
+
+    pub(crate) fn dependent(&self, key: &ObjectKey) -> Option<Arc<Dependent>> {
+        self.state().dependents.get(key).cloned()
+    }
+
+    /// Stores a live object from a watch; returns its owner if something relevant changed.
+    pub(crate) fn store_dependent(
+        &self,
+        key: ObjectKey,
+        live: &Live,
+        claim: Claim,
+        epoch: Epoch,
+    ) -> Option<ResourceKey> {
+        let judged = self.judge(&key, live);
+        self.state().put_dependent(key, (live, judged), claim, Some(epoch))
+    }
+
+    /// Drops the entry under the key of an object that belongs to nobody we know; returns its owner.
+    pub(crate) fn drop_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
+        self.state().dependents.remove(key).and_then(|dependent| dependent.owner.clone())
+    }
+
+    /// Stores live objects from the answers to our own applies.
+    pub(crate) fn store_applied(&self, applied: &[Applied], owner: &ResourceKey) {
+        let mut state = self.state();
+        for one in applied {
+            if !state.gone.has(one.live.metadata.uid.as_deref().unwrap_or_default()) {
+                let claim = Claim { owner: Some(owner.clone()), ours: true };
+                let judged = self.judge(&one.key, &one.live);
+                state.put_dependent(one.key.clone(), (&one.live, judged), claim, None);
+            }
+        }
+    }
+
+    /// Stores an object of a release as we read it.
+    pub(crate) fn store_read(&self, key: &ObjectKey, live: &Live, owner: &ResourceKey) {
+        let mut state = self.state();
+        if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
+            let claim = Claim { owner: Some(owner.clone()), ours: true };
+            state.put_dependent(key.clone(), (live, self.judge(key, live)), claim, None);
+        }
+    }
+
+    /// Drops a deleted object; returns its owner.
+    pub(crate) fn remove_dependent(&self, key: &ObjectKey, live: &Live) -> Option<ResourceKey> {
+        let mut state = self.state();
+        let uid = live.metadata.uid.as_deref().unwrap_or_default();
+        state.gone.add(uid);
+        if state.dependents.get(key).is_none_or(|known| *known.uid != *uid) {
+            return None;
+        }
+        state.dependents.remove(key).and_then(|dependent| dependent.owner.clone())
+    }
+
+    /// Drops the objects of a kind and scope that the list which just ended lacks; returns the owners affected.
+    pub(crate) fn sweep_dependents(&self, resource: &Resource, scope: &Scope, list: Epoch) -> BTreeSet<ResourceKey> {
+        let mut owners = BTreeSet::new();
+        self.state().dependents.retain(|key, dependent| {
+            let covered = is_of(key, resource) && scope.covers(&key.namespace);
+            let stays = !covered || dependent.stamp.survives(list);
+            if !stays {
+                owners.extend(dependent.owner.clone());
+            }
+            stays
+        });
+        owners
+    }
+
+    /// The objects among these that we wrote and whose events are overdue.
+    pub(crate) fn overdue(&self, keys: &[&ObjectKey]) -> Vec<ObjectKey> {
+        let (state, now) = (self.state(), Instant::now());
+        keys.iter().filter(|key| state.ask_at(key).is_some_and(|at| at <= now)).map(|key| (*key).clone()).collect()
+    }
+
+    /// When to ask for the first of these objects that we wrote; `None` if all their events have come.
+    pub(crate) fn ask_at(&self, keys: &[&ObjectKey]) -> Option<Instant> {
+        let state = self.state();
+        keys.iter().filter_map(|key| state.ask_at(key)).min()
+    }
+
+    /// Stores the server's answer for an object whose event is overdue: metadata, with whose object it is. What someone else changed meanwhile counts
+    /// at once. The rest of the object, and the version, are the event's to tell.
+    pub(crate) fn confirm(&self, key: &ObjectKey, read: Option<(&Live, bool)>) {
+        let mut state = self.state();
+        let Some(known) = state.dependents.get_mut(key) else { return };
+        match read.filter(|(live, _)| live.metadata.uid.as_deref() == Some(&*known.uid)) {
+            Some((live, ours)) => {
+                let known = Arc::make_mut(known);
+                known.stamp = known.stamp.confirmed();
+                if live.resource_version() != known.resource_version {
+                    (known.mark, known.deleting, known.kept, known.ours) = (live.mark, live.deleting, live.kept, ours);
+                }
+            }
+            None => _ = state.dependents.remove(key),
+        }
+    }
+
+    /// Notes that a kind is watched; returns false if it was already.
+    pub(crate) fn start_kind(&self, resource: &Resource) -> bool {
+        match self.state().kinds.entry(kind_key(resource)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(Vec::new());
+                true
+            }
+        }
+    }
+
+    /// Makes the resources whose releases have objects of a kind wait for its first list.
+    pub(crate) fn await_kind(&self, resource: &Resource) {
+        let waiting = self.resources_with(resource).into_iter().collect();
+        self.state().listing.insert(kind_key(resource), waiting);
+    }
+
+    /// Ends the wait for a kind's first list; `refused` if we may not list it.
+    pub(crate) fn kind_listed(&self, resource: &Resource, refused: bool) {
+        let mut state = self.state();
+        state.listing.remove(&kind_key(resource));
+        if refused {
+            state.refused.insert(kind_key(resource));
+        }
+    }
+
+    /// Whether a resource waits for the first list of a kind.
+    pub(crate) fn is_listing(&self, key: &ResourceKey) -> bool {
+        self.state().listing.values().any(|waiting| waiting.contains(key))
+    }
+
+    /// Whether no watch covers the object, because we may not list its kind. A list of another namespace changes nothing about that.
+    pub(crate) fn is_refused(&self, key: &ObjectKey) -> bool {
+        let state = self.state();
+        let kind = (key.group.clone(), key.kind.clone());
+        let is_covered = state.kinds.get(&kind).is_some_and(|all| all.iter().any(|scope| scope.covers(&key.namespace)));
+        state.refused.contains(&kind) && !is_covered
+    }
+
+    /// Whether a change of an object may matter to a resource: the object is part of its release, or the release's objects are unknown. Objects of
+    /// hooks do not matter.
+    pub(crate) fn concerns(&self, owner: &ResourceKey, object: &ObjectKey) -> bool {
+        let concerns = |release: &Release| {
+            let is_known = release.revisions.values().any(|r| r.marks.is_some());
+            !is_known || release.objects().any(|key| key == object)
+        };
+        self.releases.read(&self.record_of(owner), concerns).unwrap_or(true)
+    }
+
+    /// Notes that all of a kind's objects in this scope are known; returns whether its watch may have been refused before.
+    pub(crate) fn kind_synced(&self, resource: &Resource, scope: &Scope) -> bool {
+        let (mut state, kind) = (self.state(), kind_key(resource));
+        let scopes = state.kinds.entry(kind.clone()).or_default();
+        let is_new = !scopes.contains(scope);
+        if is_new {
+            scopes.push(scope.clone());
+        }
+        state.unserved.remove(&kind);
+        is_new && state.refused.contains(&kind)
+    }
+
+    /// Notes that a kind can no longer be watched in this scope: absence proves nothing any more. `unserved` if no version of it is served. Returns
+    /// whether any of this is news.
+    pub(crate) fn kind_lost(&self, kind: &KindKey, scope: &Scope, unserved: bool) -> bool {
+        let mut state = self.state();
+        let lost = state.kinds.get_mut(kind).map_or(0, |scopes| scopes.extract_if(.., |known| known == scope).count());
+        if lost > 0 {
+            state.refused.insert(kind.clone());
+        }
+        let is_news = if unserved { state.unserved.insert(kind.clone()) } else { state.unserved.remove(kind) };
+        lost > 0 || is_news
+    }
+
+    /// Whether no version of the object's kind was served when its watch last failed.
+    pub(crate) fn is_unserved(&self, key: &ObjectKey) -> bool {
+        self.state().unserved.contains(&(key.group.clone(), key.kind.clone()))
+    }
+
+    /// Whether absence from the cache proves absence: a watch that covers the object has listed.
+    pub(crate) fn is_synced(&self, key: &ObjectKey) -> bool {
+        let state = self.state();
+        let scopes = state.kinds.get(&(key.group.clone(), key.kind.clone()));
+        scopes.is_some_and(|all| all.iter().any(|scope| scope.covers(&key.namespace)))
+    }
+
+    /// The resources whose releases have objects of a kind.
+    pub(crate) fn resources_with(&self, resource: &Resource) -> Vec<ResourceKey> {
+        let has = |release: &Release| release.objects().any(|key| is_of(key, resource));
+        let mut keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
+        keys.retain(|key| self.releases.read(&self.record_of(key), has).unwrap_or(false));
+        keys
+    }
+
+    /// The kinds of all objects of these resources' releases, as `(apiVersion, kind)`.
+    pub(crate) fn kinds_of_releases(&self) -> BTreeSet<(Arc<str>, Arc<str>)> {
+        let keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
+        let mut kinds = BTreeSet::new();
+        for key in &keys {
+            self.releases.read(&self.record_of(key), |release| {
+                let marks = release.revisions.values().filter_map(|r| r.marks.as_ref());
+                kinds.extend(marks.flat_map(|m| &m.objects).map(|o| (o.api_version.clone(), o.key.kind.clone())));
+            });
+        }
+        kinds
+    }
+}
+
+impl State {
+    fn put_primary(&mut self, primary: Primary, epoch: Option<Epoch>) -> bool {
+        let key = primary.key();
+        let known = self.primaries.get_mut(&key).map(|(old, stamp)| {
+            // Versions of two objects with the same name do not compare.
+            let comparable = old.uid() == primary.uid();
+            (stamp, comparable.then(|| version(old)))
+        });
+        let Some(stamp) = Stamp::of_newer(known, version(&primary), epoch) else { return false };
+        let differs = self.primaries.get(&key).is_none_or(|(old, _)| primary.differs_from(old));
+        self.primaries.insert(key, (Arc::new(primary), stamp));
+        differs
+    }
+
+    fn put_dependent(
+        &mut self,
+        key: ObjectKey,
+        (live, judged): (&Live, Judged),
+        claim: Claim,
+        epoch: Option<Epoch>,
+    ) -> Option<ResourceKey> {
+        let uid = live.metadata.uid.as_deref().unwrap_or_default();
+        let version = live.resource_version();
+        let known = self.dependents.get_mut(&key).map(|known| {
+            let known = Arc::make_mut(known);
+            // The event of our own write completes what its answer had.
+            let completes = known.is_partial && !judged.is_partial && version == known.resource_version;
+            (&mut known.stamp, Some(known.resource_version).filter(|_| !completes))
+        });
+        let stamp = Stamp::of_newer(known, version, epoch)?;
+        let old = self.dependents.get(&key);
+        let judged = judged.completed_by(old.filter(|old| *old.uid == *uid).map(|old| &**old));
+        let new = Dependent {
+            uid: uid.into(),
+            resource_version: version,
+            mark: live.mark,
+            unready: judged.unready,
+            whole: judged.whole,
+            is_partial: judged.is_partial,
+            deleting: live.deleting,
+            owner: claim.owner,
+            ours: claim.ours,
+            kept: live.kept,
+            scaled: live.scaled,
+            stamp,
+        };
+        let same = old.is_some_and(|old| {
+            (&old.uid, old.mark, old.failed(), old.deleting, old.ours, &old.whole)
+                == (&new.uid, new.mark, new.failed(), new.deleting, new.ours, &new.whole)
+        });
+        let owner = new.owner.clone().filter(|_| !same);
+        self.dependents.insert(key, Arc::new(new));
+        owner
+    }
+
+    fn change_history<T>(&mut self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
+        let history = self.histories.entry(key.clone()).or_default();
+        let result = change(Arc::make_mut(history));
+        if history.is_blank() {
+            self.histories.remove(key);
+        }
+        result
+    }
+
+    fn ask_at(&self, key: &ObjectKey) -> Option<Instant> {
+        self.dependents.get(key)?.stamp.ask_at()
+    }
+}
+
+/// Which resource an object belongs to, and whether the object's metadata proves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) owner: Option<ResourceKey>,
+    pub(crate) ours: bool,
+}
+
+fn is_of(key: &ObjectKey, resource: &Resource) -> bool {
+    *key.kind == *resource.kind && *key.group == *resource.group()
+}
+
+impl LiveView for Cache {
+    fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached {
+        let Some(dependent) = self.dependent(key) else {
+            return if self.is_synced(key) { Cached::Absent } else { Cached::Unknown };
+        };
+        let owner = decoration.owner.as_ref().map(|o| ResourceKey::new(&o.namespace, &o.name));
+        if !dependent.ours || dependent.owner != owner {
+            return Cached::Unknown;
+        }
+        Cached::Ours(CachedObject {
+            mark: dependent.mark.filter(|_| !dependent.deleting),
+            kept: dependent.kept,
+            scaled: dependent.scaled,
+            proven: Proven { uid: dependent.uid.to_string(), resource_version: dependent.resource_version.to_string() },
+        })
+    }
+}
+
+fn version(primary: &Primary) -> u64 {
+    primary.resource_version().parse().unwrap_or(0)
+}

@@ -1,0 +1,299 @@
+//! One watch of each kind of dependent object for the whole process, however many charts have objects of that kind.
+//!
+//! The watch selects the objects of every chart that the process serves. A controller that joins a running watch lists its own objects, and sees
+//! the events that came meanwhile after them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+
+use futures::future::{BoxFuture, join_all};
+use helm_release::kube::{Live, Resource};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::cache::{KindKey, kind_key};
+use crate::runtime::backoff;
+use crate::runtime::freshness::Epoch;
+use crate::runtime::reflector::{self, First, Scope, Sink, Stream};
+use crate::runtime::sync::lock;
+
+/// Where the objects of a kind come from.
+pub(crate) trait Source: Send + Sync {
+    /// The namespaces to watch one by one; [`Scope::ALL`] for cluster-scoped kinds.
+    fn scopes(&self, kind: &Resource) -> Vec<Scope>;
+    /// Watches a kind's objects of these charts in a scope.
+    fn watch(&self, kind: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live>;
+    /// Lists a kind's objects of one chart in a scope.
+    fn list(
+        &self,
+        kind: &Arc<Resource>,
+        scope: &Scope,
+        chart: &str,
+    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>>;
+}
+
+/// Receives the objects of a kind.
+pub(crate) type Subscriber = Arc<dyn Sink<Arc<Live>> + Sync>;
+
+/// The watched kinds of the process.
+pub(crate) struct Kinds {
+    source: Box<dyn Source>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The names of the charts that the process serves.
+    charts: BTreeSet<String>,
+    watched: HashMap<KindKey, Vec<Arc<Shared>>>,
+    /// Dropped, and thereby stopped, with the process's last controller.
+    tasks: JoinSet<()>,
+}
+
+/// The watch of one kind in one scope.
+struct Shared {
+    kind: Arc<Resource>,
+    scope: Scope,
+    state: Mutex<Fanout>,
+}
+
+#[derive(Default)]
+struct Fanout {
+    /// The charts whose objects the running watch selects.
+    charts: BTreeSet<String>,
+    members: Vec<Member>,
+    /// How many watches there were: events of an earlier one no longer count.
+    run: u64,
+    /// The running list's number; the numbers go on from watch to watch.
+    epoch: u64,
+    task: Option<AbortHandle>,
+    refused: bool,
+}
+
+struct Member {
+    subscriber: Subscriber,
+    /// What happened since it joined, until its own list is complete.
+    missed: Option<Vec<Event>>,
+}
+
+#[derive(Clone)]
+enum Event {
+    Changed(Arc<Live>, Epoch),
+    Deleted(Arc<Live>),
+    Sweep(Scope, Epoch),
+    Lost(Scope),
+}
+
+impl Member {
+    fn take(&mut self, event: &Event) {
+        match &mut self.missed {
+            Some(missed) => missed.push(event.clone()),
+            None => self.see(event),
+        }
+    }
+
+    fn see(&self, event: &Event) {
+        match event {
+            Event::Changed(live, epoch) => self.subscriber.changed(live.clone(), *epoch),
+            Event::Deleted(live) => self.subscriber.deleted(live.clone()),
+            Event::Sweep(scope, list) => self.subscriber.sweep(scope, *list),
+            Event::Lost(scope) => self.subscriber.lost(scope),
+        }
+    }
+}
+
+impl Kinds {
+    pub(crate) fn new(source: impl Source + 'static) -> Kinds {
+        Kinds { source: Box::new(source), state: Mutex::default() }
+    }
+
+    /// Announces a chart, so that watches which start later select its objects, too.
+    pub(crate) fn announce(&self, chart: &str) {
+        lock(&self.state).charts.insert(chart.to_owned());
+    }
+
+    /// Feeds a chart's objects of a kind to a subscriber until the process ends. The future resolves when it knows all that exist, or when the
+    /// server refuses to list them.
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        kind: &Arc<Resource>,
+        chart: &str,
+        subscriber: &Subscriber,
+    ) -> BoxFuture<'static, First> {
+        let mut state = lock(&self.state);
+        let State { charts, watched, tasks } = &mut *state;
+        charts.insert(chart.to_owned());
+        let shared = watched.entry(kind_key(kind)).or_insert_with(|| {
+            let new = |scope| Arc::new(Shared { kind: kind.clone(), scope, state: Mutex::default() });
+            self.source.scopes(kind).into_iter().map(new).collect()
+        });
+        let join = |one: &Arc<Shared>| -> BoxFuture<'static, First> {
+            match one.join(chart, subscriber) {
+                Joined::Running => Box::pin(self.clone().catch_up(one.clone(), chart.to_owned(), subscriber.clone())),
+                Joined::Restart => one.start(&*self.source, charts, tasks),
+            }
+        };
+        let joined: Vec<_> = shared.iter().map(join).collect();
+        Box::pin(async {
+            match join_all(joined).await.contains(&First::Refused) {
+                true => First::Refused,
+                false => First::Listed,
+            }
+        })
+    }
+
+    /// Lists a new member's objects, and then lets it see what it missed.
+    async fn catch_up(self: Arc<Self>, shared: Arc<Shared>, chart: String, subscriber: Subscriber) -> First {
+        for attempt in 1.. {
+            // The list will contain what happened before it: while lists fail, nothing piles up.
+            shared.forget_missed(&subscriber);
+            let began = Instant::now();
+            match self.source.list(&shared.kind, &shared.scope, &chart).await {
+                Ok(all) => {
+                    shared.admit(&subscriber, all, began);
+                    return First::Listed;
+                }
+                Err(kube::Error::Api(status)) if reflector::is_refusal(&status) => {
+                    shared.admit_unlisted(&subscriber);
+                    return First::Refused;
+                }
+                Err(error) => {
+                    let (kind, error) = (&shared.kind.kind, crate::report::chain(&error));
+                    tracing::warn!(error, "Cannot list {kind} objects");
+                    tokio::time::sleep(backoff::wait(attempt)).await;
+                }
+            }
+        }
+        First::Refused
+    }
+}
+
+/// How a member joins a watch.
+enum Joined {
+    /// The watch runs, and selects the member's objects.
+    Running,
+    /// The watch must be started, or started again with a wider selection.
+    Restart,
+}
+
+impl Shared {
+    /// Adds a member: it sees everything from now on.
+    fn join(&self, chart: &str, subscriber: &Subscriber) -> Joined {
+        let mut state = lock(&self.state);
+        let running = state.task.is_some() && state.charts.contains(chart) && !state.refused;
+        let missed = running.then(Vec::new);
+        state.members.push(Member { subscriber: subscriber.clone(), missed });
+        if running { Joined::Running } else { Joined::Restart }
+    }
+
+    /// Starts a watch of these charts' objects in place of the running one. The future resolves with its first list.
+    fn start(
+        self: &Arc<Self>,
+        source: &dyn Source,
+        charts: &BTreeSet<String>,
+        tasks: &mut JoinSet<()>,
+    ) -> BoxFuture<'static, First> {
+        let mut state = lock(&self.state);
+        if let Some(old) = state.task.take() {
+            old.abort();
+        }
+        while tasks.try_join_next().is_some() {}
+        (state.run, state.charts, state.refused) = (state.run + 1, charts.clone(), false);
+        let run = Run { shared: self.clone(), number: state.run, before: state.epoch };
+        let (first, listed) = oneshot::channel();
+        let stream = source.watch(&self.kind, &self.scope, charts);
+        state.task = Some(tasks.spawn(reflector::feed(run, stream, first)));
+        let shared = self.clone();
+        Box::pin(async move {
+            let first = listed.await.unwrap_or(First::Refused);
+            lock(&shared.state).refused |= first == First::Refused;
+            first
+        })
+    }
+
+    /// Drops the events that a member missed so far, before it lists.
+    fn forget_missed(&self, subscriber: &Subscriber) {
+        let mut state = lock(&self.state);
+        let member = state.members.iter_mut().find(|member| Arc::ptr_eq(&member.subscriber, subscriber));
+        member.and_then(|member| member.missed.as_mut()).into_iter().for_each(Vec::clear);
+    }
+
+    /// Gives a member the objects that exist, and then the events that it missed.
+    fn admit(&self, subscriber: &Subscriber, all: Vec<Live>, began: Instant) {
+        let mut state = lock(&self.state);
+        let list = Epoch { number: state.epoch, began, is_list: false };
+        let Some(member) = state.members.iter_mut().find(|m| Arc::ptr_eq(&m.subscriber, subscriber)) else { return };
+        for live in all {
+            member.see(&Event::Changed(Arc::new(live), list));
+        }
+        member.see(&Event::Sweep(self.scope.clone(), list));
+        for event in member.missed.take().into_iter().flatten() {
+            member.see(&event);
+        }
+    }
+
+    /// Lets a member whose list was refused see events from now on. It knows everything after the watch's next list; one that ended meanwhile may have
+    /// begun before the member joined.
+    fn admit_unlisted(&self, subscriber: &Subscriber) {
+        let mut state = lock(&self.state);
+        let Some(member) = state.members.iter_mut().find(|m| Arc::ptr_eq(&m.subscriber, subscriber)) else { return };
+        let missed = member.missed.take().into_iter().flatten();
+        missed.filter(|event| !matches!(event, Event::Sweep(..))).for_each(|event| member.see(&event));
+    }
+}
+
+/// One watch's way to the members.
+struct Run {
+    shared: Arc<Shared>,
+    number: u64,
+    /// The number of lists of earlier watches.
+    before: u64,
+}
+
+impl Run {
+    /// Passes an event on, unless another watch has taken over.
+    fn pass(&self, event: &Event) {
+        let mut state = lock(&self.shared.state);
+        if state.run == self.number {
+            state.members.iter_mut().for_each(|member| member.take(event));
+        }
+    }
+
+    fn number(&self, epoch: Epoch) -> Epoch {
+        let number = self.before + epoch.number;
+        let mut state = lock(&self.shared.state);
+        if state.run == self.number {
+            state.epoch = number;
+        }
+        Epoch { number, ..epoch }
+    }
+}
+
+impl Sink<Live> for Run {
+    fn changed(&self, live: Live, epoch: Epoch) {
+        let epoch = self.number(epoch);
+        self.pass(&Event::Changed(Arc::new(live), epoch));
+    }
+
+    fn deleted(&self, live: Live) {
+        self.pass(&Event::Deleted(Arc::new(live)));
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        let list = self.number(list);
+        lock(&self.shared.state).refused = false;
+        self.pass(&Event::Sweep(scope.clone(), list));
+    }
+
+    fn lost(&self, scope: &Scope) {
+        let mut state = lock(&self.shared.state);
+        state.refused |= state.run == self.number;
+        drop(state);
+        self.pass(&Event::Lost(scope.clone()));
+    }
+
+    fn description(&self) -> String {
+        self.shared.kind.full_name()
+    }
+}

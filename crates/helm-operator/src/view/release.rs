@@ -1,0 +1,219 @@
+//! A release as the cache holds it: its revisions, from the metadata of their records. [`crate::reconcile::decide::recorded`] derives what they mean.
+
+use std::sync::Arc;
+
+use helm_release::kube::{ObjectKey, Owner};
+use helm_release::release::{Packed, Status};
+use helm_release::storage::{Body, Content, Marks, Proof, Stored, Written};
+use jiff::Timestamp;
+use litemap::LiteMap;
+
+use crate::reconcile::steps::competitor::Rival;
+use crate::runtime::freshness::Stamp;
+
+/// A release's revisions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Release {
+    pub(crate) revisions: LiteMap<u32, Revision>,
+    /// The deployed revision's record, if this process read or wrote it.
+    pub(crate) packed: Option<(u32, Stored<Packed>)>,
+    /// Another process that writes the records, too.
+    pub(crate) rival: Option<Box<Rival>>,
+}
+
+/// One revision.
+#[derive(Clone, Debug)]
+pub(crate) struct Revision {
+    pub(crate) status: Status,
+    pub(crate) resource_version: u64,
+    /// The uids of the owners that the record names beside the one in its marks.
+    pub(crate) owners: Box<[Box<str>]>,
+    /// What the record says of its objects: our own marks, or those that were read from the manifest of a record that is not ours.
+    pub(crate) marks: Option<Arc<Marks>>,
+    pub(crate) trust: Trust,
+    pub(crate) stamp: Stamp,
+    /// When it was last written, if a watch reported it.
+    pub(crate) written: Option<Timestamp>,
+}
+
+/// Who wrote a revision's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// This process, with this content unless the answer to the write is unknown.
+    Written(Option<Content>),
+    /// This operator, by the record's seal. It is authentic, but may have been put back.
+    Sealed(Content),
+    /// Helm or an upstream operator.
+    Foreign,
+    /// Anybody: it looks like ours, and its seal is not valid.
+    Broken,
+}
+
+impl From<Proof> for Trust {
+    fn from(proof: Proof) -> Trust {
+        match proof {
+            Proof::Sealed(content) => Trust::Sealed(content),
+            Proof::Foreign => Trust::Foreign,
+            Proof::Broken => Trust::Broken,
+        }
+    }
+}
+
+/// Whose a release is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// The resource's, or an earlier one's of the same kind and name.
+    Resource,
+    /// No custom resource's: Helm made it.
+    Nobody,
+    /// Another resource's, as an upstream operator recorded it.
+    Upstream,
+    /// Another resource's.
+    Other,
+    /// Another resource's that took it over from this one.
+    Successor,
+}
+
+impl Revision {
+    fn names_owner(&self) -> bool {
+        self.is_marked() || !self.owners.is_empty()
+    }
+
+    /// Whether the marks name an owner.
+    fn is_marked(&self) -> bool {
+        self.marks.as_ref().is_some_and(|m| !m.owner.is_empty() || !m.owner_type.is_empty())
+    }
+
+    /// Whether the revision names this owner, or an earlier one of the same name.
+    fn names(&self, owner: &Owner) -> bool {
+        self.marks.as_ref().is_some_and(|m| *m.owner == *owner.uid || *m.owner_type == *owner.annotated_type())
+            || self.owners.iter().any(|uid| **uid == *owner.uid)
+    }
+
+    /// Notes the version that our own write gave its record.
+    pub(crate) fn rewritten(&mut self, resource_version: u64) {
+        self.resource_version = resource_version;
+        self.stamp = Stamp::written(Some(self.stamp));
+    }
+
+    /// Whether this operator wrote the record.
+    pub(crate) fn is_sealed(&self) -> bool {
+        matches!(self.trust, Trust::Written(_) | Trust::Sealed(_))
+    }
+
+    /// What the revision's marks are written beside, if this operator wrote its record.
+    pub(crate) fn body(&self, version: u32) -> Option<Body> {
+        match self.trust {
+            Trust::Written(Some(content)) | Trust::Sealed(content) => {
+                Some(Body { version, status: self.status, content })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Release {
+    /// Stores a revision whose whole record we wrote, and the record.
+    pub(crate) fn put_written(&mut self, version: u32, status: Status, written: Written, marks: Marks) {
+        let Written { packed, resource_version } = written;
+        self.put(version, (status, Trust::Written(Some(packed.content()))), resource_version, marks);
+        self.packed = Some((version, Stored::Sealed(packed)));
+    }
+
+    /// Stores a revision.
+    pub(crate) fn put(&mut self, version: u32, (status, trust): (Status, Trust), resource_version: u64, marks: Marks) {
+        self.note_own(version);
+        let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
+        let (owners, marks) = (Box::default(), Some(Arc::new(marks)));
+        let revision = Revision { status, resource_version, owners, marks, trust, stamp, written: None };
+        self.revisions.insert(version, revision);
+    }
+
+    /// Whether a revision is the resource's own and as current as its status: only then is it restored, kept as it is while the next one fails, or asked
+    /// for hooks. A record that was put back is authentic and still not what runs.
+    pub(crate) fn is_vouched(&self, version: u32, uid: &str, at_least: u32) -> bool {
+        let Some(revision) = self.revisions.get(&version) else { return false };
+        let is_current = version >= at_least || matches!(revision.trust, Trust::Written(_));
+        revision.is_sealed() && is_current && revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid)
+    }
+
+    /// The revisions whose records look like ours and are not.
+    pub(crate) fn broken(&self) -> Vec<u32> {
+        self.revisions.iter().filter(|(_, r)| r.trust == Trust::Broken).map(|(version, _)| *version).collect()
+    }
+
+    /// Notes that a record is not what its metadata says: its marks, which the seal covers, stay; its content is anybody's.
+    pub(crate) fn distrust(&mut self, version: u32) {
+        if let Some(revision) = self.revisions.get_mut(&version) {
+            revision.trust = Trust::Broken;
+        }
+        self.packed = self.packed.take().filter(|(of, _)| *of != version);
+    }
+
+    /// The objects of all revisions with marks; some may occur twice.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
+        let marks = self.revisions.values().filter_map(|r| r.marks.as_ref());
+        marks.flat_map(|marks| &marks.objects).map(|object| &object.key)
+    }
+
+    pub(crate) fn newest(&self) -> Option<(u32, &Revision)> {
+        self.revisions.last().map(|(v, r)| (*v, r))
+    }
+
+    /// The newest deployed revision.
+    pub(crate) fn deployed(&self) -> Option<(u32, &Revision)> {
+        self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
+    }
+
+    /// Deployed revisions that are not the newest: a crash or a failed request came between two writes.
+    pub(crate) fn outdated(&self) -> Vec<u32> {
+        let newest = self.deployed().map(|(version, _)| version);
+        let deployed = self.revisions.iter().filter(|(_, r)| r.status == Status::Deployed).map(|(v, _)| *v);
+        deployed.filter(|version| Some(*version) != newest).collect()
+    }
+
+    /// The deployed revision, else the newest one that ever was deployed.
+    pub(crate) fn last_good(&self) -> Option<u32> {
+        let newest = |status| self.revisions.iter().rev().find(|(_, r)| r.status == status).map(|(v, _)| *v);
+        newest(Status::Deployed).or_else(|| newest(Status::Superseded))
+    }
+
+    /// Whose the release is: the newest revision that names an owner decides, because a person's `helm upgrade` writes one that names none.
+    pub(crate) fn holder(&self, owner: &Owner) -> Holder {
+        // What this operator recorded counts, whatever others have written beside it.
+        let has_own = self.revisions.values().any(|revision| revision.is_sealed() && revision.is_marked());
+        let counts = |revision: &&Revision| {
+            if has_own { revision.is_sealed() && revision.is_marked() } else { revision.names_owner() }
+        };
+        let mut named = self.revisions.values().rev().filter(counts);
+        match named.next() {
+            None => Holder::Nobody,
+            Some(newest) if newest.names(owner) => Holder::Resource,
+            Some(newest) if !newest.is_marked() => Holder::Upstream,
+            Some(_) if named.any(|older| older.names(owner)) => Holder::Successor,
+            Some(_) => Holder::Other,
+        }
+    }
+
+    /// Drops the objects of revisions before the base: only later ones may be live. What remains is mostly the same for all of them, and shared.
+    pub(crate) fn drop_old_objects(&mut self) {
+        let base = self.base().map_or(0, |(version, _)| version);
+        let mut last: Option<Arc<Marks>> = None;
+        for (_, revision) in self.revisions.iter_mut().take_while(|(version, _)| **version < base) {
+            let Some(marks) = &mut revision.marks else { continue };
+            if !marks.objects.is_empty() || !marks.inputs.is_empty() {
+                *marks = Arc::new(Marks {
+                    owner: marks.owner.clone(),
+                    owner_type: marks.owner_type.clone(),
+                    taken_over: marks.taken_over,
+                    string_overrides: marks.string_overrides,
+                    ..Marks::default()
+                });
+            }
+            if let Some(same) = last.filter(|last| last == marks) {
+                *marks = same;
+            }
+            last = Some(marks.clone());
+        }
+    }
+}

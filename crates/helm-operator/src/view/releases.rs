@@ -1,0 +1,245 @@
+//! What the process knows of release records without a request: one store, fed by one watch, for all controllers.
+//!
+//! A release's name does not tell which kind its resource has, so a change goes to every controller with a resource of that name.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, Weak};
+
+use helm_release::outside;
+use helm_release::release::Packed;
+use helm_release::storage::{Proof, RecordMeta, Stored};
+
+use super::primary::ResourceKey;
+use super::record_cache::RecentRecords;
+use super::release::{Release, Revision};
+use crate::runtime::freshness::{Epoch, Stamp};
+use crate::runtime::reflector::{Scope, Sink};
+use crate::runtime::sync::lock;
+
+/// All releases, from the metadata of their records, by the records' namespaces and names.
+#[derive(Default)]
+pub(crate) struct Releases {
+    all: Mutex<HashMap<ResourceKey, Arc<Release>>>,
+    recent: Mutex<RecentRecords>,
+    readers: Mutex<Readers>,
+    /// The name of this process on the records that it writes.
+    writer: Arc<str>,
+    /// Where the first list is complete.
+    listed: Mutex<Vec<Scope>>,
+    /// Where the server refuses to list or watch records: changes go unnoticed there until a list ends.
+    refused: Mutex<Vec<Scope>>,
+    /// Other processes that were met.
+    met: Mutex<HashSet<Arc<str>>>,
+}
+
+#[derive(Default)]
+struct Readers {
+    last: u32,
+    all: Vec<(ReaderId, Weak<dyn Reader>)>,
+}
+
+/// Identifies a reader among those of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReaderId(u32);
+
+/// Learns of changes to releases: a controller.
+pub(crate) trait Reader: Send + Sync {
+    /// Handles a change that this reader did not make itself, of the release whose records have this namespace and name. `foreign`: the record that
+    /// changed is not ours.
+    fn release_changed(&self, record: &ResourceKey, foreign: bool);
+    /// Handles the loss of a release's last record. A change follows.
+    fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>);
+    /// Handles that changes of records in a scope go unnoticed from now on, or no longer do.
+    fn sight_changed(&self, scope: &Scope);
+}
+
+impl Releases {
+    /// An empty store of the process with this name.
+    pub(crate) fn of(writer: Arc<str>) -> Releases {
+        Releases { writer, ..Releases::default() }
+    }
+
+    /// The name of this process on the records that it writes.
+    pub(crate) fn writer(&self) -> Arc<str> {
+        self.writer.clone()
+    }
+
+    /// Notes another process that writes the same records; returns whether it is new.
+    pub(crate) fn meets(&self, writer: &Arc<str>) -> bool {
+        lock(&self.met).insert(writer.clone())
+    }
+
+    pub(crate) fn new_reader(&self) -> ReaderId {
+        let mut readers = lock(&self.readers);
+        readers.last += 1;
+        ReaderId(readers.last)
+    }
+
+    /// Whether the server refuses to list or watch the records in this namespace.
+    pub(crate) fn is_refused(&self, namespace: &str) -> bool {
+        lock(&self.refused).iter().any(|scope| scope.covers(namespace))
+    }
+
+    /// Tells the reader of changes from now on.
+    pub(crate) fn add_reader(&self, id: ReaderId, reader: Weak<dyn Reader>) {
+        lock(&self.readers).all.push((id, reader));
+    }
+
+    pub(crate) fn get(&self, key: &ResourceKey) -> Option<Arc<Release>> {
+        lock(&self.all).get(key).cloned()
+    }
+
+    /// What `read` finds in a release; `None` if there is no such release.
+    pub(crate) fn read<T>(&self, key: &ResourceKey, read: impl FnOnce(&Release) -> T) -> Option<T> {
+        lock(&self.all).get(key).map(|release| read(release))
+    }
+
+    /// Changes a release in the name of one reader. The others learn of it.
+    pub(crate) fn change<T>(&self, key: &ResourceKey, by: ReaderId, change: impl FnOnce(&mut Release) -> T) -> T {
+        let mut all = lock(&self.all);
+        let release = Arc::make_mut(all.entry(key.clone()).or_default());
+        let result = change(release);
+        release.drop_old_objects();
+        if release.revisions.is_empty() {
+            all.remove(key);
+        }
+        self.drop_old_records(&mut all, key);
+        drop(all);
+        self.each_reader(Some(by), |reader| reader.release_changed(key, false));
+        result
+    }
+
+    /// Drops the records that no longer fit into memory, after a release has changed.
+    fn drop_old_records(&self, all: &mut HashMap<ResourceKey, Arc<Release>>, changed: &ResourceKey) {
+        let size = all.get(changed).and_then(|release| Some(release.packed.as_ref()?.1.facts().size()));
+        for key in lock(&self.recent).note(changed, size) {
+            if let Some(release) = all.get_mut(&key) {
+                Arc::make_mut(release).packed = None;
+            }
+        }
+    }
+
+    /// Stores a record's metadata; returns whether it is new.
+    pub(crate) fn store(&self, key: &ResourceKey, meta: RecordMeta, epoch: Epoch) -> bool {
+        let is_listed = lock(&self.listed).iter().any(|scope| scope.covers(&key.namespace));
+        let mut all = lock(&self.all);
+        let release = Arc::make_mut(all.entry(key.clone()).or_default());
+        let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
+        let known_version = known.as_ref().and_then(|(_, version)| *version);
+        let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
+        if known_version.is_some_and(|version| meta.resource_version < version) {
+            // The server was restored from a backup. Later revisions, unless this list has them, are gone, and must not count as the base.
+            release.revisions.retain(|version, later| *version <= meta.version || later.stamp.survives(epoch));
+        }
+        let marked = meta.marks.as_ref().map(|marks| marks.owner.clone());
+        let owners = meta.owners.into_iter().filter(|uid| marked.as_deref() != Some(uid));
+        let revision = Revision {
+            status: meta.status,
+            resource_version: meta.resource_version,
+            owners: owners.map(Into::into).collect(),
+            marks: meta.marks.map(Arc::new),
+            trust: meta.proof.into(),
+            stamp,
+            written: meta.written,
+        };
+        // What somebody has replaced is not what this process remembers.
+        let is_other = |packed: &Stored<Packed>| meta.proof != Proof::Sealed(packed.content());
+        release.packed = release.packed.take().filter(|(of, packed)| *of != meta.version || !is_other(packed));
+        release.revisions.insert(meta.version, revision);
+        if let Some(rival) = meta.writer.filter(|writer| is_listed && **writer != *self.writer) {
+            release.note_rival(&rival, meta.version, outside::now());
+        }
+        release.drop_old_objects();
+        true
+    }
+
+    /// Whether a record that was deleted at this version is known, and was not made anew since.
+    fn is_known(&self, key: &ResourceKey, meta: &RecordMeta) -> bool {
+        let version = self.read(key, |release| Some(release.revisions.get(&meta.version)?.resource_version));
+        version.flatten().is_some_and(|known| known <= meta.resource_version)
+    }
+
+    /// The releases in a scope with records that the list which just ended lacks.
+    fn unlisted(&self, scope: &Scope, list: Epoch) -> BTreeSet<ResourceKey> {
+        let all = lock(&self.all);
+        let covered = all.iter().filter(|(key, _)| scope.covers(&key.namespace));
+        let swept = |release: &Release| release.revisions.values().any(|r| !r.stamp.survives(list));
+        covered.filter(|(_, release)| swept(release)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Drops revisions of a release. Its readers get the last one's inventory: deleting a namespace removes the record before the resource is
+    /// released.
+    fn lose(&self, key: &ResourceKey, foreign: bool, lost: impl Fn(u32, &Revision) -> bool) {
+        let mut all = lock(&self.all);
+        let Some(release) = all.get_mut(key) else { return };
+        let whole = match release.revisions.iter().all(|(version, revision)| lost(*version, revision)) {
+            true => all.remove(key),
+            false => {
+                Arc::make_mut(release).revisions.retain(|version, revision| !lost(*version, revision));
+                None
+            }
+        };
+        self.drop_old_records(&mut all, key);
+        drop(all);
+        self.each_reader(None, |reader| {
+            whole.iter().for_each(|release| reader.release_lost(key, release));
+            reader.release_changed(key, foreign);
+        });
+    }
+
+    fn each_reader(&self, but: Option<ReaderId>, tell: impl Fn(&dyn Reader)) {
+        // Readers may read: they are told without a lock.
+        let readers = lock(&self.readers).all.clone();
+        let others = readers.iter().filter(|(id, _)| Some(*id) != but);
+        others.filter_map(|(_, reader)| reader.upgrade()).for_each(|reader| tell(&*reader));
+    }
+}
+
+fn key_of(meta: &RecordMeta) -> ResourceKey {
+    ResourceKey::new(&meta.namespace, &meta.name)
+}
+
+impl Sink<RecordMeta> for Arc<Releases> {
+    fn changed(&self, meta: RecordMeta, epoch: Epoch) {
+        let (key, foreign) = (key_of(&meta), meta.marks.is_none());
+        if self.store(&key, meta, epoch) {
+            self.each_reader(None, |reader| reader.release_changed(&key, foreign));
+        }
+    }
+
+    fn deleted(&self, meta: RecordMeta) {
+        let key = key_of(&meta);
+        if self.is_known(&key, &meta) {
+            self.lose(&key, meta.marks.is_none(), |version, _| version == meta.version);
+        }
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        for key in self.unlisted(scope, list) {
+            self.lose(&key, false, |_, revision| !revision.stamp.survives(list));
+        }
+        let mut listed = lock(&self.listed);
+        if !listed.contains(scope) {
+            listed.push(scope.clone());
+        }
+        drop(listed);
+        let back = lock(&self.refused).extract_if(.., |refused| refused == scope).count();
+        if back > 0 {
+            self.each_reader(None, |reader| reader.sight_changed(scope));
+        }
+    }
+
+    fn lost(&self, scope: &Scope) {
+        let mut refused = lock(&self.refused);
+        if refused.contains(scope) {
+            return;
+        }
+        refused.push(scope.clone());
+        drop(refused);
+        self.each_reader(None, |reader| reader.sight_changed(scope));
+    }
+
+    fn description(&self) -> String {
+        "release records".into()
+    }
+}

@@ -1,0 +1,312 @@
+//! What the process knows of the objects that hold values: digests of their content, and which resources depend on them. Never the content.
+//!
+//! One metadata watch a kind (a namespace, if the operator serves only some) says when to read an object again, for all controllers. Objects that no
+//! resource names are dropped as they arrive.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::watch::{self, Watcher};
+use crate::context::Namespaces;
+use crate::runtime::freshness::Epoch;
+use crate::runtime::reflector::Scope;
+use crate::values_from::{Content, SourceKey, SourceKind};
+use crate::view::primary::ResourceKey;
+
+/// A resource that depends on objects: its controller's name, and its own.
+pub(crate) type User = (Arc<str>, ResourceKey);
+
+/// Wakes a resource of one controller.
+type Wake = Box<dyn Fn(&ResourceKey) + Send + Sync>;
+
+/// What is known of the objects that hold values. One for the process.
+pub(crate) struct Sources {
+    namespaces: Namespaces,
+    /// `None` in tests, which feed the watches themselves.
+    client: Option<kube::Client>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: HashMap<SourceKey, Object>,
+    users: HashMap<User, BTreeSet<SourceKey>>,
+    controllers: HashMap<Arc<str>, Wake>,
+    watches: HashMap<SourceKind, Vec<Watched>>,
+}
+
+#[derive(Default)]
+struct Object {
+    users: BTreeSet<User>,
+    /// What the last read found; `None` if it has to be read.
+    read: Option<Read>,
+    /// Counts what watches reported, so that a read knows whether it was overtaken.
+    changes: u64,
+    /// When it was last read.
+    read_at: Option<Instant>,
+    /// The version from which on a read knows all that watches reported; it only grows, so that no older read replaces a newer one.
+    needs: u64,
+    /// The list that last contained it.
+    epoch: u64,
+}
+
+/// The digest of each key of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// The resource version; 0 if the object does not exist.
+    version: u64,
+    digests: BTreeMap<Box<str>, Box<str>>,
+}
+
+/// A watch, and why the server refuses it.
+struct Watched {
+    scope: Scope,
+    refusal: Option<String>,
+    /// Stops the watch when dropped.
+    _watcher: Option<Watcher>,
+}
+
+impl Read {
+    pub(crate) fn of(content: &Content) -> Read {
+        Read { version: content.version, digests: content.digests() }
+    }
+
+    /// The digest of a key; `None` if the object or the key does not exist.
+    pub(crate) fn digest(&self, key: &str) -> Option<&str> {
+        self.digests.get(key).map(|digest| &**digest)
+    }
+}
+
+impl Sources {
+    /// Knows nothing and watches nothing until a resource names an object.
+    pub(crate) fn new(client: Option<kube::Client>, namespaces: Namespaces) -> Arc<Sources> {
+        Arc::new(Sources { namespaces, client, state: Mutex::default() })
+    }
+
+    /// Notes how to wake a controller's resources.
+    pub(crate) fn connect(&self, controller: Arc<str>, wake: impl Fn(&ResourceKey) + Send + Sync + 'static) {
+        self.state().controllers.insert(controller, Box::new(wake));
+    }
+
+    /// Notes the objects that a resource depends on, and watches them.
+    pub(crate) fn depend(self: &Arc<Self>, user: User, on: impl IntoIterator<Item = SourceKey>) {
+        let keys: BTreeSet<SourceKey> = on.into_iter().collect();
+        let mut state = self.state();
+        let known = state.users.get(&user);
+        if known == Some(&keys) || (known.is_none() && keys.is_empty()) {
+            return;
+        }
+        state.set_user(user, keys.clone());
+        for key in keys {
+            let scope = self.scope(&key.namespace);
+            let watches = state.watches.entry(key.kind).or_default();
+            if !watches.iter().any(|watched| watched.scope == scope) {
+                let watcher = self.client.as_ref().map(|c| watch::start(Arc::downgrade(self), c, key.kind, &scope));
+                watches.push(Watched { scope, refusal: None, _watcher: watcher });
+            }
+        }
+    }
+
+    /// Drops what only this resource depended on.
+    pub(crate) fn forget(&self, controller: &Arc<str>, key: &ResourceKey) {
+        let user = (controller.clone(), key.clone());
+        let mut state = self.state();
+        if state.users.contains_key(&user) {
+            state.set_user(user, BTreeSet::new());
+        }
+    }
+
+    /// Without a restriction one watch covers all namespaces. Else each namespace gets its own, as the rights may end there.
+    fn scope(&self, namespace: &str) -> Scope {
+        if self.namespaces.is_all() { Scope::ALL } else { Scope::namespace(namespace) }
+    }
+
+    /// What the last read of an object found, if nothing has changed since; and how often it changed.
+    pub(crate) fn known(&self, key: &SourceKey) -> (Option<Read>, u64) {
+        self.state().objects.get(key).map_or((None, 0), |object| (object.read.clone(), object.changes))
+    }
+
+    /// Why changes of an object would go unnoticed.
+    pub(crate) fn refusal(&self, key: &SourceKey) -> Option<String> {
+        let state = self.state();
+        let watches = state.watches.get(&key.kind)?;
+        watches.iter().find(|watched| watched.scope.covers(&key.namespace))?.refusal.clone()
+    }
+
+    /// Stores what a read found that began after this many changes. One that was overtaken by a change is repeated, unless it saw that change.
+    pub(crate) fn store(&self, key: &SourceKey, read: Read, changes: u64) {
+        let mut state = self.state();
+        let Some(object) = state.objects.get_mut(key) else { return };
+        if object.changes == changes || read.version >= object.needs {
+            (object.read, object.read_at) = (Some(read), Some(Instant::now()));
+        } else {
+            state.wake(key);
+        }
+    }
+
+    /// An object was seen in a list or an event.
+    pub(crate) fn changed(&self, key: &SourceKey, version: u64, epoch: Epoch) {
+        let mut state = self.state();
+        let Some(object) = state.objects.get_mut(key) else { return };
+        object.epoch = epoch.number;
+        // A list that began after the read is the truth, whatever its version: the server was restored from a backup.
+        let is_later = epoch.is_list && object.read_at.is_some_and(|at| at < epoch.began);
+        if object.read.as_ref().is_none_or(|read| read.version < version || (is_later && read.version != version)) {
+            state.invalidate(key, version);
+        }
+    }
+
+    /// An object was deleted; `version` is that of its deletion.
+    pub(crate) fn deleted(&self, key: &SourceKey, version: u64) {
+        let mut state = self.state();
+        let Some(object) = state.objects.get(key) else { return };
+        // A newer one of the same name may have been read.
+        if object.read.as_ref().is_none_or(|read| read.version <= version) {
+            state.invalidate(key, version + 1);
+        }
+    }
+
+    /// A list ended. What it lacks is read again if it was thought to exist, which settles whether it or the read is older.
+    pub(crate) fn sweep(&self, kind: SourceKind, scope: &Scope, list: Epoch) {
+        let mut state = self.state();
+        for watched in state.watches.get_mut(&kind).into_iter().flatten().filter(|watched| watched.scope == *scope) {
+            watched.refusal = None;
+        }
+        let lacks = |key: &SourceKey, object: &Object| {
+            let exists = object.read.as_ref().is_none_or(|read| read.version > 0);
+            key.kind == kind && scope.covers(&key.namespace) && object.epoch != list.number && exists
+        };
+        let gone = state.objects.iter().filter(|(key, object)| lacks(key, object));
+        let gone: BTreeSet<SourceKey> = gone.map(|(key, _)| key.clone()).collect();
+        gone.iter().for_each(|key| state.invalidate(key, u64::MAX));
+    }
+
+    /// The server refuses a watch: whoever depends on it has to say so.
+    pub(crate) fn refused(&self, kind: SourceKind, scope: &Scope, why: &str) {
+        let mut state = self.state();
+        let Some(watched) = state.watches.get_mut(&kind).into_iter().flatten().find(|w| w.scope == *scope) else {
+            return;
+        };
+        if watched.refusal.replace(why.to_owned()).is_some() {
+            return;
+        }
+        let covered = state.objects.keys().filter(|key| key.kind == kind && scope.covers(&key.namespace));
+        let covered: BTreeSet<SourceKey> = covered.cloned().collect();
+        covered.iter().for_each(|key| state.invalidate(key, u64::MAX));
+    }
+
+    /// How many objects are known.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.state().objects.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn set_user(&mut self, user: User, keys: BTreeSet<SourceKey>) {
+        for key in self.users.remove(&user).unwrap_or_default() {
+            let Some(object) = self.objects.get_mut(&key) else { continue };
+            object.users.remove(&user);
+            if object.users.is_empty() && !keys.contains(&key) {
+                self.objects.remove(&key);
+            }
+        }
+        for key in &keys {
+            self.objects.entry(key.clone()).or_default().users.insert(user.clone());
+        }
+        if !keys.is_empty() {
+            self.users.insert(user, keys);
+        }
+    }
+
+    fn invalidate(&mut self, key: &SourceKey, needs: u64) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.read = None;
+            object.changes += 1;
+            object.needs = object.needs.max(needs);
+            self.wake(key);
+        }
+    }
+
+    fn wake(&self, key: &SourceKey) {
+        for (controller, resource) in self.objects.get(key).into_iter().flat_map(|object| &object.users) {
+            if let Some(wake) = self.controllers.get(controller) {
+                wake(resource);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(version: u64) -> Read {
+        Read { version, digests: BTreeMap::new() }
+    }
+
+    fn sources() -> (Arc<Sources>, SourceKey) {
+        let (sources, key) = (
+            Sources::new(None, Namespaces::default()),
+            SourceKey { kind: SourceKind::Secret, namespace: "ns".into(), name: "a".into() },
+        );
+        sources.depend(("c".into(), ResourceKey::new("ns", "web")), [key.clone()]);
+        (sources, key)
+    }
+
+    fn list() -> Epoch {
+        Epoch { number: 1, began: tokio::time::Instant::now(), is_list: false }
+    }
+
+    fn version(sources: &Sources, key: &SourceKey) -> Option<u64> {
+        sources.known(key).0.map(|read| read.version)
+    }
+
+    #[test]
+    fn a_read_that_saw_the_change_which_overtook_it_counts() {
+        let (sources, key) = sources();
+        sources.changed(&key, 5, list());
+        sources.store(&key, read(5), 0);
+        assert_eq!(version(&sources, &key), Some(5));
+    }
+
+    #[test]
+    fn an_older_read_that_ends_late_replaces_no_newer_one() {
+        let (sources, key) = sources();
+        sources.changed(&key, 5, list());
+        sources.store(&key, read(5), 1);
+        sources.store(&key, read(4), 0);
+        assert_eq!(version(&sources, &key), Some(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_with_an_older_version_than_was_read_is_believed_if_it_began_later() {
+        let (sources, key) = sources();
+        let before = Epoch { is_list: true, ..list() };
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        sources.store(&key, read(9), 0);
+        sources.changed(&key, 5, before);
+        sources.changed(&key, 5, list());
+        assert_eq!(version(&sources, &key), Some(9));
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        sources.changed(&key, 5, Epoch { number: 2, is_list: true, ..list() });
+        assert_eq!(version(&sources, &key), None, "the server was restored from a backup");
+        sources.store(&key, read(5), 1);
+        assert_eq!(version(&sources, &key), Some(5));
+    }
+
+    #[test]
+    fn what_was_read_before_a_deletion_does_not_come_back() {
+        let (sources, key) = sources();
+        sources.deleted(&key, 6);
+        sources.store(&key, read(0), 1);
+        sources.store(&key, read(4), 0);
+        assert_eq!(version(&sources, &key), Some(0));
+    }
+}

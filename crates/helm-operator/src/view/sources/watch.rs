@@ -1,0 +1,109 @@
+//! The metadata watches of Secrets and ConfigMaps.
+//!
+//! Release records, by far the most and the largest Secrets, are left out by the server.
+
+use std::sync::{Arc, Weak};
+
+use futures::{StreamExt as _, future};
+use helm_release::storage::SECRET_TYPE;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{NamespaceResourceScope, PartialObjectMeta};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::registry::Sources;
+use crate::charts::watches::reduce;
+use crate::runtime::freshness::Epoch;
+use crate::runtime::pages;
+use crate::runtime::reflector::{self, Scope, Sink, Stream};
+use crate::values_from::{SourceKey, SourceKind};
+
+/// A running watch.
+pub(crate) type Watcher = AbortOnDropHandle<()>;
+
+/// An object's name and resource version.
+pub(crate) struct SourceMeta {
+    pub(crate) key: SourceKey,
+    pub(crate) version: u64,
+}
+
+/// Starts a watch; it ends with the registry.
+pub(crate) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, scope: &Scope) -> Watcher {
+    tracing::info!(kind = kind.as_str(), "Watching sources of values");
+    let stream = match kind {
+        SourceKind::Secret => stream::<Secret>(client, kind, scope),
+        SourceKind::ConfigMap => stream::<ConfigMap>(client, kind, scope),
+    };
+    let sink = SourceSink { sources, kind };
+    // A resource waits for what it reads, not for a list.
+    AbortOnDropHandle::new(tokio::spawn(reflector::feed(sink, stream, oneshot::channel().0)))
+}
+
+fn stream<K>(client: &Client, kind: SourceKind, scope: &Scope) -> Stream<SourceMeta>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let api: Api<PartialObjectMeta<K>> = match scope.only() {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let config = watcher::Config::default();
+    let config = match kind {
+        SourceKind::Secret => config.fields(&format!("type!={SECRET_TYPE}")),
+        SourceKind::ConfigMap => config,
+    };
+    let read = move |object: PartialObjectMeta<K>| SourceMeta::read(kind, object.metadata);
+    let open = move || {
+        let events = pages::watch(api.clone(), config.clone());
+        events.filter_map(move |event| future::ready(reduce(event, read))).boxed()
+    };
+    Stream::new(scope.clone(), open)
+}
+
+impl SourceMeta {
+    pub(crate) fn read(kind: SourceKind, metadata: ObjectMeta) -> Option<SourceMeta> {
+        let key = SourceKey { kind, namespace: metadata.namespace?.into(), name: metadata.name?.into() };
+        Some(SourceMeta { key, version: metadata.resource_version?.parse().ok()? })
+    }
+}
+
+/// Tells the registry.
+pub(crate) struct SourceSink {
+    pub(crate) sources: Weak<Sources>,
+    pub(crate) kind: SourceKind,
+}
+
+impl SourceSink {
+    fn tell(&self, what: impl FnOnce(&Arc<Sources>)) {
+        if let Some(sources) = self.sources.upgrade() {
+            what(&sources);
+        }
+    }
+}
+
+impl Sink<SourceMeta> for SourceSink {
+    fn changed(&self, item: SourceMeta, epoch: Epoch) {
+        self.tell(|sources| sources.changed(&item.key, item.version, epoch));
+    }
+
+    fn deleted(&self, item: SourceMeta) {
+        self.tell(|sources| sources.deleted(&item.key, item.version));
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        self.tell(|sources| sources.sweep(self.kind, scope, list));
+    }
+
+    fn lost(&self, scope: &Scope) {
+        self.tell(|sources| sources.refused(self.kind, scope, "the server refuses to list or watch them"));
+    }
+
+    fn description(&self) -> String {
+        format!("{}s that hold values", self.kind.as_str())
+    }
+}
