@@ -136,3 +136,35 @@ fn a_resource_that_another_resource_of_the_operator_renders_is_no_drift() {
         map => Err(map),
     });
 }
+
+#[test]
+fn a_chart_and_its_subchart_may_ship_the_same_hooks() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    define(cluster, "Twin", &Value::Null);
+    let namespace = cluster.namespace("twin").unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let annotations =
+        "{helm.sh/hook: 'pre-install,pre-upgrade,post-delete', helm.sh/hook-delete-policy: hook-succeeded}";
+    let hooks = format!(
+        "apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: cleaner, annotations: {annotations}}}\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: cleaner, annotations: {annotations}}}\nrules: []\n---\n"
+    );
+    let operator = {
+        let watch = watch(charts.path(), "Twin", &format!("{hooks}{MAP}"));
+        let sub = charts.path().join("Twin/charts/sub");
+        fs::create_dir_all(sub.join("templates")).unwrap();
+        fs::write(sub.join("Chart.yaml"), "apiVersion: v2\nname: sub\nversion: 0.1.0\n").unwrap();
+        fs::write(sub.join("templates/hooks.yaml"), &hooks).unwrap();
+        Operator::start_in(cluster, &[&namespace], &json!([watch]).to_string())
+    };
+    for size in [1, 2] {
+        set(&namespace, "Twin", size);
+        wait_for_size(&namespace, "web", size);
+    }
+    namespace.kubectl(["delete", "twin", "web", "--timeout=20s"]).unwrap();
+    assert!(!operator.log().contains("UninstallError"), "{}", operator.log());
+    assert_eq!(
+        namespace.kubectl(["get", "role,serviceaccount", "-o", "name"]).unwrap().trim(),
+        "serviceaccount/default"
+    );
+}

@@ -12,7 +12,7 @@ use crate::watches::Watch;
 
 /// The verbs on objects of a release: apply, watch for drift, wait, prune.
 pub(super) const OBJECT_VERBS: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
-/// The verbs on objects of hooks, which are never watched or changed.
+/// The verbs on objects of hooks, which are never watched.
 const HOOK_VERBS: &[&str] = &["get", "create", "delete"];
 /// The verbs on objects that a ServiceAccount writes: watch for drift, and clean up when the account is gone.
 const WATCHED_VERBS: &[&str] = &["get", "list", "watch", "delete"];
@@ -87,12 +87,10 @@ impl Needs {
             self.need(resource, OBJECT_VERBS, place.clone());
         }
         for ((api_version, kind), hook) in &seen.hooks {
-            let verbs: &[&str] = if hook.is_generated { &["list"] } else { &[] };
-            self.need(
-                resource(seen, definitions, api_version, kind),
-                &[HOOK_VERBS, verbs].concat(),
-                hook.place.clone(),
-            );
+            let listed: &[&str] = if hook.is_generated { &["list"] } else { &[] };
+            let changed: &[&str] = if hook.is_overwritten { &["patch"] } else { &[] };
+            let verbs = [HOOK_VERBS, listed, changed].concat();
+            self.need(resource(seen, definitions, api_version, kind), &verbs, hook.place.clone());
         }
         for (api_version, kind, lists) in &seen.lookups {
             let verbs: &[&str] = if *lists { &["get", "list"] } else { &["get"] };

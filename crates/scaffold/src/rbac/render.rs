@@ -53,6 +53,8 @@ pub(super) struct HookKind {
     pub(super) place: Place,
     /// Whether the server names an object, which is then found by its labels.
     pub(super) is_generated: bool,
+    /// Whether an object may be applied over an existing one: no policy deletes that before.
+    pub(super) is_overwritten: bool,
 }
 
 /// Records what templates ask for, and finds nothing.
@@ -327,8 +329,10 @@ impl Seen {
             self.definitions.push(object.clone());
         }
         if is_hook {
+            let is_overwritten = kind == "CustomResourceDefinition" || outlives_its_run(object);
             let hook = self.hooks.entry((api_version, kind)).or_default();
             hook.is_generated |= object["metadata"]["name"].is_null();
+            hook.is_overwritten |= is_overwritten;
             if hook.place.is_empty() {
                 place.clone_into(&mut hook.place);
             }
@@ -336,6 +340,12 @@ impl Seen {
             self.kinds.entry((api_version, kind)).or_insert_with(|| place.to_owned());
         }
     }
+}
+
+/// Whether a hook's object may still be there when the hook runs again. Without the annotation, Helm deletes it before.
+fn outlives_its_run(hook: &Json) -> bool {
+    let policies = hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"].as_str();
+    policies.is_some_and(|policies| !policies.contains("before-hook-creation"))
 }
 
 /// Whether this is a kind: documents may hold comments alone, and values tried may end up as a kind.

@@ -93,11 +93,13 @@ fn hooks_lookups_and_definitions_are_included_and_tests_are_not() {
     };
     let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: x.io, names: {kind: Proxy, plural: proxys}}\n";
     let both = object("Service") + "---\n" + &hook("post-upgrade", "Service").replace("batch/v1", "v1");
+    let kept = hook("pre-install, helm.sh/hook-delete-policy: hook-succeeded", "Role").replace("batch/v1", "v1");
     let generated_name = hook("pre-delete", "Pod").replace("batch/v1", "v1").replace("name: x", "generateName: x");
     let (text, _) = generated(&[
         ("helm-charts/web/templates/both.yaml", &both),
         ("helm-charts/web/templates/generated.yaml", &generated_name),
         ("helm-charts/web/templates/job.yaml", &hook("pre-install", "Job")),
+        ("helm-charts/web/templates/kept.yaml", &kept),
         ("helm-charts/web/templates/test.yaml", &hook("test", "CronJob")),
         (
             "helm-charts/web/templates/lookup.yaml",
@@ -110,6 +112,7 @@ fn hooks_lookups_and_definitions_are_included_and_tests_are_not() {
     let expected = [
         verbs("", "nodes", &["get", "list"]),
         verbs("", "pods", &["get", "list", "create", "delete"]),
+        verbs("", "roles", &["get", "create", "patch", "delete"]),
         verbs("", "secrets", &["get"]),
         objects("", &["services"]),
         verbs("apiextensions.k8s.io", "customresourcedefinitions", &["get", "create", "patch"]),

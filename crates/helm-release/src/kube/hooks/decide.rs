@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::kube::expiry::expires;
-use crate::release::{Hook, HookEvent, HookPhase};
+use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 
 /// Returns the hooks of an event in the order in which they run: by weight, then by name.
 pub(super) fn order(hooks: &[Hook], event: HookEvent) -> Vec<usize> {
@@ -46,6 +46,18 @@ fn message(of: &Value) -> String {
 /// Finds a condition that is true.
 fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     status["conditions"].as_array()?.iter().find(|c| c["type"] == kind && c["status"] == "True")
+}
+
+/// Lets hooks whose objects were deleted because a later one failed run again, so that another attempt has the accounts, roles and settings that it
+/// needs. Jobs and Pods have run.
+pub(super) fn expect_again(hooks: &mut [Hook], order: &[usize]) {
+    let Some(failed) = order.iter().position(|at| hooks[*at].last_run.phase == HookPhase::Failed) else { return };
+    for at in &order[..failed] {
+        let hook = &mut hooks[*at];
+        if hook.delete_policies.contains(&DeletePolicy::HookSucceeded) && !runs_to_an_end(&hook.kind) {
+            hook.last_run = LastRun::default();
+        }
+    }
 }
 
 /// What is known about a hook's object that does not exist.
@@ -94,6 +106,32 @@ pub(super) fn absence(evidence: Evidence<'_>, expiry: Expiry) -> Absence {
 /// other objects the difference does not matter.
 pub(super) fn evidence(phase: HookPhase, expiry: Expiry) -> Evidence<'static> {
     if phase == HookPhase::Running && expiry == Expiry::AfterFinish { Evidence::Created } else { Evidence::Planned }
+}
+
+/// What to do with an object of the release that has the name of a hook's object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Another hook of this run made it: apply the hook's object over it, as Helm v4 does.
+    Finished,
+    /// It is there for more than one run: apply over it as well.
+    Lasting,
+    /// An earlier run left it: it says nothing about this run.
+    Left,
+}
+
+/// Decides what to do with an existing object, which the run that this stamp identifies created. A Job or Pod of another hook of the same run has
+/// finished, which is enough for both hooks. One of an earlier run is not: a hook that may not have run must never count as done.
+pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> Standing {
+    match made_by.is_some_and(|made_by| runs.iter().any(|run| run == made_by)) {
+        true => Standing::Finished,
+        false if runs_to_an_end(kind) => Standing::Left,
+        false => Standing::Lasting,
+    }
+}
+
+/// Whether a hook's object of this kind runs and finishes. Any other is done once it exists.
+pub(super) fn runs_to_an_end(kind: &str) -> bool {
+    matches!(kind, "Job" | "Pod")
 }
 
 /// Whether the server deletes an object by itself.

@@ -1,11 +1,13 @@
 //! Runs a release's hooks by weight and name, waits for each, and deletes their objects by policy. Helm's `pkg/action/hooks.go`.
 //!
-//! `one` runs a single hook, within the time of its `clock`; `objects` creates, finds and deletes its objects; `decide` interprets their state.
+//! `one` runs a single hook, within the time of its `clock`; `objects` creates, finds and deletes its objects, `overwrite` applies them over existing
+//! ones; `decide` interprets their state.
 
 mod clock;
 mod decide;
 mod objects;
 mod one;
+mod overwrite;
 #[cfg(test)]
 mod tests;
 
@@ -165,6 +167,17 @@ pub enum HookError {
         /// Who owns it.
         why: NotOurs,
     },
+    /// An earlier run left a Job or Pod of the same name.
+    #[error(
+        "hook {path} cannot create {object}: an earlier run left it, and no delete policy of the hook removes it; delete it, or add \
+         before-hook-creation to its annotation helm.sh/hook-delete-policy"
+    )]
+    Left {
+        /// The hook's template.
+        path: String,
+        /// Kind and name.
+        object: String,
+    },
     /// Its Job or Pod failed.
     #[error("hook {path} failed: {why}")]
     Failed {
@@ -230,8 +243,8 @@ impl Applier {
     /// Runs the hooks of an event, by weight and name, and sets their phases in `release`. Returns the hooks that a deletion skipped.
     ///
     /// # Flow
-    /// Hooks that succeeded are skipped. For each other hook: delete what an earlier run left, by its policy; record the run as started; create its
-    /// objects, annotated with [`HOOK_RUN_ANNOTATION`]; wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its
+    /// Hooks that succeeded are skipped, unless a later one failed and their objects went with it. For each other hook: delete what an earlier run left, by its policy; record the run as started; create its
+    /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release that have their names; wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its
     /// own delete policies and those of the hooks before it are applied, and the rest is not run. A hook that the slot interrupts has failed, and its
     /// objects with the policy `before-hook-creation` go at once, too. Once all succeeded, the caller records `release` and
     /// calls [`Applier::clean_up_hooks`], in this order: a restart must know what succeeded before its objects are gone.
@@ -269,6 +282,7 @@ impl Applier {
         event: HookEvent,
         run: &HookRun<'_>,
     ) -> Result<Vec<HookError>, HookError> {
+        decide::expect_again(&mut release.hooks, order);
         let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
         let mut skipped = Vec::new();
         for (done, at) in order.iter().enumerate() {

@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::clock::{Clock, Pause};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
 use crate::kube::api::{Call, Error};
-use crate::kube::apply::{Applier, bytes, describe};
+use crate::kube::apply::{Applier, bytes, describe, key_of};
 use crate::kube::delete::Propagation;
+use crate::kube::write::Body;
 use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, objects_of};
 use crate::release::{Hook, Release};
 
@@ -19,16 +20,21 @@ pub(super) fn of(hook: &Hook) -> Result<Vec<Object>, HookError> {
 }
 
 /// Identifies one run of one hook, so that its objects differ from those of earlier runs.
-pub(super) struct Stamp(String);
+pub(super) struct Stamp {
+    own: String,
+    /// The stamps of all hooks of the release that have started.
+    pub(super) all: Vec<String>,
+}
 
 impl Stamp {
     pub(super) fn of(release: &Release, at: usize) -> Stamp {
-        let started = release.hooks[at].last_run.started_at.unwrap_or_default();
-        Stamp(format!("{}.{started}", release.version))
+        let stamp = |started| format!("{}.{started}", release.version);
+        let all = release.hooks.iter().filter_map(|hook| hook.last_run.started_at).map(stamp).collect();
+        Stamp { own: stamp(release.hooks[at].last_run.started_at.unwrap_or_default()), all }
     }
 
     fn is_on(&self, live: &Value) -> bool {
-        live["metadata"]["annotations"][HOOK_RUN_ANNOTATION] == self.0.as_str()
+        live["metadata"]["annotations"][HOOK_RUN_ANNOTATION] == self.own.as_str()
     }
 }
 
@@ -66,14 +72,23 @@ impl Applier {
     }
 
     async fn create_hook(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
-        let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
-        let namespace = run.decoration.namespace_of(object, &resource);
-        let collection = resource.collection(namespace)?;
-        let mut body = run.decoration.decorate(object, &resource);
-        body["metadata"]["annotations"][HOOK_RUN_ANNOTATION] = stamp.0.as_str().into();
-        let call = Call::post(format!("{collection}?fieldManager={FIELD_MANAGER}"), bytes(&body));
+        let Body { resource, key, json, .. } = self.stamped(object, stamp, run).await?;
+        let collection = resource.collection(&key.namespace)?;
+        let call = Call::post(format!("{collection}?fieldManager={FIELD_MANAGER}"), bytes(&json));
         let made: Value = self.api().send(call).await?.parse()?;
-        resource.path(namespace, made["metadata"]["name"].as_str().unwrap_or(&object.name))
+        resource.path(&key.namespace, made["metadata"]["name"].as_str().unwrap_or(&object.name))
+    }
+
+    /// Returns what to send for an object of this run; without a path if the server chooses its name.
+    pub(super) async fn stamped(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Body, Error> {
+        let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
+        let key = key_of(object, run.decoration, &resource);
+        let named = !object.name.is_empty();
+        let path = if named { resource.path(&key.namespace, &object.name)? } else { String::new() };
+        let mut json = run.decoration.decorate(object, &resource);
+        json["metadata"]["annotations"][HOOK_RUN_ANNOTATION] = stamp.own.as_str().into();
+        let owner = run.decoration.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
+        Ok(Body { resource, key, path, json, handed_over: Vec::new(), owner })
     }
 
     /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist.
@@ -89,7 +104,7 @@ impl Applier {
                 clock.wait(&what, None, &mut pause).await?;
                 continue;
             }
-            check_deletable(&live, &metadata, object, clock)?;
+            check_ours(&live, &metadata, object, clock)?;
             if !clock.retry(&what, || self.delete_if_unchanged(&path, &live)).await? {
                 clock.wait(&what, None, &mut pause).await?;
             }
@@ -106,8 +121,8 @@ impl Applier {
     }
 }
 
-/// Checks that the object may be deleted: it belongs to this release, or it is an unclaimed hook of Helm's.
-fn check_deletable(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
+/// Checks that the object may be overwritten or deleted: it belongs to this release, or it is an unclaimed hook of Helm's.
+pub(super) fn check_ours(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
     match clock.run.decoration.prove(live) {
         // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
         Err(NotOurs::Unclaimed) if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK].is_string() => {

@@ -63,7 +63,7 @@ impl Applier {
             match found {
                 Some(Found::Ended) => {}
                 Some(Found::At(path)) => awaited.push((object, path)),
-                None => awaited.push((object, self.create_and_retry(object, &stamp, &clock).await?)),
+                None => awaited.push((object, self.create_or_overwrite(object, &stamp, &clock).await?)),
             }
         }
         if release.hooks[at].last_run.phase == HookPhase::Unknown {
@@ -110,6 +110,23 @@ impl Applier {
                 }
                 Ok(None)
             }
+        }
+    }
+
+    /// Creates an object, or overwrites the one that the release has in its place.
+    async fn create_or_overwrite(
+        &self,
+        object: &Object,
+        stamp: &Stamp,
+        clock: &Clock<'_>,
+    ) -> Result<String, HookError> {
+        match self.create_and_retry(object, stamp, clock).await {
+            Err(HookError::Api { source, .. }) if source.is_conflict() && !object.name.is_empty() => {}
+            made => return made,
+        }
+        match self.overwrite_hook(object, stamp, clock).await? {
+            Some(path) => Ok(path),
+            None => self.create_and_retry(object, stamp, clock).await,
         }
     }
 

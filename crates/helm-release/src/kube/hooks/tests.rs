@@ -388,7 +388,109 @@ async fn existing_objects_that_must_not_be_replaced_fail_the_hook() {
     put_job(&world.server, "2.long ago", json!({}));
     let mut release = release(vec![Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..job("") }]);
     let error = world.run(&mut release).await.unwrap_err();
-    assert!(matches!(error, HookError::Api { source: Error::Refused { code: 409, .. }, .. }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "hook c/templates/j.yaml cannot create Job \"j\": an earlier run left it, and no delete policy of the hook removes it; delete it, or add \
+         before-hook-creation to its annotation helm.sh/hook-delete-policy"
+    );
+    assert_eq!(world.writes(), [format!("POST {JOBS}")]);
+}
+
+/// A hook that leaves its objects unless it succeeds.
+fn unreplaced(hook: Hook, path: &str) -> Hook {
+    Hook { path: path.into(), delete_policies: vec![DeletePolicy::HookSucceeded], ..hook }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_of_two_templates_share_their_objects() {
+    let world = World::new();
+    let data = |value: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata: {{{value}: v}}\n");
+    let map = |value: &str| Hook { manifest: data(value), ..unreplaced(map("a", 0), &format!("c/{value}.yaml")) };
+    let job = |path: &str| Hook { weight: 1, ..unreplaced(job(""), path) };
+    let mut release = release(vec![map("one"), map("two"), job("c/j.yaml"), job("c/charts/s/j.yaml")]);
+    let mut seen = Value::Null;
+    let ran = world.run_while(&mut release, 5, |server| {
+        seen = server.object(&format!("{MAPS}/a")).unwrap();
+        complete(server);
+    });
+    ran.await.unwrap();
+    assert_eq!(seen["data"], json!({"two": "v"}));
+    let deleted: Vec<String> = world.writes().into_iter().filter(|write| write.starts_with("DELETE")).collect();
+    assert_eq!(deleted, [format!("DELETE {JOB}"), format!("DELETE {MAPS}/a")]);
+    assert!(release.hooks.iter().all(|hook| hook.last_run.phase == HookPhase::Succeeded));
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_differs_from_another_templates_runs_after_it() {
+    let world = World::new();
+    let immutable = || Error::Refused {
+        code: 422,
+        reason: "FieldImmutable".into(),
+        message: "Job.batch \"j\" is invalid: spec.template: Invalid value: {}: field is immutable".into(),
+        fields: vec!["spec.template".into()],
+        asked: Asked::Write,
+    };
+    world.server.refuse(move |call| {
+        let applies = call.method == http::Method::PATCH && call.path.contains("force=true");
+        applies.then(immutable)
+    });
+    let mut release = release(vec![unreplaced(job(""), "c/j.yaml"), unreplaced(job(""), "c/charts/s/j.yaml")]);
+    let ends = async {
+        for _ in 0..2 {
+            sleep(Duration::from_secs(5)).await;
+            complete(&world.server);
+        }
+    };
+    tokio::join!(world.run(&mut release), ends).0.unwrap();
+    let count = |line: String| world.writes().iter().filter(|write| **write == line).count();
+    assert_eq!((count(format!("POST {JOBS}")), count(format!("DELETE {JOB}"))), (3, 2), "{:?}", world.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_attempt_finds_what_a_failed_hook_needs() {
+    let world = World::new();
+    let account = Hook { weight: -1, ..unreplaced(map("a", 0), "c/a.yaml") };
+    let before = Hook { weight: -2, ..unreplaced(map("before", 0), "c/before.yaml") };
+    let before = Hook { delete_policies: vec![DeletePolicy::BeforeHookCreation], ..before };
+    let mut release = release(vec![account, before, job("")]);
+    world.run_while(&mut release, 5, |server| end(server, "Failed")).await.unwrap_err();
+    assert_eq!(world.server.object(&format!("{MAPS}/a")), None);
+    let mut seen = None;
+    let second = world.run_while(&mut release, 5, |server| {
+        seen = server.object(&format!("{MAPS}/a"));
+        complete(server);
+    });
+    second.await.unwrap();
+    assert!(seen.is_some());
+    let created = world.writes().iter().filter(|write| **write == format!("POST {MAPS}")).count();
+    assert_eq!(created, 3, "{:?}", world.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_run_left_takes_the_new_content_unless_it_runs() {
+    let world = World::new();
+    put_map(&world.server, "old");
+    let uid = |server: &MemoryApi| server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+    let before = uid(&world.server);
+    let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata: {x: new}\n".to_owned();
+    let hook = Hook { delete_policies: vec![DeletePolicy::HookFailed], manifest, ..map("a", 0) };
+    world.run(&mut release(vec![hook])).await.unwrap();
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap()["data"]["x"], "new");
+    assert_eq!(uid(&world.server), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_that_are_hooks_are_applied_at_each_upgrade() {
+    let world = World::new();
+    let definition = |data: &str| Hook {
+        kind: "CustomResourceDefinition".into(),
+        manifest: format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata: {{x: {data}}}\n"),
+        ..map("a", 0)
+    };
+    world.run(&mut release(vec![definition("old")])).await.unwrap();
+    world.run(&mut release(vec![definition("new")])).await.unwrap();
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap()["data"]["x"], "new");
 }
 
 #[tokio::test(start_paused = true)]
@@ -610,10 +712,11 @@ async fn after_a_restart_earlier_objects_are_deleted_only_by_policy() {
     let world = World::new();
     put_map(&world.server, "old");
     let (mut release, _) = begun(map("a", 0), HookPhase::Running, Duration::ZERO);
-    release.hooks[0].delete_policies = vec![DeletePolicy::HookSucceeded];
-    let error = world.run(&mut release).await.unwrap_err();
-    assert!(matches!(error, HookError::Api { source: Error::Refused { code: 409, .. }, .. }), "{error}");
-    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap()["data"]["x"], "old");
+    release.hooks[0].delete_policies = vec![DeletePolicy::HookFailed];
+    let uid = |server: &MemoryApi| server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+    let before = uid(&world.server);
+    world.run(&mut release).await.unwrap();
+    assert_eq!(uid(&world.server), before);
 }
 
 #[tokio::test(start_paused = true)]

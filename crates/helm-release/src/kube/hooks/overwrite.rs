@@ -1,0 +1,73 @@
+//! Overwrites objects of the release that have the name of a hook's object, as Helm v4 does: it applies hooks.
+//!
+//! A chart and its subchart may ship the same hook, and a hook without the policy `before-hook-creation` finds what an earlier run left.
+
+use serde_json::Value;
+
+use super::HOOK_RUN_ANNOTATION;
+use super::HookError;
+use super::clock::{Clock, Pause};
+use super::decide::{Standing, standing};
+use super::objects::{Stamp, check_ours};
+use crate::kube::api::Error;
+use crate::kube::apply::{Applier, Existing, Observed, bytes, describe};
+use crate::kube::write::{Body, Previous};
+use crate::kube::{Live, Object, Response};
+
+impl Applier {
+    /// Overwrites the object that has this one's name. Returns its path; `None` if it has gone meanwhile, so that it can be created.
+    ///
+    /// # Errors
+    /// It belongs to someone else, is a Job or Pod of an earlier run, or the server rejects the change.
+    pub(super) async fn overwrite_hook(
+        &self,
+        object: &Object,
+        stamp: &Stamp,
+        clock: &Clock<'_>,
+    ) -> Result<Option<String>, HookError> {
+        let what = format!("{} to be overwritten", describe(object));
+        let body = clock.retry(&what, || self.stamped(object, stamp, clock.run)).await?;
+        let mut pause = Pause::default();
+        while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&body.path)).await? {
+            let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
+            if !live.deleting {
+                check_ours(&live, &metadata, object, clock)?;
+                let made_by = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
+                let standing = standing(&object.kind, made_by, &stamp.all);
+                if standing == Standing::Left {
+                    return Err(HookError::Left { path: clock.hook.path.clone(), object: describe(object) });
+                }
+                match clock.retry(&what, || self.apply_if_unchanged(&body, &metadata)).await {
+                    Ok(true) => return Ok(Some(body.path)),
+                    Ok(false) => {}
+                    // The hook that made it has finished, and this one differs in what cannot be changed.
+                    Err(HookError::Api { source, .. }) if standing == Standing::Finished && source.is_immutable() => {
+                        self.delete_hook(object, clock).await?;
+                        return Ok(None);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            clock.wait(&what, None, &mut pause).await?;
+        }
+        Ok(None)
+    }
+
+    /// Applies over the object with this metadata. Returns false if it changed since it was read, so that it must be judged again.
+    async fn apply_if_unchanged(&self, body: &Body, live: &Value) -> Result<bool, Error> {
+        let metadata = &live["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        let existing = Existing {
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            managed_fields: metadata["managedFields"].clone(),
+            scaled: false,
+            whole: None,
+            adopted: None,
+        };
+        match self.write_by_apply(body, &Observed::Read(Box::new(existing)), Previous::Apply).await {
+            Err(error) if error.is_conflict() => Ok(false),
+            answer => answer.map(|_| true),
+        }
+    }
+}
