@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod progress;
 pub mod project;
 
 pub mod gvk;
@@ -46,5 +47,6 @@ pub use gvk::Gvk;
 pub use hybrid::add_rust;
 pub use init::{Init, Settings, init};
 pub use library::{Library, Sources};
+pub use progress::Step;
 pub use project::{Change, Project};
 pub use take_over::take_over;

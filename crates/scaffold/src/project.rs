@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Error;
+use crate::progress::{Progress, Step};
 
 /// The files of a project, by their paths relative to its folder, with `/`.
 #[derive(Clone, Debug, Default)]
 pub struct Project {
     files: BTreeMap<String, File>,
     removed: BTreeSet<String>,
+    progress: Progress,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +37,16 @@ impl Project {
             let file = File { content: content.into(), change: None };
             (path.into(), file)
         });
-        Project { files: files.collect(), removed: BTreeSet::new() }
+        Project { files: files.collect(), ..Project::default() }
+    }
+
+    /// Calls `report` at each step of slow work on this project.
+    pub fn report_to(&mut self, report: impl Fn(Step<'_>) + Send + Sync + 'static) {
+        self.progress = Progress::to(report);
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Returns whether the file exists.

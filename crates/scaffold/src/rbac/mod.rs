@@ -19,6 +19,7 @@ use crate::definitions::Definitions;
 use crate::deployment::Deployment;
 use crate::documents::Document;
 use crate::gvk::Gvk;
+use crate::progress::Step;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, chart, documents};
 
@@ -111,7 +112,8 @@ fn seen(project: &Project, watch: &Watch) -> Result<render::Seen, Error> {
     let chart = chart::of(project, &watch.chart)?;
     let own = project.below(&watch.chart).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
     let examples: Vec<(&str, &[u8])> = own.collect();
-    Ok(render::all(chart, &watch.override_values(), &examples))
+    let report = |done, planned| project.progress().report(Step { chart: &watch.chart, done, planned });
+    Ok(render::all(chart, &watch.override_values(), &examples, &report))
 }
 
 /// What the charts of a kind's versions need, with notes about what could not be found out.

@@ -84,8 +84,14 @@ const PAIRS_AT_ONCE: usize = 20;
 /// Values to render with, the cluster, and what to say about objects that appear.
 type Attempt = (Json, Cluster, String);
 
+/// Hears how many attempts were rendered, and how many are planned so far.
+type Report<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
 /// A chart under exploration.
-struct Explorer {
+struct Explorer<'a> {
+    report: Report<'a>,
+    /// Attempts that were rendered, and all so far.
+    attempts: (usize, usize),
     engine: Engine,
     asked: Arc<Asked>,
     capabilities: Capabilities,
@@ -103,13 +109,15 @@ struct Cluster {
 }
 
 /// Renders the chart with its defaults, the examples, and each value changed. `overrides` always apply.
-pub(super) fn all(chart: Arc<Chart>, overrides: &Map, examples: &[(&str, &[u8])]) -> Seen {
+pub(super) fn all(chart: Arc<Chart>, overrides: &Map, examples: &[(&str, &[u8])], report: Report<'_>) -> Seen {
     let texts = texts(&chart);
     let templates: Vec<&str> = texts.iter().map(String::as_str).collect();
     let with_all_apis = with_apis(&asked_apis(&templates));
     let conditions = conditions(&chart);
     let defaults = complete(&chart, overrides);
     let mut explorer = Explorer {
+        report,
+        attempts: (0, 0),
         engine: Engine::new(chart),
         asked: Arc::default(),
         capabilities: Capabilities::default(),
@@ -122,7 +130,7 @@ pub(super) fn all(chart: Arc<Chart>, overrides: &Map, examples: &[(&str, &[u8])]
     explorer.finish()
 }
 
-impl Explorer {
+impl Explorer<'_> {
     fn explore(&mut self, changes: &[Change], examples: &[(&str, &[u8])]) {
         let defaults = json!({});
         let failed = self.render_both(&defaults, "").err();
@@ -133,6 +141,7 @@ impl Explorer {
         }
         // Everything at once, as far as the chart takes it: options often need others.
         let mut everything = defaults.clone();
+        self.plan(changes.iter().filter(|change| change.switches_on()).count());
         for change in changes.iter().filter(|change| change.switches_on()) {
             let more = change.apply(&everything);
             if self.render(&more, &self.sparse(), &change.note()).is_ok() {
@@ -204,6 +213,7 @@ impl Explorer {
     fn render_many(&mut self, attempts: &[Attempt]) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut works = false;
+        self.plan(attempts.len());
         for batch in attempts.chunks(cores) {
             let this = &*self;
             let rendered: Vec<_> = std::thread::scope(|scope| {
@@ -215,12 +225,22 @@ impl Explorer {
                 let running: Vec<_> = batch.iter().map(start).collect();
                 running.into_iter().map(|thread| thread.join().ok()?.ok()).collect()
             });
+            self.count(batch.len());
             for (rendered, (.., note)) in rendered.into_iter().zip(batch) {
                 works |= rendered.is_some();
                 rendered.into_iter().for_each(|rendered| self.seen.add(rendered, note));
             }
         }
         works
+    }
+
+    fn plan(&mut self, attempts: usize) {
+        self.attempts.1 += attempts;
+    }
+
+    fn count(&mut self, rendered: usize) {
+        self.attempts.0 += rendered;
+        (self.report)(self.attempts.0, self.attempts.1.max(self.attempts.0));
     }
 
     fn values(&self, values: &Json) -> Map {
@@ -233,8 +253,9 @@ impl Explorer {
     }
 
     fn render(&mut self, values: &Json, cluster: &Cluster, note: &str) -> Result<(), String> {
-        let rendered = self.once(&self.values(values), cluster)?;
-        self.seen.add(rendered, note);
+        let rendered = self.once(&self.values(values), cluster);
+        self.count(1);
+        self.seen.add(rendered?, note);
         Ok(())
     }
 

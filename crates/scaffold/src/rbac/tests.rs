@@ -282,3 +282,23 @@ fn a_service_account_writes_the_objects_and_the_operator_acts_as_it() {
     let acts = json!({"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["get", "impersonate"]});
     assert_eq!(rules(&text), [acts, watched("", "services"), watched("rbac.authorization.k8s.io", "roles")]);
 }
+
+#[test]
+fn the_exploration_of_a_chart_reports_each_step_and_plans_no_fewer() {
+    let steps: std::sync::Arc<std::sync::Mutex<Vec<(String, usize, usize)>>> = Default::default();
+    let template = "{{ if .Values.a.enabled }}\napiVersion: v1\nkind: Secret\nmetadata: {name: x}\n{{ end }}\n";
+    let mut project = Project::from_files([
+        ("watches.yaml", WATCH),
+        ("helm-charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        ("helm-charts/web/values.yaml", "a: {enabled: false}\n"),
+        ("helm-charts/web/templates/a.yaml", template),
+    ]);
+    let heard = steps.clone();
+    project.report_to(move |step| heard.lock().unwrap().push((step.chart.to_owned(), step.done, step.planned)));
+    generate(&mut project, &[], false).unwrap();
+    let steps = steps.lock().unwrap();
+    assert!(
+        steps.len() > 2 && steps.iter().all(|(chart, done, planned)| chart == "helm-charts/web" && done <= planned)
+    );
+    assert!(steps.windows(2).all(|pair| pair[0].1 < pair[1].1), "{steps:?}");
+}

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use scaffold::{Project, bundle, crd, disk, helm_chart, policies, rbac};
 use serde_json::Value;
 
-use super::{Error, FOLDER, edit};
+use super::{Error, FOLDER, edit, progress};
 
 /// What to generate.
 #[derive(Args, Clone, Debug)]
@@ -120,7 +120,9 @@ fn check(
     work: impl FnOnce(&mut Project) -> Result<Vec<String>, scaffold::Error>,
 ) -> Result<(), Error> {
     let mut project = disk::read(Path::new(FOLDER))?;
+    let shown = progress::show(&mut project);
     work(&mut project)?;
+    drop(shown);
     let stale: Vec<&str> = project.changes().map(|(path, _)| path).collect();
     if stale.is_empty() { Ok(()) } else { Err(Error::Stale(format!("not up to date: {}", stale.join(", ")), name)) }
 }

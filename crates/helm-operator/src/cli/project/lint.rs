@@ -9,7 +9,7 @@ use scaffold::lint::{self, Finding, Level};
 use scaffold::rbac::Native;
 use scaffold::{Project, disk};
 
-use super::{Error, FOLDER};
+use super::{Error, FOLDER, progress};
 use crate::watches;
 
 /// The flags of `lint`.
@@ -31,7 +31,10 @@ pub(crate) struct Lint {
 
 /// Runs the command. `natives` are the program's own kinds.
 pub(super) fn run(args: &Lint, natives: &[Native]) -> Result<ExitCode, Error> {
-    let found = findings(&disk::read(Path::new(FOLDER))?, natives)?;
+    let mut project = disk::read(Path::new(FOLDER))?;
+    let shown = progress::show(&mut project);
+    let found = findings(&project, natives)?;
+    drop(shown);
     let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     super::super::print(&report(&found, colour));
     let fails = found.iter().any(|finding| args.strict || finding.level == Level::Error);

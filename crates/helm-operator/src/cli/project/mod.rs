@@ -6,6 +6,7 @@ mod init;
 mod library;
 mod lint;
 mod plugins;
+mod progress;
 #[cfg(test)]
 mod tests;
 
@@ -61,7 +62,9 @@ const FOLDER: &str = ".";
 fn edit(work: impl FnOnce(&mut Project) -> Result<Vec<String>, Error>) -> Result<(), Error> {
     let folder = Path::new(FOLDER);
     let mut project = disk::read(folder)?;
+    let shown = progress::show(&mut project);
     let notes = work(&mut project)?;
+    drop(shown);
     disk::write(folder, &project)?;
     let notes = notes.into_iter().map(|note| format!("note: {note}"));
     let lines: Vec<String> = changes(&project).into_iter().chain(notes).collect();
