@@ -89,7 +89,7 @@ pub(crate) fn of(project: &Project, path: &str) -> Result<Arc<Chart>, Error> {
 
 fn missing(path: &str) -> &'static str {
     match path.starts_with('/') {
-        true => "it is a path of the image, and no COPY of a Dockerfile here brings a chart there",
+        true => "it is a path of the image, and the project has no chart that a COPY of a Dockerfile brings there",
         false => "the project has no such folder or archive",
     }
 }

@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn a_chart_that_is_elsewhere_stops_nothing() {
         let (_, notes) = moved(&[("watches.yaml", WATCH), ("config/rbac/kustomization.yaml", "resources: []\n")]);
-        let expected = "watches.yaml:4: cannot use chart \"/opt/helm/helm-charts/web\": it is a path of the image, and no COPY of a Dockerfile here brings a chart there";
+        let expected = "watches.yaml:4: cannot use chart \"/opt/helm/helm-charts/web\": it is a path of the image, and the project has no chart that a COPY of a Dockerfile brings there";
         assert!(notes.iter().any(|note| note.starts_with(expected)), "{notes:?}");
         assert!(notes.iter().any(|note| note.starts_with("no Dockerfile here copies watches.yaml")), "{notes:?}");
     }
