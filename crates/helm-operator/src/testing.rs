@@ -161,7 +161,13 @@ async fn answer(server: &MemoryApi, request: Request<Body>) -> Response<Body> {
 }
 
 /// The types of bodies that the server reads.
-const TYPES: [&str; 3] = ["application/json", "application/apply-patch+yaml", "application/merge-patch+json"];
+const TYPES: [&str; 5] = [
+    "application/json",
+    "application/apply-patch+yaml",
+    "application/merge-patch+json",
+    "application/json-patch+json",
+    "application/strategic-merge-patch+json",
+];
 
 /// What a client asks for to get all kinds at once.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -224,6 +230,27 @@ mod tests {
     fn map(name: &str, kind: &str) -> ConfigMap {
         let labels = json!({"example.com/of": "demo", "example.com/kind": kind});
         serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_kind_of_patch_changes_an_object() {
+        let server = Server::new();
+        server.put(&map("a", "source"));
+        let label = |value: &str| json!({"metadata": {"labels": {"example.com/of": value}}});
+        let json = json!([{"op": "replace", "path": "/metadata/labels/example.com~1of", "value": "json-patch"}]);
+        for (kind, patch) in [
+            ("merge-patch", label("merge-patch")),
+            ("strategic-merge-patch", label("strategic-merge-patch")),
+            ("json-patch", json),
+        ] {
+            let request = Request::patch("/api/v1/namespaces/default/configmaps/a")
+                .header("content-type", format!("application/{kind}+json"))
+                .body(patch.to_string().into_bytes())
+                .unwrap();
+            server.client().request::<ConfigMap>(request).await.unwrap();
+            let labels = server.get::<ConfigMap>("default", "a").unwrap().metadata.labels.unwrap();
+            assert_eq!((&*labels["example.com/of"], &*labels["example.com/kind"]), (kind, "source"));
+        }
     }
 
     #[tokio::test]
