@@ -105,11 +105,9 @@ async fn apply(
                 known => known,
             },
         };
-        if known.map_or(object.expires(), |known| known.expires)
-            && env.applier.find_live(&key, &object.api_version).await?.is_none()
-        {
-            let unapplied = MarkedObject::unapplied(key, object, &env.decoration.namespace);
-            repaired.finished.push(MarkedObject { expires: true, ..unapplied });
+        let expires = known.map_or(object.expires(), |known| known.expires);
+        if expires && env.applier.find_live(&key, &object.api_version).await?.is_none() {
+            repaired.finished.push(finished(env, key, object));
             continue;
         }
         if let Err(refused) = env.options.reach.admits(&key, &env.decoration.namespace) {
@@ -128,11 +126,22 @@ async fn apply(
         let client = known.is_some_and(|known| known.client);
         let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
         let observed = observed(env, &key, rule);
-        targets.push(Target { object, rule, observed, previous, changed: false, handed_over });
+        targets.push(Target { object, rule, observed, previous, changed: false, handed_over, expires });
     }
     let last = Deployed::of(env, release);
     repaired.applied = env.applier.apply_all(&targets, &last.write_options()).await?;
+    for target in targets.iter().filter(|target| target.expires) {
+        // It may have finished after it was found.
+        let key = env.applier.key(target.object, env.decoration).await?;
+        if !repaired.applied.iter().any(|applied| applied.key == key) {
+            repaired.finished.push(finished(env, key, target.object));
+        }
+    }
     Ok(repaired)
+}
+
+fn finished(env: &Environment<'_>, key: ObjectKey, object: &Object) -> MarkedObject {
+    MarkedObject { expires: true, ..MarkedObject::unapplied(key, object, &env.decoration.namespace) }
 }
 
 /// Looks at an object if its fields may be handed over, or if it `is_named`. An object that is known to be gone is not read.

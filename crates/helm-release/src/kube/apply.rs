@@ -17,6 +17,7 @@ use super::{Adopted, DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey,
 
 /// How often to try an apply while the live object keeps changing.
 const MAX_TRIES: usize = 5;
+
 /// An object to apply, and what is known about the live one.
 #[derive(Clone, Debug)]
 pub(crate) struct Target<'a> {
@@ -32,6 +33,8 @@ pub(crate) struct Target<'a> {
     pub changed: bool,
     /// The fields that it is created with and that others own from then on.
     pub handed_over: Vec<Pointer>,
+    /// Whether it was applied like this, and the server deletes it once it finished: if it is gone, it is not made again.
+    pub expires: bool,
 }
 
 /// What is known about a live object before a write.
@@ -224,7 +227,8 @@ impl Applier {
         }
     }
 
-    /// Applies objects in install order: one kind after the other, objects of one kind concurrently.
+    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. A Job that finished meanwhile, and that the server
+    /// deleted, is left out.
     ///
     /// # Errors
     /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and some of the same kind, may be applied.
@@ -242,7 +246,7 @@ impl Applier {
             let mut stuck = Vec::new();
             for one in tried {
                 match one {
-                    Ok(one) => applied.push(one),
+                    Ok(one) => applied.extend(one),
                     Err(one) => stuck.push(one),
                 }
             }
@@ -256,21 +260,25 @@ impl Applier {
         &self,
         target: &'a Target<'a>,
         options: &WriteOptions<'_>,
-    ) -> Result<Result<Applied, Stuck<'a>>, ApplyError> {
+    ) -> Result<Result<Option<Applied>, Stuck<'a>>, ApplyError> {
         match self.apply(target, options).await {
             Err(ApplyError::Failed { source, .. }) if source.is_immutable() => Ok(Err(Stuck { target, source })),
             applied => applied.map(Ok),
         }
     }
 
-    /// Applies one object. Repeating it changes nothing.
+    /// Applies one object; `None` if it finished and is gone. Repeating it changes nothing.
     ///
     /// `target.observed` may be outdated: the write carries what was observed as a precondition, and if that no longer holds, the object is read and
     /// judged by the rule again.
     ///
     /// # Errors
     /// The object belongs to someone else, its kind is not served, or the server rejects it.
-    pub(crate) async fn apply(&self, target: &Target<'_>, options: &WriteOptions<'_>) -> Result<Applied, ApplyError> {
+    pub(crate) async fn apply(
+        &self,
+        target: &Target<'_>,
+        options: &WriteOptions<'_>,
+    ) -> Result<Option<Applied>, ApplyError> {
         let (object, decoration) = (target.object, options.decoration);
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let mut body = self.body(object, decoration).await?;
@@ -292,13 +300,16 @@ impl Applier {
             }
             let found = self.check_path(object, &body.path, &body.key, target.rule, decoration, whole).await;
             observed = found.map_err(failed)?.map_err(|c| ApplyError::Foreign(vec![c]))?;
+            if target.expires && matches!(observed, Observed::Absent) {
+                return Ok(None);
+            }
             self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
         };
         let digest = object.digest(&decoration.namespace);
         let api_version = body.resource.api_version.clone();
         let drift = object.drift_policy().unwrap_or_default();
         let (kept, expires) = (is_kept(object), object.expires() || live.expires(&object.kind));
-        Ok(Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed })
+        Ok(Some(Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed }))
     }
 
     /// Dry-runs a server-side apply. An unowned default that blocks it counts as rejected.

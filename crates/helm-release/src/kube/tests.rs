@@ -14,11 +14,19 @@ fn service() -> Object {
 }
 
 fn target(object: &Object, rule: Rule, observed: Observed) -> Target<'_> {
-    Target { object, rule, observed, previous: Previous::Apply, changed: false, handed_over: Vec::new() }
+    Target {
+        object,
+        rule,
+        observed,
+        previous: Previous::Apply,
+        changed: false,
+        handed_over: Vec::new(),
+        expires: false,
+    }
 }
 
 async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyError> {
-    applier.apply(&target, &WriteOptions::new(&decoration(), Policy::Auto, &())).await
+    Ok(applier.apply(&target, &WriteOptions::new(&decoration(), Policy::Auto, &())).await?.unwrap())
 }
 
 /// Applies the service without knowing the live object.

@@ -1,6 +1,6 @@
 //! Jobs of the chart that the server deletes once they finished: their absence is not drift, and they do not run again.
 
-use helm_release::kube::DriftPolicy;
+use helm_release::kube::{Disturbance, DriftPolicy};
 
 use super::failure_policy::{refuse, retry};
 use super::*;
@@ -118,4 +118,24 @@ async fn a_job_without_a_ttl_is_made_again() {
     world.server.remove(LOAD);
     reconcile(&world).await;
     assert!(exists(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_the_server_deletes_between_its_read_and_its_write_has_finished() {
+    let world = World::new(loading("1", "a"));
+    reconcile(&world).await;
+    world.server.disturb(&format!("PATCH {MAPS}/b"), 1, Disturbance::Refused(500));
+    world.edit(|p| p["spec"] = loading("2", "a"));
+    reconcile(&world).await;
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        if call.method == http::Method::PATCH && call.path.starts_with(LOAD) {
+            server.upgrade()?.remove(LOAD);
+        }
+        None
+    });
+    retry(&world).await;
+    reconcile(&world).await;
+    assert_eq!((exists(&world), world.value_of("b")), (false, json!("2")));
+    assert_eq!((world.history().last().unwrap().as_str(), world.state("Ready")), ("2 deployed", "True/Ready".into()));
 }

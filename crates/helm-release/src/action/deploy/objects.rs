@@ -80,7 +80,8 @@ impl Attempt<'_> {
             },
             (None, cached) => cached.into(),
         };
-        if matches!(observed, Observed::Absent) && recorded.is_some_and(|k| k.expires && is_same(object, k, env)) {
+        let expires = recorded.is_some_and(|k| k.expires && is_same(object, k, env));
+        if expires && matches!(observed, Observed::Absent) {
             return None;
         }
         let previous = match recorded {
@@ -90,7 +91,7 @@ impl Attempt<'_> {
         // After an unfinished or failed action the live object may be that of the newest revision or of the one before.
         let is_settled = self.current.is_some_and(|c| c.inventory.complete);
         let changed = !is_settled || recorded.is_none_or(|known| !is_same(object, known, env));
-        Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key) })
+        Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key), expires })
     }
 
     /// Returns whether objects name their owner in the way of the last revision.

@@ -244,8 +244,8 @@ async fn apply(
         Mode::Client => (Rule::Keep, ours, Previous::Client { changed: false }),
         Mode::ClientChanged => (Rule::Keep, ours, Previous::Client { changed: true }),
     };
-    let target = Target { object, rule, observed, previous, changed: false, handed_over: Vec::new() };
-    applier.apply(&target, &WriteOptions::new(&decoration(), policy, last)).await
+    let target = Target { object, rule, observed, previous, changed: false, handed_over: Vec::new(), expires: false };
+    Ok(applier.apply(&target, &WriteOptions::new(&decoration(), policy, last)).await?.unwrap())
 }
 
 fn log(server: &MemoryApi, from: usize) -> Vec<String> {
@@ -562,6 +562,7 @@ async fn new_crd_fields_are_awaited_before_writing_client_side() {
             previous: Previous::Apply,
             changed: false,
             handed_over: Vec::new(),
+            expires: false,
         };
         let applier = Applier::new(server);
         let targets = [of(&definition), of(&custom)];

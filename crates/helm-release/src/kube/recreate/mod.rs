@@ -86,7 +86,8 @@ impl Applier {
             self.delete_doomed(one, options).await?;
         }
         without_slot(options.slot, self.wait_until_gone(&gone, options)).await?;
-        try_join_all(gone.iter().map(|(target, _)| self.create_anew(target, options))).await
+        let made = try_join_all(gone.iter().map(|(target, _)| self.create_anew(target, options))).await?;
+        Ok(made.into_iter().flatten().collect())
     }
 
     /// Checks whether a rejected object may be recreated. Writes nothing.
@@ -217,8 +218,12 @@ impl Applier {
     }
 
     /// Creates the object. One that exists all the same must have the metadata of this release.
-    async fn create_anew(&self, target: &Target<'_>, options: &WriteOptions<'_>) -> Result<Applied, ApplyError> {
+    async fn create_anew(
+        &self,
+        target: &Target<'_>,
+        options: &WriteOptions<'_>,
+    ) -> Result<Option<Applied>, ApplyError> {
         let rule = if matches!(target.rule, Rule::Adopt(_)) { target.rule } else { Rule::Import };
-        self.apply(&Target { rule, observed: Observed::Absent, ..target.clone() }, options).await
+        self.apply(&Target { rule, observed: Observed::Absent, expires: false, ..target.clone() }, options).await
     }
 }

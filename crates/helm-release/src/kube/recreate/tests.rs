@@ -181,7 +181,7 @@ async fn apply(applier: &Applier, object: &Object, changed: bool, told: &Told) -
     let decoration = decoration();
     let options = WriteOptions { slot: told, ..WriteOptions::new(&decoration, Policy::Auto, told) };
     let (rule, observed, previous) = (Rule::Keep, Observed::Unknown, Previous::Apply);
-    let target = Target { object, rule, observed, previous, changed, handed_over: Vec::new() };
+    let target = Target { object, rule, observed, previous, changed, handed_over: Vec::new(), expires: false };
     applier.apply_all(&[target], &options).await
 }
 
@@ -341,6 +341,7 @@ async fn a_kinds_objects_are_all_judged_before_the_first_is_deleted() {
             previous: Previous::Apply,
             changed: true,
             handed_over: Vec::new(),
+            expires: false,
         };
         let targets: Vec<Target<'_>> = objects.iter().map(target).collect();
         applier.apply_all(&targets, &options).await.map(|applied| applied.len())
