@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helm_release::kube::{ObjectKey, Owner};
 use helm_release::release::{Packed, Status};
-use helm_release::storage::{Body, Content, Marks, Proof, Stored, Written};
+use helm_release::storage::{Body, Content, Marks, Proof, RecordMeta, Stored, Written};
 use jiff::Timestamp;
 use litemap::LiteMap;
 
@@ -75,6 +75,21 @@ pub(crate) enum Holder {
 }
 
 impl Revision {
+    /// A revision as its record's metadata describes it.
+    pub(crate) fn of(meta: RecordMeta, stamp: Stamp) -> Revision {
+        let marked = meta.marks.as_ref().map(|marks| marks.owner.clone());
+        let owners = meta.owners.into_iter().filter(|uid| marked.as_deref() != Some(uid));
+        Revision {
+            status: meta.status,
+            resource_version: meta.resource_version,
+            owners: owners.map(Into::into).collect(),
+            marks: meta.marks.map(Arc::new),
+            trust: meta.proof.into(),
+            stamp,
+            written: meta.written,
+        }
+    }
+
     fn names_owner(&self) -> bool {
         self.is_marked() || !self.owners.is_empty()
     }
@@ -118,6 +133,12 @@ impl Release {
         let Written { packed, resource_version } = written;
         self.put(version, (status, Trust::Written(Some(packed.content()))), resource_version, marks);
         self.packed = Some((version, Stored::Sealed(packed)));
+    }
+
+    /// Stores a revision that was read, before a watch reports it.
+    pub(crate) fn put_read(&mut self, meta: RecordMeta) {
+        let stamp = Stamp::written(self.revisions.get(&meta.version).map(|known| known.stamp));
+        self.revisions.insert(meta.version, Revision::of(meta, stamp));
     }
 
     /// Stores a revision.

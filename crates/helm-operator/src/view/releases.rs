@@ -131,23 +131,13 @@ impl Releases {
             // The server was restored from a backup. Later revisions, unless this list has them, are gone, and must not count as the base.
             release.revisions.retain(|version, later| *version <= meta.version || later.stamp.survives(epoch));
         }
-        let marked = meta.marks.as_ref().map(|marks| marks.owner.clone());
-        let owners = meta.owners.into_iter().filter(|uid| marked.as_deref() != Some(uid));
-        let revision = Revision {
-            status: meta.status,
-            resource_version: meta.resource_version,
-            owners: owners.map(Into::into).collect(),
-            marks: meta.marks.map(Arc::new),
-            trust: meta.proof.into(),
-            stamp,
-            written: meta.written,
-        };
         // What somebody has replaced is not what this process remembers.
         let is_other = |packed: &Stored<Packed>| meta.proof != Proof::Sealed(packed.content());
         release.packed = release.packed.take().filter(|(of, packed)| *of != meta.version || !is_other(packed));
-        release.revisions.insert(meta.version, revision);
-        if let Some(rival) = meta.writer.filter(|writer| is_listed && **writer != *self.writer) {
-            release.note_rival(&rival, meta.version, outside::now());
+        let (version, writer) = (meta.version, meta.writer.clone());
+        release.revisions.insert(version, Revision::of(meta, stamp));
+        if let Some(rival) = writer.filter(|writer| is_listed && **writer != *self.writer) {
+            release.note_rival(&rival, version, outside::now());
         }
         release.drop_old_objects();
         true

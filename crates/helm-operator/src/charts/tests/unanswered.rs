@@ -246,3 +246,24 @@ async fn a_replaced_revision_whose_record_could_not_be_written_is_superseded_lat
     world.reconcile().await;
     assert_eq!(world.server.writes(), writes, "once");
 }
+
+/// Reconciles before any watch has reported what the last reconcile did.
+async fn reconcile_at_once(world: &World) {
+    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_whose_last_answer_is_lost_is_not_repeated_before_the_watch_reports_it() {
+    let world = on(World::new(spec()).server, |_| {});
+    let record = format!("PATCH {SECRETS}/{RECORD}1");
+    world.server.disturb(&record, 1, Disturbance::AnswerLost);
+    reconcile_at_once(&world).await;
+    let (before, requests) = (identities(&world), world.server.log().len());
+    assert_eq!(world.history(), ["1 pending-install"], "as far as the process knows");
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile_at_once(&world).await;
+    assert_eq!((world.history(), identities(&world)), (vec!["1 deployed".to_owned()], before));
+    let log = world.server.log();
+    assert!(!log[requests..].contains(&record), "no revision is made again: {:?}", &log[requests..]);
+    assert_eq!(world.state("Ready"), "True/Ready");
+}

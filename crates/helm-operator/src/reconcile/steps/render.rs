@@ -2,8 +2,8 @@
 
 use helm_release::action::{self, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
-use helm_release::release::Status;
-use helm_release::storage::{self, Marks};
+use helm_release::release::{self, Status};
+use helm_release::storage::{self, Marks, Sealed};
 
 use super::repair;
 use crate::reconcile::context::{Next, Work};
@@ -60,10 +60,14 @@ impl Work<'_> {
                 return Ok(Next::Again);
             }
         }
-        if let Some(candidate) = self.unfinished(primary).await? {
-            self.candidate = Some(candidate);
-            self.judged = Some(Inputs::RenderedOther);
-            return Ok(Next::Again);
+        match self.unfinished(primary).await? {
+            Unfinished::None => {}
+            Unfinished::Ended => return Ok(Next::Anew),
+            Unfinished::Candidate(candidate) => {
+                self.candidate = Some(*candidate);
+                self.judged = Some(Inputs::RenderedOther);
+                return Ok(Next::Again);
+            }
         }
         let newest = self
             .release()
@@ -100,31 +104,49 @@ impl Work<'_> {
     }
 
     /// The candidate of our own interrupted action on the same inputs, as it was rendered then, random values included.
-    async fn unfinished(&self, primary: &Primary) -> Result<Option<Candidate>, Failed> {
+    async fn unfinished(&self, primary: &Primary) -> Result<Unfinished, Failed> {
         let inputs = self.recorded_inputs(primary);
         let release = self.release();
         let newest =
             release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending() && r.is_sealed());
-        let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else { return Ok(None) };
+        let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else {
+            return Ok(Unfinished::None);
+        };
         let judged = compare::judge(Some(&marks.inputs), &inputs);
         if judged == Inputs::Changed || *marks.owner != *primary.uid() {
-            return Ok(None);
+            return Ok(Unfinished::None);
         }
-        let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await;
-        let record = match record {
-            // What cannot be decoded, now or later, continues nothing.
-            Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => return Ok(None),
-            record => record.map_err(|e| fault_of(&e.into()))?,
-        };
-        // What this operator did not record is not continued.
-        let Some(record) = record.release.sealed() else { return Ok(None) };
+        let Some(record) = self.own_record(primary, version).await? else { return Ok(Unfinished::None) };
         if judged == Inputs::Uncompared && !compare::is_made_from(self, primary, record.get()) {
-            return Ok(None);
+            return Ok(Unfinished::None);
+        }
+        if !record.get().info.status.is_pending() && self.note_end(primary, version).await? {
+            return Ok(Unfinished::Ended);
         }
         if marks.inputs != inputs {
             compare::mark_as_current(self, version, &marks, &inputs);
         }
-        Ok(Candidate::recorded(record, &inputs).ok())
+        let candidate = Candidate::recorded(record, &inputs).ok();
+        Ok(candidate.map_or(Unfinished::None, |candidate| Unfinished::Candidate(Box::new(candidate))))
+    }
+
+    /// Reads a revision's record; `None` if it cannot be decoded, now or later, or if this operator did not write it: neither is continued.
+    async fn own_record(&self, primary: &Primary, version: u32) -> Result<Option<Sealed<release::Release>>, Failed> {
+        match self.shared.storage.get(primary.namespace(), primary.name(), version).await {
+            Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => Ok(None),
+            record => Ok(record.map_err(|e| fault_of(&e.into()))?.release.sealed()),
+        }
+    }
+
+    /// Notes that the action on a pending revision has ended: the answer to its last write was lost, and the watch is late. To repeat the action would run
+    /// its hooks again. Returns whether the record is still there.
+    async fn note_end(&self, primary: &Primary, version: u32) -> Result<bool, Failed> {
+        let history = self.shared.storage.history(primary.namespace(), primary.name()).await;
+        let history = history.map_err(|e| fault_of(&e.into()))?;
+        let ended = history.into_iter().find(|meta| meta.version == version && !meta.status.is_pending());
+        let Some(ended) = ended else { return Ok(false) };
+        self.shared.cache.change_release(self.key, |release| release.put_read(ended));
+        Ok(true)
     }
 
     pub(crate) async fn candidate(
@@ -167,6 +189,16 @@ impl Work<'_> {
         }
         failed
     }
+}
+
+/// What is left of an interrupted action of ours.
+enum Unfinished {
+    /// Nothing that can be continued.
+    None,
+    /// Nothing: it has ended.
+    Ended,
+    /// All of it.
+    Candidate(Box<Candidate>),
 }
 
 /// The failure of what a render reads and writes besides its chart.
