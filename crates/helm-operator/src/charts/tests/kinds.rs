@@ -25,6 +25,8 @@ struct Server {
     listed: Arc<Mutex<Vec<Live>>>,
     /// Whether lists are refused.
     refuses: Arc<AtomicBool>,
+    /// Whether lists are not answered.
+    fails: Arc<AtomicBool>,
     /// Lists wait for a permit.
     lists: Arc<OpenGate>,
 }
@@ -53,9 +55,11 @@ impl Source for Server {
         let server = self.clone();
         Box::pin(async move {
             server.lists.0.acquire().await.unwrap().forget();
-            match server.refuses.load(Ordering::Relaxed) {
-                true => Err(kube::Error::Api(Box::new(kube::core::Status::failure("no", "no").with_code(404)))),
-                false => Ok(server.listed.lock().unwrap().clone()),
+            let error = |code| kube::Error::Api(Box::new(kube::core::Status::failure("no", "no").with_code(code)));
+            match (server.refuses.load(Ordering::Relaxed), server.fails.load(Ordering::Relaxed)) {
+                (true, _) => Err(error(404)),
+                (false, true) => Err(error(500)),
+                (false, false) => Ok(server.listed.lock().unwrap().clone()),
             }
         })
     }
@@ -155,6 +159,24 @@ impl Process {
         assert_eq!(seen.until("sweep 1").await, ["one in 1", "sweep 1"]);
         seen
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_while_a_list_fails_does_not_pile_up() {
+    let process = Process::new();
+    let first = process.first().await;
+    process.server.fails.store(true, Ordering::Relaxed);
+    let (second, listed) = process.subscribe("b");
+    process.server.lists.0.add_permits(1);
+    for name in ["two", "three", "four"] {
+        process.server.send(0, Event::Apply(of(name)));
+    }
+    first.until("four in 1").await;
+    process.server.fails.store(false, Ordering::Relaxed);
+    *process.server.listed.lock().unwrap() = vec![of("four")];
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    assert_eq!(second.until("sweep 1").await, ["four in 1", "sweep 1"], "the list has what happened before it");
 }
 
 #[tokio::test(start_paused = true)]
