@@ -126,6 +126,16 @@ GIVEN_CASES = $(addprefix --vectors ,$(VECTORS)) $(addprefix --corpus ,$(CORPUS)
 conformance: ## Compare rendering with Helm's recorded output; VECTORS="FILE…" CORPUS="DIR…" replace our own cases.
 	TZ=UTC cargo run --release --quiet -p conformance --bin conformance -- --unread $(or $(strip $(GIVEN_CASES)),$(OWN_CASES))
 
+.PHONY: value-fuzz
+value-fuzz: cluster ## Render charts with random values with Helm and here; CORPUS="DIR…" adds charts, RENDERS (1000) and SEED (1) choose.
+	cargo build --release --quiet -p conformance --bin value-fuzz
+	$(or $(CARGO_TARGET_DIR),target)/release/value-fuzz --helm target/cluster/bin/helm --renders $(or $(RENDERS),1000) --seed $(or $(SEED),1) \
+	  crates/conformance/own crates/parity/own helm-charts examples $(CORPUS)
+
+.PHONY: helm-next
+helm-next: ## Build the newest Helm (VERSION=main: its newest commit) and print which charts render differently; CORPUS="DIR…" adds charts.
+	CORPUS='$(CORPUS)' hack/helm-next $(VERSION)
+
 .PHONY: parity
 parity: cluster ## Compare live objects with Helm's; CORPUS="DIR…" replaces our own charts, SHARD=i/n and ONLY="TEXT…" select.
 	cargo build --release --quiet -p helm-operator

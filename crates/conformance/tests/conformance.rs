@@ -39,3 +39,23 @@ fn shared_charts_render_as_with_helm() {
     assert!(done.success(), "cannot unpack {}", archive.display());
     check(&["--corpus".into(), unpacked.path().join("dev")]);
 }
+
+#[test]
+fn random_values_render_as_with_helm() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let helm = root.join("target/cluster/bin/helm");
+    if !helm.exists() {
+        println!("skipped: Helm is not built; run make cluster");
+        return;
+    }
+    let mut fuzz = Command::new(env!("CARGO_BIN_EXE_value-fuzz"));
+    fuzz.args(["--renders", "150", "--helm"]).arg(&helm).args([
+        own(),
+        root.join("crates/parity/own"),
+        root.join("examples"),
+    ]);
+    let output = fuzz.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{}", text.lines().last().unwrap_or_default());
+}

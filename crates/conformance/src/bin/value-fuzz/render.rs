@@ -1,0 +1,99 @@
+//! Renders with Helm's program and with this engine.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+use clap::Parser;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::charts::Source;
+use crate::compare::{Rendered, Verdict, verdict};
+
+/// `helm template`'s command line.
+#[derive(Parser)]
+struct Template {
+    #[command(flatten)]
+    options: helm::template::Options,
+}
+
+/// Both programs, and a folder for what they read.
+pub(crate) struct Renderers {
+    helm: PathBuf,
+    folder: TempDir,
+}
+
+impl Renderers {
+    pub(crate) fn new(helm: &Path) -> anyhow::Result<Renderers> {
+        let helm = fs::canonicalize(helm).with_context(|| format!("cannot find Helm's program {}", helm.display()))?;
+        Ok(Renderers { helm, folder: tempfile::tempdir()? })
+    }
+
+    /// Renders the chart with both, with these values over its own.
+    pub(crate) fn compare(&self, source: &Source, overlay: Option<&Value>) -> anyhow::Result<Verdict> {
+        let arguments = self.arguments(source, overlay)?;
+        let ours = ours(&arguments);
+        let helm = self.helm(&arguments)?;
+        // Only Helm itself shows what is random in a chart.
+        let again = if helm == ours { None } else { Some(self.helm(&arguments)?) };
+        Ok(verdict(&helm, again.as_ref(), &ours))
+    }
+
+    fn arguments(&self, source: &Source, overlay: Option<&Value>) -> anyhow::Result<Vec<String>> {
+        let chart = source.chart.display().to_string();
+        let mut arguments = vec!["template".into(), "rel".into(), chart, "--namespace".into(), "ns".into()];
+        arguments.extend(source.arguments.iter().cloned());
+        if let Some(overlay) = overlay {
+            let file = self.folder.path().join("values.json");
+            fs::write(&file, overlay.to_string())?;
+            arguments.extend(["-f".into(), file.display().to_string()]);
+        }
+        Ok(arguments)
+    }
+
+    fn helm(&self, arguments: &[String]) -> anyhow::Result<Rendered> {
+        let output = Command::new(&self.helm)
+            .args(arguments)
+            .env_clear()
+            .envs([("TZ", "UTC"), ("HOME", "/nonexistent")])
+            .output()
+            .with_context(|| format!("cannot run {}", self.helm.display()))?;
+        Ok(if output.status.success() {
+            Rendered::Text(output.stdout)
+        } else {
+            Rendered::Error(message(&String::from_utf8_lossy(&output.stderr)))
+        })
+    }
+}
+
+fn ours(arguments: &[String]) -> Rendered {
+    let run = || match Template::try_parse_from(arguments) {
+        Ok(template) => match template.options.run() {
+            Ok(output) => Rendered::Text(output.text),
+            Err(error) => Rendered::Error(message(&format!("Error: {error}"))),
+        },
+        Err(error) => Rendered::Error(error.to_string()),
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Rendered::Error("panicked".into()))
+}
+
+/// Returns Helm's error without the warnings before it and the hint after it.
+fn message(printed: &str) -> String {
+    let error = printed.find("Error: ").map_or(printed, |at| &printed[at..]);
+    error.split("\n\nUse --debug").next().unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_neither_warnings_nor_hints() {
+        let printed = "level=WARN msg=x\nError: a failed\nb\n\nUse --debug flag to render out invalid YAML\n";
+        assert_eq!(message(printed), "Error: a failed\nb");
+        assert_eq!(message("other\n"), "other");
+    }
+}
