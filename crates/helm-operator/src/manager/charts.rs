@@ -20,8 +20,8 @@ fn controller(
     versions: Option<Arc<Versions>>,
     customisers: Vec<Customise>,
 ) -> Result<Box<dyn Controller>, Error> {
-    let (kind, chart) = (watch.kind.clone(), watch.chart.display().to_string());
-    let loaded = load(watch, versions).map_err(|source| Error::Chart { kind, chart, source })?;
+    let (line, kind, chart) = (watch.line, watch.kind.clone(), watch.chart.display().to_string());
+    let loaded = load(watch, versions).map_err(|source| Error::Chart { line, kind, chart, source })?;
     Ok(Box::new(customisers.into_iter().fold(loaded, |chart, customise| customise(chart))))
 }
 

@@ -52,8 +52,10 @@ pub enum Error {
     #[error(transparent)]
     Watches(#[from] watches::Error),
     /// A chart cannot be served.
-    #[error("cannot serve {kind} with chart {chart:?}")]
+    #[error("cannot serve {kind} with chart {chart:?}{}", place(*line))]
     Chart {
+        /// The line of its entry in watches.yaml, from 1; 0 if unknown.
+        line: u64,
         /// The custom resource's kind.
         kind: String,
         /// The chart's path in watches.yaml.
@@ -103,6 +105,10 @@ pub enum Error {
     /// A second signal arrived before everything had ended.
     #[error("interrupted by a second signal")]
     Interrupted,
+}
+
+fn place(line: u64) -> String {
+    if line == 0 { String::new() } else { format!(" (line {line} of the watches file)") }
 }
 
 fn lacks_namespace(outside: bool) -> &'static str {

@@ -265,7 +265,7 @@ async fn a_chart_that_cannot_be_loaded_stops_the_start_and_is_named() {
     std::fs::write(&file, "- {group: g, version: v1, kind: Store, chart: no/such/chart}\n").unwrap();
     let manager = Operator::new().watches(&file).unwrap().manager(Config::default());
     let error = manager.run_until(client(0), CancellationToken::new()).await.unwrap_err();
-    assert_eq!(error.to_string(), "cannot serve Store with chart \"no/such/chart\"");
+    assert_eq!(error.to_string(), "cannot serve Store with chart \"no/such/chart\" (line 1 of the watches file)");
     assert!(chain(&error).contains("no/such/chart"), "{}", chain(&error));
 }
 
@@ -282,6 +282,6 @@ fn code_around_a_chart_that_no_watch_names_stops_the_start() {
                    add an entry, or name another kind";
     assert_eq!(refused("Shop"), missing);
     for kind in ["Store", "Store.g"] {
-        assert_eq!(refused(kind), "cannot serve Store with chart \"no/such/chart\"");
+        assert_eq!(refused(kind), "cannot serve Store with chart \"no/such/chart\" (line 1 of the watches file)");
     }
 }
