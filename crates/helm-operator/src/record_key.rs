@@ -11,7 +11,7 @@ use k8s_openapi::ByteString;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::preflight::rule_of_refusal;
+use crate::preflight::Refused;
 use crate::report::chain;
 use crate::runtime::backoff;
 use crate::runtime::readiness::Requirement;
@@ -106,7 +106,7 @@ pub(crate) async fn load(api: &dyn Api, namespace: &str, requirement: &Requireme
 /// The error with the rule that grants what the server refused.
 fn explain(error: &Error) -> String {
     let message = chain(error);
-    match rule_of_refusal(&message) {
+    match Refused::read(&message) {
         Some(_) => {
             let rule =
                 format!("{{apiGroups: [\"\"], resources: [secrets], resourceNames: [{NAME}], verbs: [get, patch]}}");

@@ -21,7 +21,7 @@ use crate::context::Namespaces;
 use crate::report::chain;
 use crate::runtime::sync::lock;
 use crate::watches::{AnnotationSources, ServiceAccount, SourceKind, Watch};
-pub(crate) use refusal::rule as rule_of_refusal;
+pub(crate) use refusal::Refused;
 pub(crate) use templates::named;
 
 /// A namespace in which nobody has rights of its own: only cluster-wide rules apply there.

@@ -2,23 +2,58 @@
 //!
 //! Counterpart: `forbiddenMessage` in k8s.io/apiserver `pkg/endpoints/handlers/responsewriters/errors.go`.
 
+use helm_release::kube::Resource;
+
 /// What the operator does with a chart's objects. A role that lacks one of these verbs mostly lacks all.
 const OBJECT_VERBS: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 
-/// The rule that grants what a message like `… cannot patch resource "deployments" in API group "apps" in the namespace "demo"` refuses. A refused verb
-/// on objects asks for all that the operator does with objects.
-pub(crate) fn rule(message: &str) -> Option<String> {
-    let (_, refused) = message.split_once("\" cannot ")?;
-    let (verb, rest) = refused.split_once(" resource \"")?;
-    let (resource, rest) = rest.split_once("\" in API group \"")?;
-    let (group, _) = rest.split_once('"')?;
-    let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-./".contains(c));
-    if !is_word(verb) || !is_word(resource) || !(group.is_empty() || is_word(group)) {
-        return None;
+/// What the operator does with the custom resources that it serves.
+const RESOURCE_VERBS: &[&str] = &["get", "list", "watch", "patch"];
+
+/// What a message like `… cannot patch resource "deployments" in API group "apps" in the namespace "demo"` refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused<'m> {
+    verb: &'m str,
+    group: &'m str,
+    /// With a subresource: `deployments/scale`.
+    resource: &'m str,
+}
+
+impl<'m> Refused<'m> {
+    /// Reads a refusal; `None` if the message is another one.
+    pub(crate) fn read(message: &'m str) -> Option<Refused<'m>> {
+        let (_, refused) = message.split_once("\" cannot ")?;
+        let (verb, rest) = refused.split_once(" resource \"")?;
+        let (resource, rest) = rest.split_once("\" in API group \"")?;
+        let (group, _) = rest.split_once('"')?;
+        let is_word =
+            |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-./".contains(c));
+        let is_refusal = is_word(verb) && is_word(resource) && (group.is_empty() || is_word(group));
+        is_refusal.then_some(Refused { verb, group, resource })
     }
-    let verbs = if OBJECT_VERBS.contains(&verb) { OBJECT_VERBS.join(", ") } else { verb.to_owned() };
-    let group = if group.is_empty() { "\"\"" } else { group };
-    Some(format!("{{apiGroups: [{group}], resources: [{resource}], verbs: [{verbs}]}}"))
+
+    /// Returns whether it is about this kind or one of its subresources.
+    pub(crate) fn is_about(&self, kind: &Resource) -> bool {
+        let plural = self.resource.split_once('/').map_or(self.resource, |(plural, _)| plural);
+        self.group == kind.group() && plural == &*kind.plural
+    }
+
+    /// The rule that grants it to whoever applies objects. A refused verb asks for all that the operator does with objects.
+    pub(crate) fn rule(&self) -> String {
+        self.among(OBJECT_VERBS)
+    }
+
+    /// The rule that grants it on the custom resources that the operator serves.
+    pub(crate) fn rule_of_served(&self) -> String {
+        self.among(RESOURCE_VERBS)
+    }
+
+    fn among(&self, usual: &[&str]) -> String {
+        let is_usual = usual.contains(&self.verb) && !self.resource.contains('/');
+        let verbs = if is_usual { usual.join(", ") } else { self.verb.to_owned() };
+        let group = if self.group.is_empty() { "\"\"" } else { self.group };
+        format!("{{apiGroups: [{group}], resources: [{}], verbs: [{verbs}]}}", self.resource)
+    }
 }
 
 #[cfg(test)]
@@ -31,7 +66,7 @@ mod tests {
         let check = |refused: &str, expected: Option<String>| {
             let message =
                 format!("cannot apply X \"a\": x \"a\" is forbidden: User \"system:serviceaccount:a:b\" {refused}");
-            assert_eq!(rule(&message), expected, "{refused}");
+            assert_eq!(Refused::read(&message).map(|read| read.rule()), expected, "{refused}");
         };
         check(
             "cannot patch resource \"deployments\" in API group \"apps\" in the namespace \"demo\"",
@@ -44,6 +79,10 @@ mod tests {
         check(
             "cannot bind resource \"roles\" in API group \"rbac.authorization.k8s.io\" in the namespace \"demo\"",
             Some("{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [bind]}".into()),
+        );
+        check(
+            "cannot patch resource \"deployments/scale\" in API group \"apps\" in the namespace \"demo\"",
+            Some("{apiGroups: [apps], resources: [deployments/scale], verbs: [patch]}".into()),
         );
         check("cannot get path \"/metrics\"", None);
         check("is not allowed", None);

@@ -174,7 +174,8 @@ impl Work<'_> {
                 Err(failed) => {
                     let primary = self.completed(&primary).await.unwrap_or(primary);
                     let fault = self.veiled(&primary, failed.fault().clone()).await;
-                    let fault = impersonation::explain(fault, self.shared.settings.account.as_ref());
+                    let account = self.shared.settings.account.as_ref();
+                    let fault = impersonation::explain(fault, account, &self.shared.resource);
                     let fault = headline::arrange(fault, self.shared.renderer.chart_name());
                     return self.failed(step, &primary, failed.reported_as(fault));
                 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::diagnose::current_health;
 use super::fields::fields;
 use crate::metrics::ReconcileResult;
+use crate::preflight::Refused;
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::memory::History;
 use crate::reconcile::decide::schedule::{End, Times, next_requeue};
@@ -214,7 +215,11 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
         }
         Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
         Err(error) => {
-            tracing::warn!(resource = %work.key, error = chain(&error), "Cannot write the status");
+            let error = chain(&error);
+            let rule = Refused::read(&error).map(|refused| refused.rule_of_served());
+            let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
+            let error = format!("{error}{}", remedy.unwrap_or_default());
+            tracing::warn!(resource = %work.key, error, "Cannot write the status");
             work.shared.cache.change_history(work.key, |history| {
                 let failures = history.unwritten.map_or(0, |retry| retry.failures);
                 history.unwritten = Some(Retry::after(failures, Instant::now()));

@@ -1,8 +1,8 @@
 //! As whom a release is read and written: the operator, or a ServiceAccount with fewer rights. Records, status and watches stay the operator's.
 
-use helm_release::kube::{Applier, Call};
+use helm_release::kube::{Applier, Call, Resource};
 
-use crate::preflight::rule_of_refusal;
+use crate::preflight::Refused;
 use crate::reconcile::context::Work;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
@@ -43,8 +43,8 @@ impl Work<'_> {
     }
 }
 
-/// Adds to a refusal by the API server which right is missing where that is not what the message says.
-pub(crate) fn explain(fault: Fault, account: Option<&ServiceAccount>) -> Fault {
+/// Adds to a refusal by the API server which right is missing where that is not what the message says. `served` is the custom resources' kind.
+pub(crate) fn explain(fault: Fault, account: Option<&ServiceAccount>, served: &Resource) -> Fault {
     if let Some(account) = account.filter(|_| fault.message.contains(IMPERSONATION)) {
         let rule = format!(
             "{{apiGroups: [\"\"], resources: [serviceaccounts], resourceNames: [{}], verbs: [get, impersonate]}}",
@@ -56,14 +56,14 @@ pub(crate) fn explain(fault: Fault, account: Option<&ServiceAccount>) -> Fault {
     if fault.message.contains(ESCALATION) {
         return Fault { message: format!("{}; {ESCALATION_HELP}", fault.message), ..fault };
     }
-    match rule_of_refusal(&fault.message) {
-        Some(rule) => {
-            let whose =
-                account.map_or_else(|| "the operator".to_owned(), |account| format!("ServiceAccount {}", account.name));
-            Fault { message: format!("{}; add this rule to the role of {whose}: {rule}", fault.message), ..fault }
-        }
-        None => fault,
-    }
+    let Some(refused) = Refused::read(&fault.message) else { return fault };
+    let (whose, rule) = match account {
+        // The operator itself writes the custom resource.
+        _ if refused.is_about(served) => ("the operator".to_owned(), refused.rule_of_served()),
+        Some(account) => (format!("ServiceAccount {}", account.name), refused.rule()),
+        None => ("the operator".to_owned(), refused.rule()),
+    };
+    Fault { message: format!("{}; add this rule to the role of {whose}: {rule}", fault.message), ..fault }
 }
 
 /// Part of Kubernetes' refusal to act as somebody: `cannot impersonate resource`, or since 1.36 `cannot impersonate-on:serviceaccount:get resource`.
@@ -81,7 +81,13 @@ mod tests {
 
     fn explained(message: &str, account: Option<&ServiceAccount>) -> (&'static str, String) {
         let fault = Fault { condition: condition::RELEASE_FAILED, reason: "InstallError", message: message.into() };
-        let Fault { reason, message, .. } = explain(fault, account);
+        let served = Resource {
+            api_version: "apps.example.com/v1".into(),
+            kind: "Shop".into(),
+            plural: "shops".into(),
+            namespaced: true,
+        };
+        let Fault { reason, message, .. } = explain(fault, account, &served);
         (reason, message)
     }
 
@@ -115,6 +121,19 @@ mod tests {
         for (account, whose) in [(None, "the operator"), (Some(&account), "ServiceAccount web")] {
             let expected = format!("{message}; add this rule to the role of {whose}: {rule}");
             assert_eq!(explained(message, account), ("InstallError", expected));
+        }
+    }
+
+    #[test]
+    fn a_refused_write_of_the_custom_resource_asks_for_no_more_than_the_operator_does_with_it() {
+        let account = ServiceAccount { namespace: None, name: "web".into() };
+        for (resource, verbs) in [("shops", "get, list, watch, patch"), ("shops/status", "patch")] {
+            let message = format!(
+                "shops.apps.example.com \"a\" is forbidden: User \"o\" cannot patch resource \"{resource}\" in API group \"apps.example.com\" in the namespace \"a\""
+            );
+            let rule = format!("{{apiGroups: [apps.example.com], resources: [{resource}], verbs: [{verbs}]}}");
+            let expected = format!("{message}; add this rule to the role of the operator: {rule}");
+            assert_eq!(explained(&message, Some(&account)), ("InstallError", expected));
         }
     }
 
