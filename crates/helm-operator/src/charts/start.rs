@@ -55,7 +55,6 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         return Ok(());
     };
     let status = format!("{}/status", resource.plural);
-    context.rights.check_outside(&resource).await;
     let why = format!("the resources and releases of {}", watch.kind);
     context.rights.check(&preflight::of_watch(&watch, &resource.plural, &status), &why).await;
     if let Source::Engine(engine, _) = &source {
@@ -118,6 +117,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         // Dropping the watches stops them.
         () = watches => Ok(()),
         result = serve(&shared, &context.shutdown, context.cluster.turns.for_controller(workers)) => result,
+        () = context.rights.look_outside(&shared.resource, &watch.selector) => Ok(()),
     };
     served
 }

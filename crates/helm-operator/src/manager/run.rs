@@ -50,7 +50,6 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
     let work = async {
         let answering = async {
             reach::reach(&context.client, &server, &answers).await;
-            context.rights.check_namespaces().await;
             if election.is_none() {
                 lease::warn_of_others(&context.client, &kinds).await;
             }
@@ -60,7 +59,11 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
             () = shutdown.cancelled() => return Ok(()),
             () = answering => {}
         }
-        lead(&context, &config, controllers, election.as_mut(), shutdown.clone()).await
+        tokio::select! {
+            biased;
+            result = lead(&context, &config, controllers, election.as_mut(), shutdown.clone()) => result,
+            () = context.rights.look_for_namespaces() => Ok(()),
+        }
     };
     let result = tokio::select! {
         biased;
