@@ -28,7 +28,7 @@ pub use exec::MAX_EXEC_DEPTH;
 pub use function::{FromValue, FuncMap, Function, IntoFunction, IntoReturn, Param, Rest};
 pub use limits::{Limits, Spent};
 pub use node::Tree;
-pub use outline::{Expression, Pipeline};
+pub use outline::{Block, BlockDot, Expression, Part, Pipeline};
 pub use parse::{MAX_BLOCK_DEPTH, MAX_PAREN_DEPTH, MAX_TREE_BYTES, Parsed, parse};
 pub use scope::{MissingKey, Options, Scope, ValuesMethods};
 pub use scratch::build_str;

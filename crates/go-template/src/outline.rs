@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::node::{Arg, BranchNode, CommandNode, ListNode, Node, PipeNode, Tree};
+use crate::node::{Arg, BranchNode, CommandNode, ListNode, Node, PipeNode, TemplateNode, Tree};
 use crate::parse::Parsed;
 use crate::value::{Str, Value};
 
@@ -42,6 +42,46 @@ pub struct Pipeline {
     pub expression: Expression,
 }
 
+/// A part of a template, in the order of its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Text that is printed as it stands.
+    Text(String),
+    /// An action that prints its value.
+    Print {
+        /// Where it is in the source of its file, in bytes.
+        at: usize,
+        /// What it prints.
+        expression: Expression,
+    },
+    /// `if`, `with` or `range`.
+    Block(Block),
+}
+
+/// A block of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// What the block makes of its expression.
+    pub dot: BlockDot,
+    /// What decides, or is iterated.
+    pub expression: Expression,
+    /// The block.
+    pub then: Vec<Part>,
+    /// The block after `else`.
+    pub otherwise: Vec<Part>,
+}
+
+/// The dot inside a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockDot {
+    /// `if`: that of the template around it.
+    Outer,
+    /// `with`: the expression.
+    Expression,
+    /// `range`: each element of the expression.
+    Element,
+}
+
 impl Expression {
     /// Calls a function with this expression and all expressions inside it, outer ones first.
     pub fn visit<'a>(&'a self, visitor: &mut impl FnMut(&'a Expression)) {
@@ -74,6 +114,55 @@ impl Tree {
         pipelines
     }
 
+    /// Returns the parts of the template. Blocks that are nested deeper than 64 levels are left out.
+    pub fn parts(&self) -> Vec<Part> {
+        self.parts_of(&self.root, MAX_DEPTH)
+    }
+
+    /// `depth` is how many levels may still be read.
+    fn parts_of(&self, list: &ListNode, depth: usize) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for node in &list.nodes {
+            let (dot, branch) = match node {
+                Node::Text(text) => {
+                    parts.push(Part::Text(String::from_utf8_lossy(&self.text[text.range.clone()]).into_owned()));
+                    continue;
+                }
+                Node::Action(action) => {
+                    if action.pipe.decl.is_empty() {
+                        let expression = self.expression(&action.pipe, MAX_DEPTH);
+                        parts.push(Part::Print { at: action.pos, expression });
+                    }
+                    continue;
+                }
+                Node::Template(template) => {
+                    parts.push(Part::Print { at: template.pos, expression: self.included(template) });
+                    continue;
+                }
+                Node::If(branch) => (BlockDot::Outer, branch),
+                Node::With(branch) => (BlockDot::Expression, branch),
+                Node::Range(branch) => (BlockDot::Element, branch),
+                Node::Break | Node::Continue => continue,
+            };
+            if let Some(depth) = depth.checked_sub(1) {
+                let expression = self.expression(&branch.pipe, MAX_DEPTH);
+                let then = self.parts_of(&branch.list, depth);
+                let otherwise = branch.else_list.as_ref().map(|list| self.parts_of(list, depth)).unwrap_or_default();
+                parts.push(Part::Block(Block { dot, expression, then, otherwise }));
+            }
+        }
+        parts
+    }
+
+    /// `{{ template }}` as a call of `include`.
+    fn included(&self, template: &TemplateNode) -> Expression {
+        let name = Expression::Constant(template.name.to_text().into_owned());
+        let argument = template.pipe.as_ref().map(|pipe| self.expression(pipe, MAX_DEPTH));
+        let line = self.line_and_column(template.pos).0;
+        let arguments = std::iter::once(name).chain(argument).collect();
+        Expression::Call { line, function: "include".to_owned(), arguments }
+    }
+
     fn add<'a>(&'a self, node: &'a Node, pipelines: &mut Vec<Pipeline>, lists: &mut Vec<&'a ListNode>) {
         match node {
             Node::Action(action) => pipelines.push(self.pipeline(&action.pipe)),
@@ -85,12 +174,7 @@ impl Tree {
                 lists.extend(else_list);
             }
             Node::Template(template) => {
-                let name = Expression::Constant(template.name.to_text().into_owned());
-                let argument = template.pipe.as_ref().map(|pipe| self.expression(pipe, MAX_DEPTH));
-                let line = self.line_and_column(template.pos).0;
-                let arguments = std::iter::once(name).chain(argument).collect();
-                let expression = Expression::Call { line, function: "include".to_owned(), arguments };
-                pipelines.push(Pipeline { sets: Vec::new(), expression });
+                pipelines.push(Pipeline { sets: Vec::new(), expression: self.included(template) });
             }
             Node::Text(_) | Node::Break | Node::Continue => {}
         }
@@ -182,6 +266,23 @@ mod tests {
         );
         only("{{ (.a).b }}", Expression::Field(Box::new(dot(&["a"])), vec!["b".into()]));
         only("{{ 1 }}", Expression::Other);
+    }
+
+    #[test]
+    fn parts_keep_the_order_of_the_source_and_know_their_block() {
+        let mut funcs = FuncMap::default();
+        funcs.insert("f", Function::new(Vec::new(), Some(Param::Any), |_, _| Ok(Value::Nil)));
+        let text = "a {{- /* c */ -}} b{{ $x := 1 }}{{ with .y }}{{ . }}{{ else }}z{{ end }}";
+        let parsed = parse("t", text, &funcs).unwrap();
+        let parts: Vec<Part> = parsed.all().flat_map(|tree| tree.parts()).collect();
+        let print = Part::Print { at: text.find(". }}").unwrap(), expression: Expression::Dot(Vec::new()) };
+        let block = Block {
+            dot: BlockDot::Expression,
+            expression: Expression::Dot(vec!["y".into()]),
+            then: vec![print],
+            otherwise: vec![Part::Text("z".into())],
+        };
+        assert_eq!(parts, [Part::Text("a".into()), Part::Text("b".into()), Part::Block(block)]);
     }
 
     #[test]

@@ -41,13 +41,17 @@ impl<'a> Reading<'a> {
         self.templates.iter().filter(move |template| template.file == file)
     }
 
-    /// Returns what an expression of a template prints, as far as it is a namespace or another name.
-    pub(in crate::engine) fn namespace_in(
+    /// Returns the templates of this name.
+    pub(in crate::engine) fn named(&self, name: &str) -> impl Iterator<Item = &'a Template<'a>> {
+        self.by_name.get(name).into_iter().flatten().copied()
+    }
+
+    /// Returns the templates that include this one, with what they hand over.
+    pub(in crate::engine) fn includers(
         &self,
-        expression: &Expression,
-        template: &'a Template<'a>,
-    ) -> LookupNamespace {
-        self.namespace(expression, template, 0)
+        template: &Template<'_>,
+    ) -> impl Iterator<Item = (&'a Template<'a>, &'a Expression)> {
+        self.includers.get(template.name()).into_iter().flatten().copied()
     }
 
     /// Returns all calls of `lookup`.

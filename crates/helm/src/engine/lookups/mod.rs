@@ -5,7 +5,7 @@ mod grant;
 #[cfg(test)]
 mod tests;
 
-use go_template::{Expression, Map, Parsed, Pipeline, parse};
+use go_template::{Expression, Map, Parsed, Part, Pipeline, parse};
 
 use super::calls;
 use crate::chart::{Chart, File};
@@ -69,12 +69,25 @@ pub(super) struct Template<'a> {
     name: String,
     /// The name of its file.
     file: String,
-    pipelines: Vec<Pipeline>,
-    defaults: Defaults<'a>,
+    pub(super) pipelines: Vec<Pipeline>,
+    pub(super) parts: Vec<Part>,
+    pub(super) defaults: Defaults<'a>,
+}
+
+impl Template<'_> {
+    /// Returns the name by which it is included.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether it is the file's own text.
+    pub(super) fn is_main(&self) -> bool {
+        self.name == self.file
+    }
 }
 
 /// The default values that a chart's templates see: those of the outermost chart first, each with the path to this chart's part.
-type Defaults<'a> = Vec<(&'a Map, Vec<String>)>;
+pub(super) type Defaults<'a> = Vec<(&'a Map, Vec<String>)>;
 
 /// Parses the templates of a chart and its subcharts. `outer` are the values of the charts around it.
 pub(super) fn collect<'a>(
@@ -105,6 +118,7 @@ fn add<'a>(file: &str, parsed: &Parsed, defaults: &Defaults<'a>, templates: &mut
             name: tree.name().to_text().into_owned(),
             file: file.to_owned(),
             pipelines: tree.pipelines(),
+            parts: tree.parts(),
             defaults: defaults.clone(),
         });
     }

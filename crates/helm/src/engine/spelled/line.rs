@@ -151,14 +151,3 @@ pub(super) fn pieces(value: &str) -> Vec<Piece<'_>> {
 fn unquoted(text: &str) -> &str {
     text.trim().trim_matches(['"', '\'']).trim()
 }
-
-/// Returns the variables in an action, with their dollar signs, but for `$` itself.
-pub(super) fn variables(action: &str) -> impl Iterator<Item = &str> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let names = action.match_indices('$').map(move |(at, _)| {
-        let name = &action[at..];
-        let end = name[1..].find(|c| !is_part(c)).map_or(name.len(), |end| end + 1);
-        &name[..end]
-    });
-    names.filter(|name| name.len() > 1)
-}

@@ -3,18 +3,20 @@
 //! The text is read line by line, as it will be printed: a template need not be YAML. What values decide is only placed.
 
 mod line;
+mod printed;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use go_template::{Expression, parse};
-
-use super::calls;
-use super::lookups::{LookupNamespace, Reading, Template, collect};
-use crate::chart::Chart;
+use super::lookups::{Reading, collect};
+use crate::chart::{Chart, File};
 use line::{Lines, Piece, pieces};
+use printed::Printed;
+
+/// In how many ways the parts of a value may be joined.
+const MAX_JOINED: usize = 64;
 
 /// The kinds and namespaces that a chart's templates, and those of its subcharts, spell out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,21 +76,24 @@ pub fn spelled_out(chart: &Chart) -> SpelledOut {
     collect(chart, &chart.metadata.name, &[], &mut templates);
     let reading = Reading::of(&templates);
     let mut spelled = SpelledOut::default();
-    add(chart, &chart.metadata.name, &reading, &mut spelled);
+    add(chart, &chart.metadata.name, &Printed::new(&reading), &mut spelled);
     spelled.computed.sort();
     spelled.computed.dedup();
     spelled
 }
 
-fn add(chart: &Chart, path: &str, reading: &Reading<'_>, spelled: &mut SpelledOut) {
+fn add(chart: &Chart, path: &str, printed: &Printed<'_>, spelled: &mut SpelledOut) {
     if chart.files.iter().any(|file| file.name.starts_with("crds/")) {
         spelled.kinds.insert("CustomResourceDefinition".to_owned());
+    }
+    if chart.templates.iter().any(|file| memchr::memmem::find(&file.data, b".Files").is_some()) {
+        chart.files.iter().for_each(|file| add_file(file, spelled));
     }
     for file in &chart.templates {
         let name = format!("{path}/{}", file.name);
         let text = file.data.to_text();
         spelled.kinds.extend(kinds_of_dicts(&text));
-        let source = Source { templates: reading.of_file(&name).collect(), reading };
+        let source = Source { name: &name, text: &text, printed };
         for found in Lines::of(&text) {
             let pieces = pieces(found.value);
             let is_known = match found.key {
@@ -101,107 +106,101 @@ fn add(chart: &Chart, path: &str, reading: &Reading<'_>, spelled: &mut SpelledOu
         }
     }
     for dependency in &chart.dependencies {
-        add(dependency, &format!("{path}/charts/{}", dependency.metadata.name), reading, spelled);
+        add(dependency, &format!("{path}/charts/{}", dependency.metadata.name), printed, spelled);
     }
 }
 
-/// A file's templates, in the chart that they belong to.
-struct Source<'a, 'r> {
-    templates: Vec<&'a Template<'a>>,
-    reading: &'r Reading<'a>,
+/// Adds what a file spells out that templates may print as it is.
+fn add_file(file: &File, spelled: &mut SpelledOut) {
+    if ![".yaml", ".yml", ".tpl"].iter().any(|ending| file.name.ends_with(ending)) {
+        return;
+    }
+    let text = file.data.to_text();
+    for found in Lines::of(&text) {
+        match (found.key, &pieces(found.value)[..]) {
+            (Key::Kind, [Piece::Text(kind)]) if is_kind(kind) => _ = spelled.kinds.insert((*kind).to_owned()),
+            (Key::Namespace, [Piece::Text(name)]) if is_label(name) => {
+                spelled.namespaces.insert((*name).to_owned());
+            }
+            _ => {}
+        }
+    }
 }
 
-impl Source<'_, '_> {
+/// A file's text, in the chart that it belongs to.
+struct Source<'t, 'r, 'a> {
+    name: &'t str,
+    text: &'t str,
+    printed: &'r Printed<'a>,
+}
+
+impl Source<'_, '_, '_> {
     /// Adds the kinds that a value spells out; returns whether it spells out any.
     fn kinds(&self, pieces: &[Piece<'_>], kinds: &mut BTreeSet<String>) -> bool {
-        // `{{ if .x }}Cluster{{ end }}Role` has two words, and a third when they are joined.
-        let texts = pieces.iter().filter_map(|piece| if let Piece::Text(text) = piece { Some(*text) } else { None });
-        let mut found: Vec<String> = texts.clone().map(str::to_owned).chain([texts.collect()]).collect();
-        for piece in pieces {
-            if let Piece::Action(action) = piece {
-                let followed = self.follow(action).unwrap_or_default();
-                found.extend(followed.constants.into_iter().chain(text(followed.printed)));
-            }
-        }
+        let mut found: Vec<String> = self.possible(pieces).into_iter().flatten().collect();
         found.retain(|kind| is_kind(kind));
-        let is_known = !found.is_empty();
+        // `kind:` alone begins a property of a schema.
+        let is_known = pieces.is_empty() || !found.is_empty();
         kinds.extend(found);
         is_known
     }
 
-    /// Adds the namespaces that a value spells out; returns whether there is no other.
+    /// Adds the namespaces that a value spells out; returns whether it spells out any, or the release's own.
     fn namespaces(&self, pieces: &[Piece<'_>], namespaces: &mut BTreeSet<String>) -> bool {
-        let has_control = pieces.contains(&Piece::Control);
-        let mut is_known = true;
-        let mut found = Vec::new();
-        for piece in pieces {
-            match piece {
-                // A part of a name is no name.
-                Piece::Text(_) if pieces.len() > 1 && !has_control => is_known = false,
-                Piece::Text(text) => found.push((*text).to_owned()),
-                Piece::Action(action) => {
-                    let followed = self.follow(action).unwrap_or_default();
-                    is_known &= followed.printed != LookupNamespace::Computed;
-                    found.extend(followed.constants.into_iter().chain(text(followed.printed)));
+        let mut is_known = pieces.is_empty();
+        for text in self.possible(pieces) {
+            match text {
+                None => is_known = true,
+                Some(name) if is_label(&name) => {
+                    is_known = true;
+                    namespaces.insert(name);
                 }
-                Piece::Control => {}
+                Some(_) => {}
             }
         }
-        namespaces.extend(found.into_iter().filter(|name| is_label(name)));
         is_known
     }
 
-    /// Follows an action to what it prints; `None` if it cannot be parsed on its own.
-    fn follow(&self, action: &str) -> Option<Followed> {
-        // Variables must exist before a template parses.
-        let variables: BTreeSet<&str> = line::variables(action).collect();
-        let declared: String = variables.iter().map(|name| format!("{{{{ {name} := 0 }}}}")).collect();
-        let parsed = parse("", format!("{declared}{{{{ {action} }}}}").as_str(), calls::all()).ok()?;
-        let pipelines: Vec<_> = parsed.all().flat_map(|tree| tree.pipelines()).collect();
-        let expression = &pipelines.iter().find(|pipeline| pipeline.sets.is_empty())?.expression;
-        let possible = self.templates.iter().map(|template| self.reading.namespace_in(expression, template));
-        let printed = possible.min_by_key(|found| *found == LookupNamespace::Computed)?;
-        Some(Followed { printed, constants: constants(expression) })
-    }
-}
-
-/// What an action prints.
-struct Followed {
-    printed: LookupNamespace,
-    /// What it may print besides.
-    constants: Vec<String>,
-}
-
-impl Default for Followed {
-    fn default() -> Followed {
-        Followed { printed: LookupNamespace::Computed, constants: Vec::new() }
-    }
-}
-
-/// Returns the text that is known to be printed, but for the release's own namespace.
-fn text(found: LookupNamespace) -> Option<String> {
-    match found {
-        LookupNamespace::Constant(text) | LookupNamespace::Default { namespace: text, .. } => Some(text),
-        LookupNamespace::Own | LookupNamespace::Computed => None,
-    }
-}
-
-/// Returns the constants of an expression, but for the names of included templates.
-fn constants(expression: &Expression) -> Vec<String> {
-    let (mut constants, mut names) = (Vec::new(), Vec::new());
-    expression.visit(&mut |part| match part {
-        Expression::Constant(text) => constants.push(text.clone()),
-        Expression::Call { function, arguments, .. } if function == "include" => {
-            names.extend(
-                arguments
-                    .first()
-                    .and_then(|name| if let Expression::Constant(name) = name { Some(name.clone()) } else { None }),
-            );
+    /// Returns what a value may be; `None` stands for the release's own namespace. Between blocks, each piece may be all of it:
+    /// `{{ if .x }}Cluster{{ end }}Role` has two words, and a third when they are joined.
+    fn possible(&self, pieces: &[Piece<'_>]) -> BTreeSet<Option<String>> {
+        let texts = |piece: &Piece<'_>| match piece {
+            Piece::Text(text) => vec![Some((*text).to_owned())],
+            Piece::Action(action) => self.action(action),
+            Piece::Control => Vec::new(),
+        };
+        let parts: Vec<Vec<Option<String>>> =
+            pieces.iter().filter(|piece| **piece != Piece::Control).map(texts).collect();
+        let mut all: BTreeSet<Option<String>> = joined(&parts).into_iter().collect();
+        if parts.len() < pieces.len() {
+            all.extend(parts.into_iter().flatten());
         }
-        _ => {}
-    });
-    constants.retain(|text| !names.contains(text));
-    constants
+        all
+    }
+
+    /// Returns what an action prints.
+    fn action(&self, action: &str) -> Vec<Option<String>> {
+        // Both are in the file's text.
+        let start = action.as_ptr().addr().saturating_sub(self.text.as_ptr().addr());
+        let texts = self.printed.at(self.name, &(start..start + action.len())).unwrap_or_default();
+        texts.each().map(|text| text.map(str::to_owned)).collect()
+    }
+}
+
+/// Returns each way to put one text of each part after the other. The release's namespace is a whole text only.
+fn joined(parts: &[Vec<Option<String>>]) -> Vec<Option<String>> {
+    match parts {
+        [only] => only.clone(),
+        _ => {
+            let mut all = vec![String::new()];
+            for part in parts {
+                let next =
+                    |first: &String| part.iter().flatten().map(|text| format!("{first}{text}")).collect::<Vec<_>>();
+                all = all.iter().flat_map(next).take(MAX_JOINED).collect();
+            }
+            all.into_iter().map(Some).collect()
+        }
+    }
 }
 
 /// Returns the kinds of objects that a template makes of maps: `dict "kind" "ClusterRole"`.

@@ -51,7 +51,7 @@ fn namespaces_are_those_of_objects_their_defaults_included() {
     check("{{ .Values.monitoring.namespace }}", &["prometheus"], false);
     check("{{ .Values.monitoring.namespace | default .Release.Namespace }}", &["prometheus"], false);
     check("{{ .Values.other | default .Release.Namespace }}", &[], false);
-    check("{{ default \"far\" .Values.other }}", &["far"], true);
+    check("{{ default \"far\" .Values.other }}", &["far"], false);
     check("{{ if .Values.x }}far{{ else }}{{ .Release.Namespace }}{{ end }}", &["far"], false);
     check("{{ .Values.empty }}", &[], true);
     check("{{ . }}", &[], true);
@@ -59,6 +59,126 @@ fn namespaces_are_those_of_objects_their_defaults_included() {
     check("{{ .Release.Name }}-system", &[], true);
     check("{{ .Release.Namespace", &[], true);
     check("", &[], false);
+}
+
+/// A chart whose helpers decide, with a template that sets something by an expression.
+fn by_helpers(line: &str) -> SpelledOut {
+    let helpers = "
+{{- define \"scope\" -}}{{- if .Values.all -}}Cluster{{- end -}}{{- end -}}
+{{- define \"kind\" -}}
+  {{- if eq .Values.mode \"one\" -}}
+    Role
+  {{- else -}}
+    {{ printf \"%sRole\" (include \"scope\" .) }}
+  {{- end -}}
+{{- end -}}
+{{- define \"checked\" -}}{{- if .Values.bad -}}{{ fail \"bad\" }}{{- end -}}{{- end -}}
+{{- define \"ns\" -}}
+  {{- include \"checked\" . -}}
+  {{- $Release := (.helm).Release | default .Release -}}
+  {{- $Values := (.helm).Values | default .Values -}}
+  {{- $Values.namespaceOverride | default $Release.Namespace -}}
+{{- end -}}
+{{- define \"handed\" -}}{{ .kind }}{{- end -}}
+{{- define \"endless\" -}}{{ include \"endless\" . }}{{ include \"endless\" . }}{{- end -}}
+{{- define \"named\" -}}{{ include .helper . }}{{- end -}}
+";
+    let chart = Chart::from_files([
+        ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        (
+            "values.yaml",
+            "mode: daemonSet\nroutes: [{kind: Gateway}, {}]\nat: '{{ .Release.Namespace }}'\nwith: {ns: prometheus}\n",
+        ),
+        ("templates/_helpers.tpl", helpers),
+        ("templates/a.yaml", line),
+    ]);
+    spelled_out(&chart.unwrap())
+}
+
+#[test]
+fn kinds_that_the_charts_own_helpers_decide_are_known() {
+    let check = |template: &str, expected: &[&str]| {
+        let found = by_helpers(template);
+        assert_eq!(
+            (words(&found.kinds), found.computed.is_empty()),
+            (expected.to_vec(), !expected.is_empty()),
+            "{template}"
+        );
+    };
+    check("kind: {{ include \"kind\" . }}", &["ClusterRole", "Role"]);
+    check("kind: {{ template \"kind\" . }}", &["ClusterRole", "Role"]);
+    check("kind: {{ include \"scope\" . | printf \"%sRoleBinding\" }}", &["ClusterRoleBinding", "RoleBinding"]);
+    check("kind: {{ include \"scope\" . }}Role", &["ClusterRole", "Role"]);
+    check("kind: {{ print (include \"scope\" .) \"Role\" }}", &["ClusterRole", "Role"]);
+    check("kind: {{ include \"handed\" (dict \"kind\" \"Node\") }}", &["Node"]);
+    check("kind: {{ include \"named\" (dict \"helper\" \"handed\" \"kind\" \"Node\") }}", &["Node"]);
+    check("kind: {{ .Values.mode | title }}", &["DaemonSet"]);
+    check("{{- $mode := .Values.mode }}\nkind: {{ title $mode }}", &["DaemonSet"]);
+    check(
+        "{{- range $kind := list \"Role\" \"ClusterRole\" }}\nkind: {{ $kind }}\n{{- end }}",
+        &["ClusterRole", "Role"],
+    );
+    check("{{- range list \"Role\" \"ClusterRole\" }}\nkind: {{ . }}\n{{- end }}", &["ClusterRole", "Role"]);
+    check(
+        "{{- range .Values.routes }}\nkind: {{ .kind | default \"HTTPRoute\" }}\n{{- end }}",
+        &["Gateway", "HTTPRoute"],
+    );
+    check("{{- $kinds := dict \"a\" \"Role\" }}\nkind: {{ get $kinds \"a\" }}", &["Role"]);
+    check("kind: {{ required \"a kind\" (coalesce .Values.kind \"Node\") }}", &["Node"]);
+    // What only a user's values decide stays unknown.
+    check("kind: {{ .Values.kind }}", &[]);
+    check("kind: {{ tpl .Values.kind . }}", &[]);
+    check("{{- range .Values.more }}\nkind: {{ .kind }}\n{{- end }}", &[]);
+    check("kind: {{ include .Values.helper . }}", &[]);
+    check("kind: {{ include \"endless\" . }}", &[]);
+    check("kind: {{ printf \"%sRole\" .Values.scope }}", &[]);
+    check("kind: {{ (lookup \"v1\" \"ConfigMap\" \"a\" \"b\").data.kind }}", &[]);
+}
+
+#[test]
+fn namespaces_that_the_charts_own_helpers_decide_are_known() {
+    let check = |value: &str, expected: &[&str], computed: bool| {
+        let found = by_helpers(&format!("kind: A\nmetadata:\n  namespace: {value}\n"));
+        assert_eq!((words(&found.namespaces), !found.computed.is_empty()), (expected.to_vec(), computed), "{value}");
+    };
+    check("{{ include \"ns\" . }}", &[], false);
+    check("{{ include \"ns\" (dict \"helm\" .) }}", &[], false);
+    let found = by_helpers(
+        "{{- $ctx := dict \"helm\" . }}\n{{- range .Values.routes }}\n{{- $ns := include \"ns\" $ctx }}\nmetadata:\n  namespace: {{ $ns }}\n{{- end }}",
+    );
+    assert_eq!(found.computed, []);
+    check("{{ .Values.at }}", &[], false);
+    check("{{ tpl .Values.at . | quote }}", &[], false);
+    check("{{ printf \"%s-system\" \"istio\" }}", &["istio-system"], false);
+    check("{{ .Values.with.ns | trimSuffix \"-x\" | trunc 63 }}", &["prometheus"], false);
+    check("{{ with .Values.with }}{{ .ns }}{{ end }}", &["prometheus"], false);
+    check("{{ printf \"%s-system\" .Release.Namespace }}", &[], true);
+    check("{{ .Release.Name }}", &[], true);
+    check("{{ with .Values.none }}{{ .ns }}{{ end }}", &[], true);
+}
+
+#[test]
+fn objects_in_files_that_templates_print_count() {
+    let chart = |template: &str| {
+        Chart::from_files([
+            ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            (
+                "conf/crd.yaml",
+                "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  namespace: {{ .x }}\n",
+            ),
+            ("conf/notes.md", "kind: Node\n"),
+            ("templates/a.yaml", template),
+        ])
+    };
+    let found = |template: &str| spelled_out(&chart(template).unwrap());
+    assert_eq!(words(&found("{{ .Files.Get \"conf/crd.yaml\" }}").kinds), ["CustomResourceDefinition"]);
+    assert_eq!(found("{{ .Files.Get \"conf/crd.yaml\" }}").computed, []);
+    assert_eq!(words(&found("a: b\n").kinds), [""; 0]);
+}
+
+#[test]
+fn a_property_named_kind_is_no_object() {
+    assert_eq!(spelled("properties:\n  apiVersion:\n    type: string\n  kind:\n    type: string\n").computed, []);
 }
 
 #[test]
