@@ -84,6 +84,14 @@ impl Context {
         Context { events: self.events.for_controller(name), controller: name.into(), ..self.clone() }
     }
 
+    /// Returns the operator's own namespace, where the key of release records is.
+    pub(crate) fn own_namespace(&self) -> &str {
+        match &*self.config.record_key_namespace {
+            "" => self.client.default_namespace(),
+            namespace => namespace,
+        }
+    }
+
     /// One API for each served namespace, or a single one for all namespaces.
     pub fn apis<K>(&self) -> Vec<Api<K>>
     where

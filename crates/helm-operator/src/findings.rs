@@ -27,6 +27,7 @@ fn of(watch: &Watch, chart: &Chart) -> Vec<String> {
     findings.extend(closed_kinds(&watch.lookup, chart));
     findings.extend(closed_objects(&watch.objects, &spelled_out(chart)));
     findings.extend(untyped_overrides(watch));
+    findings.extend(scaffold::lint::left_open(&watch.undecided));
     findings
 }
 
@@ -111,7 +112,8 @@ mod tests {
     use crate::watches;
 
     fn findings(keys: &str, template: &str, schema: &str) -> Vec<String> {
-        let watches = format!("- {{version: v1, kind: Web, chart: web{keys}}}");
+        let decided = "serviceAccountName: $(operator), storageNamespace: $(release)";
+        let watches = format!("- {{version: v1, kind: Web, chart: web, {decided}{keys}}}");
         let watch = watches::parse(&watches, |_| None).unwrap().watches.remove(0);
         let chart = Chart::from_files([
             ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
@@ -173,6 +175,15 @@ mod tests {
             ]
         );
         assert_eq!(findings(", schema: {skip: true}", "", schema), [""; 0]);
+    }
+
+    #[test]
+    fn a_watch_that_leaves_open_whose_rights_count_is_named() {
+        let watch = watches::parse("- {version: v1, kind: Web, chart: web, serviceAccountName: x}", |_| None);
+        let watch = watch.unwrap().watches.remove(0);
+        let chart = Chart::from_files([("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n")]).unwrap();
+        let found = of(&watch, &chart);
+        assert!(matches!(&found[..], [one] if one.starts_with("storageNamespace is not set: ")), "{found:?}");
     }
 
     #[test]

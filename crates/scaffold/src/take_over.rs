@@ -11,6 +11,10 @@ use crate::lines::Lines;
 use crate::project_file::{self, ProjectFile, Served};
 use crate::{Error, Project, chart, dockerfile, kustomize, lookups, rbac, watches};
 
+/// What [`decided`] wrote.
+const DECIDED_NOTE: &str = "serviceAccountName and storageNamespace say what holds in operator-sdk: charts have the operator's rights, and release \
+    records are beside the release; an account of each namespace and a namespace for records limit both";
+
 /// Starts the second target of [`PROGRAM`].
 const MANIFESTS: &str = ".PHONY: manifests\n";
 
@@ -41,6 +45,7 @@ pub fn take_over(project: &mut Project, from: &Project, name: &str) -> Result<Ve
     let mut notes = project_file(project, name)?;
     notes.extend(dockerfiles(project)?);
     notes.extend(makefile(project)?);
+    notes.extend(decided(project)?);
     notes.extend(roles(project)?);
     notes.extend(override_types(project)?);
     notes.extend(objects(project)?);
@@ -226,6 +231,27 @@ fn objects(project: &mut Project) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
+/// Writes what holds in operator-sdk about rights and records.
+fn decided(project: &mut Project) -> Result<Vec<String>, Error> {
+    let (mut notes, mut has_added, path) = (Vec::new(), false, watches::PATH);
+    for (at, watch) in watches::read(project)?.into_iter().enumerate().rev() {
+        for (key, value) in watches::DECIDED.into_iter().filter(|(key, _)| watch.undecided.contains(key)) {
+            let lines = Lines::of(project.text(path).unwrap_or_default(), 0);
+            let line = lines.line(&[&at.to_string(), "chart"]);
+            let added = line.map(|line| insert(project, line, "chart", &format!("{key}: {value}")));
+            match added.transpose()?.flatten() {
+                Some(_) => has_added = true,
+                None => notes.push(format!("{path}: add '{key}: {value}' to the entry of {}", watch.gvk.kind)),
+            }
+        }
+    }
+    if has_added {
+        notes.push(format!("{path}: {}", DECIDED_NOTE));
+    }
+    notes.reverse();
+    Ok(notes)
+}
+
 /// Inserts that override values are strings, before the line, from 1, at which they begin. Returns the line.
 fn with_strings(project: &mut Project, line: usize) -> Result<Option<usize>, Error> {
     insert(project, line, "overrideValues", "overrideValuesType: string")
@@ -337,7 +363,8 @@ mod tests {
             "Dockerfile:2: the image stands on helm-operator:latest instead of quay.io/operator-framework/helm-operator:v1.42.3",
             "Dockerfile:5: RUN needs a shell",
             "Makefile: ",
-            "watches.yaml:5: override values of Web stay strings",
+            "watches.yaml:7: override values of Web stay strings",
+            "watches.yaml: serviceAccountName and storageNamespace say what holds in operator-sdk",
             "role.yaml is kept",
             "config/crd is kept",
         ] {
@@ -357,7 +384,12 @@ mod tests {
         };
         let (project, notes) = files(WATCH);
         let watches = project.text("watches.yaml").unwrap();
-        assert!(watches.contains("\n  objects: {namespaces: any}\n  chart: /opt/helm/helm-charts/web\n"), "{watches}");
+        assert!(
+            watches.contains(
+                "\n  storageNamespace: $(release)\n  objects: {namespaces: any}\n  chart: /opt/helm/helm-charts/web\n"
+            ),
+            "{watches}"
+        );
         assert!(notes.iter().any(|note| note.contains("web/templates/a.yaml:5 computes the namespace")), "{notes:?}");
         let mut twice = Project::from_files(project.files());
         take_over(&mut twice, &Project::from_files(project.files()), ".").unwrap();
@@ -365,6 +397,25 @@ mod tests {
         let (flow, notes) = files("- {group: c.a.b, version: v1, kind: Web, chart: helm-charts/web}\n");
         assert!(!flow.text("watches.yaml").unwrap().contains("objects"));
         assert!(notes.iter().any(|note| note.contains("add 'objects: {namespaces: any}'")), "{notes:?}");
+    }
+
+    #[test]
+    fn an_entry_says_what_holds_in_operator_sdk_unless_it_says_something_else() {
+        let watches = |text: &str| {
+            let (project, notes) = moved(&[("watches.yaml", text), ("helm-charts/web/Chart.yaml", CHART)]);
+            (project.text("watches.yaml").unwrap().to_owned(), notes)
+        };
+        let (both, _) = watches(WATCH);
+        assert!(
+            both.contains("\n  serviceAccountName: $(operator)\n  storageNamespace: $(release)\n  chart: "),
+            "{both}"
+        );
+        let (one, _) = watches(&format!("{WATCH}  storageNamespace: records\n"));
+        assert!(one.contains("serviceAccountName: $(operator)") && !one.contains("$(release)"), "{one}");
+        let (flow, notes) = watches("- {group: c.a.b, version: v1, kind: Web, chart: helm-charts/web}\n");
+        assert!(!flow.contains("$(operator)"), "{flow}");
+        let named = "watches.yaml: add 'serviceAccountName: $(operator)' to the entry of Web";
+        assert!(notes.iter().any(|note| note == named), "{notes:?}");
     }
 
     #[test]
@@ -400,7 +451,8 @@ mod tests {
             (SDK, format!("{WATCH}  overrideValues: {{x: 1}}\n  overrideValuesType: typed\n")),
         ] {
             let (same, notes) = project(layout, &watches);
-            assert_eq!(same.text("watches.yaml").unwrap(), watches);
+            let added = "  serviceAccountName: $(operator)\n  storageNamespace: $(release)\n";
+            assert_eq!(same.text("watches.yaml").unwrap().replace(added, ""), watches);
             assert!(!notes.iter().any(|note| note.contains("override values")), "{notes:?}");
         }
     }
@@ -455,7 +507,7 @@ mod tests {
         let said = |part: &str| notes.iter().any(|note| note.contains(part));
         assert!(said("PROJECT was missing"), "{notes:?}");
         let init = "there is no Makefile, config/default, config/manager, config/rbac; 'helm-operator init --domain a.b --project-name my-operator' adds what is missing";
-        assert!(said(init) && notes.len() == 3, "{notes:?}");
+        assert!(said(init) && notes.len() == 4, "{notes:?}");
     }
 
     #[test]
@@ -487,7 +539,7 @@ mod tests {
     #[test]
     fn a_chart_that_is_elsewhere_stops_nothing() {
         let (_, notes) = moved(&[("watches.yaml", WATCH), ("config/rbac/kustomization.yaml", "resources: []\n")]);
-        let expected = "watches.yaml:4: cannot use chart \"/opt/helm/helm-charts/web\": it is a path of the image, and the project has no chart that a COPY of a Dockerfile brings there";
+        let expected = "watches.yaml:6: cannot use chart \"/opt/helm/helm-charts/web\": it is a path of the image, and the project has no chart that a COPY of a Dockerfile brings there";
         assert!(notes.iter().any(|note| note.starts_with(expected)), "{notes:?}");
         assert!(notes.iter().any(|note| note.starts_with("no Dockerfile here copies watches.yaml")), "{notes:?}");
     }

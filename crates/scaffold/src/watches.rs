@@ -5,6 +5,7 @@ use helm::engine::{Key, LookupGrant};
 use serde_json::Value as Json;
 
 use crate::gvk::Gvk;
+use crate::lint::undecided;
 use crate::{Error, Project, chart, policies, yaml};
 
 pub(crate) const PATH: &str = "watches.yaml";
@@ -37,6 +38,8 @@ pub(crate) struct Watch {
     pub(crate) has_cluster_scoped: bool,
     /// The ServiceAccount that writes the chart's objects, without its namespace.
     pub(crate) account: Option<String>,
+    /// The keys about rights and records that the entry lacks.
+    pub(crate) undecided: Vec<&'static str>,
     /// What templates may look up beyond their release.
     pub(crate) grant: LookupGrant,
 }
@@ -69,7 +72,11 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         objects: entry["objects"].clone(),
         has_namespaces: !entry["objects"]["namespaces"].is_null(),
         has_cluster_scoped: !entry["objects"]["clusterScoped"].is_null(),
-        account: entry["serviceAccountName"].as_str().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()),
+        account: entry["serviceAccountName"]
+            .as_str()
+            .filter(|name| *name != "$(operator)")
+            .map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()),
+        undecided: undecided(|key| !entry[key].is_null()),
         grant: grant(&entry["lookup"]),
     }
 }
@@ -116,13 +123,18 @@ impl Watch {
     }
 }
 
+/// What an entry says about rights and records: the defaults, in sight of whoever may want others.
+pub(crate) const DECIDED: [(&str, &str); 2] =
+    [("serviceAccountName", "$(operator)"), ("storageNamespace", "$(release)")];
+
 /// Adds an entry unless the kind has one.
 pub(crate) fn add(project: &mut Project, gvk: &Gvk, chart: &str) -> Result<(), Error> {
     if read(project)?.iter().any(|watch| watch.gvk == *gvk) {
         return Ok(());
     }
     project.create(PATH, "");
-    let fields = [("group", gvk.group.as_str()), ("version", &gvk.version), ("kind", &gvk.kind), ("chart", chart)];
+    let named = [("group", gvk.group.as_str()), ("version", &gvk.version), ("kind", &gvk.kind), ("chart", chart)];
+    let fields: Vec<_> = named.into_iter().chain(DECIDED).collect();
     project
         .edit(PATH, |text| yaml::push_table(text, &fields).map_err(|source| Error::Edit { path: PATH.into(), source }))
 }

@@ -241,7 +241,7 @@ impl Controller for ChartController {
         _ = start::served(context, &self.watch);
         context.cluster.served.add(&self.watch.group, &self.watch.kind);
         context.cluster.read_whole(&self.watch.expressions);
-        context.cluster.record_in(self.watch.storage_namespace.as_deref());
+        context.cluster.record_in(self.watch.storage(context.own_namespace()));
         if let Source::Engine(engine, _) = &self.source {
             findings::report(&self.watch, engine.chart());
         }

@@ -56,7 +56,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     };
     let status = format!("{}/status", resource.plural);
     let why = format!("the resources and releases of {}", watch.kind);
-    context.rights.check(&preflight::of_watch(&watch, &resource.plural, &status), &why).await;
+    context.rights.check(&preflight::of_watch(&watch, context.own_namespace(), &resource.plural, &status), &why).await;
     if let Source::Engine(engine, _) = &source {
         let kinds = preflight::named(engine);
         check_rights(&context, &watch, kinds.iter().map(|one| (&*one.api_version, &*one.kind, one.is_hook))).await;
@@ -214,7 +214,7 @@ fn settings(watch: &Watch, context: &Context, reach: Reach) -> Settings {
         retries: watch.retries,
         crds: watch.crds,
         recreate: watch.recreate.clone(),
-        home: watch.home(),
+        home: watch.home(context.own_namespace()),
     }
 }
 

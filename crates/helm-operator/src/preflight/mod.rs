@@ -45,14 +45,14 @@ impl<'a> Need<'a> {
     }
 }
 
-/// What a chart controller needs whatever its chart contains, of resources with this plural.
-pub(crate) fn of_watch<'a>(watch: &'a Watch, plural: &'a str, status: &'a str) -> Vec<Need<'a>> {
+/// What a chart controller of an operator in the namespace `own` needs whatever its chart contains, of resources with this plural.
+pub(crate) fn of_watch<'a>(watch: &'a Watch, own: &'a str, plural: &'a str, status: &'a str) -> Vec<Need<'a>> {
     let read = &["get", "list", "watch"];
     let records = &["get", "list", "watch", "create", "patch", "delete"];
     let mut needs = vec![
         Need::all(&watch.group, plural, &["get", "list", "watch", "patch"]),
         Need::all(&watch.group, status, &["patch"]),
-        Need { namespace: watch.storage_namespace.as_deref(), ..Need::all("", "secrets", records) },
+        Need { namespace: watch.storage(own), ..Need::all("", "secrets", records) },
     ];
     for kind in [SourceKind::Secret, SourceKind::ConfigMap] {
         if watch.values_from_annotation != AnnotationSources::No
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn lacking(more: &str, granted: &[ResourceRule]) -> Vec<String> {
-        missing(&of_watch(&watch(more), "things", "things/status"), granted).into_iter().collect()
+        missing(&of_watch(&watch(more), "own", "things", "things/status"), granted).into_iter().collect()
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn rights_are_asked_for_where_they_are_needed() {
         let watch = watch(", storageNamespace: records, serviceAccountName: far/deployer, valuesFromAnnotation: true");
-        let needs = of_watch(&watch, "things", "things/status");
+        let needs = of_watch(&watch, "own", "things", "things/status");
         let places: Vec<_> = needs.iter().map(|need| (need.resource, need.namespace)).collect();
         let expected = [
             ("things", None),
@@ -291,7 +291,7 @@ subjects: [{kind: ServiceAccount, name: controller-manager, namespace: system}]
         });
         let watch = watch(", serviceAccountName: deployer, valuesFromAnnotation: true");
         let rules: Vec<ResourceRule> = rules.collect();
-        (linted.collect(), missing(&of_watch(&watch, "things", "things/status"), &rules).into_iter().collect())
+        (linted.collect(), missing(&of_watch(&watch, "own", "things", "things/status"), &rules).into_iter().collect())
     }
 
     /// The role without a verb of the rule on this resource.

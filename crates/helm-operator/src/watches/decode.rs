@@ -14,6 +14,8 @@ use super::{
     AnnotationNames, AnnotationSources, Drift, Error, LookupRule, ObjectsRule, OnFailure, OverrideValuesType,
     Overrides, SchemaRule, ValuesSource, Warning, Watch, objects, parse_duration, rules,
 };
+use scaffold::lint::undecided;
+
 use crate::spelling::nearest;
 use crate::values_from;
 
@@ -69,6 +71,7 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
             None => warnings.push(unknown(entry)),
         }
     }
+    watch.undecided = undecided(|key| entries.iter().any(|entry| known(&entry.key) == Some(key)));
     watch.overrides = Overrides::parse(overrides.texts, overrides.kind)?;
     Ok(watch)
 }
@@ -114,6 +117,7 @@ fn empty() -> Watch {
         objects: ObjectsRule::default(),
         schema: SchemaRule::default(),
         service_account: None,
+        undecided: Vec::new(),
     }
 }
 
@@ -135,7 +139,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(number(entry, 1)?),
         "maxHistory" => watch.max_history = Some(number(entry, 0)?),
         "releaseNamespace" => watch.release_namespace = Some(string(entry)?).filter(|name| !name.is_empty()),
-        "storageNamespace" => watch.storage_namespace = Some(string(entry)?).filter(|name| !name.is_empty()),
+        "storageNamespace" => watch.storage_namespace = rules::storage_namespace(entry)?,
         "annotations" => annotations(entry, &mut watch.annotations)?,
         "allowedAnnotations" => rules::allowed_annotations(entry, &mut watch.annotations)?,
         "readiness" => expressions::readiness(&mut watch.expressions, entry)?,
@@ -154,7 +158,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "retries" => watch.retries = Some(rules::retries(entry)?),
         "crds" => watch.crds = rules::crds(entry)?,
         "recreate" => watch.recreate = rules::recreate(entry)?,
-        "serviceAccountName" => watch.service_account = Some(rules::service_account(entry)?),
+        "serviceAccountName" => watch.service_account = rules::service_account(entry)?,
         "lookup" => watch.lookup = rules::lookup(entry)?,
         "objects" => watch.objects = objects::objects(entry)?,
         "schema" => watch.schema = rules::schema(entry)?,

@@ -31,7 +31,7 @@ pub use expressions::Expressions;
 pub(crate) use expressions::{Field, names};
 pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
-pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount};
+pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount, StorageNamespace};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub struct Watch {
     pub release_namespace: Option<String>,
     /// The namespace of all release records, which carry the name `<namespace>.<name>` of their release there. `None`: each release's own, under its
     /// name. Watches of one kind in several versions must agree.
-    pub storage_namespace: Option<String>,
+    pub storage_namespace: Option<StorageNamespace>,
     /// Other names of the annotations that control a release.
     pub annotations: AnnotationNames,
     /// How often every object is applied again without a reason; zero: never. `None`: the flag decides.
@@ -102,6 +102,8 @@ pub struct Watch {
     pub schema: SchemaRule,
     /// As whom lookups, hooks and the chart's objects are read and written. `None`: as the operator.
     pub service_account: Option<ServiceAccount>,
+    /// Keys about whose rights count and who may read records that the entry lacks, so that the defaults hold.
+    pub undecided: Vec<&'static str>,
 }
 
 /// Why watches.yaml cannot be used. The messages are upstream's where it has one.
@@ -207,9 +209,17 @@ impl Watch {
         format!("{}-controller", self.kind.to_lowercase())
     }
 
-    /// Where the records of its releases are.
-    pub(crate) fn home(&self) -> Home {
-        self.storage_namespace.as_deref().map(Home::in_namespace).unwrap_or_default()
+    /// Returns where the records of its releases are, for an operator in this namespace.
+    pub(crate) fn home(&self, own: &str) -> Home {
+        self.storage(own).map(Home::in_namespace).unwrap_or_default()
+    }
+
+    /// Returns the namespace of all release records, for an operator in this namespace.
+    pub(crate) fn storage<'a>(&'a self, own: &'a str) -> Option<&'a str> {
+        self.storage_namespace.as_ref().map(|namespace| match namespace {
+            StorageNamespace::Own => own,
+            StorageNamespace::Named(name) => name,
+        })
     }
 
     /// The API resource with a guessed plural. Use discovery where a server answers.

@@ -13,6 +13,12 @@ use super::objects::{Granted, granted};
 use crate::annotations::AnnotationNames;
 use crate::spelling::nearest;
 
+/// The word for the operator itself: its rights, or its own namespace, whatever their names.
+const OPERATOR: &str = "$(operator)";
+
+/// The word for each release's own namespace.
+const RELEASE: &str = "$(release)";
+
 /// What to do about drift: `drift` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
@@ -100,18 +106,42 @@ impl ServiceAccount {
     }
 }
 
-/// Decodes `serviceAccountName: name` or `namespace/name`.
-pub(super) fn service_account(entry: &Entry) -> Result<ServiceAccount, Error> {
+/// One namespace for all release records: `storageNamespace` in watches.yaml.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageNamespace {
+    /// The operator's own, whichever that is.
+    Own,
+    /// The one of this name.
+    Named(String),
+}
+
+/// Decodes `storageNamespace: name`, `$(operator)`, or `$(release)`, which is the default and empty in operator-sdk's words.
+pub(super) fn storage_namespace(entry: &Entry) -> Result<Option<StorageNamespace>, Error> {
     let text = string("name", &entry.value).map_err(|what| wrong(entry, what))?;
-    let (namespace, name) = text.split_once('/').map_or((None, &*text), |(namespace, name)| (Some(namespace), name));
-    let is_name = |part: &str| {
-        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
-        !part.is_empty() && part.bytes().all(fits)
-    };
-    if !is_name(name) || namespace.is_some_and(|namespace| !is_name(namespace)) {
-        return Err(wrong(entry, format!("must be a name, or namespace/name, found {text:?}")));
+    match &*text {
+        "" | RELEASE => Ok(None),
+        OPERATOR => Ok(Some(StorageNamespace::Own)),
+        name if is_name(name) => Ok(Some(StorageNamespace::Named(text))),
+        _ => Err(wrong(entry, format!("must be a namespace, {OPERATOR} or {RELEASE}, found {text:?}"))),
     }
-    Ok(ServiceAccount { namespace: namespace.map(str::to_owned), name: name.to_owned() })
+}
+
+fn is_name(part: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte);
+    !part.is_empty() && part.bytes().all(fits)
+}
+
+/// Decodes `serviceAccountName: name`, `namespace/name`, or `$(operator)`, which is the default.
+pub(super) fn service_account(entry: &Entry) -> Result<Option<ServiceAccount>, Error> {
+    let text = string("name", &entry.value).map_err(|what| wrong(entry, what))?;
+    if text == OPERATOR {
+        return Ok(None);
+    }
+    let (namespace, name) = text.split_once('/').map_or((None, &*text), |(namespace, name)| (Some(namespace), name));
+    if !is_name(name) || namespace.is_some_and(|namespace| !is_name(namespace)) {
+        return Err(wrong(entry, format!("must be a name, namespace/name or {OPERATOR}, found {text:?}")));
+    }
+    Ok(Some(ServiceAccount { namespace: namespace.map(str::to_owned), name: name.to_owned() }))
 }
 
 /// Decodes `lookup: {namespaces: […], all: true, kinds: […]}`.

@@ -66,7 +66,7 @@ fn every_key_is_read_in_any_case() {
     assert_eq!(watch.hook_timeout, Some(Duration::from_secs(7200)));
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
     assert_eq!((watch.max_history, watch.release_namespace.as_deref()), (Some(0), Some("platform")));
-    assert_eq!(watch.storage_namespace.as_deref(), Some("records"));
+    assert_eq!(watch.storage("own"), Some("records"));
     let mut names = AnnotationNames::default();
     names.add("pause", "example.com/paused").unwrap();
     assert_eq!(watch.annotations, names);
@@ -413,17 +413,37 @@ fn objects_to_recreate_are_selected_by_group_kind_and_name() {
 }
 
 #[test]
+fn records_are_in_a_named_namespace_in_the_operators_or_beside_their_release() {
+    let check = |text: &str, expected: Option<&str>| {
+        let watch = one(&format!("  storageNamespace: {text}")).unwrap();
+        assert_eq!((watch.storage("own"), &*watch.undecided), (expected, &["serviceAccountName"][..]), "{text}");
+    };
+    check("records", Some("records"));
+    check("$(operator)", Some("own"));
+    check("$(release)", None);
+    check("''", None);
+    assert_eq!(
+        one("  storageNamespace: $(other)").unwrap_err(),
+        "line 6: storageNamespace: must be a namespace, $(operator) or $(release), found \"$(other)\""
+    );
+    assert_eq!(one("").unwrap().undecided, ["serviceAccountName", "storageNamespace"]);
+    assert_eq!(one("  StorageNamespace: x\n  serviceAccountName: x").unwrap().undecided, [""; 0]);
+}
+
+#[test]
 fn a_service_account_has_a_name_and_perhaps_a_namespace() {
-    assert_eq!(one("").unwrap().service_account, None);
+    for operators in ["", "  serviceAccountName: $(operator)"] {
+        assert_eq!(one(operators).unwrap().service_account, None);
+    }
     let user = |text: &str| one(&format!("  serviceAccountName: {text}")).unwrap().service_account.unwrap().user("ns");
     assert_eq!(user("deployer"), "system:serviceaccount:ns:deployer");
     assert_eq!(user("far/deployer"), "system:serviceaccount:far:deployer");
     let prefix = "line 6: serviceAccountName: ";
     for (text, message) in [
         ("1", "name: expected a string, found a number"),
-        ("''", "must be a name, or namespace/name, found \"\""),
-        ("a/b/c", "must be a name, or namespace/name, found \"a/b/c\""),
-        ("a:b", "must be a name, or namespace/name, found \"a:b\""),
+        ("''", "must be a name, namespace/name or $(operator), found \"\""),
+        ("a/b/c", "must be a name, namespace/name or $(operator), found \"a/b/c\""),
+        ("a:b", "must be a name, namespace/name or $(operator), found \"a:b\""),
     ] {
         assert_eq!(one(&format!("  serviceAccountName: {text}")).unwrap_err(), format!("{prefix}{message}"));
     }

@@ -10,6 +10,7 @@
 //! Nothing is written, and no cluster is asked.
 
 mod charts;
+mod decided;
 mod grants;
 mod objects;
 mod rights;
@@ -18,6 +19,8 @@ mod samples;
 mod tests;
 
 use std::fmt;
+
+pub use decided::{left_open, undecided};
 
 use crate::definitions::{self, Definitions};
 use crate::documents::{self, Document};
@@ -103,6 +106,7 @@ pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Erro
     for (at, watch) in watches.iter().enumerate() {
         let line = |key: &str| lines.line(&[&at.to_string(), key]);
         found.extend(undefined(watch, &definitions, line("kind")));
+        found.extend(left_open(&watch.undecided).map(|open| Finding::warning(watches::PATH, line("kind"), open)));
         match charts::check(project, watch, &samples, line("chart")) {
             Ok(more) => found.extend(more),
             Err(error) => found.push(Finding::error(watches::PATH, line("chart"), error.to_string())),

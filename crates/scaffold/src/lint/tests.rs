@@ -47,13 +47,23 @@ fn a_fresh_project_has_no_findings() {
 
 #[test]
 fn a_watch_needs_its_chart_and_a_definition_that_serves_it() {
-    let watch = |rest: &str| format!("- group: web.my.domain\n  version: v1\n  kind: Web\n  chart: {rest}\n");
+    let decided = "serviceAccountName: $(operator)\n  storageNamespace: $(release)";
+    let watch =
+        |rest: &str| format!("- group: web.my.domain\n  version: v1\n  kind: Web\n  chart: {rest}\n  {decided}\n");
     one(&[("watches.yaml", &watch("helm-charts/missing"))], "watches.yaml:4: error: ", "helm-charts/missing");
     let other = watch(WEB).replace("v1", "v2");
     one(&[("watches.yaml", &other)], "watches.yaml:3: error: ", "does not serve Web in version v2");
     let other = watch(WEB).replace("kind: Web", "kind: Site");
     let found = lint(&[("watches.yaml", &other)]);
     assert!(found[0].starts_with("watches.yaml:3: error: the project has no definition of Site"), "{found:#?}");
+}
+
+#[test]
+fn a_watch_says_whose_rights_count_and_where_records_are() {
+    let watch = format!("- group: web.my.domain\n  version: v1\n  kind: Web\n  chart: {WEB}\n");
+    let place = "watches.yaml:3: warning: ";
+    one(&[("watches.yaml", &watch)], place, "serviceAccountName and storageNamespace are not set: ");
+    one(&[("watches.yaml", &format!("{watch}  storageNamespace: a\n"))], place, "serviceAccountName is not set: ");
 }
 
 #[test]
