@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use golibs::strconv::parse_bool;
 use helm_release::kube::DriftPolicy;
+use scaffold::annotations::{PREFIX, RENAMED};
 
 use crate::report::shorten;
 use crate::spelling::nearest;
 use crate::values_from::{self, ValuesSource};
 use crate::watches::{DurationError, parse_duration};
-
-const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
 /// The longest value in a message, in bytes.
 const MAX_QUOTED: usize = 64;
@@ -24,32 +23,6 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The keys with a duration.
 const DURATIONS: [&str; 2] = ["reconcile-period", "hook-timeout"];
-
-/// The keys that may have another name.
-const RENAMED: [&str; 8] = [
-    "pause",
-    "install-disable-hooks",
-    "upgrade-disable-hooks",
-    "uninstall-disable-hooks",
-    "install-description",
-    "upgrade-description",
-    "uninstall-description",
-    "upgrade-force",
-];
-
-/// The keys that have an effect, beside those that may have another name.
-const KNOWN: [&str; 10] = [
-    "adopt",
-    "drift",
-    "hook-timeout",
-    "reconcile-now",
-    "reconcile-period",
-    "retry-now",
-    "rollback-force",
-    "suspend",
-    "uninstall-wait",
-    "values-from",
-];
 
 /// The keys with a boolean that counts as false if it is none, as upstream.
 const FLAGS: [&str; 6] =
@@ -116,7 +89,7 @@ impl AnnotationNames {
 
 /// Every key that has an effect.
 fn all_keys() -> impl Iterator<Item = &'static str> {
-    KNOWN.into_iter().chain(RENAMED)
+    scaffold::annotations::all()
 }
 
 /// The key that was meant.
@@ -381,12 +354,6 @@ mod tests {
         assert!(mistakes.iter().any(|why| why.contains("suspnd is unknown")) && mistakes.len() == 2, "{mistakes:?}");
         let error = names.allow(&["suspendd".to_owned()]).unwrap_err().to_string();
         assert!(error.ends_with("; did you mean \"suspend\"?"), "{error}");
-    }
-
-    #[test]
-    fn generated_policies_know_the_same_annotations() {
-        let ours: BTreeSet<&str> = all_keys().collect();
-        assert_eq!(ours, scaffold::policies::KEYS.into_iter().collect());
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod templates;
 mod chart;
 mod starter;
 
+pub mod annotations;
 pub mod bundle;
 pub mod crd;
 pub mod helm_chart;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use helm::engine::spelled_out;
 use serde_json::{Value as Json, json};
 
+use crate::annotations::{self, PREFIX};
 use crate::crd::{HEADER, is_generated};
 use crate::definitions::Definitions;
 use crate::deployment::Deployment;
@@ -19,9 +20,6 @@ const FOLDER: &str = "config/policies";
 
 /// What a folder's list says first.
 const LIST: &str = "# kubectl apply -k config/policies\nresources:\n- __entry__\n";
-
-/// How the operator's annotations begin.
-const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
 /// The annotation on each object of a release.
 const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
@@ -194,30 +192,8 @@ pub(crate) fn refused_annotations(entry: &Json) -> Vec<String> {
             || (*key == "adopt" && entry["adopt"] == "never")
             || (*key == "values-from" && matches!(entry["valuesFromAnnotation"], Json::Null | Json::Bool(false)))
     };
-    KEYS.into_iter().filter(is_refused).map(named).collect()
+    annotations::all().filter(is_refused).map(named).collect()
 }
-
-/// The keys of annotations that have an effect. A test of the operator compares them with its own.
-pub const KEYS: [&str; 18] = [
-    "adopt",
-    "drift",
-    "hook-timeout",
-    "reconcile-now",
-    "reconcile-period",
-    "retry-now",
-    "rollback-force",
-    "suspend",
-    "uninstall-wait",
-    "values-from",
-    "pause",
-    "install-disable-hooks",
-    "upgrade-disable-hooks",
-    "uninstall-disable-hooks",
-    "install-description",
-    "upgrade-description",
-    "uninstall-description",
-    "upgrade-force",
-];
 
 #[cfg(test)]
 mod tests {

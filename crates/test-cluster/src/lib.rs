@@ -22,7 +22,7 @@ pub use cluster::{Options, Processes, TestCluster};
 pub use component::Component;
 pub use error::Error;
 pub use namespace::Namespace;
-pub use process::{LIMIT, Process, eventually};
+pub use process::{LIMIT, Process, eventually, eventually_within};
 pub use real_node::RealNode;
 
 mod audit;

@@ -72,13 +72,21 @@ impl Drop for Process {
 ///
 /// # Panics
 /// After [`LIMIT`] without a result, with the last observation.
+pub fn eventually<T, E: Debug>(what: &str, attempt: impl FnMut() -> Result<T, E>) -> T {
+    eventually_within(LIMIT, what, attempt)
+}
+
+/// As [`eventually`], for what a busy machine may take longer over than [`LIMIT`].
+///
+/// # Panics
+/// After the limit without a result, with the last observation.
 #[allow(clippy::panic, reason = "tests end here")]
-pub fn eventually<T, E: Debug>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+pub fn eventually_within<T, E: Debug>(limit: Duration, what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
     loop {
         match attempt() {
             Ok(found) => return found,
-            Err(last) if began.elapsed() > LIMIT => panic!("no {what} after {LIMIT:?}: {last:?}"),
+            Err(last) if began.elapsed() > limit => panic!("no {what} after {limit:?}: {last:?}"),
             Err(_) => thread::sleep(Duration::from_millis(50)),
         }
     }

@@ -27,7 +27,11 @@ pub(super) fn check(output: &Output, most: u64) -> Result<(), Failure> {
 
 /// What the condition of a resource says whose objects take more than this.
 pub(crate) fn message(most: u64) -> String {
-    format!("the rendered objects take more than {} MiB in memory (limit: a quarter of --render-memory)", most >> 20)
+    format!(
+        "the rendered objects take more than {} MiB in memory (limit: a quarter of --render-memory): render fewer or smaller objects, split the release, \
+         or raise --render-memory",
+        most >> 20
+    )
 }
 
 /// YAML's aliases repeat whole values.

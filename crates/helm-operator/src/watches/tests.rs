@@ -477,3 +477,15 @@ fn every_key_is_on_the_page_of_keys() {
         assert!(page.contains(key), "docs/watches.md lacks {key}");
     }
 }
+
+#[test]
+fn every_example_of_the_page_about_watches_is_read_without_a_warning() {
+    let page = include_str!("../../../../docs/watches.md");
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let examples: Vec<&str> = blocks.filter(|block| block.starts_with("- group")).collect();
+    assert_eq!(examples.len(), 2);
+    for example in examples {
+        let read = parse(example, |_| Some("x".to_owned()));
+        assert_eq!(read.unwrap_or_else(|error| panic!("{error}: {example}")).warnings, []);
+    }
+}

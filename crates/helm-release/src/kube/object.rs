@@ -215,13 +215,15 @@ pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
 
 /// Reads each document of a manifest, as [`Weight`] allows.
 fn read(manifest: &str, weight: &mut Weight) -> Result<Vec<Object>, ObjectError> {
-    let unreadable =
-        |template: Arc<str>, e: yaml::Error| ObjectError { template, fault: ObjectFault::Yaml(e.to_string()) };
+    let unreadable = |template: Arc<str>, e: yaml::Error, weight: &Weight| ObjectError {
+        template,
+        fault: weight.fault(e.to_string()),
+    };
     let mut objects = Vec::new();
-    for document in yaml::split(manifest.as_bytes()).map_err(|e| unreadable("".into(), e))? {
+    for document in yaml::split(manifest.as_bytes()).map_err(|e| unreadable("".into(), e, weight))? {
         let template = template_of(&document);
         let value = yaml::parse_preserving_ints_within(&document, weight.most());
-        let value = value.map_err(|e| unreadable(template.clone(), e))?;
+        let value = value.map_err(|e| unreadable(template.clone(), e, weight))?;
         let known = objects.len();
         let value = go_encoding::json::to_serde(&value);
         let added = weight.add(&value).and_then(|()| add_objects(value, &mut objects));
@@ -266,6 +268,15 @@ impl Weight {
         yaml::Most {
             values: usual.values.min(left((self.left / NODE).max(1))),
             repeated: usual.repeated.min(left(self.left)),
+        }
+    }
+
+    /// Returns what is wrong with text that the reader refused: too much of it is too heavy, whatever unit the reader counts in.
+    fn fault(&self, why: String) -> ObjectFault {
+        let is_bounded = self.most != u64::MAX;
+        match why.contains("exceeded limit MAX_") && is_bounded {
+            true => ObjectFault::TooHeavy(self.most),
+            false => ObjectFault::Yaml(why),
         }
     }
 
@@ -424,7 +435,7 @@ mod tests {
         assert_eq!(read(&object("1").repeat(3), 2300), Ok(3));
         assert!(read(&object("1").repeat(4), 2300).is_err());
         let many = object(&format!("[{}1]", "1,".repeat(100_000)));
-        assert!(matches!(read(&many, 1 << 20), Err(ObjectFault::Yaml(why)) if why.contains("MAX_VALUES of 16384")));
+        assert_eq!(read(&many, 1 << 20), Err(ObjectFault::TooHeavy(1 << 20)), "not a count of values");
     }
 
     #[test]

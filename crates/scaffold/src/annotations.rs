@@ -1,0 +1,35 @@
+//! The keys of the annotations on a resource that control its release: the one list of the operator and of generated policies.
+
+/// How the annotations begin.
+pub const PREFIX: &str = "helm.sdk.operatorframework.io/";
+
+/// The keys that may have another name.
+pub const RENAMED: [&str; 8] = [
+    "pause",
+    "install-disable-hooks",
+    "upgrade-disable-hooks",
+    "uninstall-disable-hooks",
+    "install-description",
+    "upgrade-description",
+    "uninstall-description",
+    "upgrade-force",
+];
+
+/// The keys that have an effect besides.
+const OTHERS: [&str; 10] = [
+    "adopt",
+    "drift",
+    "hook-timeout",
+    "reconcile-now",
+    "reconcile-period",
+    "retry-now",
+    "rollback-force",
+    "suspend",
+    "uninstall-wait",
+    "values-from",
+];
+
+/// Returns every key that has an effect.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    OTHERS.into_iter().chain(RENAMED)
+}
