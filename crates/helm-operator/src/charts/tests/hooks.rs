@@ -118,6 +118,31 @@ async fn other_values_start_another_action_with_its_own_hooks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_that_only_hooks_show_is_a_revision_and_a_deletion_runs_the_hooks_of_today() {
+    let hooks = |place: &str| {
+        let to = json!({"to": place});
+        json!([{"name": "tell", "events": ["post-upgrade"], "spec": to}, {"name": "backup", "events": ["pre-delete"], "spec": to}])
+    };
+    let world = World::new(with_hooks(hooks("old")));
+    reconcile(&world, "Complete").await;
+    let uid = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+    let (before, place) = (uid(&world), |world: &World, job: &str| {
+        world.server.object(&format!("{JOBS}/{job}")).unwrap()["spec"]["to"].clone()
+    });
+    world.edit(|p| p["spec"]["hooks"] = hooks("new"));
+    reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!((place(&world, "tell"), uid(&world)), (json!("new"), before));
+    // What neither objects nor hooks show is no revision.
+    world.edit(|p| p["spec"]["unused"] = 1.into());
+    reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    world.delete();
+    reconcile(&world, "Complete").await;
+    assert_eq!(place(&world, "backup"), "new");
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
     let both = json!({"name": "both", "events": ["pre-upgrade", "post-upgrade"]});
     let gone = json!({"name": "gone", "events": ["post-upgrade"], "policies": ["hook-succeeded"]});

@@ -110,7 +110,11 @@ impl Work<'_> {
         }
     }
 
-    async fn stored(
+    /// The record of a revision.
+    ///
+    /// # Errors
+    /// It cannot be read or decoded.
+    pub(crate) async fn stored(
         &self,
         primary: &Primary,
         version: u32,

@@ -1,9 +1,11 @@
 //! The next revision: rendered, or taken from an interrupted action that had rendered it.
 
+use std::collections::BTreeSet;
+
 use helm_release::action::{self, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
-use helm_release::release::{self, Status};
-use helm_release::storage::{self, Marks, Sealed};
+use helm_release::release::{self, Hook, Status};
+use helm_release::storage::{self, Marks, Sealed, Stored};
 
 use super::repair;
 use crate::reconcile::context::{Next, Work};
@@ -49,7 +51,9 @@ impl Work<'_> {
         {
             // Rendered with the deployed revision's number, so that a chart which prints its revision counts as unchanged.
             let Ok(candidate) = self.candidate(primary, *revision).await? else { return Ok(self.postpone()) };
-            if is_same(&candidate, marks, primary.namespace()) {
+            if is_same(&candidate, marks, primary.namespace())
+                && self.has_same_hooks(primary, *revision, &candidate).await?
+            {
                 self.replace_crds(primary, &candidate).await?;
                 self.judged = Some(Inputs::RenderedSame);
                 if *is_own && marks.complete && *marks.owner == *primary.uid() {
@@ -78,6 +82,17 @@ impl Work<'_> {
         self.candidate = Some(candidate);
         self.judged = Some(Inputs::RenderedOther);
         Ok(Next::Again)
+    }
+
+    /// Whether a revision's record has the candidate's hooks: an uninstall and a rollback run those of the record. The hooks of a record that proves
+    /// nothing never run, so that they don't count.
+    async fn has_same_hooks(&self, primary: &Primary, revision: u32, candidate: &Candidate) -> Result<bool, Failed> {
+        match self.stored(primary, revision).await {
+            Ok(Stored::Sealed(release)) => Ok(texts(&release.into_inner().hooks) == texts(&candidate.hooks)),
+            Ok(Stored::Unproven(_)) => Ok(true),
+            Err(error) if error.is_damage() => Ok(true),
+            Err(error) => Err(fault_of(&error.into())),
+        }
     }
 
     /// Records a release that is recorded elsewhere; returns whether there was one. Without it, a release that only the status knows would be installed
@@ -204,6 +219,11 @@ enum Unfinished {
 /// The failure of what a render reads and writes besides its chart.
 fn fault_of(error: &action::Error) -> Failed {
     Failed::of_attempt(error, condition::IRRECONCILABLE, "ReconcileError")
+}
+
+/// What hooks are, in any order, without what is known of their last run.
+fn texts(hooks: &[Hook]) -> BTreeSet<(&str, &str)> {
+    hooks.iter().map(|hook| (&*hook.path, &*hook.manifest)).collect()
 }
 
 /// Whether a candidate has exactly the objects in the marks, in any order, which name their owner in the same way.
