@@ -143,6 +143,27 @@ async fn an_event_names_the_upgrade_that_is_undone_and_how_to_keep_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_that_was_seen_in_flight_is_named_when_it_is_undone() {
+    let server = World::new(spec()).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    let before = world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"].clone();
+    helm_writes(&world, 2, Status::PendingRollback, &manifest(&["a"], "2"), Duration::ZERO);
+    world.reconcile().await;
+    helm_applies(&world, "a", "2");
+    helm_supersedes(&world, 1).await;
+    // Nothing is deployed at this moment, and the status keeps what was.
+    world.reconcile().await;
+    assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"], before);
+    helm_writes(&world, 2, Status::Deployed, &manifest(&["a"], "2"), Duration::ZERO);
+    world.reconcile().await;
+    let events = published(&world).await;
+    let has = |text: &str| assert!(events.iter().any(|event| event.contains(text)), "{text}: {events:#?}");
+    has("Warning HelmChangeUndone x1: revision 2 was made with helm and is undone");
+    has("to revision 3: undoes revision 2, which was made with helm");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upgrade_that_changed_nothing_makes_no_revision() {
     let world = deployed().await;
     helm_supersedes(&world, 1).await;

@@ -85,8 +85,9 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
         false => Vec::new(),
     };
     let deployed = deployed.filter(|_| recorded != Recorded::Foreign && work.awaited.is_none() && kept_by.is_empty());
-    // Only the status still names a release whose record is gone, until that release is uninstalled.
-    let lost = primary.status.deployed_release.clone().filter(|_| recorded == Recorded::Lost);
+    // Only the status still names a release whose record is gone, until that release is uninstalled, and what a person's helm replaces just now.
+    let last = primary.status.deployed_release.clone();
+    let lost = last.filter(|_| matches!(recorded, Recorded::Lost | Recorded::InFlight));
     let objects: Vec<ObjectKey> = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
         Some(marks) if !work.shared.settings.expressions.fields().is_empty() => {
             marks.objects.iter().map(|object| object.key.clone()).collect()

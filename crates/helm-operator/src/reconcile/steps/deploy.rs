@@ -49,8 +49,7 @@ pub(crate) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
 /// Upgrades to the candidate.
 pub(crate) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let (Some(candidate), Some(current)) = (work.candidate.take(), work.current()) else { return Ok(Next::Done) };
-    let why = work.why(primary, &candidate);
-    publish_undone(work, primary, &candidate);
+    let why = why(work, primary, &candidate);
     prepare(work, primary, &candidate).await;
     let decoration = Decoration { tie: candidate.tie(), ..work.decoration(primary) };
     let env = work.environment(&decoration, primary, "upgrade");
@@ -170,18 +169,29 @@ fn publish_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate)
     }
 }
 
-/// Publishes that a person's `helm rollback` or `helm upgrade` is undone, and how to keep such a change. What was deployed
-/// before the resource's first revision is not such a change.
-fn publish_undone(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
-    let Some(release) = work.release() else { return };
-    let Some((version, deployed)) = release.deployed() else { return };
+/// Why the candidate becomes a revision; empty if that is not known. Publishes which person's `helm rollback` or `helm upgrade` it undoes.
+fn why(work: &Work<'_>, primary: &Primary, candidate: &Candidate) -> String {
+    let why = work.why(primary, candidate);
+    let Some(version) = made_with_helm(work, primary) else { return why };
+    publish_undone(work, primary, candidate, version);
+    let undone = format!("undoes revision {version}, which was made with helm");
+    if why.is_empty() { undone } else { format!("{undone}, {why}") }
+}
+
+/// The deployed revision, if a person made it with helm. What was deployed before the resource's first revision does not count.
+fn made_with_helm(work: &Work<'_>, primary: &Primary) -> Option<u32> {
+    let release = work.release()?;
+    let (version, deployed) = release.deployed()?;
     let by_helm = deployed.marks.as_ref().is_none_or(|marks| marks.inputs.is_empty());
     let before = primary.status.deployed_release.as_ref().map_or(0, |before| before.revision);
-    if !by_helm || !(1..version).contains(&before) {
-        return;
-    }
-    let record =
-        release.packed.as_ref().filter(|(of, _)| *of == version).and_then(|(_, packed)| packed.facts().unpack().ok());
+    (by_helm && (1..version).contains(&before)).then_some(version)
+}
+
+/// Publishes that a person's change is undone, and how to keep such a change.
+fn publish_undone(work: &Work<'_>, primary: &Primary, candidate: &Candidate, version: u32) {
+    let release = work.release();
+    let packed = release.as_deref().and_then(|release| release.packed.as_ref()).filter(|(of, _)| *of == version);
+    let record = packed.and_then(|(_, packed)| packed.facts().unpack().ok());
     let did = record.map(|record| record.info.description).filter(|text| !text.is_empty());
     let did = did.map(|text| format!(" ({text})")).unwrap_or_default();
     let (chart, number) = (&candidate.chart.name, &candidate.chart.version);
