@@ -5,11 +5,12 @@
 //!                                                 └─ renders ─▶ print what changes in the cluster ─▶ stop as at a signal ─▶ exec the program again
 //! ```
 //!
-//! A saved source of the program takes the same way, with `cargo build` in place of the preview.
+//! A saved watches file is parsed in place of the preview. A saved source of the program takes the same way, with `cargo build` in place of the preview.
 //!
 //! The new process finds charts with another digest and upgrades their releases, as after any restart.
 
 mod diff;
+mod entries;
 mod preview;
 mod releases;
 mod sources;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::previews::Previews;
 use crate::watches::{self, Watch};
+use entries::Entries;
 use preview::Preview;
 use sources::Sources;
 
@@ -52,7 +54,7 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// Starts to watch the charts in this watches file, and the program's sources if `cargo run` has started it. Cancels `stop` once the program should start again.
+    /// Starts to watch this watches file, its charts, and the program's sources if `cargo run` has started it. Cancels `stop` once the program should start again.
     ///
     /// # Errors
     /// The system refuses to watch a chart.
@@ -63,6 +65,8 @@ impl Reload {
             move |source| Error { path, source }
         };
         let mut watcher = notify::recommended_watcher(events).map_err(failed(file))?;
+        let mut entries = Entries::of(file);
+        watcher.watch(entries.folder(), RecursiveMode::NonRecursive).map_err(failed(entries.folder()))?;
         let watches = watches::load(file).unwrap_or_default();
         for watch in &watches {
             watcher.watch(&watch.chart, RecursiveMode::Recursive).map_err(failed(&watch.chart))?;
@@ -75,7 +79,7 @@ impl Reload {
         let wanted = Arc::new(AtomicBool::new(false));
         let result = wanted.clone();
         std::thread::spawn(move || {
-            if wait(&watches, &mut sources, &saves, &previews) {
+            if wait(&watches, (&mut entries, &mut sources), &saves, &previews) {
                 result.store(true, Ordering::Release);
                 stop.cancel();
             }
@@ -100,7 +104,7 @@ impl Reload {
 /// Waits for a save that can be served; returns false when watching ends.
 fn wait(
     watches: &[Watch],
-    sources: &mut Option<Sources>,
+    (entries, sources): (&mut Entries, &mut Option<Sources>),
     saves: &Receiver<notify::Result<Event>>,
     previews: &Previews,
 ) -> bool {
@@ -114,6 +118,16 @@ fn wait(
             }
         }
         let mut reloads = sources.as_mut().is_some_and(Sources::build);
+        match entries.next() {
+            Next::Nothing => {}
+            Next::Keep(error) => {
+                tracing::error!(error, "The saved watches file cannot be served: the running one stays")
+            }
+            Next::Reload(_) => {
+                tracing::info!("The watches file was saved: serving it");
+                reloads = true;
+            }
+        }
         for (watch, served) in watches.iter().zip(&mut served) {
             let saved = Preview::of(watch);
             match served.next(&saved) {
