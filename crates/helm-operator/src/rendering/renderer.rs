@@ -293,6 +293,18 @@ impl Renderer for EngineRenderer {
         Some(&self.published)
     }
 
+    fn template(&self, name: &str) -> Option<String> {
+        let text = |chart: &Chart| Some(String::from_utf8_lossy(chart.template(name)?).into_owned());
+        match &self.place {
+            Place::Here(engine) => text(engine.chart()),
+            // Only workers keep it. Another chart would have other lines.
+            Place::Apart { chart, digest, .. } => {
+                let loaded = Chart::load_with(chart, &self.schema.copies).ok();
+                text(&*loaded.filter(|loaded| loaded.digest() == digest)?)
+            }
+        }
+    }
+
     fn blocked(&self) -> Option<&RenderError> {
         self.blocked.as_ref()
     }

@@ -98,6 +98,12 @@ pub trait Renderer: Send + Sync {
         None
     }
 
+    /// Returns the source of a template of the chart or of one of its subcharts, which records leave out: `shop/charts/cache/templates/a.yaml`.
+    /// Default: unknown.
+    fn template(&self, _name: &str) -> Option<String> {
+        None
+    }
+
     /// Returns why it renders nothing whatever the values are, if that is known beforehand. Default: it may render.
     fn blocked(&self) -> Option<&RenderError> {
         None

@@ -6,6 +6,7 @@ use helm_release::action::{self, Candidate};
 use helm_release::kube::{Object, objects_of, value_at};
 use serde_json::Value;
 
+use crate::rendering::request::Renderer;
 use crate::view::primary::Primary;
 use crate::watches::Overrides;
 
@@ -17,17 +18,18 @@ pub(crate) fn blame(
     error: &action::Error,
     candidate: &Candidate,
     primary: &Primary,
-    overrides: Option<&Overrides>,
+    renderer: &dyn Renderer,
 ) -> String {
     let Some((what, fields)) = error.rejected() else { return String::new() };
     let Some(object) = rejected(candidate, what) else { return String::new() };
     let Some(template) = Some(&*object.template).filter(|template| !template.is_empty()) else { return String::new() };
-    let source = candidate.chart.template(template).unwrap_or_default();
+    let source = candidate.chart.template(template).or_else(|| renderer.template(template)).unwrap_or_default();
+    let source = Source { text: &source, chart: subchart(template) };
     let values = Values {
         spec: primary.spec.json().ok().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default(),
         config: &candidate.config,
         defaults: candidate.chart.defaults(),
-        overrides,
+        overrides: renderer.overrides(),
     };
     let found = fields.iter().find_map(|field| origin(field, value_at(&object.body, field)?, &source, &values));
     match found {
@@ -75,32 +77,55 @@ impl Values<'_> {
     }
 }
 
+/// A template.
+struct Source<'s> {
+    text: &'s str,
+    /// Where values have those of its chart: empty, or `cache` for a subchart.
+    chart: String,
+}
+
+/// The path of a subchart's values, from a template's name: `cache` for `shop/charts/cache/templates/a.yaml`. Empty for the chart itself.
+fn subchart(template: &str) -> String {
+    let mut parts = template.split('/').skip(1);
+    let mut path = Vec::new();
+    while let (Some("charts"), Some(name)) = (parts.next(), parts.next()) {
+        path.push(name);
+    }
+    path.join(".")
+}
+
 /// A place in a template that names a value.
 struct Use<'s> {
     line: usize,
     /// What the line sets, if it begins with a key.
     key: &'s str,
-    path: &'s str,
+    /// As the whole chart's values have it.
+    path: String,
 }
 
-fn uses(source: &str) -> impl Iterator<Item = Use<'_>> {
-    source.lines().enumerate().flat_map(|(at, text)| {
+fn uses<'s>(source: &'s Source<'_>) -> impl Iterator<Item = Use<'s>> {
+    let of_all = |path: &str| match &*source.chart {
+        "" => path.to_owned(),
+        _ if path == "global" || path.starts_with("global.") => path.to_owned(),
+        chart => format!("{chart}.{path}"),
+    };
+    source.text.lines().enumerate().flat_map(move |(at, text)| {
         let key = text.trim_start_matches([' ', '-']).split_once(':').map_or("", |(key, _)| key.trim_matches('"'));
         let paths = text.match_indices(VALUES).map(move |(from, _)| {
             let rest = &text[from + VALUES.len()..];
             let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.')).unwrap_or(rest.len());
-            rest[..end].trim_end_matches('.')
+            of_all(rest[..end].trim_end_matches('.'))
         });
         paths.map(move |path| Use { line: at + 1, key, path })
     })
 }
 
 /// The path of the value that a field comes from, with the line of the template that uses it.
-fn origin(field: &str, content: &Value, source: &str, values: &Values<'_>) -> Option<(String, Option<usize>)> {
+fn origin(field: &str, content: &Value, source: &Source<'_>, values: &Values<'_>) -> Option<(String, Option<usize>)> {
     let key = field.rsplit(['.', ']']).next().unwrap_or_default();
-    let is_content = |one: &Use<'_>| values.at(one.path).is_some_and(|value| is_same(value, content));
+    let is_content = |one: &Use<'_>| values.at(&one.path).is_some_and(|value| is_same(value, content));
     let of_key = || uses(source).filter(|one| one.key == key && !key.is_empty());
-    let named = |one: Use<'_>| (one.path.to_owned(), Some(one.line));
+    let named = |one: Use<'_>| (one.path, Some(one.line));
     if let Some(found) = of_key().find(is_content).or_else(|| uses(source).find(is_content)) {
         return Some(named(found));
     }
@@ -150,9 +175,14 @@ mod tests {
         targetPort: {{ .Values.target.port | default .Values.service.port }}\n  {{- with .Values.extra }}\n  {{ . }}\n";
 
     fn found(field: &str, content: Value, spec: Value) -> Option<String> {
+        found_in("shop/templates/service.yaml", field, content, spec)
+    }
+
+    fn found_in(template: &str, field: &str, content: Value, spec: Value) -> Option<String> {
         let defaults = json!({"service": {"port": 80, "type": "ClusterIP"}, "target": {"port": "http"}});
         let values = Values { config: &spec, spec: spec.clone(), defaults, overrides: None };
-        let (path, line) = origin(field, &content, SERVICE, &values)?;
+        let source = Source { text: SERVICE, chart: subchart(template) };
+        let (path, line) = origin(field, &content, &source, &values)?;
         Some(format!("{} {line:?}", values.name(&path)))
     }
 
@@ -178,5 +208,22 @@ mod tests {
         check("spec.x", json!("a long text"), deep, Some("spec.a.b[0].c None"));
         check("spec.x", json!("same"), json!({"a": "same", "b": "same"}), None);
         check("spec.x", json!(1), json!({"a": 1}), None);
+    }
+
+    #[test]
+    fn a_template_of_a_subchart_reads_values_below_its_name() {
+        let cache = "shop/charts/cache/templates/service.yaml";
+        let spec = json!({"service": {"port": 1}, "cache": {"service": {"port": "eighty"}}});
+        let found = |template, spec| found_in(template, "spec.ports[0].port", json!("eighty"), spec);
+        assert_eq!(found(cache, spec).as_deref(), Some("spec.cache.service.port Some(5)"));
+        let deep = json!({"a": {"b": {"service": {"port": "eighty"}}}});
+        assert_eq!(
+            found("shop/charts/a/charts/b/templates/x.yaml", deep).as_deref(),
+            Some("spec.a.b.service.port Some(5)")
+        );
+        let global = Source { text: "port: {{ .Values.global.port }}\n", chart: subchart(cache) };
+        let spec = json!({"global": {"port": "eighty"}});
+        let values = Values { config: &spec, spec: spec.clone(), defaults: Value::Null, overrides: None };
+        assert_eq!(origin("spec.port", &json!("eighty"), &global, &values), Some(("global.port".into(), Some(1))));
     }
 }

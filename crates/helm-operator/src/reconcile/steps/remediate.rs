@@ -74,7 +74,7 @@ pub(crate) async fn after_action(
             work.shared.cache.change_history(work.key, |history| {
                 (history.refused, history.unserved) = (refused, unserved);
             });
-            let blame = blame(&failure.cause, candidate, primary, work.shared.renderer.overrides());
+            let blame = blame(&failure.cause, candidate, primary, &*work.shared.renderer);
             let message = format!("{}{blame}", attempt.message());
             clean_up(work, primary, attempt.saying(message)).await.into()
         }
