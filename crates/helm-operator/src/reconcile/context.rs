@@ -42,8 +42,8 @@ pub(crate) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slo
     let progress = Progress::new(shared, key, slot);
     let waits = progress.subscribe();
     let (ran, running) = (progress.ran(), progress.running());
-    let mut work = Work { lane, ran, running, ..Work::new(shared, key, &progress) };
-    let end = publish_progress(shared, key, waits, Box::pin(work.steps())).await;
+    let mut work = Work { lane, ran, running: running.clone(), ..Work::new(shared, key, &progress) };
+    let end = publish_progress(shared, key, (waits, running), Box::pin(work.steps())).await;
     status_writer::settle(&work, end).await
 }
 
@@ -328,7 +328,7 @@ impl Work<'_> {
         primary: &Primary,
         action: &'static str,
     ) -> Environment<'b> {
-        self.running.begin(Aim::of(primary, action));
+        self.running.begin(Aim::of(primary, action), self.used_sources(primary));
         let options = Options {
             // A hook is what the account may do, and not what the operator may.
             disable_hooks: self.orphaned || primary.annotations.disable_hooks(action),

@@ -10,7 +10,7 @@ use crate::charts::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, with_source
 use crate::metrics::ReconcileResult;
 use crate::reconcile::context;
 
-const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
+pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
 fn with_hooks(hooks: Value) -> Value {
     let mut spec = spec();
@@ -442,7 +442,7 @@ async fn a_hook_started_by_another_version_of_the_operator_is_found_again() {
 }
 
 /// Reconciles while hooks never end by themselves; after ten seconds, `act` changes the resource.
-async fn reconcile_while(world: &World, act: impl FnOnce(&World)) -> ReconcileResult {
+pub(super) async fn reconcile_while(world: &World, act: impl FnOnce(&World)) -> ReconcileResult {
     let later = async {
         sleep(Duration::from_secs(10)).await;
         act(world);

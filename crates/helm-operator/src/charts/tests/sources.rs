@@ -2,6 +2,7 @@
 
 use helm_release::kube::Disturbance;
 
+use super::hooks::{JOBS, reconcile_while};
 use super::*;
 use crate::values_from::{SourceKey, ValuesSource};
 
@@ -371,4 +372,31 @@ async fn a_watch_of_records_that_is_refused_later_is_reported_and_changes_nothin
     assert_eq!(world.history(), ["1 deployed"], "nothing is taken for uninstalled");
     world.reconcile().await;
     assert!(world.server.object(PRIMARY).is_none(), "a list ends it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_values_in_a_source_end_the_wait_for_a_hook_and_nothing_else_about_it_does() {
+    let migrate =
+        |world: &World| world.server.object(&format!("{JOBS}/migrate")).map(|job| job["metadata"]["uid"].clone());
+    for (content, history) in [
+        ("value: three", vec!["1 superseded", "2 failed", "3 deployed"]),
+        ("value: two", vec!["1 superseded", "2 deployed"]),
+    ] {
+        let spec = json!({"maps": ["a"], "hooks": [{"name": "migrate", "events": ["post-upgrade"]}]});
+        let world = reading(World::new(spec).server, OWN);
+        secret(&world, "ns", "web-values", &[("values.yaml", "value: one")]);
+        world.reconcile().await;
+        secret(&world, "ns", "web-values", &[("values.yaml", "value: two")]);
+        world.feed();
+        let mut first = None;
+        reconcile_while(&world, |world| {
+            first = migrate(world);
+            secret(world, "ns", "web-values", &[("values.yaml", content), ("other", "x")]);
+        })
+        .await;
+        assert_eq!(world.history(), history, "{content}");
+        assert!(first.is_some() && (migrate(&world) == first) == (content == "value: two"), "{content}");
+        let value = content.trim_start_matches("value: ");
+        assert_eq!((world.value_of("a"), world.state("Ready")), (json!(value), "True/Ready".to_owned()));
+    }
 }

@@ -1,11 +1,15 @@
-//! Decides whether the wait for a hook ends early: when the resource is deleted, or its `spec` or `…-disable-hooks` annotation changes.
+//! Decides whether the wait for a hook ends early: when the resource is deleted, or its `spec`, what a source of its values holds, or its
+//! `…-disable-hooks` annotation changes.
 //!
-//! Anything else (a source of values, the chart of a new process) is looked at once the hook has ended: only the resource's own author can know that a
-//! running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
+//! Anything else (the chart of a new process) is looked at once the hook has ended: only who sets the values can know that a running migration is
+//! worthless now. See docs/decisions/0045-interrupted-hooks.md.
 
 use std::sync::Mutex;
 
+use serde_json::Value;
+
 use crate::runtime::sync::lock;
+use crate::values_from::Resolved;
 use crate::view::primary::Primary;
 
 /// What a resource asked for when an action began, as far as it decides on hooks.
@@ -30,8 +34,9 @@ impl Aim {
         }
     }
 
-    /// Returns why hooks of an action with this aim are no longer waited for, now that the resource is this one. While it is paused, nothing would follow.
-    fn outdated(&self, now: Option<&Primary>) -> Option<&'static str> {
+    /// Returns why hooks of an action with this aim are no longer waited for, now that the resource is this one, and its sources hold these values. While
+    /// it is paused, nothing would follow.
+    fn outdated(&self, now: Option<&Primary>, sources: Sources) -> Option<&'static str> {
         let Some(now) = now.filter(|now| now.uid() == &*self.uid) else {
             return Some("the resource is gone");
         };
@@ -43,24 +48,57 @@ impl Aim {
             () if self.action == "uninstall" => None,
             () if aim.is_deleting => Some("the resource is being deleted"),
             () if now.annotations.suspend() => None,
-            () => (aim.spec != self.spec).then_some("the spec changed"),
+            () if aim.spec != self.spec => Some("the spec changed"),
+            () => (sources == Sources::Changed).then_some("a source of values changed"),
         }
     }
 }
 
-/// The aim of the action that runs, shared by the steps and the slot that they wait in.
+/// Whether the sources of values hold what an action began with, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sources {
+    #[default]
+    Same,
+    Changed,
+}
+
+/// A source of values, with the digest of what it held.
+pub(crate) type Used = (Resolved, Value);
+
+/// The action that runs, shared by the steps and the slot that they wait in.
 #[derive(Debug, Default)]
-pub(crate) struct Running(Mutex<Option<Aim>>);
+pub(crate) struct Running(Mutex<Option<Action>>);
+
+#[derive(Debug)]
+struct Action {
+    aim: Aim,
+    used: Vec<Used>,
+    sources: Sources,
+}
 
 impl Running {
-    /// Notes that an action begins.
-    pub(crate) fn begin(&self, aim: Aim) {
-        *lock(&self.0) = Some(aim);
+    /// Notes that an action begins, with values from these sources.
+    pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>) {
+        *lock(&self.0) = Some(Action { aim, used, sources: Sources::Same });
+    }
+
+    /// The sources that the action has its values from.
+    pub(crate) fn used(&self) -> Vec<Used> {
+        lock(&self.0).as_ref().map(|action| action.used.clone()).unwrap_or_default()
+    }
+
+    /// Notes that one of them holds something else.
+    pub(crate) fn sources_changed(&self) {
+        if let Some(action) = &mut *lock(&self.0) {
+            action.sources = Sources::Changed;
+        }
     }
 
     /// Returns why the action's hooks are no longer waited for.
     pub(crate) fn outdated(&self, now: Option<&Primary>) -> Option<&'static str> {
-        lock(&self.0).as_ref()?.outdated(now)
+        let running = lock(&self.0);
+        let Action { aim, sources, .. } = running.as_ref()?;
+        aim.outdated(now, *sources)
     }
 }
 
@@ -90,7 +128,7 @@ mod tests {
         let deletes = |p: &mut Value| p["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         let check = |action, change: &dyn Fn(&mut Value), expected: Option<&str>| {
             let now = primary(change);
-            assert_eq!(Aim::of(&primary(|_| ()), action).outdated(Some(&now)), expected, "{action}");
+            assert_eq!(Aim::of(&primary(|_| ()), action).outdated(Some(&now), Sources::Same), expected, "{action}");
         };
         check("install", &|_| (), None);
         check("install", &changes, Some("the spec changed"));
@@ -107,7 +145,21 @@ mod tests {
         check("upgrade", &|p| (changes(p), suspended(p)).1, None);
         check("upgrade", &|p| (deletes(p), suspended(p)).1, Some("the resource is being deleted"));
         check("upgrade", &|p| p["metadata"]["uid"] = "u2".into(), Some("the resource is gone"));
-        assert_eq!(Aim::of(&primary(|_| ()), "uninstall").outdated(None), Some("the resource is gone"));
+        assert_eq!(Aim::of(&primary(|_| ()), "uninstall").outdated(None, Sources::Same), Some("the resource is gone"));
         assert_eq!(Running::default().outdated(None), None);
+    }
+
+    #[test]
+    fn other_values_from_a_source_end_a_wait_as_another_spec_does() {
+        let check = |action, change: &dyn Fn(&mut Value), expected: Option<&str>| {
+            let running = Running::default();
+            running.begin(Aim::of(&primary(|_| ()), action), Vec::new());
+            running.sources_changed();
+            assert_eq!(running.outdated(Some(&primary(change))), expected, "{action}");
+        };
+        check("upgrade", &|_| (), Some("a source of values changed"));
+        check("uninstall", &|_| (), None);
+        check("upgrade", &annotated("pause"), None);
+        check("upgrade", &annotated("suspend"), None);
     }
 }

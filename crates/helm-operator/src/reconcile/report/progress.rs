@@ -13,6 +13,7 @@ use super::changes::{RanHook, RanHooks};
 use super::{diagnose, status_writer};
 use crate::reconcile::decide::interruption::Running;
 use crate::reconcile::shared::Shared;
+use crate::reconcile::steps::sources::have_changed;
 use crate::report::Outcome;
 use crate::view::primary::ResourceKey;
 
@@ -123,26 +124,31 @@ impl Slot for Progress<'_> {
 pub(crate) async fn publish_progress<T>(
     shared: &Shared,
     key: &ResourceKey,
-    mut waits: watch::Receiver<Wait>,
+    (mut waits, running): (watch::Receiver<Wait>, Arc<Running>),
     mut steps: BoxFuture<'_, T>,
 ) -> T {
     let (mut pause, mut reported) = (SHORT, None);
     loop {
         let wait = match select(steps, pin!(next_wait(&mut waits, pause))).await {
             Either::Left((result, _)) => return result,
-            Either::Right((wait, running)) => {
-                steps = running;
+            Either::Right((wait, waiting)) => {
+                steps = waiting;
                 wait
             }
         };
-        let write = pin!(write(shared, key, wait, &mut reported));
+        let write = pin!(async {
+            if have_changed(shared, &running.used()).await {
+                running.sources_changed();
+            }
+            write(shared, key, wait, &mut reported).await;
+        });
         match select(steps, write).await {
             // A status write in flight must not arrive after that of the outcome.
             Either::Left((result, write)) => {
                 write.await;
                 return result;
             }
-            Either::Right(((), running)) => steps = running,
+            Either::Right(((), waiting)) => steps = waiting,
         }
         pause = INTERVAL;
     }

@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use crate::mask::Mask;
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::causes;
+use crate::reconcile::decide::interruption::Used;
 use crate::reconcile::failure::{Failed, FailedAttempt, UNANSWERED, Unanswered};
 use crate::reconcile::report::outcome::invalid_annotation;
+use crate::reconcile::shared::Shared;
 use crate::report::chain;
 use crate::values::Spec;
 use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};
@@ -133,7 +135,7 @@ impl Work<'_> {
         let mut contents = BTreeMap::new();
         for source in &sources {
             if !contents.contains_key(&source.key) {
-                contents.insert(source.key.clone(), self.read_source(&source.key).await?);
+                contents.insert(source.key.clone(), read_source(self.shared, &source.key).await?);
             }
         }
         let mut found = Vec::new();
@@ -164,22 +166,51 @@ impl Work<'_> {
         }
     }
 
-    async fn read_source(&self, key: &SourceKey) -> Result<Content, Unanswered> {
-        if let Some(why) = self.shared.sources.refusal(key) {
-            return Err(forbidden(key, &why));
+    /// The sources that this reconcile has read, with the digests of what they held.
+    pub(crate) fn used_sources(&self, primary: &Primary) -> Vec<Used> {
+        match self.loaded.as_ref().map(|loaded| &loaded.digest) {
+            Some(Value::Array(digests)) => {
+                self.sources(primary).unwrap_or_default().into_iter().zip(digests.clone()).collect()
+            }
+            _ => Vec::new(),
         }
-        let (_, changes) = self.shared.sources.known(key);
-        let content = match self.shared.api.send(Call::get(key.path())).await {
-            Ok(answer) => Content::read(key.kind, &answer.body),
-            Err(error) if error.is_not_found() => Some(Content::default()),
-            Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
-            Err(error) => return Err(unanswered(UNANSWERED, format!("cannot read {key}: {}", chain(&error)))),
-        };
-        let content = content
-            .ok_or_else(|| unanswered(UNANSWERED, format!("cannot read {key}: it is not a {}", key.kind.as_str())))?;
-        self.shared.sources.store(key, Read::of(&content), changes);
-        Ok(content)
     }
+}
+
+/// Returns whether one of these sources holds something else by now. Reads only what a watch has reported. What cannot be read, or is missing for a
+/// moment, judges nothing.
+pub(crate) async fn have_changed(shared: &Shared, used: &[Used]) -> bool {
+    for (source, before) in used {
+        let read = match shared.sources.known(&source.key).0 {
+            Some(read) => Some(read),
+            None => read_source(shared, &source.key).await.ok().map(|content| Read::of(&content)),
+        };
+        let is_other = |read: Read| {
+            let is_there = source.optional || read.digest(&source.values_key).is_some();
+            is_there && digest(source, &read) != *before
+        };
+        if read.is_some_and(is_other) {
+            return true;
+        }
+    }
+    false
+}
+
+async fn read_source(shared: &Shared, key: &SourceKey) -> Result<Content, Unanswered> {
+    if let Some(why) = shared.sources.refusal(key) {
+        return Err(forbidden(key, &why));
+    }
+    let (_, changes) = shared.sources.known(key);
+    let content = match shared.api.send(Call::get(key.path())).await {
+        Ok(answer) => Content::read(key.kind, &answer.body),
+        Err(error) if error.is_not_found() => Some(Content::default()),
+        Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
+        Err(error) => return Err(unanswered(UNANSWERED, format!("cannot read {key}: {}", chain(&error)))),
+    };
+    let content = content
+        .ok_or_else(|| unanswered(UNANSWERED, format!("cannot read {key}: it is not a {}", key.kind.as_str())))?;
+    shared.sources.store(key, Read::of(&content), changes);
+    Ok(content)
 }
 
 /// Its place in the values, and the digest of its content: under another name the same content is no change.
