@@ -85,6 +85,11 @@ fn generated_for(watch: &Value) -> Vec<Value> {
         return Vec::new();
     }
     copy(chart, &project.path().join("chart"));
+    // A project's definitions name the plurals.
+    if let Some(definitions) = chart.ancestors().nth(2).map(|root| root.join("config/crd")).filter(|crds| crds.exists())
+    {
+        copy(&definitions, &project.path().join("config/crd"));
+    }
     fs::write(project.path().join("watches.yaml"), json!([watch]).to_string()).unwrap();
     let mut generate = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
     let output = generate.args(["generate", "rbac"]).current_dir(project.path()).output().unwrap();

@@ -36,6 +36,7 @@ mod resource;
 mod rights;
 mod scaffold;
 mod scopes;
+mod shapes;
 mod survival;
 mod take_over;
 mod time;

@@ -5,8 +5,8 @@ import re
 import shutil
 import subprocess
 
-from moving.kubectl import KUBECTL, SLOW, OutOfTime, eventually, objects, run, say
-from moving.release import Release
+from moving.kubectl import KUBECTL, LIMIT, SLOW, OutOfTime, eventually, objects, run, say
+from moving.release import Release, documents
 from moving.table import row
 
 # Folders of charts, whose files are templates.
@@ -30,6 +30,7 @@ class Project:
         _, linted = run(self.operator, "lint", folder=self.folder, limit=SLOW)
         self.note("lint", linted)
         self.begin[3] = len(re.findall(r"\berror: ", linted))
+        self.follow(linted)
         watches = self.watches()
         say(f"{self.name}: definitions")
         self.define(watches)
@@ -40,6 +41,19 @@ class Project:
                 self.row(watch)
         finally:
             self.stop()
+
+    def follow(self, linted):
+        """Adds the keys to watches.yaml that lint asks for, from the last line on."""
+        path = os.path.join(self.folder, "watches.yaml")
+        with open(path) as file:
+            lines = file.read().split("\n")
+        asked = re.findall(r"(?m)^watches\.yaml:(\d+): .*add '([^']+)' to the entry of", linted)
+        for number, key in sorted({(int(number), key) for number, key in asked}, reverse=True):
+            at = lines[number - 1]
+            lines.insert(number - 1, at[:len(at) - len(at.lstrip())] + key)
+            self.begin[2] = f"{self.begin[2]} + {key}"
+        with open(path, "w") as file:
+            file.write("\n".join(lines))
 
     def row(self, watch):
         """Serves one kind; what goes wrong here leaves the others their turn."""
@@ -122,6 +136,13 @@ class Project:
             self.process.kill()
             self.process.wait()
 
+    def reconciled(self, release, since):
+        """Whether the operator has logged that it is done with a release."""
+        with open(self.log, errors="replace") as log:
+            log.seek(since)
+            lines = [line for line in log if release.name in line]
+        return any(done in line for line in lines for done in ("Reconciled release", "Upgraded release", "Rolled back release"))
+
     def last_line(self):
         """The error of an operator that ended."""
         with open(self.log) as log:
@@ -162,13 +183,19 @@ class Project:
     def swap(self, release, program):
         """Lets another operator take over; says which objects that changed."""
         say(f"{self.name}: rest, then swap to {os.path.basename(os.path.dirname(program))}")
-        revision, before = release.rest()
+        release.rest()
         self.stop()
-        marked = release.touched()
+        # What the other operator still did while it stopped is not this one's.
+        revision, before, manifest = release.revision(), release.identities(), release.manifest()
+        logged = os.path.getsize(self.log)
         self.start(program)
-        eventually(lambda: release.touched() != marked, 20)
+        # This operator says nothing of a release that it knows.
+        limit = LIMIT if program == self.upstream else 15
+        if not eventually(lambda: self.reconciled(release, logged), limit) and program == self.upstream:
+            return "it did not reconcile: " + self.last_line()[:160]
         now, after = release.rest()
         changed = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if revision != now:
             changed.append(f"revision {revision} → {now}")
+            release.differ("what the swap changed", documents(manifest), documents(release.manifest()))
         return f"same ({len(before)})" if not changed else ", ".join(sorted(changed))

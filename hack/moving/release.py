@@ -1,6 +1,7 @@
 """The release of one custom resource: what it holds, how it equals Helm's, an edit and its deletion."""
 import collections
 import json
+import os
 import re
 import tempfile
 
@@ -19,6 +20,7 @@ class Release:
         self.resource = f"{watch['kind'].lower()}.{watch['version']}.{watch['group']}"
         self.namespace, self.name, self.folder, self.note = namespace, name, folder, note
         self.chart = watch["chart"]
+        self.inside = inside(namespace)
 
     def read(self):
         return get(self.resource, self.name, "-n", self.namespace) or {}
@@ -56,8 +58,8 @@ class Release:
         text = output(HELM, "get", "values", self.name, "-n", self.namespace, "-o", "json", *flags)
         return (json.loads(text) or {}) if text else None
 
-    def manifest(self):
-        return output(HELM, "get", "manifest", self.name, "-n", self.namespace)
+    def manifest(self, *flags):
+        return output(HELM, "get", "manifest", self.name, "-n", self.namespace, *flags)
 
     def records(self):
         return items("secrets", "-n", self.namespace, "-l", f"owner=helm,name={self.name}")
@@ -74,19 +76,23 @@ class Release:
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(values, file)
             file.flush()
-            return self.helm("template", self.name, self.chart, "-f", file.name, "--dry-run=server", "--no-hooks", "--skip-crds", *flags)
+            return self.helm("template", self.name, self.chart, "-f", file.name, "--dry-run=server", "--no-hooks", "--skip-crds", "--skip-schema-validation", *flags)
 
-    def equal(self):
+    def equal(self, *flags):
         """Says how many documents of the release's manifest are what Helm renders from the same values."""
         values = self.values()
         if values is None:
             return "helm reads no release"
-        code, wanted = self.rendered(values)
+        code, wanted = self.rendered(values, *flags)
         if code != 0:
             return "Helm fails: " + wanted.strip().split("\n")[-1][:160]
         ours, theirs = documents(self.manifest()), documents(wanted)
-        self.note("what differs from Helm", json.dumps([list((ours - theirs).elements()), list((theirs - ours).elements())], indent=1))
+        self.differ("what differs from Helm", ours, theirs)
         return f"{sum((ours & theirs).values())} of {sum(theirs.values())}"
+
+    def differ(self, what, ours, theirs):
+        """Notes the documents that only one side has."""
+        self.note(what, json.dumps([list((ours - theirs).elements()), list((theirs - ours).elements())], indent=1))
 
     def edit(self):
         """Changes a value, and another one as long as one fails; says what came of it."""
@@ -117,7 +123,7 @@ class Release:
 
     def accepted(self, text):
         """Whether the server would take these objects."""
-        flags = ("--server-side", "--force-conflicts", "--dry-run=server", "-n", self.namespace, "-f", "-")
+        flags = ("--server-side", "--force-conflicts", "--dry-run=server", *self.inside, "-f", "-")
         return run(KUBECTL, "apply", *flags, stdin=text)[0] == 0
 
     def change(self, change):
@@ -130,7 +136,7 @@ class Release:
         failure = self.failure() or (not done and "nothing happened")
         if failure:
             return False, f"{text}: {failure[:160]}"
-        return True, f"{text}: revision {self.revision()}"
+        return True, f"{text}: revision {self.revision()}, {self.equal('--is-upgrade')}"
 
     def undo(self, spec):
         """Puts the spec back, and waits until the release is well."""
@@ -141,7 +147,7 @@ class Release:
 
     def identities(self):
         """The uid and generation of each object and of what workloads made."""
-        listed = items("-f", "-", "-n", self.namespace, "--ignore-not-found", stdin=self.manifest()) + items(WORKLOADS, "-n", self.namespace)
+        listed = items(*self.inside, "-f", "-", "--ignore-not-found", stdin=self.manifest()) + items(WORKLOADS, "-n", self.namespace)
         return {f"{item['kind']}/{item['metadata']['name']}": (item["metadata"]["uid"], item["metadata"].get("generation")) for item in listed if item.get("metadata")}
 
     def rest(self):
@@ -151,17 +157,37 @@ class Release:
     def delete(self):
         """Deletes the resource; says what stayed although nothing keeps it."""
         manifest = self.manifest()
-        before = items("-f", "-", "-n", self.namespace, "--ignore-not-found", stdin=manifest)
+        before = items(*self.inside, "-f", "-", "--ignore-not-found", stdin=manifest)
         run(KUBECTL, "delete", self.resource, self.name, "-n", self.namespace, "--wait=false")
         if not eventually(lambda: not self.read(), 120):
             return f"hangs: {self.failure() or self.conditions()}"[:240]
-        kept = lambda item: (item["metadata"].get("annotations") or {}).get("helm.sh/resource-policy") == "keep"
-        uids = {item["metadata"]["uid"] for item in before if not kept(item)}
-        left = lambda: [f"{item['kind']}/{item['metadata']['name']}" for item in items("-f", "-", "-n", self.namespace, "--ignore-not-found", stdin=manifest) if item["metadata"]["uid"] in uids]
+        uids = {item["metadata"]["uid"] for item in before if not is_kept(item)}
+        there = lambda: items(*self.inside, "-f", "-", "--ignore-not-found", stdin=manifest)
+        left = lambda: [named(item) for item in there() if item["metadata"]["uid"] in uids]
         eventually(lambda: not left(), 20)
         if names := left():
             return "left: " + ", ".join(names)
         return "records stay" if self.records() else f"clean ({len(uids)} objects)"
+
+
+def inside(namespace):
+    """Flags that make a namespace the default of objects without one; `-n` refuses manifests that name others."""
+    path = os.path.join(tempfile.gettempdir(), f"{os.getpid()}-{namespace}.kubeconfig")
+    with open(path, "w") as file:
+        file.write(output(KUBECTL, "config", "view", "--raw", "--minify", "--flatten"))
+    run(KUBECTL, "--kubeconfig", path, "config", "set-context", "--current", "--namespace", namespace)
+    return "--kubeconfig", path
+
+
+def is_kept(item):
+    return (item["metadata"].get("annotations") or {}).get("helm.sh/resource-policy") == "keep"
+
+
+def named(item):
+    """Kind and name, and what holds an object that is being deleted."""
+    metadata = item["metadata"]
+    held = f" (held by {', '.join(metadata.get('finalizers', []))})" if "deletionTimestamp" in metadata else ""
+    return f"{item['kind']}/{metadata['name']}{held}"
 
 
 def documents(text):
