@@ -78,7 +78,7 @@ impl Release {
 fn difference(recorded: Source<'_>, current: Source<'_>) -> Option<Difference> {
     let (old, new) = (recorded.chart, current.chart);
     let same = [
-        (Difference::Metadata, equivalent(&filled(&old["metadata"]), &filled(&new["metadata"]))),
+        (Difference::Metadata, equivalent(&metadata(old, old), &metadata(new, old))),
         (Difference::Templates, sorted(&old["templates"]) == sorted(&new["templates"])),
         (Difference::Defaults, equivalent(&table(&old["values"]), &table(&new["values"]))),
         (Difference::Files, files(old) == files(new)),
@@ -120,6 +120,16 @@ fn has_null(value: &Value) -> bool {
 /// Returns an empty table for null.
 fn table(value: &Value) -> Cow<'_, Value> {
     if value.is_null() { Cow::Owned(Map::new().into()) } else { Cow::Borrowed(value) }
+}
+
+/// A chart's metadata. Helm records dependencies as a render left them: marked as enabled, without those that values disable. Nothing follows from that
+/// if the record lacks the subcharts as well.
+fn metadata(chart: &Value, recorded: &Value) -> Value {
+    let mut metadata = filled(&chart["metadata"]);
+    if let Some(fields) = metadata.as_object_mut().filter(|_| recorded[SUBCHARTS].is_null()) {
+        fields.remove("dependencies");
+    }
+    metadata
 }
 
 /// Drops fields that Go's `omitempty` leaves out.
@@ -279,6 +289,27 @@ mod tests {
             assert_eq!(changed(change), Some(expected), "{what}");
         }
         assert_eq!(Templates.to_string(), "the chart's templates");
+    }
+
+    #[test]
+    fn dependencies_as_helm_records_them_are_no_other_metadata() {
+        let config = config();
+        let with = |dependency: Value, digest: Value| {
+            let mut chart = chart();
+            chart["metadata"]["dependencies"] = json!([dependency]);
+            chart[SUBCHARTS] = digest;
+            chart
+        };
+        let dependency =
+            |enabled: Value| json!({"name": "common", "version": "1.x.x", "repository": "", "enabled": enabled});
+        let current = with(dependency(Value::Null), "x".into());
+        let difference_from = |recorded: Value| {
+            difference(Source { chart: &recorded, config: &config }, Source { chart: &current, config: &config })
+        };
+        let helms = with(dependency(true.into()), Value::Null);
+        assert_eq!(difference_from(helms), Some(Difference::Subcharts));
+        assert_eq!(difference_from(with(dependency(Value::Null), "x".into())), None);
+        assert_eq!(difference_from(with(json!({"name": "other"}), "x".into())), Some(Difference::Metadata));
     }
 
     #[test]
