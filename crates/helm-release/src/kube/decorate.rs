@@ -195,16 +195,9 @@ mod tests {
     fn objects_are_sent_decoded_and_keep_their_body() {
         let resource =
             Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true };
-        let decoration = Decoration {
-            release: "r".into(),
-            namespace: "ns".into(),
-            chart: "c".into(),
-            owner: None,
-            tie: Tie::default(),
-        };
         let rendered = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": null, "stringData": {"a": "x"}});
         let object = Object::new(rendered.clone()).unwrap();
-        let sent = decoration.decorate(&object, &resource);
+        let sent = unowned().decorate(&object, &resource);
         assert_eq!((sent.get("type"), sent.get("stringData"), &sent["data"]), (None, None, &json!({"a": "eA=="})));
         assert_eq!(object.body, rendered);
     }
@@ -217,18 +210,11 @@ mod tests {
             plural: "apiservices".into(),
             namespaced: false,
         };
-        let decoration = Decoration {
-            release: "r".into(),
-            namespace: "ns".into(),
-            chart: "c".into(),
-            owner: None,
-            tie: Tie::default(),
-        };
         let rendered = json!({
             "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "s"},
             "spec": {"caBundle": "Cg==", "group": "g"},
         });
-        let sent = decoration.decorate(&Object::new(rendered).unwrap(), &resource);
+        let sent = unowned().decorate(&Object::new(rendered).unwrap(), &resource);
         assert_eq!(sent["spec"], json!({"group": "g"}));
     }
 
@@ -252,14 +238,17 @@ mod tests {
         Decoration { release, namespace, chart, owner: Some(owner), tie: Tie::Reference }
     }
 
+    fn unowned() -> Decoration {
+        Decoration { owner: None, ..decoration("ns") }
+    }
+
     #[test]
     fn server_side_metadata_is_not_sent() {
         let metadata = json!({
             "name": "a", "managedFields": [], "resourceVersion": "1", "uid": "u", "creationTimestamp": "t",
             "ownerReferences": [{}], "labels": {"a": "b", MANAGED_BY_LABEL: "me"}, "annotations": "none",
         });
-        let decoration = Decoration { owner: None, ..decoration("ns") };
-        let sent = decoration.decorate(&object(metadata), &resource(true));
+        let sent = unowned().decorate(&object(metadata), &resource(true));
         let expected = json!({
             "name": "a", "namespace": "ns", "labels": {"a": "b", MANAGED_BY_LABEL: "Helm", CHART_LABEL: "c"},
             "annotations": {"meta.helm.sh/release-name": "r", "meta.helm.sh/release-namespace": "ns"},

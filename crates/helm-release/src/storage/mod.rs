@@ -5,8 +5,10 @@
 
 mod chunked;
 mod decode;
+mod error;
 mod home;
 mod marks;
+mod meta;
 mod proof;
 mod seal;
 #[cfg(test)]
@@ -18,13 +20,14 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use serde::{Deserialize, Deserializer};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use error::Error;
 pub use home::Home;
 pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks};
+pub use meta::{Proof, RecordMeta, RecordSecret};
 pub use proof::{Sealed, Stored, Unproven};
 pub use seal::{Content, Key, Keyring, SEAL_ANNOTATION};
 
@@ -55,65 +58,8 @@ const SYSTEM_LABELS: [&str; 8] = ["name", "owner", "status", "version", "created
 /// Room in a record for what an action adds after its first write, in bytes: phases of hooks, and the description of a failure.
 const HEADROOM: usize = 16 << 10;
 
-/// The highest revision that is read. Whoever may write Secrets may name any, and the next one must exist.
-const HIGHEST: u32 = 1 << 30;
-
 /// How many records to delete at a time.
 const MAX_DELETIONS: usize = 8;
-
-/// Why a record could not be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The request failed.
-    #[error("cannot {verb} release record {key:?}")]
-    Api {
-        /// `read`, `create`, `update` or `delete`.
-        verb: &'static str,
-        /// The record's name.
-        key: String,
-        /// The cause.
-        #[source]
-        source: kube::Error,
-    },
-    /// The record cannot be encoded or decoded.
-    #[error("cannot encode or decode release record {key:?}")]
-    Codec {
-        /// The record's name.
-        key: String,
-        /// The cause.
-        #[source]
-        source: release::Error,
-    },
-    /// A part of a record in several Secrets is missing.
-    #[error("release record {key:?} lacks a chunk")]
-    Incomplete {
-        /// The record's name.
-        key: String,
-    },
-    /// The record exceeds 1 MiB even without the chart's other files and the notes.
-    #[error(
-        "release {name:?} is too large to record: {size} bytes compressed, and a Secret holds {MAX_RECORD}; split the chart or its resource"
-    )]
-    TooLarge {
-        /// The release's name.
-        name: String,
-        /// The record's size in bytes.
-        size: usize,
-    },
-}
-
-impl Error {
-    /// Returns whether the record was read, and is damaged.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Error::Codec { source, .. } if !matches!(source, release::Error::Interrupted))
-            || matches!(self, Error::Incomplete { .. })
-    }
-
-    /// Returns whether the revision that was to be created exists.
-    pub(crate) fn is_taken(&self) -> bool {
-        matches!(self, Error::Api { verb: "create", source, .. } if source.is_conflict())
-    }
-}
 
 /// Reads and writes release records in Secrets. Cheap to clone.
 ///
@@ -168,17 +114,6 @@ pub struct Body {
     pub content: Content,
 }
 
-/// Whether this operator wrote a record, as far as its metadata tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// It did; the record must have this content.
-    Sealed(Content),
-    /// It did not: Helm or an upstream operator did.
-    Foreign,
-    /// The record has marks without a valid seal: it was changed, copied or made up, or the key that sealed it is lost.
-    Broken,
-}
-
 /// A release that is recorded somewhere else.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
@@ -188,142 +123,6 @@ pub(crate) struct Elsewhere {
     pub(crate) newest: u32,
     /// The revision's marks, if it has them.
     pub(crate) marks: Option<Marks>,
-}
-
-/// A record's metadata, without its content.
-#[derive(Clone, Debug)]
-pub struct RecordMeta {
-    /// The name that the record carries: the release's, or what its [`Home`] makes of it.
-    pub name: String,
-    /// The Secret's namespace.
-    pub namespace: String,
-    /// The revision.
-    pub version: u32,
-    /// The revision's status.
-    pub status: Status,
-    /// The Secret's resource version.
-    pub resource_version: u64,
-    /// Whether this operator wrote it.
-    pub proof: Proof,
-    /// Our annotation; `None` for a record that this operator did not write.
-    pub marks: Option<Marks>,
-    /// The uids of the custom resources that own the release: from our marks, else from our label or from an upstream operator's owner references.
-    pub owners: Vec<String>,
-    /// When it was last written: the latest of the server's creation time and the writer's labels.
-    pub written: Option<Timestamp>,
-    /// The process of ours that wrote it last, if it has a name.
-    pub writer: Option<String>,
-}
-
-impl RecordMeta {
-    /// Reads a Secret's metadata and judges it by these keys; `None` if it is not a release record.
-    pub fn read(metadata: &ObjectMeta, keys: &Keyring) -> Option<RecordMeta> {
-        let labels = metadata.labels.as_ref()?;
-        let name = labels.get("name")?;
-        let version: u32 = labels.get("version")?.parse().ok().filter(|version| *version < HIGHEST)?;
-        if metadata.name.as_deref() != Some(release::key(name, version).as_str()) {
-            return None;
-        }
-        let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key));
-        let proof = proof(metadata, keys);
-        let text = annotation(MARKS_ANNOTATION).filter(|_| matches!(proof, Proof::Sealed(_)));
-        let marks = text.and_then(|text| Marks::parse(text));
-        Some(RecordMeta {
-            name: name.clone(),
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            version,
-            status: labels.get("status").map_or(Status::Unknown, |s| Status::parse(s)),
-            resource_version: metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
-            proof,
-            owners: owners(metadata, marks.as_ref()),
-            marks,
-            written: written(metadata, outside::now()),
-            writer: annotation(WRITER_ANNOTATION).cloned(),
-        })
-    }
-}
-
-/// Whose a record says it is. What is sealed says so in its marks, and no label counts against it.
-fn owners(metadata: &ObjectMeta, marks: Option<&Marks>) -> Vec<String> {
-    let sealed = marks.map(|marks| marks.owner.to_string()).filter(|owner| !owner.is_empty());
-    if let Some(owner) = sealed {
-        return vec![owner];
-    }
-    let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_LABEL)).cloned();
-    label.into_iter().chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect()
-}
-
-/// Whether these keys sealed a record.
-fn proof(metadata: &ObjectMeta, keys: &Keyring) -> Proof {
-    let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
-    let Some(marks) = annotation(MARKS_ANNOTATION) else { return Proof::Foreign };
-    let status = metadata.labels.as_ref().and_then(|labels| labels.get("status")).map_or("", String::as_str);
-    let (namespace, key) =
-        (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
-    let content =
-        annotation(SEAL_ANNOTATION).and_then(|seal| keys.open(&Sealing { namespace, key, status, marks }, seal));
-    content.map_or(Proof::Broken, Proof::Sealed)
-}
-
-/// The creation time bounds a slow writer's clock from below; labels in the future are ignored, and a creation in the future counts as now: a clock
-/// that was set back must not make anybody wait for a day.
-fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp> {
-    let labels = metadata.labels.as_ref();
-    let label = |key| labels?.get(key)?.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
-    let labels = ["createdAt", "modifiedAt"].into_iter().filter_map(label).filter(|time| *time <= now);
-    labels.chain(metadata.creation_timestamp.as_ref().map(|time| time.0.min(now))).max()
-}
-
-/// The metadata of a record's Secret, without its managed fields: they are as large as the rest.
-#[derive(Clone, Debug)]
-pub struct RecordSecret {
-    metadata: ObjectMeta,
-}
-
-impl RecordSecret {
-    /// Reads it and judges it by these keys; `None` if it is not a release record.
-    pub fn record(&self, keys: &Keyring) -> Option<RecordMeta> {
-        RecordMeta::read(&self.metadata, keys)
-    }
-}
-
-impl<'de> Deserialize<'de> for RecordSecret {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<RecordSecret, D::Error> {
-        let metadata = RecordObject::deserialize(from)?.metadata;
-        Ok(RecordSecret {
-            metadata: ObjectMeta {
-                name: metadata.name,
-                namespace: metadata.namespace,
-                uid: metadata.uid,
-                resource_version: metadata.resource_version,
-                labels: metadata.labels,
-                annotations: metadata.annotations,
-                owner_references: metadata.owner_references,
-                creation_timestamp: metadata.creation_timestamp,
-                ..ObjectMeta::default()
-            },
-        })
-    }
-}
-
-crate::dynamic_resource!(RecordSecret, metadata only);
-
-#[derive(Deserialize)]
-struct RecordObject {
-    metadata: RecordObjectMeta,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RecordObjectMeta {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<OwnerReference>>,
-    creation_timestamp: Option<Time>,
 }
 
 #[derive(Deserialize)]

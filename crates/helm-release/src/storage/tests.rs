@@ -275,7 +275,7 @@ fn a_clock_that_was_set_back_does_not_make_a_record_look_newer_than_now() {
     let written = |created: i64, label: i64| {
         let created = jiff::Timestamp::from_second(created).unwrap();
         let metadata = json!({"creationTimestamp": created.to_string(), "labels": {"createdAt": label.to_string()}});
-        super::written(&serde_json::from_value(metadata).unwrap(), now).unwrap().as_second()
+        super::meta::written(&serde_json::from_value(metadata).unwrap(), now).unwrap().as_second()
     };
     for (created, label, expected) in [
         (999_000, 999_500, 999_500),

@@ -1,0 +1,162 @@
+//! What the metadata of a record's Secret says, without its content.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer};
+
+use super::seal::Sealing;
+use super::{Content, Keyring, MARKS_ANNOTATION, Marks, OWNER_LABEL, SEAL_ANNOTATION, WRITER_ANNOTATION};
+use crate::outside;
+use crate::release::{self, Status};
+
+/// The highest revision that is read. Whoever may write Secrets may name any, and the next one must exist.
+const HIGHEST: u32 = 1 << 30;
+
+/// Whether this operator wrote a record, as far as its metadata tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// It did; the record must have this content.
+    Sealed(Content),
+    /// It did not: Helm or an upstream operator did.
+    Foreign,
+    /// The record has marks without a valid seal: it was changed, copied or made up, or the key that sealed it is lost.
+    Broken,
+}
+
+/// A record's metadata, without its content.
+#[derive(Clone, Debug)]
+pub struct RecordMeta {
+    /// The name that the record carries: the release's, or what its [`Home`](super::Home) makes of it.
+    pub name: String,
+    /// The Secret's namespace.
+    pub namespace: String,
+    /// The revision.
+    pub version: u32,
+    /// The revision's status.
+    pub status: Status,
+    /// The Secret's resource version.
+    pub resource_version: u64,
+    /// Whether this operator wrote it.
+    pub proof: Proof,
+    /// Our annotation; `None` for a record that this operator did not write.
+    pub marks: Option<Marks>,
+    /// The uids of the custom resources that own the release: from our marks, else from our label or from an upstream operator's owner references.
+    pub owners: Vec<String>,
+    /// When it was last written: the latest of the server's creation time and the writer's labels.
+    pub written: Option<Timestamp>,
+    /// The process of ours that wrote it last, if it has a name.
+    pub writer: Option<String>,
+}
+
+impl RecordMeta {
+    /// Reads a Secret's metadata and judges it by these keys; `None` if it is not a release record.
+    pub fn read(metadata: &ObjectMeta, keys: &Keyring) -> Option<RecordMeta> {
+        let labels = metadata.labels.as_ref()?;
+        let name = labels.get("name")?;
+        let version: u32 = labels.get("version")?.parse().ok().filter(|version| *version < HIGHEST)?;
+        if metadata.name.as_deref() != Some(release::key(name, version).as_str()) {
+            return None;
+        }
+        let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key));
+        let proof = proof(metadata, keys);
+        let text = annotation(MARKS_ANNOTATION).filter(|_| matches!(proof, Proof::Sealed(_)));
+        let marks = text.and_then(|text| Marks::parse(text));
+        Some(RecordMeta {
+            name: name.clone(),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            version,
+            status: labels.get("status").map_or(Status::Unknown, |s| Status::parse(s)),
+            resource_version: metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
+            proof,
+            owners: owners(metadata, marks.as_ref()),
+            marks,
+            written: written(metadata, outside::now()),
+            writer: annotation(WRITER_ANNOTATION).cloned(),
+        })
+    }
+}
+
+/// Whose a record says it is. What is sealed says so in its marks, and no label counts against it.
+fn owners(metadata: &ObjectMeta, marks: Option<&Marks>) -> Vec<String> {
+    let sealed = marks.map(|marks| marks.owner.to_string()).filter(|owner| !owner.is_empty());
+    if let Some(owner) = sealed {
+        return vec![owner];
+    }
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_LABEL)).cloned();
+    label.into_iter().chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect()
+}
+
+/// Whether these keys sealed a record.
+fn proof(metadata: &ObjectMeta, keys: &Keyring) -> Proof {
+    let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+    let Some(marks) = annotation(MARKS_ANNOTATION) else { return Proof::Foreign };
+    let status = metadata.labels.as_ref().and_then(|labels| labels.get("status")).map_or("", String::as_str);
+    let (namespace, key) =
+        (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
+    let content =
+        annotation(SEAL_ANNOTATION).and_then(|seal| keys.open(&Sealing { namespace, key, status, marks }, seal));
+    content.map_or(Proof::Broken, Proof::Sealed)
+}
+
+/// The creation time bounds a slow writer's clock from below; labels in the future are ignored, and a creation in the future counts as now: a clock
+/// that was set back must not make anybody wait for a day.
+pub(super) fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp> {
+    let labels = metadata.labels.as_ref();
+    let label = |key| labels?.get(key)?.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let labels = ["createdAt", "modifiedAt"].into_iter().filter_map(label).filter(|time| *time <= now);
+    labels.chain(metadata.creation_timestamp.as_ref().map(|time| time.0.min(now))).max()
+}
+
+/// The metadata of a record's Secret, without its managed fields: they are as large as the rest.
+#[derive(Clone, Debug)]
+pub struct RecordSecret {
+    metadata: ObjectMeta,
+}
+
+impl RecordSecret {
+    /// Reads it and judges it by these keys; `None` if it is not a release record.
+    pub fn record(&self, keys: &Keyring) -> Option<RecordMeta> {
+        RecordMeta::read(&self.metadata, keys)
+    }
+}
+
+impl<'de> Deserialize<'de> for RecordSecret {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<RecordSecret, D::Error> {
+        let metadata = RecordObject::deserialize(from)?.metadata;
+        Ok(RecordSecret {
+            metadata: ObjectMeta {
+                name: metadata.name,
+                namespace: metadata.namespace,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+                labels: metadata.labels,
+                annotations: metadata.annotations,
+                owner_references: metadata.owner_references,
+                creation_timestamp: metadata.creation_timestamp,
+                ..ObjectMeta::default()
+            },
+        })
+    }
+}
+
+crate::dynamic_resource!(RecordSecret, metadata only);
+
+#[derive(Deserialize)]
+struct RecordObject {
+    metadata: RecordObjectMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordObjectMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+    creation_timestamp: Option<Time>,
+}
