@@ -1,23 +1,24 @@
 //! What every controller, chart or native, receives: shared handles, no state.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use tokio_util::sync::CancellationToken;
 
-use crate::charts::cluster::Cluster;
-use crate::charts::previews::Previews;
-use crate::events::Events;
+pub use crate::events::Events;
 use crate::lease;
 use crate::metrics::Metrics;
-use crate::native::Stores;
 use crate::preflight::Rights;
 pub use crate::rendering::Rendering;
-use crate::rendering::{Program, Workers};
+use crate::runtime::concurrency::Turns;
+pub use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
+use crate::runtime::served_kinds::ServedKinds;
+use crate::runtime::sync::lock;
 
 /// The shared handles of one controller. Cheap to clone.
 #[derive(Clone)]
@@ -34,18 +35,18 @@ pub struct Context {
     pub config: Arc<ControllerConfig>,
     /// The controller's name: `<kind in lower case>-controller`.
     pub controller: Arc<str>,
-    /// What chart controllers share.
-    pub(crate) cluster: Arc<Cluster>,
-    /// What native controllers share.
-    pub(crate) stores: Arc<Stores>,
+    /// How many reconciles run at once.
+    pub(crate) turns: Arc<Turns>,
+    /// The kinds that the process serves.
+    pub(crate) served: Arc<ServedKinds>,
     /// The process's own rights.
     pub(crate) rights: Arc<Rights>,
     /// The process's name in the lease and on the records that it writes.
     pub(crate) identity: Arc<str>,
     /// What keeps the process from being ready.
     pub(crate) readiness: Readiness,
-    /// The running chart controllers, for previews.
-    pub(crate) previews: Arc<Previews>,
+    /// What controllers of one sort share.
+    parts: Parts,
 }
 
 impl Context {
@@ -53,16 +54,10 @@ impl Context {
     pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
         let events = Events::new(Arc::new(client.clone()), "helm-operator", config.pod_name.as_deref());
         let readiness = Readiness::default();
-        let workers = Workers::new(config.rendering, Program::own(), metrics.clone());
         let identity: Arc<str> = lease::identity(config.pod_name.as_deref()).into();
-        let cluster =
-            Cluster::new(client.clone(), config.namespaces.clone(), workers, readiness.clone(), identity.clone());
-        let cluster = Arc::new(cluster);
-        let stores = Arc::new(Stores::new(client.clone(), config.namespaces.clone(), readiness.clone()));
         let rights = Arc::new(Rights::new(client.clone(), config.namespaces.clone()));
         let controller = "helm-operator".into();
         let config = Arc::new(config);
-        let previews = Arc::default();
         Context {
             identity,
             rights,
@@ -72,16 +67,35 @@ impl Context {
             shutdown,
             config,
             controller,
-            cluster,
-            stores,
+            turns: Arc::default(),
+            served: Arc::default(),
             readiness,
-            previews,
+            parts: Parts::default(),
         }
     }
 
     /// The same handles, bound to the controller with this name.
     pub fn for_controller(&self, name: &str) -> Context {
         Context { events: self.events.for_controller(name), controller: name.into(), ..self.clone() }
+    }
+
+    /// Returns what all controllers of one sort share in this process, by its type; the first caller makes it.
+    pub(crate) fn part<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Context) -> T) -> Arc<T> {
+        if let Some(part) = self.parts.get() {
+            return part;
+        }
+        self.parts.put(Arc::new(make(self)))
+    }
+
+    /// Shares this part in the process, unless there is one of its type.
+    pub(crate) fn with<T: Send + Sync + 'static>(self, part: Arc<T>) -> Context {
+        self.parts.put(part);
+        self
+    }
+
+    /// The same handles without any part, for a holder that is a part itself: it would keep itself alive.
+    pub(crate) fn alone(&self) -> Context {
+        Context { parts: Parts::default(), ..self.clone() }
     }
 
     /// Returns the operator's own namespace, where the key of release records is.
@@ -101,6 +115,22 @@ impl Context {
             [] => vec![Api::all(self.client.clone())],
             names => names.iter().map(|name| Api::namespaced(self.client.clone(), name)).collect(),
         }
+    }
+}
+
+/// One value of each type.
+#[derive(Clone, Default)]
+struct Parts(Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
+
+impl Parts {
+    fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        lock(&self.0).get(&TypeId::of::<T>()).cloned()?.downcast().ok()
+    }
+
+    /// Keeps the part, unless there is one; returns the one that is kept.
+    fn put<T: Send + Sync + 'static>(&self, part: Arc<T>) -> Arc<T> {
+        let kept = lock(&self.0).entry(TypeId::of::<T>()).or_insert_with(|| part.clone()).clone();
+        kept.downcast().unwrap_or(part)
     }
 }
 
@@ -158,59 +188,5 @@ impl Default for ControllerConfig {
             rendering: Rendering::default(),
             record_key_namespace: String::new(),
         }
-    }
-}
-
-/// The namespaces that the operator serves; empty means all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Namespaces(pub Arc<[String]>);
-
-impl Namespaces {
-    /// Parses `WATCH_NAMESPACE`: comma-separated names. Spaces, empty names and duplicates are dropped.
-    pub fn parse(text: &str) -> Namespaces {
-        let mut names: Vec<String> =
-            text.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
-        names.sort();
-        names.dedup();
-        Namespaces(names.into())
-    }
-
-    /// These namespaces and more.
-    pub(crate) fn and(&self, more: &BTreeSet<String>) -> Namespaces {
-        match self.is_all() {
-            true => self.clone(),
-            false => Namespaces(self.0.iter().chain(more).cloned().collect::<BTreeSet<_>>().into_iter().collect()),
-        }
-    }
-
-    /// Whether every namespace is served.
-    pub fn is_all(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn namespaces_are_read_from_a_list_with_commas() {
-        let check = |text: &str, expected: &[&str]| assert_eq!(*Namespaces::parse(text).0, *expected, "{text}");
-        check("", &[]);
-        check(" , ", &[]);
-        check("a", &["a"]);
-        check(" b, a ,,b", &["a", "b"]);
-    }
-
-    #[test]
-    fn more_namespaces_join_some_but_not_all() {
-        let more = ["b".to_owned(), "c".to_owned()].into();
-        assert_eq!(Namespaces::parse("a,b").and(&more), Namespaces::parse("a,b,c"));
-        assert_eq!(Namespaces::parse("").and(&more), Namespaces::default());
-    }
-
-    #[test]
-    fn no_namespace_means_all_of_them() {
-        assert!(Namespaces::parse("").is_all() && !Namespaces::parse("a").is_all());
     }
 }

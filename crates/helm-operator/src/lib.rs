@@ -1,42 +1,54 @@
 #![doc = include_str!("../README.md")]
 
-mod annotations;
 mod cause;
-mod cel;
-pub mod charts;
-pub mod cli;
-mod client;
-pub mod context;
-mod events;
-mod findings;
-pub mod hooks;
-mod lease;
-mod lookup;
-pub mod manager;
-mod mask;
-pub mod metrics;
-pub mod native;
-mod operator;
-mod preflight;
-mod reconcile;
-mod record_key;
-mod rendering;
 pub mod report;
-mod runtime;
-mod server;
 mod spelling;
-mod status;
-pub mod telemetry;
-pub mod testing;
+
+mod mask;
 mod values;
 mod values_from;
-mod view;
+
+mod cel;
 pub mod watches;
 
+pub mod metrics;
+pub mod telemetry;
+
+mod runtime;
+
+mod client;
+mod events;
+mod lease;
+mod server;
+
+mod status;
+
+mod preflight;
+mod record_key;
+
+mod rendering;
+
+mod view;
+
+pub mod context;
+
+pub mod native;
+pub mod testing;
+
+pub mod hooks;
+
+mod reconcile;
+
+pub mod charts;
+
+pub mod manager;
+
+pub mod cli;
+
 pub use charts::Wakes;
-pub use operator::Operator;
+pub use manager::Operator;
 pub use runtime::backoff;
-pub use view::primary::ResourceKey;
+pub use runtime::key::ResourceKey;
 
 /// glibc's allocator keeps what large lists took, and musl's makes rendering half as slow again (docs/decisions/0030-memory-per-resource.md).
 #[cfg(all(target_os = "linux", feature = "mimalloc"))]

@@ -15,12 +15,10 @@ use crate::preflight::Refused;
 use crate::report::chain;
 use crate::runtime::backoff;
 use crate::runtime::readiness::Requirement;
+use crate::values_from::RECORD_KEY as SECRET_TYPE;
 
 /// The Secret's name.
 pub(crate) const NAME: &str = "helm-operator-record-key";
-
-/// The type of the Secret, by which templates are kept from it wherever it is.
-pub(crate) const SECRET_TYPE: &str = "helm.sdk.operatorframework.io/record-key";
 
 /// The entry that seals.
 const CURRENT: &str = "current";

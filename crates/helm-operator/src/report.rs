@@ -1,16 +1,10 @@
-//! Reports what a reconcile came to: log, metric and event in one place, under one stable reason.
+//! The outcome of a reconcile, under one stable reason for log, metric and event.
 //!
 //! Values and secrets never belong in a message.
 
 use std::error::Error;
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::ObjectReference;
 
 pub use crate::cause::chain;
-use crate::context::Context;
-pub use crate::events::Events;
-use crate::metrics::Metrics;
 
 /// An error with a stable name for conditions, events and metrics.
 pub trait Reason: Error {
@@ -41,31 +35,6 @@ impl Outcome {
     pub fn warning(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
         Outcome { warning: true, reason, action, message: message.into() }
     }
-}
-
-/// Counts an outcome, and publishes it as an event in the background.
-pub(crate) fn publish(
-    metrics: &Metrics,
-    events: &Events,
-    controller: &Arc<str>,
-    on: ObjectReference,
-    outcome: Outcome,
-) {
-    metrics.outcome(controller, outcome.reason);
-    events.publish(on, outcome);
-}
-
-pub(crate) fn log(context: &Context, object: &ObjectReference, outcome: &Outcome) {
-    let (namespace, name) = place(object);
-    let (controller, reason, message) = (&*context.controller, outcome.reason, &outcome.message);
-    match outcome.warning {
-        true => tracing::error!(controller, namespace, name, reason, "{message}"),
-        false => tracing::info!(controller, namespace, name, reason, "{message}"),
-    }
-}
-
-fn place(object: &ObjectReference) -> (&str, &str) {
-    (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref().unwrap_or_default())
 }
 
 /// At most `max` bytes of the text. A longer one is cut between characters, with an ellipsis in the middle: the start of an error says where, its

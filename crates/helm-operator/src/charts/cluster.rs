@@ -12,17 +12,16 @@ use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinSet;
 
 use super::watches::{self, Objects, WholeKinds};
-use crate::context::{ControllerConfig, Namespaces};
-use crate::lookup::ServedKinds;
-use crate::reconcile::report::diagnose::Looks;
-use crate::rendering::Workers;
+use crate::context::{Context, ControllerConfig};
+use crate::reconcile::report::looks::Looks;
 use crate::rendering::renderer::Discovered;
-use crate::runtime::concurrency::Turns;
+use crate::rendering::{Program, Workers};
+use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
 use crate::runtime::reflector;
 use crate::runtime::sync::lock;
 use crate::values::Room;
-use crate::view::dependents::Kinds;
+use crate::view::informers::Kinds;
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
 use crate::watches::Expressions;
@@ -36,9 +35,6 @@ pub(crate) struct Cluster {
     pub(crate) applier: Applier,
     pub(crate) releases: Arc<Releases>,
     pub(crate) kinds: Arc<Kinds>,
-    pub(crate) turns: Turns,
-    /// The kinds that the process serves.
-    pub(crate) served: Arc<ServedKinds>,
     pub(crate) looks: Arc<Looks>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(crate) sources: Arc<Sources>,
@@ -57,6 +53,21 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
+    /// What the chart controllers of this process share.
+    pub(crate) fn of(context: &Context) -> Arc<Cluster> {
+        context.part(|context| {
+            let (client, config) = (context.client.clone(), &context.config);
+            let workers = Workers::new(config.rendering, Program::own(), context.metrics.clone());
+            Cluster::new(
+                client,
+                config.namespaces.clone(),
+                workers,
+                context.readiness.clone(),
+                context.identity.clone(),
+            )
+        })
+    }
+
     /// The view through this client, of the process with this name on records. Sends no request yet.
     pub(crate) fn new(
         client: Client,
@@ -78,8 +89,6 @@ impl Cluster {
             applier,
             releases: Arc::new(Releases::of(writer)),
             kinds: Arc::new(Kinds::new(objects)),
-            turns: Turns::default(),
-            served: Arc::default(),
             looks: Arc::default(),
             sources: Sources::new(Some(client.clone()), namespaces.clone()),
             room: Room::default(),

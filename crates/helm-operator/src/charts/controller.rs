@@ -8,14 +8,14 @@ use helm::chart::Chart;
 use helm::engine::{Engine, Problem};
 use kube::core::DynamicObject;
 
-use super::start;
-use super::versions::Versions;
+use super::cluster::Cluster;
+use super::{findings, start};
 use crate::context::Context;
-use crate::findings;
+use crate::hooks::extensions::{Additions, Wake, Wakes};
 use crate::hooks::{PostHook, PostRenderer, PreHook, ValueMapper};
 use crate::native::{self, Controller, Namespaced, Stores};
+use crate::reconcile::versions::Versions;
 use crate::rendering::request::Renderer;
-use crate::view::primary::ResourceKey;
 use crate::watches::Watch;
 
 /// Keeps a Helm release for each custom resource of one kind.
@@ -59,44 +59,6 @@ pub(crate) enum Source {
     /// A chart, and the absolute path that it was loaded from.
     Engine(Arc<Engine>, PathBuf),
     Own(Arc<dyn Renderer>),
-}
-
-/// Judges a custom resource.
-pub(crate) type Judge = Arc<dyn Fn(&DynamicObject) -> bool + Send + Sync>;
-
-/// Follows objects, and wakes resources.
-type Follow = Arc<dyn Fn(&Stores, Wake) + Send + Sync>;
-pub(crate) type Wake = Box<dyn Fn(Wakes) + Send + Sync>;
-
-/// Whom a change of a watched object wakes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wakes {
-    /// Nobody.
-    Nobody,
-    /// One resource.
-    Resource(ResourceKey),
-    /// Every resource in a namespace.
-    Namespace(String),
-}
-
-/// What the operator's author adds to a chart.
-#[derive(Clone, Default)]
-pub(crate) struct Additions {
-    pub(crate) mappers: Vec<Arc<dyn ValueMapper>>,
-    /// Post-renderers, each with the name of its version.
-    pub(crate) post_renderers: Vec<(String, Arc<dyn PostRenderer>)>,
-    pub(crate) before: Vec<Arc<dyn PreHook>>,
-    pub(crate) after: Vec<Arc<dyn PostHook>>,
-    pub(crate) filters: Vec<Judge>,
-    pub(crate) pauses: Vec<Judge>,
-    pub(crate) follows: Vec<Follow>,
-}
-
-impl Additions {
-    /// Whether any of it sees the whole resource.
-    pub(crate) fn need_metadata(&self) -> bool {
-        !(self.mappers.is_empty() && self.post_renderers.is_empty() && self.before.is_empty() && self.after.is_empty())
-    }
 }
 
 impl ChartController {
@@ -239,13 +201,14 @@ impl Controller for ChartController {
 
     fn prepare(&self, context: &Context) {
         _ = start::served(context, &self.watch);
-        context.cluster.served.add(&self.watch.group, &self.watch.kind);
-        context.cluster.read_whole(&self.watch.expressions);
-        context.cluster.record_in(self.watch.storage(context.own_namespace()));
+        context.served.add(&self.watch.group, &self.watch.kind);
+        let cluster = Cluster::of(context);
+        cluster.read_whole(&self.watch.expressions);
+        cluster.record_in(self.watch.storage(context.own_namespace()));
         if let Source::Engine(engine, _) = &self.source {
             findings::report(&self.watch, engine.chart());
         }
-        if let (Source::Engine(engine, chart), Some(workers)) = (&self.source, &context.cluster.workers) {
+        if let (Source::Engine(engine, chart), Some(workers)) = (&self.source, &cluster.workers) {
             match reads_documents(engine.chart()) {
                 true => workers.admit_beside(chart),
                 false => workers.admit(chart),

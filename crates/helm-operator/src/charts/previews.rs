@@ -10,16 +10,18 @@ use helm_release::kube::objects_of;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
+use super::cluster::Cluster;
 use super::controller::Source;
 use super::start::renderer;
 use crate::context::Context;
 use crate::mask::Mask;
 use crate::reconcile::context::Work;
-use crate::reconcile::failure::{Failed, UNANSWERED, Unanswered};
+use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::shared::Shared;
 use crate::rendering::request::Renderer;
 use crate::report::chain;
 use crate::runtime::sync::lock;
+use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 use crate::watches::Watch;
@@ -52,16 +54,21 @@ pub(crate) struct ReleasePreview {
 }
 
 impl Previews {
+    /// The running chart controllers of this process.
+    pub(crate) fn of(context: &Context) -> Arc<Previews> {
+        context.part(|_| Previews::default())
+    }
+
     /// Adds a controller that has started.
     pub(crate) fn add(&self, watch: &Watch, context: &Context, shared: &Arc<Shared>) {
         let (watch, shared) = (watch.clone(), Arc::downgrade(shared));
-        // A strong handle of itself would keep the context alive for ever.
-        let context = Context { previews: Arc::default(), ..context.clone() };
+        // A context that holds these previews would keep itself alive.
+        let context = context.alone().with(Cluster::of(context));
         lock(&self.0).push(Served { watch, context, shared, runtime: Handle::current() });
     }
 
     /// Renders a chart for the deployed releases of its watch, for two seconds at most. Blocks; must not be called by the controllers' own threads.
-    pub(crate) fn of(&self, watch: &Watch, chart: Arc<Chart>) -> Vec<ReleasePreview> {
+    pub(crate) fn preview(&self, watch: &Watch, chart: Arc<Chart>) -> Vec<ReleasePreview> {
         let Some((shared, context, runtime)) = self.controller(watch) else { return Vec::new() };
         runtime.block_on(async {
             let source = Source::Engine(Arc::new(Engine::new(chart)), watch.chart.clone());
@@ -133,7 +140,8 @@ async fn render(
     work.load_sources(primary).await?;
     let request = work.request(primary, version);
     let failed = |error| {
-        Failed::try_from(error).unwrap_or_else(|_| Unanswered::with_reason(UNANSWERED, "others render".into()).into())
+        Failed::try_from(error)
+            .unwrap_or_else(|_| Unanswered::with_reason(Reason::Unanswered, "others render".into()).into())
     };
     let rendered = renderer.render(request).await.map_err(failed)?;
     let candidate = work.post_render(primary, rendered).await?;

@@ -12,13 +12,18 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::accept::Intake;
-use super::controller::{Additions, ChartController, Source};
-use super::versions::Versions;
+use super::cluster::Cluster;
+use super::controller::{ChartController, Source};
+use super::previews::Previews;
 use super::{served_instead, watches};
 use crate::context::Context;
+use crate::hooks::extensions::Additions;
+use crate::native::Stores;
+use crate::reconcile::accept::Intake;
+use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::shared::{Settings, Shared};
+use crate::reconcile::versions::Versions;
 use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
 use crate::report::chain;
@@ -29,7 +34,8 @@ use crate::runtime::reflector::{self, First, Scope, Sink, Stream};
 use crate::runtime::workers::serve;
 use crate::status::declared_fields::Undeclared;
 use crate::view::cache::Cache;
-use crate::view::dependents::Subscriber;
+use crate::view::coverage::Loss;
+use crate::view::informers::Subscriber;
 use crate::view::primary::Received;
 use crate::watches::Watch;
 use crate::{native, preflight};
@@ -46,7 +52,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Runs the controller until the process ends.
 pub(crate) async fn run(controller: ChartController, context: Context) -> Result<(), native::Error> {
     let ChartController { watch, source, additions, versions, .. } = controller;
-    let applier = context.cluster.applier.clone();
+    let cluster = Cluster::of(&context);
+    let applier = cluster.applier.clone();
     let api = applier.api().clone();
     let watched = watch.gvk();
     let api_version = watch.api_resource().api_version;
@@ -67,64 +74,66 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     };
     let renderer = renderer(source, &watch, &context).await?;
     let keys = tokio::select! {
-        keys = context.cluster.keys(&context.config) => keys,
+        keys = cluster.keys(&context.config) => keys,
         () = context.shutdown.cancelled() => return Ok(()),
     };
-    context.cluster.kinds.announce(renderer.chart_name());
+    cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&watch, &additions, versions, &resource, &context)?;
     let settings = settings(&watch, &context, reach);
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
-        storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(context.cluster.releases.writer()),
+        storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
         rollout: Rollout::new(settings.max_parallel_upgrades),
         settings,
         intake,
         metrics: context.metrics.clone(),
         events: context.events.clone(),
         renderer,
-        sources: context.cluster.sources.clone(),
+        sources: cluster.sources.clone(),
         started: tokio::time::Instant::now(),
         additions,
         client: context.client.clone(),
-        cache: Cache::over(context.cluster.releases.clone())
+        memory: Memory::default(),
+        cache: Cache::over(cluster.releases.clone())
             .judging(expressions)
             .recording_at(home)
-            .within(context.cluster.room.clone()),
+            .within(cluster.room.clone()),
         queue: Queue::new(),
         api,
         applier,
         resource,
         new_kinds,
-        looks: context.cluster.looks.clone(),
+        looks: cluster.looks.clone(),
         undeclared: Undeclared::default(),
     });
-    context.previews.add(&watch, &context, &shared);
+    Previews::of(&context).add(&watch, &context, &shared);
     let reader: Weak<Shared> = Arc::downgrade(&shared);
     let census = reader.clone();
     shared.metrics.resources(&shared.settings.controller, census);
     shared.cache.report_releases_to(reader);
     shared.connect_sources();
-    shared.follow(&context.stores);
+    shared.follow(&Stores::of(&context));
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
     // From here on its lists are required.
     requirement.meet();
     let watches = start_watches(&shared, &context, (primaries, keys), kinds);
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
-    let served = tokio::select! {
+    tokio::select! {
         biased;
         // Dropping the watches stops them.
-        () = watches => Ok(()),
-        result = serve(&shared, &context.shutdown, context.cluster.turns.for_controller(workers)) => result,
-        () = context.rights.look_outside(&shared.resource, &watch.selector) => Ok(()),
-    };
-    served
+        () = watches => {}
+        () = serve(&shared, &context.shutdown, context.turns.for_controller(workers)) => {}
+        () = context.rights.look_outside(&shared.resource, &watch.selector) => {}
+    }
+    Ok(())
 }
 
 /// Names the rights that the operator lacks for a chart's objects of these kinds, as far as they are served: (API version, kind, whether of hooks).
 async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator<Item = (&'k str, &'k str, bool)>) {
-    let mapper = &context.cluster.applier.mapper;
+    let cluster = Cluster::of(context);
+    let mapper = &cluster.applier.mapper;
     let known: Vec<(Arc<Resource>, bool)> =
         kinds.filter_map(|(version, kind, is_hook)| Some((mapper.known(version, kind)?, is_hook))).collect();
     let has_account = watch.service_account.is_some();
@@ -146,12 +155,13 @@ pub(crate) async fn renderer(
         Source::Own(renderer) => return Ok(renderer),
         Source::Engine(engine, path) => (engine, path),
     };
-    let (overrides, discovered) = (watch.overrides.clone(), context.cluster.discovered().await?);
+    let cluster = Cluster::of(context);
+    let (overrides, discovered) = (watch.overrides.clone(), cluster.discovered().await?);
     let renderer = EngineRenderer::new(engine, overrides, discovered)?;
     let renderer =
-        renderer.reaching(&watch.lookup).serving(context.cluster.served.clone()).validating(watch.schema.absolute()?);
+        renderer.reaching(&watch.lookup).serving(context.served.clone()).validating(watch.schema.absolute()?);
     let renderer = renderer.acting_as(watch.service_account.as_ref());
-    Ok(Arc::new(match &context.cluster.workers {
+    Ok(Arc::new(match &cluster.workers {
         Some(workers) => renderer.apart(workers.clone(), path),
         None => renderer,
     }))
@@ -272,7 +282,8 @@ async fn start_watches(
     for stream in primaries {
         lists.push(start_feed(watches::Primaries(shared.clone()), stream, &mut tasks));
     }
-    tokio::join!(join_all(lists), context.cluster.records_listed(keys));
+    let cluster = Cluster::of(context);
+    tokio::join!(join_all(lists), cluster.records_listed(keys));
     let known = known_kinds(shared, &mut tasks).await;
     let needs: Vec<_> =
         known.iter().map(|kind| preflight::of_objects(kind, false, shared.settings.account.is_some())).collect();
@@ -305,7 +316,7 @@ async fn known_kinds(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) -> Vec<Arc<R
                 );
                 let group = api_version.split_once('/').map_or("", |(group, _)| group);
                 if shared.applier.mapper.is_unserved(group, &kind) {
-                    shared.cache.kind_lost(&(group.into(), kind.clone()), &Scope::ALL, true);
+                    shared.cache.kind_lost(&(group.into(), kind.clone()), &Scope::ALL, Loss::Unserved);
                 }
                 missing.push((api_version, kind));
             }
@@ -338,7 +349,7 @@ async fn watch_when_served(shared: Arc<Shared>, mut missing: Vec<(Arc<str>, Arc<
 fn watch_kind(shared: &Arc<Shared>, context: &Context, kind: Arc<Resource>) -> BoxFuture<'static, ()> {
     tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
     let subscriber: Subscriber = Arc::new(watches::Dependents(shared.clone(), kind.clone()));
-    let listed = context.cluster.kinds.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
+    let listed = Cluster::of(context).kinds.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
     let shared = shared.clone();
     Box::pin(async move { await_lists(&shared, &kind, listed).await })
 }
@@ -355,7 +366,7 @@ pub(crate) async fn await_lists(shared: &Shared, kind: &Resource, listed: impl F
 
 /// Ends the wait of the resources with objects of a kind. Drift from before the first list is known only after it.
 fn end_wait(shared: &Shared, kind: &Resource, first: Option<First>) {
-    shared.cache.kind_listed(kind, first == Some(First::Refused));
+    shared.cache.kind_listed(kind, first);
     shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
 }
 

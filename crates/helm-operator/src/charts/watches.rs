@@ -6,22 +6,24 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::StreamExt;
 use futures::future::{BoxFuture, ready};
 use futures::stream::BoxStream;
-use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, ObjectKey, Resource, Whole, label_value};
+use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, Resource, Whole, label_value};
 use helm_release::storage::{Keyring, RecordMeta, RecordSecret, SELECTOR};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Expression, Selector};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
-use crate::context::{Context, Namespaces};
+use crate::context::Context;
 use crate::reconcile::shared::Shared;
 use crate::runtime::freshness::Epoch;
+use crate::runtime::namespaces::Namespaces;
+use crate::runtime::pages;
 use crate::runtime::readiness::{self, LISTING, Readiness};
-use crate::runtime::reflector::{Scope, Sink, Stream};
-use crate::runtime::{pages, served};
-use crate::view::cache::kind_key;
-use crate::view::dependents::Source;
+use crate::runtime::reflector::{Scope, Sink, Stream, reduce};
+use crate::view::coverage::{Loss, kind_key};
+use crate::view::informers::Source;
 use crate::view::primary::Received;
+use crate::view::served;
 use crate::watches::Expressions;
 
 /// Watches the custom resources.
@@ -248,35 +250,17 @@ impl Sink<Arc<Live>> for Dependents {
     }
 
     fn lost(&self, scope: &Scope) {
-        let is_unserved = self.0.applier.mapper.is_unserved(self.1.group(), &self.1.kind);
-        if self.0.cache.kind_lost(&kind_key(&self.1), scope, is_unserved) {
+        let loss = match self.0.applier.mapper.is_unserved(self.1.group(), &self.1.kind) {
+            true => Loss::Unserved,
+            false => Loss::Refused,
+        };
+        if self.0.cache.kind_lost(&kind_key(&self.1), scope, loss) {
             self.0.cache.resources_with(&self.1).into_iter().for_each(|key| self.0.wake(key));
         }
     }
 
     fn description(&self) -> String {
         self.1.full_name()
-    }
-}
-
-pub(crate) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
-    let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
-    let name = live.metadata.name.as_deref().unwrap_or_default();
-    ObjectKey::new(resource.group(), &resource.kind, namespace, name)
-}
-
-/// Maps an event's object; drops the event if the object maps to nothing.
-pub(crate) fn reduce<A, B>(
-    event: watcher::Result<Event<A>>,
-    reduce: impl Fn(A) -> Option<B>,
-) -> Option<watcher::Result<Event<B>>> {
-    match event {
-        Ok(Event::Init) => Some(Ok(Event::Init)),
-        Ok(Event::InitDone) => Some(Ok(Event::InitDone)),
-        Ok(Event::InitApply(object)) => reduce(object).map(|o| Ok(Event::InitApply(o))),
-        Ok(Event::Apply(object)) => reduce(object).map(|o| Ok(Event::Apply(o))),
-        Ok(Event::Delete(object)) => reduce(object).map(|o| Ok(Event::Delete(o))),
-        Err(error) => Some(Err(error)),
     }
 }
 

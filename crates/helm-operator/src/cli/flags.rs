@@ -6,9 +6,10 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, Args};
 use golibs::strconv::parse_bool;
 
-use crate::context::{ControllerConfig, Namespaces};
+use crate::context::ControllerConfig;
 use crate::manager::{CertificateFiles, Config, Tls};
 use crate::rendering::{self, Asked, Rendering};
+use crate::runtime::namespaces::Namespaces;
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
 

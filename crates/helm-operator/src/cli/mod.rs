@@ -20,11 +20,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::manager;
-use crate::operator::Operator;
-use crate::rendering;
+use crate::manager::operator::Operator;
 use crate::report::chain;
-use crate::telemetry;
+use crate::{manager, rendering, telemetry};
 use reload::Reload;
 
 pub(crate) use flags::Run;
@@ -71,8 +69,18 @@ pub(crate) enum Command {
     RenderWorker,
 }
 
+impl Operator {
+    /// Runs the whole program: parses the arguments, starts logging, and serves everything until a signal. Returns the exit code: 0 after an orderly
+    /// end, 1 after an error, which is logged with its causes. The program's name is the file name of the first argument.
+    ///
+    /// A default `./watches.yaml` need not exist if the program adds charts or controllers itself.
+    pub fn main(self) -> ExitCode {
+        main(self)
+    }
+}
+
 /// Runs a whole program, as [`Operator::main`] promises.
-pub(crate) fn main(operator: Operator) -> ExitCode {
+fn main(operator: Operator) -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     let name =
         args.first().and_then(|a| std::path::Path::new(a).file_name()?.to_str()).unwrap_or("helm-operator").to_owned();

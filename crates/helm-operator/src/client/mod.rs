@@ -18,22 +18,30 @@ use kube::{Client, Config};
 use tower::retry::RetryLayer;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
-use self::bounded::Bounded;
-use self::bounded::TooLarge;
-use self::connections::is_watch;
-pub use self::find::NoCluster;
-pub(crate) use self::find::find as find_cluster;
-pub(crate) use self::pages::PAGE;
-use self::pages::Pages;
-use self::restart::AfterRestart;
-use self::resume::Resuming;
-use self::term::WithinTerm;
+use crate::client::bounded::{Bounded, TooLarge};
+use crate::client::connections::is_watch;
+pub use crate::client::find::NoCluster;
+pub(crate) use crate::client::find::find as find_cluster;
+use crate::client::pages::Pages;
+use crate::client::restart::AfterRestart;
+use crate::client::resume::Resuming;
+use crate::client::term::WithinTerm;
 use crate::lease::Term;
-use crate::manager::Error;
 use crate::metrics::Metrics;
 
 /// How long the server may take to begin an answer; watches may take longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No cluster is configured.
+    #[error(transparent)]
+    Kubeconfig(#[from] NoCluster),
+    /// The configured cluster cannot be used.
+    #[error("cannot create a client for the cluster")]
+    Client(#[source] kube::Error),
+}
 
 /// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account, and the server's address. It writes nothing once
 /// the term is over.

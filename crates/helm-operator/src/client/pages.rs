@@ -17,10 +17,8 @@ use tokio::sync::Semaphore;
 use tower::{BoxError, Service};
 
 use crate::client::TooLarge;
+use crate::runtime::pages::PAGE;
 use crate::runtime::sync::lock;
-
-/// The most objects of a page. A list that asks for exactly this many may get pages of fewer.
-pub(crate) const PAGE: u32 = 500;
 
 /// The objects of a kind's first page: nothing is known of their size.
 const FIRST: u32 = 20;

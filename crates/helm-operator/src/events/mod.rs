@@ -16,6 +16,7 @@ use std::time::Duration;
 use helm_release::kube::Api;
 use k8s_openapi::api::core::v1::ObjectReference;
 
+use crate::metrics::Metrics;
 use crate::report::Outcome;
 use form::Event;
 use outbox::Outbox;
@@ -70,4 +71,16 @@ impl Named {
     fn event<'a>(&'a self, on: &'a ObjectReference, outcome: &'a Outcome) -> Event<'a> {
         Event::new(on, outcome, &self.controller, self.instance.as_deref().unwrap_or(&self.controller))
     }
+}
+
+/// Counts an outcome, and publishes it as an event in the background.
+pub(crate) fn publish(
+    metrics: &Metrics,
+    events: &Events,
+    controller: &Arc<str>,
+    on: ObjectReference,
+    outcome: Outcome,
+) {
+    metrics.outcome(controller, outcome.reason);
+    events.publish(on, outcome);
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::operator::Customise;
 use crate::charts::controller::ChartController;
-use crate::charts::versions::Versions;
 use crate::manager::Error;
 use crate::native::{self, Controller};
-use crate::operator::Customise;
+use crate::reconcile::versions::Versions;
 use crate::watches::Watch;
 
 /// A controller for each watch. As upstream, charts are loaded here, so that a broken one stops the start.

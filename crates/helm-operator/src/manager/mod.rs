@@ -3,6 +3,7 @@
 //! Counterpart: controller-runtime's `pkg/manager`.
 
 pub(crate) mod charts;
+pub(crate) mod operator;
 mod reach;
 mod run;
 pub(crate) mod secrecy;
@@ -16,13 +17,13 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::previews::Previews;
-pub use crate::client::NoCluster;
+pub use crate::client::{Error as ClientError, NoCluster};
 use crate::context::ControllerConfig;
 pub use crate::lease::Lost;
 use crate::metrics::Metrics;
-use crate::operator::Operator;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
 use crate::{client, lease, native, server, watches};
+pub use operator::Operator;
 
 /// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]
@@ -68,12 +69,9 @@ pub enum Error {
         "the program adds code around the chart of {0:?}, but watches.yaml has no such kind: add an entry, or name another kind"
     )]
     NoChart(String),
-    /// No cluster is configured.
+    /// No cluster is configured, or it cannot be used.
     #[error(transparent)]
-    Kubeconfig(#[from] NoCluster),
-    /// The configured cluster cannot be used.
-    #[error("cannot create a client for the cluster")]
-    Client(#[source] kube::Error),
+    Client(#[from] client::Error),
     /// An address cannot be served.
     #[error(transparent)]
     Server(#[from] server::Error),

@@ -10,10 +10,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::reach;
-use crate::context::{Context, Namespaces};
+use crate::context::Context;
 use crate::lease::{self, Election};
 use crate::manager::{Config, Error, Manager};
 use crate::native::{self, Controller};
+use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
 use crate::server::{self, Server};
 
@@ -35,7 +36,7 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
     let file = operator.file().map(Path::to_path_buf);
     let controllers = name(operator.controllers()?);
     let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
-    let context = Context { previews, ..context };
+    let context = context.with(previews);
     let kinds: BTreeSet<String> = controllers.iter().filter_map(|(_, controller)| controller.serves()).collect();
     let mut election = election(&context, &config, term)?.map(|election| election.serving(&kinds));
     let answers = context.readiness.require("API server", "has not answered yet");

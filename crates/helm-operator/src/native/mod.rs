@@ -31,7 +31,7 @@ pub(crate) use serve::{Served, rights};
 pub(crate) use store::Stores;
 
 /// Why a controller ended early.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub use crate::runtime::BoxError as Error;
 
 /// A controller that a manager runs.
 ///

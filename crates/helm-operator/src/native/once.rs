@@ -5,6 +5,7 @@ use kube::Resource as _;
 use super::reconciler::{Next, Reconciler, Watching};
 use super::scope::Scope;
 use super::serve::Settings;
+use super::store::Stores;
 use crate::ResourceKey;
 use crate::context::Context;
 
@@ -15,7 +16,7 @@ pub(crate) async fn once<R: Reconciler>(
     context: &Context,
     key: &ResourceKey,
 ) -> Result<Next, R::Error> {
-    let mut watching = Watching::new(context.stores.clone(), Settings::new(context));
+    let mut watching = Watching::new(Stores::of(context), Settings::new(context));
     let caches = reconciler.watch(&mut watching);
     let (resources, _settings, mut listed) = watching.resources();
     for list in &mut listed {

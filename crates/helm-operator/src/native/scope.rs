@@ -15,7 +15,8 @@ use super::cache::Cache;
 use super::reconciler::{Namespaced, key_of};
 use crate::ResourceKey;
 use crate::context::Context;
-use crate::report::{self, Outcome, Reason};
+use crate::events;
+use crate::report::{Outcome, Reason};
 
 /// A resource that is being reconciled, and the helpers for the common cases: apply what it owns, report a status, tell its users.
 pub struct Scope<'a, R> {
@@ -236,10 +237,23 @@ impl<'a, R: Namespaced> Scope<'a, R> {
     /// Logs, counts and publishes something that the resource's users should know, in the background. Once for each change, not for each reconcile.
     pub fn tell(&self, outcome: Outcome) {
         let object = reference(&**self.resource);
-        report::log(self.context, &object, &outcome);
+        log(self.context, &object, &outcome);
         let Context { metrics, events, controller, .. } = self.context;
-        report::publish(metrics, events, controller, object, outcome);
+        events::publish(metrics, events, controller, object, outcome);
     }
+}
+
+fn log(context: &Context, object: &ObjectReference, outcome: &Outcome) {
+    let (namespace, name) = place(object);
+    let (controller, reason, message) = (&*context.controller, outcome.reason, &outcome.message);
+    match outcome.warning {
+        true => tracing::error!(controller, namespace, name, reason, "{message}"),
+        false => tracing::info!(controller, namespace, name, reason, "{message}"),
+    }
+}
+
+fn place(object: &ObjectReference) -> (&str, &str) {
+    (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref().unwrap_or_default())
 }
 
 /// The object as events name it.

@@ -16,6 +16,7 @@ use super::known::Known;
 use super::reconciler::{Namespaced, Next, Reconciler, Watching};
 use super::rights::Right;
 use super::scope::{Scope, is_gone, reference};
+use super::store::Stores;
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::metrics::{Metrics, ReconcileResult};
@@ -51,7 +52,7 @@ impl<R: Reconciler> Controller for Served<R> {
 
     fn prepare(&self, context: &Context) {
         _ = started(context, &self.name);
-        context.cluster.served.add(&R::Resource::group(&()), &R::Resource::kind(&()));
+        context.served.add(&R::Resource::group(&()), &R::Resource::kind(&()));
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), Error>> {
@@ -66,7 +67,7 @@ fn started(context: &Context, name: &str) -> Requirement {
 
 async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), Error> {
     let settings = Settings::new(&context);
-    let mut watching = Watching::new(context.stores.clone(), settings);
+    let mut watching = Watching::new(Stores::of(&context), settings);
     let caches = served.reconciler.watch(&mut watching);
     started(&context, &served.name).meet();
     let kinds = std::mem::take(&mut watching.kinds);
@@ -90,13 +91,14 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
         () = context.shutdown.cancelled() => return Ok(()),
     }
     settings.queue.open();
-    let workers = context.cluster.turns.for_controller(settings.workers);
+    let workers = context.turns.for_controller(settings.workers);
     let shutdown = context.shutdown.clone();
     let manager = served.name;
     let (backoff, told) = (Backoff::default(), Mutex::default());
     let reconciler = served.reconciler;
     let serving = Serving { context, reconciler, manager, caches, resources, settings, backoff, told };
-    workers::serve(&Arc::new(serving), &shutdown, workers).await
+    workers::serve(&Arc::new(serving), &shutdown, workers).await;
+    Ok(())
 }
 
 /// All that a reconciler does.

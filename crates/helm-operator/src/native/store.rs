@@ -13,8 +13,9 @@ use tokio::task::JoinSet;
 
 use super::reconciler::{Namespaced, key_of};
 use crate::ResourceKey;
-use crate::context::Namespaces;
+use crate::context::Context;
 use crate::runtime::freshness::Epoch;
+use crate::runtime::namespaces::Namespaces;
 use crate::runtime::pages;
 use crate::runtime::readiness::{self, LISTING, Readiness};
 use crate::runtime::reflector::{self, Scope, Sink, Stream};
@@ -33,6 +34,14 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
+    /// The stores of this process, which its native controllers and those of charts share.
+    pub(crate) fn of(context: &Context) -> Arc<Stores> {
+        let new = |context: &Context| {
+            Stores::new(context.client.clone(), context.config.namespaces.clone(), context.readiness.clone())
+        };
+        context.part(new)
+    }
+
     pub(crate) fn new(client: Client, namespaces: Namespaces, readiness: Readiness) -> Stores {
         Stores { client, namespaces, readiness, all: Mutex::default(), watches: Mutex::default() }
     }

@@ -17,8 +17,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::OnceCell;
 
-use crate::context::Namespaces;
 use crate::report::chain;
+use crate::runtime::namespaces::Namespaces;
 use crate::runtime::sync::lock;
 use crate::watches::{AnnotationSources, ServiceAccount, SourceKind, Watch};
 pub(crate) use refusal::Refused;

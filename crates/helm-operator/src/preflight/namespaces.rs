@@ -132,7 +132,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::context::Namespaces;
+    use crate::runtime::namespaces::Namespaces;
 
     /// When each path was asked for, in seconds, of a server that grants everything and has no namespaces.
     type Asked = Arc<Mutex<Vec<(u64, String)>>>;

@@ -7,13 +7,8 @@ use helm_release::action;
 
 use crate::rendering::request::RenderError;
 use crate::report::chain;
+use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
-
-/// The reason of objects that the release may not contain.
-pub(crate) const OUT_OF_REACH: &str = "OutOfReach";
-
-/// The reason of requests without an answer.
-pub(crate) const UNANSWERED: &str = "Unanswered";
 
 /// An attempt that failed: its chart does not render, its values are invalid, or the server refuses one of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +31,13 @@ pub(crate) enum Failed {
 
 impl FailedAttempt {
     /// The chart does not render.
-    pub(crate) fn rendering(reason: &'static str, message: String) -> FailedAttempt {
+    pub(crate) fn rendering(reason: Reason, message: String) -> FailedAttempt {
         FailedAttempt(Fault { condition: condition::IRRECONCILABLE, reason, message })
     }
 
     /// The values cannot be used.
     pub(crate) fn invalid_values(message: String) -> FailedAttempt {
-        FailedAttempt::rendering("InvalidValues", message)
+        FailedAttempt::rendering(Reason::InvalidValues, message)
     }
 
     /// Returns the failure with another message.
@@ -59,18 +54,18 @@ impl FailedAttempt {
 impl Unanswered {
     /// A request failed.
     pub(crate) fn request(error: &(dyn std::error::Error + 'static)) -> Unanswered {
-        Unanswered::with_reason(UNANSWERED, chain(error))
+        Unanswered::with_reason(Reason::Unanswered, chain(error))
     }
 
     /// Something else than a request failed, and has its own reason.
-    pub(crate) fn with_reason(reason: &'static str, message: String) -> Unanswered {
+    pub(crate) fn with_reason(reason: Reason, message: String) -> Unanswered {
         Unanswered(Fault { condition: condition::IRRECONCILABLE, reason, message })
     }
 }
 
 impl Failed {
     /// Judges the failure of an action that makes a revision, or of a part of it. `reason` is that of a failed attempt.
-    pub(crate) fn of_attempt(error: &action::Error, condition: &'static str, reason: &'static str) -> Failed {
+    pub(crate) fn of_attempt(error: &action::Error, condition: &'static str, reason: Reason) -> Failed {
         match error.is_unanswered() {
             true => Failed::Unanswered(Unanswered::request(error)),
             false => Failed::Attempt(FailedAttempt(fault(error, condition, reason))),
@@ -78,7 +73,7 @@ impl Failed {
     }
 
     /// Judges the failure of a step that makes no revision.
-    pub(crate) fn of_step(error: &action::Error, condition: &'static str, reason: &'static str) -> Failed {
+    pub(crate) fn of_step(error: &action::Error, condition: &'static str, reason: Reason) -> Failed {
         match error.is_unanswered() {
             true => Failed::Unanswered(Unanswered::request(error)),
             false => Failed::Blocked(fault(error, condition, reason)),
@@ -89,8 +84,10 @@ impl Failed {
     pub(crate) fn of_request(error: &helm_release::kube::Error, what: &str) -> Failed {
         let message = format!("{what}: {}", chain(error));
         match error.is_unanswered() {
-            true => Unanswered::with_reason(UNANSWERED, message).into(),
-            false => Failed::Blocked(Fault { condition: condition::IRRECONCILABLE, reason: "ReconcileError", message }),
+            true => Unanswered::with_reason(Reason::Unanswered, message).into(),
+            false => {
+                Failed::Blocked(Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReconcileError, message })
+            }
         }
     }
 
@@ -113,11 +110,11 @@ impl Failed {
     }
 }
 
-fn fault(error: &action::Error, condition: &'static str, reason: &'static str) -> Fault {
+fn fault(error: &action::Error, condition: &'static str, reason: Reason) -> Fault {
     let reason = match error {
-        error if error.is_ownership_conflict() => "ReleaseConflict",
-        error if error.is_out_of_reach() => OUT_OF_REACH,
-        error if error.is_too_large() => "RecordTooLarge",
+        error if error.is_ownership_conflict() => Reason::ReleaseConflict,
+        error if error.is_out_of_reach() => Reason::OutOfReach,
+        error if error.is_too_large() => Reason::RecordTooLarge,
         _ => reason,
     };
     Fault { condition, reason, message: chain(error) }
@@ -129,8 +126,12 @@ impl TryFrom<RenderError> for Failed {
 
     fn try_from(error: RenderError) -> Result<Failed, Postponed> {
         match error {
-            RenderError::Failed { reason, message } => Ok(FailedAttempt::rendering(reason, message).into()),
-            RenderError::Unanswered { reason, message } => Ok(Unanswered::with_reason(reason, message).into()),
+            RenderError::Failed { reason, message } => {
+                Ok(FailedAttempt::rendering(Reason::named(reason), message).into())
+            }
+            RenderError::Unanswered { reason, message } => {
+                Ok(Unanswered::with_reason(Reason::named(reason), message).into())
+            }
             RenderError::Postponed => Err(Postponed),
         }
     }
@@ -165,8 +166,8 @@ mod tests {
 
     use super::*;
 
-    fn judged(error: impl Into<action::Error>) -> (bool, &'static str) {
-        match Failed::of_attempt(&error.into(), condition::RELEASE_FAILED, "UpgradeError") {
+    fn judged(error: impl Into<action::Error>) -> (bool, Reason) {
+        match Failed::of_attempt(&error.into(), condition::RELEASE_FAILED, Reason::UpgradeError) {
             Failed::Attempt(FailedAttempt(fault)) => (true, fault.reason),
             Failed::Unanswered(Unanswered(fault)) => (false, fault.reason),
             Failed::Blocked(_) => unreachable!("an attempt is judged or not answered"),
@@ -183,10 +184,10 @@ mod tests {
 
     #[test]
     fn only_a_refused_object_is_a_failed_attempt() {
-        let unanswered = (false, UNANSWERED);
-        assert_eq!(judged(applying(Error::from_status(422, "Invalid", "no"))), (true, "UpgradeError"));
-        assert_eq!(judged(ApplyError::Foreign(Vec::new())), (true, "ReleaseConflict"));
-        assert_eq!(judged(storage::Error::TooLarge { name: "web".into(), size: 1 }), (true, "RecordTooLarge"));
+        let unanswered = (false, Reason::Unanswered);
+        assert_eq!(judged(applying(Error::from_status(422, "Invalid", "no"))), (true, Reason::UpgradeError));
+        assert_eq!(judged(ApplyError::Foreign(Vec::new())), (true, Reason::ReleaseConflict));
+        assert_eq!(judged(storage::Error::TooLarge { name: "web".into(), size: 1 }), (true, Reason::RecordTooLarge));
         assert_eq!(judged(applying(Error::from_status(503, "", "away"))), unanswered);
         assert_eq!(judged(applying(Error::Transport("reset".into()))), unanswered);
         for code in [403, 404, 409, 422, 500] {

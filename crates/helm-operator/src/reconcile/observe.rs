@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::context::Work;
-use crate::reconcile::decide::compare;
 use crate::reconcile::decide::health::Unhealthy;
+use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::History;
 pub(crate) use crate::reconcile::decide::memory::share;
 use crate::reconcile::decide::recorded::recorded;
@@ -43,13 +43,13 @@ impl Work<'_> {
             contested: self.is_contested(),
             blind: self.shared.cache.is_blind(self.key),
             outdated: release.as_ref().is_some_and(|release| !release.outdated().is_empty()),
-            apart: self.lane == Lane::Common && self.shared.cache.history(self.key).is_retry(),
+            apart: self.lane == Lane::Common && self.shared.memory.of(self.key).is_retry(),
         }
     }
 
     /// How the newest revision relates to the resource.
     pub(crate) fn recorded(&self, primary: &Primary) -> Recorded {
-        let history = self.shared.cache.history(self.key);
+        let history = self.shared.memory.of(self.key);
         let recorded = recorded(
             self.release().as_deref(),
             is_lost(primary, &history) || history.took_over,
@@ -80,7 +80,7 @@ impl Work<'_> {
 
     /// Whether this resource's release was uninstalled by this process.
     pub(crate) fn is_uninstalled(&self, primary: &Primary) -> bool {
-        self.shared.cache.history(self.key).cleared.as_deref() == Some(primary.uid())
+        self.shared.memory.of(self.key).cleared.as_deref() == Some(primary.uid())
     }
 
     pub(crate) fn release(&self) -> Option<Arc<Release>> {
@@ -103,17 +103,17 @@ impl Work<'_> {
             return Inputs::Unread;
         }
         let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
-        compare::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
+        inputs::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
     }
 
     /// Digests of everything that the objects are made from: chart, override values and sources, and the resource itself.
     pub(crate) fn inputs_digest(&self, primary: &Primary) -> String {
         let mut all = vec![json!(self.shared.renderer.digest())];
-        all.extend(own(primary).map(Into::into));
+        all.extend(inputs::own(primary).map(Into::into));
         all.extend(self.sources_digest(primary));
         all.extend(self.post_renderers());
         all.extend(self.keeps_strings().then(|| json!("override values are strings")));
-        compare::with_scheme(&digest_json(&all.into()), &own_digest(primary))
+        inputs::with_scheme(&digest_json(&all.into()), &inputs::own_digest(primary))
     }
 
     fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
@@ -131,7 +131,7 @@ impl Work<'_> {
             (true, false) => Objects::Unreported,
             (false, _) => Objects::Drifted,
         };
-        let looping = self.shared.cache.history(self.key).drift.hold_until.is_some_and(|until| self.decided < until);
+        let looping = self.shared.memory.of(self.key).drift.hold_until.is_some_and(|until| self.decided < until);
         if looping { Objects::Looping } else { drift }
     }
 
@@ -142,7 +142,7 @@ impl Work<'_> {
 
     /// The objects to repair that are gone or lost fields of ours; without a watch, all objects once a period.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
-        let due = self.is_due(self.shared.cache.history(self.key).resynced);
+        let due = self.is_due(self.shared.memory.of(self.key).resynced);
         let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
         repaired.filter(|object| self.differs(object, due)).map(|object| object.key.clone()).collect()
     }
@@ -176,7 +176,7 @@ impl Work<'_> {
     }
 
     fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
-        let history = self.shared.cache.history(self.key);
+        let history = self.shared.memory.of(self.key);
         // An action that the previous process began is finished at once, whatever failed before.
         let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
         let recalled = history.recalled(primary).is_some_and(|until| until > self.decided);
@@ -221,16 +221,6 @@ impl Work<'_> {
             None => None,
         }
     }
-}
-
-/// The resource's own part of the inputs.
-fn own(primary: &Primary) -> [&str; 3] {
-    [primary.spec.digest(), primary.name(), primary.namespace()]
-}
-
-/// A digest of the resource's own part of the inputs.
-pub(crate) fn own_digest(primary: &Primary) -> String {
-    digest_json(&json!(own(primary)))
 }
 
 /// Whether there was a release whose objects may remain: its record disappeared while we watched, or the status names one.

@@ -11,26 +11,27 @@ use helm_release::storage::{Home, Storage};
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
-use super::observe;
-use crate::charts::accept::Intake;
-use crate::charts::controller::{Additions, Wakes};
-use crate::charts::watches;
-use crate::events::Events;
+use super::accept::Intake;
+use crate::events::{self, Events};
+use crate::hooks::extensions::{Additions, Wakes};
 use crate::metrics::{Census, Count, Metrics};
 use crate::native::Stores;
-use crate::reconcile::decide::memory::History;
+use crate::reconcile::decide::inputs;
+use crate::reconcile::decide::memory::{History, Memory};
 use crate::reconcile::decide::rollout::{self, Rollout};
-use crate::reconcile::report::diagnose::Looks;
+use crate::reconcile::report::looks::Looks;
 use crate::rendering::request::Renderer;
-use crate::report::{self, Outcome};
+use crate::report::Outcome;
 use crate::runtime::freshness::Epoch;
+use crate::runtime::key::ResourceKey;
 use crate::runtime::queue::Queue;
 use crate::runtime::reflector::Scope;
 use crate::status::declared_fields::Undeclared;
 use crate::status::{Condition, condition};
 use crate::values_from::ValuesSource;
-use crate::view::cache::{Cache, Claim, Dependent};
-use crate::view::primary::{Primary, Received, ResourceKey};
+use crate::view::cache::Cache;
+use crate::view::dependent::{Claim, Dependent, key_of};
+use crate::view::primary::{Primary, Received};
 use crate::view::release::Release;
 use crate::view::releases::Reader;
 use crate::view::sources::registry::Sources;
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) applier: Applier,
     pub(crate) storage: Storage,
     pub(crate) cache: Cache,
+    /// What happened to the resources lately.
+    pub(crate) memory: Memory,
     pub(crate) queue: Queue<ResourceKey>,
     pub(crate) renderer: Arc<dyn Renderer>,
     /// The process's Secrets and ConfigMaps that hold values.
@@ -134,7 +137,7 @@ impl Shared {
         self.sources.connect(self.settings.controller.clone(), move |key| {
             if let Some(shared) = shared.upgrade() {
                 // A source is an input of the resource: the previous process's failure says nothing about the new content.
-                shared.cache.change_history(key, |history| history.recalled = None);
+                shared.memory.change(key, |history| history.recalled = None);
                 shared.wake(key.clone());
             }
         });
@@ -160,7 +163,7 @@ impl Shared {
             }
         };
         for key in keys {
-            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
+            self.memory.change(&key, |history| history.retry_now(tokio::time::Instant::now()));
             self.wake(key);
         }
     }
@@ -170,7 +173,7 @@ impl Shared {
         let (now, today) = (tokio::time::Instant::now(), outside::now());
         for primary in self.cache.primaries() {
             if let Some(history) = History::recall(&primary, now, today) {
-                self.cache.change_history(&primary.key(), |known| *known = history);
+                self.memory.change(&primary.key(), |known| *known = history);
             }
             self.recall_place(&primary);
         }
@@ -179,7 +182,7 @@ impl Shared {
     /// An upgrade of the previous process keeps its place until the release is ready, unless the resource itself changed.
     fn recall_place(&self, primary: &Primary) {
         let release = self.cache.release(&primary.key()).unwrap_or_default();
-        if let Some(before) = rollout::unfinished(&release, &observe::own_digest(primary), &primary.status) {
+        if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status) {
             self.rollout.recall(&primary.key(), before);
         }
     }
@@ -210,7 +213,7 @@ impl Shared {
         if known {
             let namespace = if self.resource.namespaced { &*key.namespace } else { "" };
             self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
-            self.cache.forget(key);
+            self.memory.forget(key);
             self.sources.forget(&self.settings.controller, key);
             self.leave_rollout(key);
             self.queue.forget(key);
@@ -218,7 +221,7 @@ impl Shared {
     }
 
     pub(crate) fn dependent_changed(&self, resource: &Resource, live: &Live, epoch: Epoch) {
-        let key = watches::key_of(resource, live);
+        let key = key_of(resource, live);
         let owner = match self.claim(&key, live) {
             // It belongs to another controller with a chart of the same name: ours with this key is gone.
             Claim { owner: None, .. } => self.cache.drop_dependent(&key),
@@ -228,7 +231,7 @@ impl Shared {
     }
 
     pub(crate) fn dependent_deleted(&self, resource: &Resource, live: &Live) {
-        let key = watches::key_of(resource, live);
+        let key = key_of(resource, live);
         let owner = self.cache.remove_dependent(&key, live);
         owner.into_iter().filter(|owner| self.cache.concerns(owner, &key)).for_each(|owner| self.wake(owner));
     }
@@ -245,7 +248,7 @@ impl Shared {
 
     /// Counts and publishes an outcome of a resource, in the background.
     pub(crate) fn publish(&self, primary: &Primary, outcome: Outcome) {
-        report::publish(&self.metrics, &self.events, &self.settings.controller, primary.reference(), outcome);
+        events::publish(&self.metrics, &self.events, &self.settings.controller, primary.reference(), outcome);
     }
 
     /// What a resource's release adds to its objects.
@@ -310,21 +313,23 @@ impl Reader for Shared {
     fn release_changed(&self, record: &ResourceKey, foreign: bool) {
         let Some(key) = self.cache.resource_of(record) else { return };
         if foreign {
-            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
+            self.memory.change(&key, |history| history.retry_now(tokio::time::Instant::now()));
         }
         self.wake(key);
     }
 
     fn sight_changed(&self, scope: &Scope) {
         for key in self.cache.recorded_in(scope) {
-            self.cache.change_history(&key, |history| history.retry_now(tokio::time::Instant::now()));
+            self.memory.change(&key, |history| history.retry_now(tokio::time::Instant::now()));
             self.wake(key);
         }
     }
 
     fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>) {
         if let Some(key) = self.cache.resource_of(record) {
-            self.cache.release_lost(&key, release);
+            // An inventory is kept as long as its resource exists.
+            let is_known = || self.cache.primary(&key).is_some();
+            self.memory.change_if(is_known, &key, |history| history.lost = Some(release.clone()));
         }
     }
 }

@@ -6,9 +6,7 @@ use std::process::ExitStatus;
 
 use super::request::RenderError;
 use super::settings::Rendering;
-
-/// The reason of a render that a limit ended.
-pub(crate) const RENDER_LIMIT: &str = "RenderLimit";
+use crate::status::reason::Reason;
 
 /// How a worker ended.
 #[derive(Debug)]
@@ -80,8 +78,10 @@ impl Ending {
         };
         match self {
             // Whoever killed it was not the chart: its own limits end a worker otherwise.
-            Ending::Killed | Ending::NotStarted(_) => RenderError::Unanswered { reason: RENDER_LIMIT, message },
-            _ => RenderError::Failed { reason: RENDER_LIMIT, message },
+            Ending::Killed | Ending::NotStarted(_) => {
+                RenderError::Unanswered { reason: Reason::RenderLimit.as_str(), message }
+            }
+            _ => RenderError::Failed { reason: Reason::RenderLimit.as_str(), message },
         }
     }
 }

@@ -13,11 +13,11 @@ use helm_release::kube::{Applier, MemoryApi};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::lookup::{ClusterLookup, MAX_LOOKUPS, Query, Reach, Release};
 use super::message::{Confinement, FromWorker, MAX_ANSWER, MAX_QUESTION, ToWorker};
 use super::request::RenderError;
 use super::tests::{chart, job};
 use super::worker::{SETTINGS, Settings};
-use crate::lookup::{ClusterLookup, MAX_LOOKUPS, Query, Reach, Release};
 use crate::metrics::Metrics;
 use crate::rendering::*;
 

@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
+use super::lookup::Query;
 use super::output::Output;
 use super::request::RenderError;
-use crate::lookup::Query;
 use crate::values::count_values;
 use crate::watches::OverrideValuesType;
 
@@ -134,9 +134,6 @@ impl From<Failure> for RenderError {
     }
 }
 
-/// The reason for a schema that refers to a document which is not read.
-pub(crate) const EXTERNAL_SCHEMA: &str = "ExternalSchema";
-
 /// The reasons that a worker can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Reason {
@@ -153,16 +150,18 @@ pub(super) enum Reason {
 impl Reason {
     /// The reason in conditions.
     pub(super) fn text(self) -> &'static str {
-        match self {
-            Reason::ChartChanged => "ChartChanged",
-            Reason::ExternalSchema => EXTERNAL_SCHEMA,
-            Reason::InternalError => "InternalError",
-            Reason::InvalidSchema => "InvalidSchema",
-            Reason::InvalidValues => "InvalidValues",
-            Reason::RenderError => "RenderError",
-            Reason::RenderLimit => "RenderLimit",
-            Reason::UnsupportedKubernetes => "UnsupportedKubernetes",
-        }
+        use crate::status::reason::Reason as Shown;
+        let shown = match self {
+            Reason::ChartChanged => Shown::ChartChanged,
+            Reason::ExternalSchema => Shown::ExternalSchema,
+            Reason::InternalError => Shown::InternalError,
+            Reason::InvalidSchema => Shown::InvalidSchema,
+            Reason::InvalidValues => Shown::InvalidValues,
+            Reason::RenderError => Shown::RenderError,
+            Reason::RenderLimit => Shown::RenderLimit,
+            Reason::UnsupportedKubernetes => Shown::UnsupportedKubernetes,
+        };
+        shown.as_str()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Renders charts in worker processes of the same program, so that a hostile chart can exhaust only its own render.
 //!
-//! `settings` decides how many workers there are and what each may use; `pool` hands jobs to them; `process` is one worker as the manager sees
+//! A `renderer` turns a `request` into a candidate; `lookup` asks the cluster for its templates. `settings` decides how many workers there are and what each may use; `pool` hands jobs to them; `process` is one worker as the manager sees
 //! it, and `ending` names what ended it; `worker` is the process itself, which `confine` restricts before it reads anything, to `calls` of the system and `readable` files; `message` is what they
 //! say to each other. See docs/decisions/0033-rendering-apart.md.
 
@@ -10,6 +10,7 @@ mod confine;
 mod ending;
 #[cfg(test)]
 mod hostile_tests;
+pub(crate) mod lookup;
 mod message;
 mod output;
 mod pool;
@@ -23,8 +24,7 @@ pub(crate) mod tests;
 mod weight;
 pub(crate) mod worker;
 
-pub(crate) use ending::RENDER_LIMIT;
-pub(crate) use message::{EXTERNAL_SCHEMA, Job};
+pub(crate) use message::Job;
 pub(crate) use output::{Analysed, Output, explain, failure};
 pub(crate) use pool::Workers;
 pub(crate) use process::Program;

@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::ending::Ending;
+use super::lookup::ClusterLookup;
 use super::message::{Confinement, Failure, Job};
 use super::output::Output;
 use super::process::{GRACE, LIFE, Program, Worker};
@@ -21,7 +22,6 @@ use super::readable;
 use super::request::RenderError;
 use super::settings::Rendering;
 use super::worker::{OBJECTS, Settings};
-use crate::lookup::ClusterLookup;
 use crate::metrics::{Metrics, RenderOutcome};
 use crate::runtime::sync::lock;
 

@@ -16,10 +16,10 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
 use super::ending::Ending;
+use super::lookup::{ClusterLookup, MAX_LOOKUPS, Query};
 use super::message::{self, Confinement, Ended, Facts, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, ToWorker};
 use super::output::Output;
 use super::worker::{SETTINGS, Settings};
-use crate::lookup::{ClusterLookup, MAX_LOOKUPS, Query};
 
 /// How much longer than the engine's own limit a render may take: the engine's error names the template.
 pub(super) const GRACE: Duration = Duration::from_secs(1);

@@ -17,16 +17,15 @@ use helm_release::outside;
 use helm_release::release::ChartDocument;
 use serde_json::json;
 
+use super::lookup::{Blocking, ClusterLookup, Named, Reach, Release};
 use super::request::{RenderError, Renderer, Request};
-use crate::lookup::{Blocking, ClusterLookup, Named, Reach, Release, ServedKinds};
 use crate::mask::Published;
-use crate::reconcile::failure::UNANSWERED;
-use crate::reconcile::steps::impersonation;
-use crate::rendering::{
-    Analysed, EXTERNAL_SCHEMA, Job, Output, RENDER_LIMIT, Rendering, Workers, explain, failure, too_heavy,
-};
+use crate::rendering::{Analysed, Job, Output, Rendering, Workers, explain, failure, too_heavy};
 use crate::report::chain;
+use crate::runtime::BoxError;
 use crate::runtime::backoff;
+use crate::runtime::served_kinds::ServedKinds;
+use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, ServiceAccount};
 
@@ -49,7 +48,7 @@ impl Discovered {
     ///
     /// # Errors
     /// The server does not answer, or its version is not one.
-    pub(crate) async fn read(applier: &Applier) -> Result<Discovered, crate::native::Error> {
+    pub(crate) async fn read(applier: &Applier) -> Result<Discovered, BoxError> {
         let mut attempt = 1;
         let answer = loop {
             match applier.api().send(Call::get("/version")).await {
@@ -75,7 +74,7 @@ impl Discovered {
         match self.applier.mapper.refresh_if_older(MAX_AGE).await {
             Err(error) if self.applier.mapper.generation() == 0 => {
                 let message = format!("cannot read which kinds are served: {}", chain(&error));
-                return Err(RenderError::Unanswered { reason: UNANSWERED, message });
+                return Err(RenderError::Unanswered { reason: Reason::Unanswered.as_str(), message });
             }
             Err(error) => {
                 tracing::warn!(
@@ -139,7 +138,7 @@ impl EngineRenderer {
         engine: Arc<Engine>,
         overrides: Overrides,
         discovered: Arc<Discovered>,
-    ) -> Result<EngineRenderer, crate::native::Error> {
+    ) -> Result<EngineRenderer, BoxError> {
         let document = Arc::new(ChartDocument::of(engine.chart())?);
         // Where the type is open, a release that has strings says so in its own digest.
         let typed = (overrides.texts(), format!("{:?}", overrides.kind().unwrap_or_default()));
@@ -202,7 +201,7 @@ impl EngineRenderer {
     }
 
     fn lookup(&self, namespace: &str) -> Arc<ClusterLookup> {
-        let applier = impersonation::acting_as(&self.discovered.applier, self.account.as_ref(), namespace);
+        let applier = acting_as(&self.discovered.applier, self.account.as_ref(), namespace);
         let (named, rule) = (self.named.clone(), self.lookup_rule.clone());
         let served = self.served.clone();
         let reach = Reach::Release(Release { served, namespace: namespace.to_owned(), named, rule });
@@ -340,14 +339,15 @@ impl Renderer for EngineRenderer {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
 ) -> Result<T, RenderError> {
-    let interrupted = || RenderError::Unanswered { reason: UNANSWERED, message: "rendering was interrupted".into() };
+    let interrupted =
+        || RenderError::Unanswered { reason: Reason::Unanswered.as_str(), message: "rendering was interrupted".into() };
     outside::apart(work).await.ok_or_else(interrupted)?
 }
 
 /// Returns why the chart renders with no values: its own schema refers to a document that was not read. Subcharts may be disabled.
 fn blocked(chart: &Chart, rule: &SchemaRule) -> Option<RenderError> {
     let unread = chart.unread_schemas().into_iter().find(|unread| unread.chart == chart.metadata.name && !rule.skip)?;
-    Some(RenderError::Failed { reason: EXTERNAL_SCHEMA, message: explain(&unread) })
+    Some(RenderError::Failed { reason: Reason::ExternalSchema.as_str(), message: explain(&unread) })
 }
 
 /// A render in this process.
@@ -410,9 +410,14 @@ fn in_order(objects: Vec<Object>, namespace: &str) -> Result<(Vec<Object>, Vec<D
 
 fn unusable(error: &ObjectError, most: u64) -> RenderError {
     if error.fault.is_weight() {
-        return RenderError::Failed { reason: RENDER_LIMIT, message: too_heavy(most) };
+        return RenderError::Failed { reason: Reason::RenderLimit.as_str(), message: too_heavy(most) };
     }
     RenderError::Failed { reason: "RenderError", message: error.to_string() }
+}
+
+/// An applier for a release in this namespace.
+pub(crate) fn acting_as(applier: &Applier, account: Option<&ServiceAccount>, namespace: &str) -> Applier {
+    account.map_or_else(|| applier.clone(), |account| applier.acting_as(&account.user(namespace)))
 }
 
 #[cfg(test)]
@@ -481,7 +486,7 @@ mod tests {
         };
         let heavy = format!("{}\nlist: [{}1]", map("name: a", "1"), "1,".repeat(50_000));
         assert_eq!(within(&heavy, vec![], 16 << 20), Ok(()));
-        let refused = Err((RENDER_LIMIT, too_heavy(1 << 20)));
+        let refused = Err((Reason::RenderLimit.as_str(), too_heavy(1 << 20)));
         assert_eq!(within(&heavy, vec![], 1 << 20), refused);
         assert_eq!(within(&map("name: a", "1"), vec![&heavy], 1 << 20), refused);
         assert_eq!(within(&map("name: a", "1"), vec!["kind: X"], 1 << 20), Ok(()), "found when it runs");

@@ -13,8 +13,8 @@ use helm_release::kube::{Api, Applier, Call, Error, MemoryApi, Response};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::lookup::{ClusterLookup, Reach};
 use super::request::RenderError;
-use crate::lookup::{ClusterLookup, Reach};
 use crate::metrics::Metrics;
 use crate::rendering::*;
 use crate::watches::OverrideValuesType;

@@ -18,10 +18,10 @@ use helm::disk::SchemaCopies;
 use helm::engine::{self, Capabilities, Engine, Lookup, LookupError, ReleaseOptions};
 use serde::{Deserialize, Serialize};
 
+use super::lookup::{self, Query, Repeated};
 use super::message::{self, Ended, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Reason, ToWorker};
 use super::output::{self, Analysed, Output};
 use super::{confine, weight};
-use crate::lookup::{self, Query, Repeated};
 use crate::runtime::sync::lock;
 
 /// The environment variable that holds a worker's [`Settings`].

@@ -4,8 +4,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::future::BoxFuture;
-use helm_release::kube::Slot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::sync::lock;
@@ -98,18 +96,18 @@ impl Turn {
         self.lane
     }
 
-    fn hold(&self, permits: Held) {
-        *lock(&self.held) = permits;
-    }
-}
-
-impl Slot for Turn {
-    fn leave(&self) {
+    /// Gives the turn up for a while.
+    pub(crate) fn leave(&self) {
         self.hold((None, None));
     }
 
-    fn enter(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async { self.hold(self.workers.permits(self.lane).await) })
+    /// Waits for the turn again.
+    pub(crate) async fn enter(&self) {
+        self.hold(self.workers.permits(self.lane).await);
+    }
+
+    fn hold(&self, permits: Held) {
+        *lock(&self.held) = permits;
     }
 }
 

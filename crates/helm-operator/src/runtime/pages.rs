@@ -16,7 +16,9 @@ use tokio::time::{Instant, sleep};
 
 use super::reflector;
 use super::refusals::Refusals;
-use crate::client::PAGE;
+
+/// The most objects of a page. A list that asks for exactly this many may get pages of fewer.
+pub(crate) const PAGE: u32 = 500;
 
 /// Lists and watches objects, again and again. Pauses after errors.
 pub(crate) fn watch<K>(api: Api<K>, config: watcher::Config) -> Pages<K>

@@ -241,6 +241,21 @@ pub(crate) fn is_refusal(status: &kube::core::Status) -> bool {
     matches!(status.code, 403..=405)
 }
 
+/// Maps an event's object; drops the event if the object maps to nothing.
+pub(crate) fn reduce<A, B>(
+    event: watcher::Result<Event<A>>,
+    reduce: impl Fn(A) -> Option<B>,
+) -> Option<watcher::Result<Event<B>>> {
+    match event {
+        Ok(Event::Init) => Some(Ok(Event::Init)),
+        Ok(Event::InitDone) => Some(Ok(Event::InitDone)),
+        Ok(Event::InitApply(object)) => reduce(object).map(|o| Ok(Event::InitApply(o))),
+        Ok(Event::Apply(object)) => reduce(object).map(|o| Ok(Event::Apply(o))),
+        Ok(Event::Delete(object)) => reduce(object).map(|o| Ok(Event::Delete(o))),
+        Err(error) => Some(Err(error)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;

@@ -13,12 +13,9 @@ use tracing::Instrument as _;
 
 use super::backoff;
 use super::concurrency::{Lane, Turn, Workers};
+use super::key::ResourceKey;
 use super::queue::Queue;
 use crate::metrics::{Metrics, ReconcileResult};
-use crate::native;
-use crate::reconcile::context;
-use crate::reconcile::shared::Shared;
-use crate::view::primary::ResourceKey;
 
 /// What a controller's workers do.
 pub(crate) trait Work: Send + Sync + 'static {
@@ -41,15 +38,10 @@ pub(crate) trait Work: Send + Sync + 'static {
 }
 
 /// Reconciles queued resources until the process ends, then lets running reconciles finish.
-pub(crate) async fn serve<W: Work>(
-    work: &Arc<W>,
-    shutdown: &CancellationToken,
-    workers: Workers,
-) -> Result<(), native::Error> {
+pub(crate) async fn serve<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: Workers) {
     work.metrics().controller(work.controller(), workers.limit);
     work.queue().count(work.metrics().queue(work.controller()));
     tokio::join!(attend(work, shutdown, &workers, Lane::Common), attend(work, shutdown, &workers, Lane::Retries));
-    Ok(())
 }
 
 /// The next resource of a lane, and its turn.
@@ -121,34 +113,4 @@ async fn panicked<W: Work>(work: &W, key: &ResourceKey) -> ReconcileResult {
     tracing::error!(resource = %key, "A reconcile panicked, which is a bug; the resource will be retried");
     work.queue().push_after(key.clone(), backoff::LONGEST);
     caught(Box::pin(work.panicked(key))).await.unwrap_or(ReconcileResult::Error)
-}
-
-impl Work for Shared {
-    fn queue(&self) -> &Queue<ResourceKey> {
-        &self.queue
-    }
-
-    fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    fn controller(&self) -> &Arc<str> {
-        &self.settings.controller
-    }
-
-    fn kind(&self) -> Cow<'_, str> {
-        (&*self.resource.kind).into()
-    }
-
-    async fn rested(&self) {
-        self.renderer.rested().await;
-    }
-
-    async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {
-        context::reconcile(self, key, turn, turn.lane()).await
-    }
-
-    async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {
-        context::after_panic(self, key).await
-    }
 }

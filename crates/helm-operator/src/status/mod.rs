@@ -3,8 +3,12 @@
 //! Our fields are written by server-side apply, so that a native reconciler can share the resource, and only if they differ from the server's.
 //! Counterpart: operator-sdk's `internal/helm/internal/types` and helm-operator-plugins' `internal/updater`.
 
-pub(crate) mod declared_fields;
+pub(crate) mod reason;
+
+mod conditions;
 pub(crate) mod summary;
+
+pub(crate) mod declared_fields;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +20,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::reconcile::steps::detect::DETECTED;
-use crate::rendering::EXTERNAL_SCHEMA;
-use crate::report::shorten;
+use conditions::{initialized, new, wanted};
+use reason::Reason;
 
 /// Condition types.
 pub(crate) mod condition {
@@ -65,21 +68,6 @@ const OURS: &[&str] = &[
     condition::UNREAD_VALUES,
     condition::IGNORED_ANNOTATIONS,
     condition::UNPROVEN_RECORDS,
-];
-
-/// Failures with these reasons are likely to happen again however often the same inputs are tried.
-const PERMANENT: [&str; 11] = [
-    "DriftLoop",
-    EXTERNAL_SCHEMA,
-    "InvalidAnnotation",
-    "InvalidName",
-    "InvalidSchema",
-    "InvalidValues",
-    "OutOfReach",
-    "ReleaseConflict",
-    "RenderError",
-    "RenderLimit",
-    "UnsupportedKubernetes",
 ];
 
 /// The longest message, in bytes. Conditions may have 32 KiB, but a whole stored list must stay small.
@@ -240,32 +228,15 @@ pub(crate) enum Stall {
     Refused,
 }
 
+/// The reason of `Drifted`, and of the event and the metric of detected drift.
+pub(crate) const DETECTED: &str = "DriftDetected";
+
 /// The reason of `Stalled` when the retries are used up, and of its event.
 pub(crate) const RETRIES_EXCEEDED: &str = "RetriesExceeded";
 
 /// What makes the operator try again.
 pub(crate) const GIVEN_UP: &str = "to try again, change the resource, its chart or its override values, or set the annotation \
     helm.sdk.operatorframework.io/retry-now to a new value";
-
-/// What helps against a failure.
-fn advice(reason: &str) -> &'static str {
-    match reason {
-        EXTERNAL_SCHEMA => "correct watches.yaml or the chart; no value of spec helps",
-        "InvalidSchema" => "correct the chart's values.schema.json; no value of spec helps",
-        "InvalidValues" => "correct the values in spec",
-        "InvalidName" => "create the resource under another name",
-        "InvalidAnnotation" => "correct the annotation",
-        "RenderError" => "correct spec or the chart",
-        "RenderLimit" => "make the chart render less, or raise the limit that the message of Ready names",
-        "UnsupportedKubernetes" => "use a chart that supports this version of Kubernetes",
-        "ReleaseConflict" => {
-            "rename one of them, or take it over with the annotation helm.sdk.operatorframework.io/adopt"
-        }
-        "OutOfReach" => "correct the values in spec, or grant in watches.yaml what the message of Ready names",
-        "DriftLoop" => "stop the other writer, or put the field into drift.ignore",
-        _ => "correct spec or the chart, or what the message of Ready names in the cluster",
-    }
-}
 
 /// How many objects a release has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -296,7 +267,7 @@ pub(crate) struct Fault {
     /// `ReleaseFailed` or `Irreconcilable`.
     pub(crate) condition: &'static str,
     /// The reason in condition, event and metric.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Reason,
     /// The message with its chain of causes.
     pub(crate) message: String,
 }
@@ -394,142 +365,6 @@ impl Status {
     }
 }
 
-/// The reason of conditions that are false because nothing is wrong.
-const AS_EXPECTED: &str = "AsExpected";
-
-fn initialized() -> Condition {
-    new(condition::INITIALIZED, "True", "Served", "this operator serves the resource")
-}
-
-fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
-    let mut all = vec![initialized()];
-    all.extend(deployed(facts, old));
-    if facts.paused {
-        let message = "The annotation pause is set: even a deletion waits.";
-        all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", message));
-    } else if old.find(condition::PAUSED).is_some() {
-        all.push(new(condition::PAUSED, "False", AS_EXPECTED, ""));
-    }
-    if facts.suspended {
-        let message = "The annotation suspend is set: the release is left alone.";
-        all.push(new(condition::SUSPENDED, "True", "SuspendAnnotation", message));
-    }
-    all.extend(faults(facts, old));
-    let ready = ready(facts);
-    all.extend(activity(facts, &ready));
-    if !facts.drift.is_empty() {
-        all.push(new(condition::DRIFTED, "True", DETECTED, &drifted(&facts.drift)));
-    }
-    all.push(ready);
-    let mistakes = [
-        (condition::UNREAD_VALUES, &facts.unread),
-        (condition::IGNORED_ANNOTATIONS, &facts.ignored),
-        (condition::UNPROVEN_RECORDS, &facts.unproven),
-    ];
-    let mistakes = mistakes.into_iter().filter(|(_, message)| !message.is_empty());
-    all.extend(mistakes.map(|(kind, message)| new(kind, "True", kind, message)));
-    all
-}
-
-/// The conditions of failures. On a resource of helm-operator-plugins, those that are not true are false.
-fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
-    let current = |kind| facts.fault.as_ref().or(facts.blocked.as_ref()).filter(|fault| fault.condition == kind);
-    let of = |kind| match current(kind) {
-        Some(fault) => Some(new(kind, "True", fault.reason, &fault.message)),
-        None => old.is_from_plugins().then(|| new(kind, "False", AS_EXPECTED, "")),
-    };
-    [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().filter_map(of).collect()
-}
-
-/// `Reconciling` or `Stalled`, as kstatus reads them: at most one is true, and neither when there is nothing left to do.
-fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
-    let is_leaving = facts.awaited.is_some() || !facts.kept_by.is_empty();
-    if is_leaving || facts.suspended || facts.paused {
-        return None;
-    }
-    if let (Some(limit), None) = (facts.in_line, &facts.fault) {
-        let message = format!("waiting for other upgrades: at most {limit} run at a time");
-        return Some(new(condition::RECONCILING, "True", "UpgradeQueued", &message));
-    }
-    if *ready.status == *"True" {
-        return None;
-    }
-    let kind = match (&facts.fault, &facts.health) {
-        (Some(fault), _) if PERMANENT.contains(&fault.reason) || facts.stall.is_some() => condition::STALLED,
-        (None, Health::TimedOut(_) | Health::Failed(_)) => condition::STALLED,
-        _ => condition::RECONCILING,
-    };
-    let reason = match (&facts.fault, facts.stall) {
-        (Some(_), _) if kind == condition::RECONCILING => "ProgressingWithRetry",
-        (Some(_), Some(Stall::Exhausted(_))) => RETRIES_EXCEEDED,
-        (None, _) if facts.release.is_none() => "Progressing",
-        _ => &ready.reason,
-    };
-    // `Ready` has the failure's own text.
-    let message = match (&facts.fault, facts.stall) {
-        (Some(_), Some(Stall::Exhausted(attempts))) => {
-            format!("{attempts} attempts failed, the last one as the message of Ready says; {GIVEN_UP}")
-        }
-        (Some(fault), _) if kind == condition::STALLED => advice(fault.reason).to_owned(),
-        (Some(_), _) => "the last attempt failed, as the message of Ready says, and is repeated".to_owned(),
-        _ => ready.message.to_string(),
-    };
-    Some(new(kind, "True", reason, &message))
-}
-
-fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
-    if !facts.kept_by.is_empty() {
-        return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", "The release is uninstalled."));
-    }
-    if let Some(awaited) = &facts.awaited {
-        let message = format!("Waiting until all resources are deleted: {awaited}");
-        return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", &message));
-    }
-    // Upstream leaves the condition out before the first install.
-    let (reason, message) = summary::deployed(facts, old)?;
-    Some(new(condition::DEPLOYED, "True", reason, &message))
-}
-
-fn ready(facts: &Facts) -> Condition {
-    let ready = |status, reason, message: &str| new(condition::READY, status, reason, message);
-    match (&facts.fault, &facts.release, &facts.health) {
-        _ if facts.awaited.is_some() => ready("False", "Uninstalling", facts.awaited.as_deref().unwrap_or_default()),
-        _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
-        (Some(fault), _, _) => ready("False", fault.reason, &fault.message),
-        (None, None, _) => ready("False", "NotInstalled", "nothing is installed yet"),
-        (None, Some(_), Health::Ready) => ready("True", "Ready", &summary::ready(facts)),
-        (None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
-        (None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
-        (None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
-    }
-}
-
-/// A message describes at most this much drift.
-const MAX_DRIFT: usize = 5;
-
-fn drifted(texts: &[String]) -> String {
-    let mut named = texts.iter().take(MAX_DRIFT).cloned().collect::<Vec<_>>();
-    if texts.len() > MAX_DRIFT {
-        named.push(format!("and {} more objects", texts.len() - MAX_DRIFT));
-    }
-    format!("{}; the drift policy is detect, so nothing is repaired", named.join("; "))
-}
-
-fn kept_by(finalizers: &[String]) -> String {
-    format!("the release is uninstalled; other finalizers keep the resource: {}", finalizers.join(", "))
-}
-
-fn new(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
-    Condition {
-        kind: intern(kind),
-        status: intern(status),
-        reason: intern(reason),
-        message: intern(&shorten(message, MAX_MESSAGE)),
-        last_transition_time: None,
-        observed_generation: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -572,6 +407,18 @@ mod tests {
             (&applied["deployedRelease"]["appVersion"], &applied["readyObjects"]),
             (&json!("1.6"), &json!("4/4"))
         );
+    }
+
+    /// Trying again cannot help: the process renders the chart as it was when it started, and nothing else.
+    #[test]
+    fn a_chart_that_changed_on_disk_stalls_until_the_operator_restarts() {
+        let fault =
+            Fault { condition: condition::IRRECONCILABLE, reason: Reason::ChartChanged, message: "changed".into() };
+        let status = Status::default().next(&Facts { fault: Some(fault), ..facts() }, at(0)).unwrap();
+        let stalled = status.find(condition::STALLED).unwrap();
+        assert_eq!((&*stalled.status, &*stalled.reason), ("True", "ChartChanged"));
+        assert!(stalled.message.contains("restart the operator"), "{}", stalled.message);
+        assert!(status.find(condition::RECONCILING).is_none());
     }
 
     #[test]
@@ -617,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_fault_has_a_condition_until_it_is_cleared() {
-        let fault = Fault { condition: condition::RELEASE_FAILED, reason: "UpgradeError", message: "no".into() };
+        let fault = Fault { condition: condition::RELEASE_FAILED, reason: Reason::UpgradeError, message: "no".into() };
         let broken = Status::default().next(&Facts { fault: Some(fault), ..facts() }, at(0)).unwrap();
         assert!(summary(&broken).contains(&"ReleaseFailed=True/UpgradeError/no".to_owned()));
         assert_eq!(&*broken.find(condition::READY).unwrap().reason, "UpgradeError");
@@ -627,7 +474,7 @@ mod tests {
 
     #[test]
     fn conditions_of_helm_operator_plugins_become_false_instead_of_vanishing() {
-        let fault = |kind| Fault { condition: kind, reason: "X", message: "no".into() };
+        let fault = |kind| Fault { condition: kind, reason: Reason::Own("X"), message: "no".into() };
         let with = |conditions: &[(&str, &str)]| Status {
             conditions: conditions.iter().map(|(kind, status)| new(kind, status, "", "")).collect(),
             ..Status::default()

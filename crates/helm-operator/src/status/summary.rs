@@ -90,6 +90,7 @@ fn is_true<'s>(status: &'s Status, kind: &str) -> Option<&'s Condition> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::reason::Reason;
     use crate::status::{DeployedRelease, Fault, Health};
 
     fn facts(revision: u32, objects: usize) -> Facts {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     fn fault() -> Option<Fault> {
-        Some(Fault { condition: condition::RELEASE_FAILED, reason: "UpgradeError", message: "no".into() })
+        Some(Fault { condition: condition::RELEASE_FAILED, reason: Reason::UpgradeError, message: "no".into() })
     }
 
     fn after(facts: &Facts) -> Status {
@@ -168,7 +169,8 @@ mod tests {
         assert_eq!(recovery(&stuck, &of(fine.clone())), Some(format!("recovered from ProgressTimeout: {ready}")));
         let drifted = of(Facts { drift: vec!["x changed y".into()], ..fine.clone() });
         assert_eq!(recovery(&drifted, &of(fine.clone())), Some(format!("recovered from DriftDetected: {ready}")));
-        let in_flight = Fault { reason: "ReleaseInFlight", condition: condition::IRRECONCILABLE, message: "x".into() };
+        let in_flight =
+            Fault { reason: Reason::ReleaseInFlight, condition: condition::IRRECONCILABLE, message: "x".into() };
         let suspended = of(Facts { suspended: true, ..fine.clone() });
         for (old, new) in [
             (of(fine.clone()), of(fine.clone())),

@@ -1,14 +1,13 @@
 //! Names loggers in the words of the field: `helm.controller`, as in operator-sdk, and not by the module of this program that logs.
 
 /// Module, as the beginning of a target, and logger. The first match counts.
-const LOGGERS: [(&str, &str); 21] = [
+const LOGGERS: [(&str, &str); 20] = [
     ("helm_operator::charts", "helm.controller"),
     ("helm_operator::reconcile", "helm.controller"),
     ("helm_operator::view", "helm.controller"),
     ("helm_operator::runtime::readiness", "manager"),
-    ("helm_operator::runtime", "controller"),
+    ("helm_operator::runtime", "helm.controller"),
     ("helm_operator::rendering", "helm.render"),
-    ("helm_operator::lookup", "helm.render"),
     ("helm_operator::native", "controller"),
     ("helm_operator::report", "controller"),
     ("helm_operator::manager", "manager"),
@@ -56,7 +55,7 @@ mod tests {
     #[test]
     fn loggers_have_the_fields_words() {
         for (target, expected) in [
-            ("helm_operator::reconcile::context", "helm.controller"),
+            ("helm_operator::reconcile::steps", "helm.controller"),
             ("helm_operator::reconcile_of_another_kind", "helm-operator"),
             ("helm_operator::lease::decide", "leader-election"),
             ("helm_operator::cli::reload", "reload"),

@@ -6,8 +6,7 @@ use helm_release::kube::digest_json;
 use k8s_openapi::ByteString;
 use serde::Deserialize;
 
-use super::SourceKind;
-use crate::record_key::SECRET_TYPE;
+use super::{RECORD_KEY, SourceKind};
 
 /// The data of an object. `Debug` is missing on purpose: it may be secret.
 #[derive(Default)]
@@ -47,7 +46,7 @@ impl Content {
             SourceKind::Secret => {
                 let Secret { metadata, kind, data } = serde_json::from_slice(json).ok()?;
                 // Nobody's values: the key of release records.
-                let data = data.filter(|_| kind != SECRET_TYPE);
+                let data = data.filter(|_| kind != RECORD_KEY);
                 (metadata, data.into_iter().flatten().map(|(key, ByteString(bytes))| (key, bytes)).collect())
             }
             SourceKind::ConfigMap => {
@@ -81,7 +80,7 @@ mod tests {
     #[test]
     fn the_key_of_release_records_has_no_values() {
         let key =
-            format!(r#"{{"metadata":{{"resourceVersion":"7"}},"type":{SECRET_TYPE:?},"data":{{"current":"eA=="}}}}"#);
+            format!(r#"{{"metadata":{{"resourceVersion":"7"}},"type":{RECORD_KEY:?},"data":{{"current":"eA=="}}}}"#);
         assert!(Content::read(SourceKind::Secret, key.as_bytes()).unwrap().get("current").is_none());
     }
 

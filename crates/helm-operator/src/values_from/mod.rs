@@ -16,6 +16,9 @@ use serde::Deserialize;
 pub(crate) use content::Content;
 pub(crate) use merge::{Found, merge};
 
+/// The type of the Secret with the key of release records: neither templates nor `valuesFrom` see its content, wherever it is.
+pub(crate) const RECORD_KEY: &str = "helm.sdk.operatorframework.io/record-key";
+
 /// The most entries of one list: each costs a request per change.
 pub(crate) const MAX_ENTRIES: usize = 20;
 

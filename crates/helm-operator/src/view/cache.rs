@@ -1,27 +1,26 @@
-//! What the controller knows without a request: resources, releases, their objects, and each resource's recent history.
+//! What the controller knows without a request: resources, releases and their objects.
 //!
 //! Fed by watches ([`crate::runtime::reflector`]) and by answers to our own writes; [`crate::runtime::freshness`] says how long to trust each. Of two versions of an object
 //! the newer wins, and an object seen as deleted does not come back.
-//!
-//! Over 500 lines, because one lock guards all of this state and each method here needs it.
 
 use std::borrow::Cow;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use helm_release::action::{Cached, CachedObject, LiveView};
-use helm_release::kube::{Applied, Decoration, Live, Mark, ObjectKey, Proven, Resource, Unready};
+use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
 use helm_release::storage::Home;
 use tokio::time::Instant;
 
-use super::primary::{Primary, ResourceKey};
+use super::coverage::{Coverage, KindKey, Loss, kind_key};
+use super::dependent::{Claim, Dependent, Judged};
+use super::primary::Primary;
 use super::release::Release;
 use super::releases::{Reader, ReaderId, Releases};
 use super::tombstones::RecentDeletions;
-use crate::reconcile::decide::memory::History;
 use crate::runtime::freshness::{Epoch, Stamp};
-use crate::runtime::reflector::Scope;
+use crate::runtime::key::ResourceKey;
+use crate::runtime::reflector::{First, Scope};
 use crate::values::Room;
 use crate::watches::Expressions;
 
@@ -41,77 +40,8 @@ pub(crate) struct Cache {
 struct State {
     primaries: BTreeMap<ResourceKey, (Arc<Primary>, Stamp)>,
     dependents: HashMap<ObjectKey, Arc<Dependent>>,
-    kinds: HashMap<KindKey, Vec<Scope>>,
-    /// Kinds whose first list is running, with the resources that wait for it.
-    listing: HashMap<KindKey, HashSet<ResourceKey>>,
-    /// Kinds that we were not allowed to list in some scope: where no watch covers an object, its absence proves nothing, and nothing reports drift.
-    refused: HashSet<KindKey>,
-    /// Kinds of which no version is served.
-    unserved: HashSet<KindKey>,
-    /// The histories that say something.
-    histories: HashMap<ResourceKey, Arc<History>>,
+    coverage: Coverage,
     gone: RecentDeletions,
-}
-
-/// Group and kind.
-pub(crate) type KindKey = (Arc<str>, Arc<str>);
-
-pub(crate) fn kind_key(resource: &Resource) -> KindKey {
-    (Arc::from(resource.group()), resource.kind.clone())
-}
-
-/// A live object of a release.
-#[derive(Clone, Debug)]
-pub(crate) struct Dependent {
-    pub(crate) uid: Box<str>,
-    pub(crate) resource_version: u64,
-    pub(crate) mark: Option<Mark>,
-    /// Why it is not ready.
-    pub(crate) unready: Option<Box<Unready>>,
-    /// Its JSON, if the status fields of watches.yaml read it.
-    pub(crate) whole: Option<Arc<str>>,
-    /// Expressions need more of it than the answer to our own write had.
-    pub(crate) is_partial: bool,
-    pub(crate) deleting: bool,
-    /// The resource to reconcile when the object changes.
-    pub(crate) owner: Option<ResourceKey>,
-    /// Whether its metadata proves that it belongs to the owner's release.
-    pub(crate) ours: bool,
-    /// Whether its annotation keeps it when the release goes.
-    pub(crate) kept: bool,
-    /// Whether someone else set its number of replicas.
-    pub(crate) scaled: bool,
-    pub(crate) stamp: Stamp,
-}
-
-/// What is kept of an object's state.
-struct Judged {
-    unready: Option<Box<Unready>>,
-    whole: Option<Arc<str>>,
-    is_partial: bool,
-}
-
-impl Judged {
-    /// Keeps what is known of an object that was read in part, unless the part says that it is not ready.
-    fn completed_by(self, old: Option<&Dependent>) -> Judged {
-        match old {
-            Some(old) if self.is_partial => {
-                Judged { unready: self.unready.or(old.unready.clone()), whole: old.whole.clone(), is_partial: true }
-            }
-            None if self.is_partial && self.unready.is_none() => {
-                let unready = Unready { failed: false, why: "its state is not known yet".into(), progress: 0 };
-                Judged { unready: Some(Box::new(unready)), ..self }
-            }
-            _ => self,
-        }
-    }
-}
-
-impl Dependent {
-    /// Whether it failed; `None` if it is ready. Other changes of an unready object wake nobody.
-    fn failed(&self) -> Option<bool> {
-        self.unready.as_ref().map(|unready| unready.failed)
-    }
 }
 
 impl Cache {
@@ -231,11 +161,6 @@ impl Cache {
         all.filter(|(_, stamp)| !stamp.survives(list)).map(|(primary, _)| primary.clone()).collect()
     }
 
-    /// Forgets a deleted resource, but not its releases.
-    pub(crate) fn forget(&self, key: &ResourceKey) {
-        self.state().histories.remove(key);
-    }
-
     pub(crate) fn release(&self, key: &ResourceKey) -> Option<Arc<Release>> {
         self.releases.get(&self.record_of(key))
     }
@@ -265,31 +190,9 @@ impl Cache {
         self.releases.add_reader(self.reader, reader);
     }
 
-    /// Keeps the inventory of a release whose last record is gone, as long as its resource exists.
-    pub(crate) fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
-        let mut state = self.state();
-        if state.primaries.contains_key(key) {
-            state.change_history(key, |history| history.lost = Some(release.clone()));
-        }
-    }
-
     /// Notes another process that writes the same records; returns whether it is new.
     pub(crate) fn meets(&self, writer: &Arc<str>) -> bool {
         self.releases.meets(writer)
-    }
-
-    pub(crate) fn history(&self, key: &ResourceKey) -> Arc<History> {
-        self.state().histories.get(key).cloned().unwrap_or_default()
-    }
-
-    /// How many resources have a history.
-    #[cfg(test)]
-    pub(crate) fn histories(&self) -> usize {
-        self.state().histories.len()
-    }
-
-    pub(crate) fn change_history<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
-        self.state().change_history(key, change)
     }
 
     pub(crate) fn dependent(&self, key: &ObjectKey) -> Option<Arc<Dependent>> {
@@ -390,41 +293,28 @@ impl Cache {
 
     /// Notes that a kind is watched; returns false if it was already.
     pub(crate) fn start_kind(&self, resource: &Resource) -> bool {
-        match self.state().kinds.entry(kind_key(resource)) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(free) => {
-                free.insert(Vec::new());
-                true
-            }
-        }
+        self.state().coverage.start(kind_key(resource))
     }
 
     /// Makes the resources whose releases have objects of a kind wait for its first list.
     pub(crate) fn await_kind(&self, resource: &Resource) {
         let waiting = self.resources_with(resource).into_iter().collect();
-        self.state().listing.insert(kind_key(resource), waiting);
+        self.state().coverage.await_list(kind_key(resource), waiting);
     }
 
-    /// Ends the wait for a kind's first list; `refused` if we may not list it.
-    pub(crate) fn kind_listed(&self, resource: &Resource, refused: bool) {
-        let mut state = self.state();
-        state.listing.remove(&kind_key(resource));
-        if refused {
-            state.refused.insert(kind_key(resource));
-        }
+    /// Ends the wait for a kind's first list, whose result is `None` if it takes too long.
+    pub(crate) fn kind_listed(&self, resource: &Resource, first: Option<First>) {
+        self.state().coverage.listed(kind_key(resource), first);
     }
 
     /// Whether a resource waits for the first list of a kind.
     pub(crate) fn is_listing(&self, key: &ResourceKey) -> bool {
-        self.state().listing.values().any(|waiting| waiting.contains(key))
+        self.state().coverage.is_awaited_by(key)
     }
 
-    /// Whether no watch covers the object, because we may not list its kind. A list of another namespace changes nothing about that.
+    /// Whether no watch covers the object, because we may not list its kind.
     pub(crate) fn is_refused(&self, key: &ObjectKey) -> bool {
-        let state = self.state();
-        let kind = (key.group.clone(), key.kind.clone());
-        let is_covered = state.kinds.get(&kind).is_some_and(|all| all.iter().any(|scope| scope.covers(&key.namespace)));
-        state.refused.contains(&kind) && !is_covered
+        self.state().coverage.is_refused(key)
     }
 
     /// Whether a change of an object may matter to a resource: the object is part of its release, or the release's objects are unknown. Objects of
@@ -439,38 +329,22 @@ impl Cache {
 
     /// Notes that all of a kind's objects in this scope are known; returns whether its watch may have been refused before.
     pub(crate) fn kind_synced(&self, resource: &Resource, scope: &Scope) -> bool {
-        let (mut state, kind) = (self.state(), kind_key(resource));
-        let scopes = state.kinds.entry(kind.clone()).or_default();
-        let is_new = !scopes.contains(scope);
-        if is_new {
-            scopes.push(scope.clone());
-        }
-        state.unserved.remove(&kind);
-        is_new && state.refused.contains(&kind)
+        self.state().coverage.synced(kind_key(resource), scope)
     }
 
-    /// Notes that a kind can no longer be watched in this scope: absence proves nothing any more. `unserved` if no version of it is served. Returns
-    /// whether any of this is news.
-    pub(crate) fn kind_lost(&self, kind: &KindKey, scope: &Scope, unserved: bool) -> bool {
-        let mut state = self.state();
-        let lost = state.kinds.get_mut(kind).map_or(0, |scopes| scopes.extract_if(.., |known| known == scope).count());
-        if lost > 0 {
-            state.refused.insert(kind.clone());
-        }
-        let is_news = if unserved { state.unserved.insert(kind.clone()) } else { state.unserved.remove(kind) };
-        lost > 0 || is_news
+    /// Notes that a kind can no longer be watched in this scope. Returns whether that is news.
+    pub(crate) fn kind_lost(&self, kind: &KindKey, scope: &Scope, loss: Loss) -> bool {
+        self.state().coverage.lost(kind.clone(), scope, loss)
     }
 
     /// Whether no version of the object's kind was served when its watch last failed.
     pub(crate) fn is_unserved(&self, key: &ObjectKey) -> bool {
-        self.state().unserved.contains(&(key.group.clone(), key.kind.clone()))
+        self.state().coverage.is_unserved(key)
     }
 
     /// Whether absence from the cache proves absence: a watch that covers the object has listed.
     pub(crate) fn is_synced(&self, key: &ObjectKey) -> bool {
-        let state = self.state();
-        let scopes = state.kinds.get(&(key.group.clone(), key.kind.clone()));
-        scopes.is_some_and(|all| all.iter().any(|scope| scope.covers(&key.namespace)))
+        self.state().coverage.covers(key)
     }
 
     /// The resources whose releases have objects of a kind.
@@ -550,25 +424,9 @@ impl State {
         owner
     }
 
-    fn change_history<T>(&mut self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
-        let history = self.histories.entry(key.clone()).or_default();
-        let result = change(Arc::make_mut(history));
-        if history.is_blank() {
-            self.histories.remove(key);
-        }
-        result
-    }
-
     fn ask_at(&self, key: &ObjectKey) -> Option<Instant> {
         self.dependents.get(key)?.stamp.ask_at()
     }
-}
-
-/// Which resource an object belongs to, and whether the object's metadata proves it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
-    pub(crate) owner: Option<ResourceKey>,
-    pub(crate) ours: bool,
 }
 
 fn is_of(key: &ObjectKey, resource: &Resource) -> bool {

@@ -1,10 +1,21 @@
 //! What the process knows without a request: resources, releases, their objects, and the sources of values.
 
-pub(crate) mod cache;
-pub(crate) mod dependents;
 pub(crate) mod primary;
-pub(crate) mod record_cache;
+
 pub(crate) mod release;
+
+pub(crate) mod competitor;
+pub(crate) mod record_cache;
 pub(crate) mod releases;
+
+pub(crate) mod dependent;
+
+pub(crate) mod informers;
+pub(crate) mod served;
+
 pub(crate) mod sources;
+
+pub(crate) mod coverage;
 pub(crate) mod tombstones;
+
+pub(crate) mod cache;

@@ -11,11 +11,11 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::annotations::Annotations;
-use crate::runtime::queue::Grouped;
+use crate::runtime::key::ResourceKey;
 use crate::status::{Fields, Status};
 use crate::values::Spec;
 use crate::watches::Field;
+use crate::watches::annotations::Annotations;
 
 /// Our finalizer: that of helm-operator-plugins and of old operator-sdk. Both upstreams remove it, so a resource made here can go back to either.
 pub(crate) const FINALIZER: &str = "uninstall-helm-release";
@@ -45,11 +45,11 @@ pub(crate) struct Primary {
     pub(crate) has_manifest: bool,
     /// Whether its namespace is only that of its release.
     is_cluster_scoped: bool,
-    /// What [`crate::charts::accept`] judges; kept only for the author's code.
+    /// What [`crate::reconcile::accept`] judges; kept only for the author's code.
     pub(crate) raw: Option<Box<Raw>>,
 }
 
-/// A custom resource as the server sent it. [`crate::charts::accept`] makes a [`Primary`] of it.
+/// A custom resource as the server sent it. [`crate::reconcile::accept`] makes a [`Primary`] of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     /// Name, namespace, uid and resource version only.
@@ -72,35 +72,6 @@ impl Raw {
     /// The version in which the `spec` was last written.
     pub(crate) fn spec_version(&self) -> Option<&str> {
         self.spec_written.as_ref().map(|(version, _)| version.as_str())
-    }
-}
-
-/// Namespace and name of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ResourceKey {
-    /// The namespace; of a cluster-scoped resource that a chart serves, that of its release.
-    pub namespace: Arc<str>,
-    /// The name.
-    pub name: Arc<str>,
-}
-
-/// `namespace/name`.
-impl std::fmt::Display for ResourceKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl Grouped for ResourceKey {
-    fn group(&self) -> Arc<str> {
-        self.namespace.clone()
-    }
-}
-
-impl ResourceKey {
-    /// The key of the object with this namespace and name, which are [interned](intern).
-    pub fn new(namespace: &str, name: &str) -> ResourceKey {
-        ResourceKey { namespace: intern(namespace), name: intern(name) }
     }
 }
 
@@ -165,7 +136,7 @@ impl Primary {
             || self.raw != older.raw
     }
 
-    /// The resource for the author's code, without `spec` and status. Labels and annotations are those that [`crate::charts::accept`] keeps.
+    /// The resource for the author's code, without `spec` and status. Labels and annotations are those that [`crate::reconcile::accept`] keeps.
     pub(crate) fn object(&self) -> DynamicObject {
         let raw = self.raw.as_deref();
         let created = k8s_openapi::jiff::Timestamp::from_second(self.created as i64).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use lru::LruCache;
 
-use super::primary::ResourceKey;
+use crate::runtime::key::ResourceKey;
 
 /// The bound, in compressed bytes: some two thousand releases of a small chart.
 const MAX_BYTES: usize = 4 << 20;

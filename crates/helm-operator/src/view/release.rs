@@ -8,7 +8,7 @@ use helm_release::storage::{Body, Content, Marks, Proof, RecordMeta, Stored, Wri
 use jiff::Timestamp;
 use litemap::LiteMap;
 
-use crate::reconcile::steps::competitor::Rival;
+use super::competitor::Rival;
 use crate::runtime::freshness::Stamp;
 
 /// A release's revisions.

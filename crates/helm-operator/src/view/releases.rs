@@ -9,10 +9,10 @@ use helm_release::outside;
 use helm_release::release::Packed;
 use helm_release::storage::{Proof, RecordMeta, Stored};
 
-use super::primary::ResourceKey;
 use super::record_cache::RecentRecords;
 use super::release::{Release, Revision};
 use crate::runtime::freshness::{Epoch, Stamp};
+use crate::runtime::key::ResourceKey;
 use crate::runtime::reflector::{Scope, Sink};
 use crate::runtime::sync::lock;
 

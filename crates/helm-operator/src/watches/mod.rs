@@ -2,6 +2,7 @@
 //!
 //! Counterpart: operator-sdk's `internal/helm/watches` and helm-operator-plugins' `pkg/watches`; the keys are the union of both.
 
+pub(crate) mod annotations;
 mod check;
 mod decode;
 mod duration;
@@ -23,8 +24,8 @@ use helm_release::kube::{Adopt, CrdPolicy, ObjectRule, Policy};
 use helm_release::storage::Home;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
-pub use crate::annotations::AnnotationNames;
 pub use crate::values_from::{SourceError, SourceKind, ValuesSource};
+pub use crate::watches::annotations::AnnotationNames;
 pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use expressions::Expressions;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use helm::disk::SchemaCopies;
 use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, IgnoreRule, ObjectRule, Pointer};
 
-use super::Error;
+use super::annotations::AnnotationNames;
 use super::decode::wrong;
 use super::node::{Entry, Node};
 use super::objects::{Granted, granted};
-use crate::annotations::AnnotationNames;
 use crate::spelling::nearest;
+use crate::watches::Error;
 
 /// The word for the operator itself: its rights, or its own namespace, whatever their names.
 const OPERATOR: &str = "$(operator)";

@@ -53,7 +53,7 @@ async fn a_chart_that_keeps_ending_workers_backs_off_until_its_resource_changes(
         world.reconcile().await;
     }
     assert!(workers.started().len() <= 2, "{} workers were lost in no time", workers.started().len());
-    let retry = world.shared.cache.history(&key()).failure.as_ref().unwrap().retry.at;
+    let retry = world.shared.memory.of(&key()).failure.as_ref().unwrap().retry.at;
     assert!(retry > Instant::now());
     world.edit(|primary| primary["spec"] = json!({"hungry": false}));
     assert_ne!(world.reconcile().await, ReconcileResult::Error);
@@ -79,7 +79,7 @@ async fn a_render_that_keeps_others_waiting_goes_on_as_a_retry_and_nobody_is_tol
     world.feed();
     world.shared.queue.open();
     let _running = (world.shared.queue.next().await, world.shared.queue.next().await);
-    let reconcile = async |key: &ResourceKey, lane| context::reconcile(&world.shared, key, &(), lane).await;
+    let reconcile = async |key: &ResourceKey, lane| reconcile::reconcile(&world.shared, key, &(), lane).await;
     let (postponed, installed) = tokio::join!(reconcile(&slow, Lane::Common), reconcile(&good, Lane::Common));
     assert!(postponed != ReconcileResult::Error && installed != ReconcileResult::Error);
     assert!(world.server.object(&format!("{MAPS}/good")).is_some());

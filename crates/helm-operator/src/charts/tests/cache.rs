@@ -7,9 +7,14 @@ use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks};
 
 use crate::charts::tests::*;
+use crate::reconcile::decide::memory::Memory;
 use crate::runtime::freshness::{CONFIRMATION, Stamp};
-use crate::view::cache::{Claim, kind_key};
+use crate::runtime::reflector::First;
+use crate::view::coverage::Loss;
+use crate::view::coverage::kind_key;
+use crate::view::dependent::Claim;
 use crate::view::release::{Revision, Trust};
+use crate::view::releases::Reader;
 
 pub(super) fn epoch(number: u64) -> Epoch {
     Epoch { number, began: Instant::now(), is_list: false }
@@ -181,16 +186,19 @@ async fn what_a_confirmation_finds_counts_at_once() {
     assert!(cache.store_dependent(a.clone(), &marked(8, 6), claim(), epoch(1)).is_some(), "its event tells the rest");
 }
 
-#[test]
-fn a_lost_inventory_is_kept_while_the_resource_exists() {
-    let cache = Cache::default();
-    let is_lost = || cache.history(&key()).lost.is_some();
-    cache.release_lost(&key(), &Arc::default());
+#[tokio::test(start_paused = true)]
+async fn a_lost_inventory_is_kept_while_the_resource_exists() {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = World::on(server);
+    let lose = || Reader::release_lost(&*world.shared, &key(), &Arc::default());
+    let is_lost = || world.shared.memory.of(&key()).lost.is_some();
+    lose();
     assert!(!is_lost(), "nobody is there to uninstall it for");
-    cache.store_written_primary(of("u", 1, 1));
-    cache.release_lost(&key(), &Arc::default());
+    world.shared.cache.store_written_primary(of("u", 1, 1));
+    lose();
     assert!(is_lost());
-    cache.forget(&key());
+    world.shared.primary_deleted(&key(), "u");
     assert!(!is_lost());
 }
 
@@ -246,14 +254,14 @@ fn a_kind_that_can_no_longer_be_watched_is_unknown_in_that_namespace_only() {
     let [ours, other] = ["ns", "other"].map(Scope::namespace);
     let a = object_key("ConfigMap", "a");
     cache.start_kind(&config_maps());
-    assert!(!cache.kind_lost(&kind, &ours, false), "it was not known");
+    assert!(!cache.kind_lost(&kind, &ours, Loss::Refused), "it was not known");
     assert!(!cache.kind_synced(&config_maps(), &ours) && !cache.kind_synced(&config_maps(), &other));
-    assert!(cache.kind_lost(&kind, &other, false));
+    assert!(cache.kind_lost(&kind, &other, Loss::Refused));
     let theirs = ObjectKey { namespace: "other".into(), ..a.clone() };
     assert!(cache.is_synced(&a) && !cache.is_refused(&a) && cache.is_refused(&theirs));
-    assert!(cache.kind_lost(&kind, &ours, false) && !cache.is_synced(&a));
-    assert!(!cache.kind_lost(&kind, &ours, false), "that is no news");
-    assert!(cache.kind_lost(&kind, &ours, true) && cache.is_unserved(&a), "that is");
+    assert!(cache.kind_lost(&kind, &ours, Loss::Refused) && !cache.is_synced(&a));
+    assert!(!cache.kind_lost(&kind, &ours, Loss::Refused), "that is no news");
+    assert!(cache.kind_lost(&kind, &ours, Loss::Unserved) && cache.is_unserved(&a), "that is");
     assert!(!cache.start_kind(&config_maps()), "its watch is tried again");
     assert!(cache.kind_synced(&config_maps(), &ours), "its owners must look for what they missed");
     assert!(cache.is_synced(&a) && !cache.is_unserved(&a) && !cache.is_refused(&a) && cache.is_refused(&theirs));
@@ -268,7 +276,7 @@ fn a_namespace_whose_list_is_refused_stays_refused_after_a_list_of_another() {
     let a = object_key("ConfigMap", "a");
     cache.start_kind(&config_maps());
     assert!(!cache.kind_synced(&config_maps(), &other));
-    cache.kind_listed(&config_maps(), true);
+    cache.kind_listed(&config_maps(), Some(First::Refused));
     assert!(!cache.kind_synced(&config_maps(), &other), "an expired watch lists again");
     assert!(cache.is_refused(&a) && !cache.is_synced(&a), "nothing covers it");
     assert!(cache.kind_synced(&config_maps(), &mine) && !cache.is_refused(&a), "the right is granted");
@@ -317,9 +325,9 @@ fn only_the_owners_of_older_revisions_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_history_that_says_nothing_takes_no_memory() {
-    let cache = Cache::default();
-    cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
-    assert_eq!(cache.histories(), 1);
-    cache.change_history(&key(), |history| history.resynced = None);
-    assert_eq!(cache.histories(), 0);
+    let memory = Memory::default();
+    memory.change(&key(), |history| history.resynced = Some(Instant::now()));
+    assert_eq!(memory.len(), 1);
+    memory.change(&key(), |history| history.resynced = None);
+    assert_eq!(memory.len(), 0);
 }

@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::controller::ChartController;
 use crate::charts::tests::*;
-use crate::context::{Context, ControllerConfig, Namespaces};
+use crate::context::{Context, ControllerConfig};
 use crate::hooks::{After, Before, Error as HookFailure, PostHook, PreHook};
 use crate::native::Controller;
+use crate::runtime::namespaces::Namespaces;
 use crate::testing::{Asked, client};
 use crate::watches;
 

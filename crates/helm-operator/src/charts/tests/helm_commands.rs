@@ -100,7 +100,7 @@ async fn an_upgrade_in_flight_is_left_alone_and_reported() {
     assert!(said.starts_with(expected), "{said}");
     assert_eq!(world.requests().await, 0);
     // Reconciled again when the ten minutes are over, one of which has passed.
-    let again = world.shared.cache.history(&key()).failure.as_ref().unwrap().retry.at - tokio::time::Instant::now();
+    let again = world.shared.memory.of(&key()).failure.as_ref().unwrap().retry.at - tokio::time::Instant::now();
     assert!((530..=540).contains(&again.as_secs()), "{again:?}");
 }
 

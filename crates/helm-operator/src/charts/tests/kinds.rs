@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::charts::tests::*;
 use crate::runtime::reflector::{First, Stream};
-use crate::view::dependents::{Kinds, Source, Subscriber};
+use crate::view::informers::{Kinds, Source, Subscriber};
 
 type Events = UnboundedSender<watcher::Result<Event<Live>>>;
 

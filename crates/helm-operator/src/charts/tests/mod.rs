@@ -20,24 +20,26 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::accept::Intake;
-use super::controller::Additions;
 use super::watches::{Dependents, Primaries};
 use crate::events::Events;
+use crate::hooks::extensions::Additions;
 use crate::metrics::{Metrics, ReconcileResult};
-use crate::reconcile::context;
+use crate::reconcile;
+use crate::reconcile::accept::Intake;
+use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::shared::{Settings, Shared};
 use crate::rendering::request::{RenderError, Renderer, Request};
 use crate::runtime::concurrency::{Lane, Turns};
 use crate::runtime::freshness::Epoch;
+use crate::runtime::key::ResourceKey;
 use crate::runtime::queue::Queue;
 use crate::runtime::reflector::{Scope, Sink};
 use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;
 use crate::values_from::SourceKind;
 use crate::view::cache::Cache;
-use crate::view::primary::{FINALIZER, Primary, Received, ResourceKey};
+use crate::view::primary::{FINALIZER, Primary, Received};
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
 use crate::view::sources::watch::{SourceMeta, SourceSink};
@@ -421,6 +423,7 @@ impl World {
             applier: Applier::new(api.clone()),
             storage: Storage::new(api.clone(), keys.clone()).at(settings.home.clone()).written_by(name),
             api,
+            memory: Memory::default(),
             cache: Cache::over(releases.clone())
                 .judging(settings.expressions.clone())
                 .recording_at(settings.home.clone()),
@@ -529,7 +532,7 @@ impl World {
 
     async fn reconcile_one(&self, key: &ResourceKey) -> ReconcileResult {
         self.feed();
-        let result = context::reconcile(&self.shared, key, &(), Lane::Retries).await;
+        let result = reconcile::reconcile(&self.shared, key, &(), Lane::Retries).await;
         self.feed();
         result
     }
@@ -1067,7 +1070,7 @@ async fn a_resource_deleted_before_its_status_write_is_forgotten_at_once() {
     world.feed();
     world.server.remove(PRIMARY);
     let before = world.server.log().len();
-    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     assert!(world.shared.cache.primary(&key()).is_none());
     assert_eq!(world.server.log()[before..], [format!("PATCH {PRIMARY}/status"), format!("GET {PRIMARY}")]);
 }
@@ -1084,7 +1087,7 @@ async fn a_list_of_one_namespace_does_not_affect_another() {
     }
     let before = world.server.log().len();
     for key in [key(), other] {
-        context::reconcile(&world.shared, &key, &(), Lane::Retries).await;
+        reconcile::reconcile(&world.shared, &key, &(), Lane::Retries).await;
         assert_eq!(world.shared.cache.release(&key).unwrap().revisions.len(), 1);
     }
     assert_eq!(world.server.log()[before..], [] as [String; 0]);
@@ -1094,13 +1097,13 @@ async fn a_list_of_one_namespace_does_not_affect_another() {
 async fn our_own_write_without_an_event_is_read_back() {
     let world = World::new(spec());
     world.feed();
-    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &Scope::ALL);
     world.server.remove(&format!("{MAPS}/b"));
-    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     assert_eq!(world.maps(), ["a", "c"], "nothing is known yet");
     tokio::time::advance(Duration::from_secs(11)).await;
-    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
     assert_eq!(world.maps(), ["a", "b", "c"]);
 }
 

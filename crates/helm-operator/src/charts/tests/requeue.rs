@@ -6,8 +6,9 @@ use helm_release::storage::Marks;
 use crate::charts::tests::*;
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::health;
+use crate::runtime::reflector::First;
 use crate::status::Health;
-use crate::view::cache::Claim;
+use crate::view::dependent::Claim;
 
 fn map_key(name: &str) -> ObjectKey {
     object_key("ConfigMap", name)
@@ -63,7 +64,7 @@ async fn only_kinds_that_may_not_be_listed_are_reapplied_each_period() {
     world.reconcile().await;
     change_map(&world, "b");
     assert!(!is_put_back_after(&world, 600).await, "their list is to come");
-    world.shared.cache.kind_listed(&config_maps(), true);
+    world.shared.cache.kind_listed(&config_maps(), Some(First::Refused));
     assert!(is_put_back_after(&world, 600).await);
 }
 
@@ -255,11 +256,11 @@ async fn a_deleted_resource_leaves_no_failure_for_its_successor() {
     let world = World::new(spec());
     world.edit(|p| p["spec"]["broken"] = true.into());
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
-    assert!(world.shared.cache.history(&key()).fault().is_some());
+    assert!(world.shared.memory.of(&key()).fault().is_some());
     let gone = serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap();
     Primaries(world.shared.clone()).deleted(gone);
     assert!(world.shared.cache.primary(&key()).is_none());
-    assert!(world.shared.cache.history(&key()).fault().is_none());
+    assert!(world.shared.memory.of(&key()).fault().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,16 +293,16 @@ async fn a_replaced_resource_is_forgotten_once_the_server_reports_it() {
     let (path, mut body) = primary("ns", "web", spec());
     body["metadata"]["finalizers"] = json!([]);
     world.server.put(&path, body, "user");
-    world.shared.cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
+    world.shared.memory.change(&key(), |history| history.resynced = Some(Instant::now()));
     let of = key();
     let work = Work::new(&world.shared, &of, &());
     crate::reconcile::steps::uninstall::refresh(&work, &old).await;
     assert_ne!(world.shared.cache.primary(&key()).unwrap().uid(), old.uid());
-    assert!(world.shared.cache.history(&key()).resynced.is_none());
+    assert!(world.shared.memory.of(&key()).resynced.is_none());
     let new = world.shared.cache.primary(&key()).unwrap();
-    world.shared.cache.change_history(&key(), |history| history.resynced = Some(Instant::now()));
+    world.shared.memory.change(&key(), |history| history.resynced = Some(Instant::now()));
     crate::reconcile::steps::uninstall::refresh(&work, &new).await;
-    assert!(world.shared.cache.history(&key()).resynced.is_some(), "it is the same");
+    assert!(world.shared.memory.of(&key()).resynced.is_some(), "it is the same");
     world.server.disturb("GET /apis/cache.my.domain", 1, Disturbance::Refused(500));
     crate::reconcile::steps::uninstall::refresh(&work, &new).await;
     assert!(world.shared.cache.primary(&key()).is_some(), "a read that fails says nothing");

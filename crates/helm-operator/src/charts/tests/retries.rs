@@ -65,7 +65,7 @@ async fn resources_that_failed_take_no_turn_from_good_ones() {
     work_until(&world, wait_until(|| good.iter().all(|key| is_ready(&world, key)))).await;
     assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
     // Only four workers, and each attempt takes ten seconds.
-    let history = |key| world.shared.cache.history(key).failure.as_ref().map_or(0, |failed| failed.retry.failures);
+    let history = |key| world.shared.memory.of(key).failure.as_ref().map_or(0, |failed| failed.retry.failures);
     work_until(&world, wait_until(|| bad.iter().all(|key| history(key) >= 2))).await;
     assert!(began.elapsed() < 300 * SECOND, "each of them is tried again: {:?}", began.elapsed());
 }
@@ -120,7 +120,7 @@ async fn a_failed_resource_in_line_is_deleted_at_once() {
     assert!(began.elapsed() <= 2 * SECOND, "{:?}", began.elapsed());
     world.server.remove(&path);
     work_until(&world, wait_until(|| world.shared.cache.primary(&bad[6]).is_none())).await;
-    assert!(world.shared.cache.history(&bad[6]).failure.is_none());
+    assert!(world.shared.memory.of(&bad[6]).failure.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,10 +128,10 @@ async fn an_outage_sends_nobody_to_the_line() {
     let world = World::new(spec());
     world.server.fail_after(Some(0));
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
-    assert!(!world.shared.cache.history(&key()).is_retry());
+    assert!(!world.shared.memory.of(&key()).is_retry());
     world.server.fail_after(None);
     tokio::time::advance(SECOND).await;
     world.feed();
-    context::reconcile(&world.shared, &key(), &(), Lane::Common).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Lane::Common).await;
     assert_eq!(world.maps(), ["a", "b", "c"]);
 }

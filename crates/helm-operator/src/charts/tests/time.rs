@@ -4,11 +4,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::start;
 use crate::charts::tests::*;
-use crate::reconcile::decide::memory;
 use crate::reconcile::report::progress::publish_progress;
 use crate::reconcile::report::status_writer;
 use crate::runtime::reflector::First;
 use crate::runtime::workers::serve;
+use crate::status::reason::Reason;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PRIMARIES: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/";
@@ -182,9 +182,9 @@ async fn somebody_elses_record_ends_a_backoff_and_our_own_do_not() {
     };
     let epoch = Epoch { number: 1_000_000, began: Instant::now(), is_list: false };
     world.releases.changed(meta(true), epoch);
-    assert!(world.shared.cache.history(&key()).failure.as_ref().unwrap().retry.at > tokio::time::Instant::now());
+    assert!(world.shared.memory.of(&key()).failure.as_ref().unwrap().retry.at > tokio::time::Instant::now());
     world.releases.changed(meta(false), epoch);
-    assert!(world.shared.cache.history(&key()).failure.as_ref().unwrap().retry.at <= tokio::time::Instant::now());
+    assert!(world.shared.memory.of(&key()).failure.as_ref().unwrap().retry.at <= tokio::time::Instant::now());
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,14 +241,14 @@ async fn a_failing_status_write_backs_off() {
     world.server.fail_after(Some(0));
     world.edit(|primary| primary["spec"]["broken"] = true.into());
     world.work_for(45 * SECOND).await;
-    let failures = world.shared.cache.history(&key()).unwritten.unwrap().failures;
+    let failures = world.shared.memory.of(&key()).unwritten.unwrap().failures;
     // After each attempt, and after each of its own waits.
     assert!((7..=14).contains(&failures), "{failures}");
     world.server.fail_after(None);
     world.annotate("suspend", "true");
     world.work_for(60 * SECOND).await;
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/RenderError/"));
-    assert_eq!(world.shared.cache.history(&key()).unwritten, None);
+    assert_eq!(world.shared.memory.of(&key()).unwritten, None);
     let before = world.reconciles();
     world.work_for(HOUR).await;
     assert_eq!(world.reconciles(), before);
@@ -345,7 +345,7 @@ async fn a_failing_repair_backs_off_and_is_reported_once() {
     world.fight();
     world.work_for(45 * SECOND).await;
     assert_eq!(world.failures(), 7);
-    assert_eq!(world.total("helm_operator_outcomes_total", memory::FIGHT), 0);
+    assert_eq!(world.total("helm_operator_outcomes_total", Reason::DriftLoop.as_str()), 0);
     world.server.fail_after(None);
     world.work_for(60 * SECOND).await;
     assert_eq!((world.value_of("b"), world.condition("Irreconcilable")), (json!("1"), None));
@@ -378,7 +378,7 @@ async fn a_resource_waits_for_the_kinds_of_its_release_and_no_other_does() {
         (world.value_of("a"), world.condition_of(&new, "Ready").unwrap().starts_with("True/Ready/")),
         (json!("1"), true)
     );
-    world.shared.cache.kind_listed(&config_maps(), false);
+    world.shared.cache.kind_listed(&config_maps(), None);
     world.shared.wake(key());
     world.work_for(SECOND).await;
     assert_eq!(world.value_of("a"), "2");
@@ -401,7 +401,7 @@ async fn only_objects_of_the_release_wake_its_resource() {
 fn a_forbidden_kind_counts_as_refused_until_it_is_listed() {
     let cache = Cache::default();
     let key = object_key("ConfigMap", "a");
-    cache.kind_listed(&config_maps(), true);
+    cache.kind_listed(&config_maps(), Some(First::Refused));
     assert!(cache.is_refused(&key));
     cache.kind_synced(&config_maps(), &Scope::ALL);
     assert!(!cache.is_refused(&key));

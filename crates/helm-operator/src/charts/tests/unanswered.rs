@@ -249,7 +249,7 @@ async fn a_replaced_revision_whose_record_could_not_be_written_is_superseded_lat
 
 /// Reconciles before any watch has reported what the last reconcile did.
 async fn reconcile_at_once(world: &World) {
-    context::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
 }
 
 #[tokio::test(start_paused = true)]

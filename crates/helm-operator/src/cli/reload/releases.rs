@@ -13,7 +13,7 @@ const MAX_LINES: usize = 200;
 /// Describes what the watch's chart changes in the cluster; `None` if no release is deployed.
 pub(super) fn changes(watch: &Watch, previews: &Previews) -> Option<String> {
     let chart = Chart::load_with(&watch.chart, &watch.schema.copies).ok()?;
-    let releases = previews.of(watch, chart);
+    let releases = previews.preview(watch, chart);
     (!releases.is_empty()).then(|| describe(&watch.kind, &releases))
 }
 

@@ -10,7 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Builder;
 
 use crate::client::find_cluster;
-use crate::lookup::{Blocking, ClusterLookup, Reach};
+use crate::rendering::lookup::{Blocking, ClusterLookup, Reach};
 use crate::report::chain;
 
 /// Renders with the cluster's capabilities and objects, and lets its server check the result.

@@ -2,8 +2,9 @@
 //!
 //! Callers pass the time, so that every rule is a table. Holds expire; only a change of the resource's own inputs ends one early.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use helm_release::action::Refusal;
@@ -11,20 +12,16 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::health::Waiting;
-use super::triggers::Asked;
-use super::unserved::Unserved;
+use super::remembered::{Asked, Detections, Found, Met, Unserved};
 use crate::reconcile::failure::Failed;
-use crate::reconcile::report::unread_values;
-use crate::reconcile::steps::competitor::Met;
-use crate::reconcile::steps::detect::Detections;
-use crate::rendering::RENDER_LIMIT;
 use crate::runtime::backoff::{self, Retry};
+use crate::runtime::key::ResourceKey;
+use crate::runtime::sync::lock;
+use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
-/// The reason of a fight over an object's fields.
-pub(crate) const FIGHT: &str = "DriftLoop";
 /// Repairs of one resource that follow each other within this time form one streak; a fight ends after this time without drift.
 const STREAK: Duration = Duration::from_secs(20);
 /// A longer streak is a fight with another manager.
@@ -32,6 +29,59 @@ const PATIENCE: u32 = 5;
 /// After a restart, each failing resource is tried once within this time: soon, because the restart may have brought a better chart, and spread
 /// out, because hundreds may be failing.
 const SPREAD: Duration = Duration::from_secs(30);
+
+/// The histories of one controller's resources.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<HashMap<ResourceKey, Arc<History>>>);
+
+impl Memory {
+    /// Returns a resource's history; blank if nothing is known.
+    pub(crate) fn of(&self, key: &ResourceKey) -> Arc<History> {
+        lock(&self.0).get(key).cloned().unwrap_or_default()
+    }
+
+    /// Changes a resource's history. One that says nothing takes no memory.
+    pub(crate) fn change<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
+        change_in(&mut lock(&self.0), key, change)
+    }
+
+    /// Changes a resource's history if it is still known: nothing is forgotten between the question and the change.
+    pub(crate) fn change_if(
+        &self,
+        is_known: impl FnOnce() -> bool,
+        key: &ResourceKey,
+        change: impl FnOnce(&mut History),
+    ) {
+        let mut histories = lock(&self.0);
+        if is_known() {
+            change_in(&mut histories, key, change);
+        }
+    }
+
+    /// Forgets a resource that is gone.
+    pub(crate) fn forget(&self, key: &ResourceKey) {
+        lock(&self.0).remove(key);
+    }
+
+    /// How many resources have a history.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+}
+
+fn change_in<T>(
+    histories: &mut HashMap<ResourceKey, Arc<History>>,
+    key: &ResourceKey,
+    change: impl FnOnce(&mut History) -> T,
+) -> T {
+    let history = histories.entry(key.clone()).or_default();
+    let result = change(Arc::make_mut(history));
+    if history.is_blank() {
+        histories.remove(key);
+    }
+    result
+}
 
 /// A resource's recent history. What few resources have is boxed: there is one for each resource that was ever reconciled with a result.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +121,7 @@ pub(crate) struct History {
     /// Another process that serves the resource, too.
     pub(crate) rival: Option<Box<Met>>,
     /// Values that no template reads.
-    pub(crate) unread: Option<Box<unread_values::Found>>,
+    pub(crate) unread: Option<Box<Found>>,
 }
 
 /// A failure that still applies.
@@ -125,8 +175,8 @@ impl History {
                 .then_some((kind, condition))
         };
         let (kind, failing) = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().find_map(stands)?;
-        if *failing.reason == *FIGHT {
-            let fault = Fault { condition: kind, reason: FIGHT, message: failing.message.to_string() };
+        if *failing.reason == Reason::DriftLoop {
+            let fault = Fault { condition: kind, reason: Reason::DriftLoop, message: failing.message.to_string() };
             let fault = Some(Box::new(fault));
             let drift = Drift { streak: PATIENCE + 1, repaired: Some(now), fault, ..Drift::default() };
             return Some(History { drift, ..History::default() });
@@ -135,7 +185,7 @@ impl History {
         let retry_at = now + lasted.min(SPREAD).mul_f64(share(primary.uid()));
         let exhausted = stands(condition::STALLED).is_some_and(|(_, stalled)| *stalled.reason == *RETRIES_EXCEEDED);
         let attempts = backoff::failures_within(lasted);
-        let is_costly = *failing.reason == *RENDER_LIMIT;
+        let is_costly = *failing.reason == Reason::RenderLimit;
         let recalled = Recalled { of: primary.clone(), attempts, exhausted, is_costly, retry_at };
         Some(History { recalled: Some(Box::new(recalled)), ..History::default() })
     }
@@ -301,7 +351,7 @@ impl Drift {
     }
 
     fn is_fight(&self) -> bool {
-        self.fault.as_ref().is_some_and(|f| f.reason == FIGHT)
+        self.fault.as_ref().is_some_and(|f| f.reason == Reason::DriftLoop)
     }
 
     /// When the streak ends unless something drifts first.
@@ -332,7 +382,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn fault(reason: &'static str) -> Fault {
+    fn fault(reason: Reason) -> Fault {
         Fault { condition: condition::IRRECONCILABLE, reason, message: "no".into() }
     }
 
@@ -356,15 +406,15 @@ mod tests {
         "2026-01-01T00:30:00Z".parse().unwrap()
     }
 
-    fn blocked(reason: &'static str) -> Failed {
+    fn blocked(reason: Reason) -> Failed {
         Failed::Blocked(fault(reason))
     }
 
     /// A failed attempt, or a request that was not answered.
     fn failed(attempted: bool) -> Failed {
         match attempted {
-            true => FailedAttempt::rendering("X", "m".into()).into(),
-            false => Unanswered::with_reason("X", "m".into()).into(),
+            true => FailedAttempt::rendering(Reason::Own("X"), "m".into()).into(),
+            false => Unanswered::with_reason(Reason::Own("X"), "m".into()).into(),
         }
     }
 
@@ -374,15 +424,15 @@ mod tests {
         let mut history = History::default();
         assert_eq!(history.held_until("a", now), None);
         for (attempt, wait) in [(1, 500), (2, 1_000), (3, 2_000)] {
-            assert_eq!(history.fail(&blocked("X"), "a".into(), now, None), attempt == 1);
+            assert_eq!(history.fail(&blocked(Reason::Own("X")), "a".into(), now, None), attempt == 1);
             let until = now + Duration::from_millis(wait);
             assert_eq!(history.held_until("a", now), Some(until));
             assert_eq!(history.held_until("a", until), None);
             assert_eq!(history.held_until("b", now), None);
         }
-        assert!(history.fail(&blocked("Y"), "b".into(), now, None), "another fault is news");
+        assert!(history.fail(&blocked(Reason::Own("Y")), "b".into(), now, None), "another fault is news");
         assert_eq!(history.failure.as_ref().unwrap().retry.failures, 1);
-        assert_eq!(history.fault(), Some(&fault("Y")));
+        assert_eq!(history.fault(), Some(&fault(Reason::Own("Y"))));
         history.retry_now(now);
         assert_eq!((history.held_until("b", now), history.failure.as_ref().unwrap().retry.failures), (None, 1));
         history.succeed();
@@ -432,8 +482,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_a_previous_process_only_renders_that_a_limit_ended_are_retries() {
-        for (reason, is_retry) in [(RENDER_LIMIT, true), ("RenderError", false), ("UpgradeError", false)] {
-            let history = History::recall(&failing(reason, 2, "u"), Instant::now(), today()).unwrap();
+        for (reason, is_retry) in
+            [(Reason::RenderLimit, true), (Reason::RenderError, false), (Reason::UpgradeError, false)]
+        {
+            let history = History::recall(&failing(reason.as_str(), 2, "u"), Instant::now(), today()).unwrap();
             assert_eq!((history.is_retry(), history.has_changed("a")), (is_retry, false), "{reason}");
         }
     }
@@ -461,7 +513,7 @@ mod tests {
         let retry_at = history.recalled(&primary).unwrap();
         assert!(retry_at <= now + SPREAD);
         assert_eq!(history.deadlines()[1], Some(retry_at));
-        assert!(history.fail(&blocked("InstallError"), "any".into(), now, None));
+        assert!(history.fail(&blocked(Reason::InstallError), "any".into(), now, None));
         assert_eq!(history.held_until("any", now), Some(now + backoff::LONGEST));
         assert_eq!(history.recalled(&primary), None);
         let mut history = History::recall(&primary, now, today()).unwrap();
@@ -500,7 +552,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fight_is_restored_with_its_message() {
         let now = Instant::now();
-        let mut history = History::recall(&failing(FIGHT, 2, "u"), now, today()).unwrap();
+        let mut history = History::recall(&failing(Reason::DriftLoop.as_str(), 2, "u"), now, today()).unwrap();
         assert!(history.recalled.is_none());
         assert_eq!(history.fault().unwrap().message, "m");
         assert!(!history.drift.count(now + SECOND), "it was reported already");
@@ -517,7 +569,7 @@ mod tests {
             now += STREAK - SECOND;
         }
         assert!(drift.count(now));
-        drift.fault = Some(Box::new(fault(FIGHT)));
+        drift.fault = Some(Box::new(fault(Reason::DriftLoop)));
         assert_eq!(drift.hold_until, Some(now + 2 * SECOND));
         for seconds in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             now = drift.hold_until.unwrap() + STREAK - SECOND;
@@ -549,7 +601,7 @@ mod tests {
             History { drift: drift.clone(), ..History::default() }.deadlines(),
             [None, None, drift.hold_until, None]
         );
-        drift.fault = Some(Box::new(fault(FIGHT)));
+        drift.fault = Some(Box::new(fault(Reason::DriftLoop)));
         let over = now + 2 * SECOND + STREAK;
         let history = History { drift: drift.clone(), ..History::default() };
         assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
@@ -569,14 +621,14 @@ mod tests {
         let mut drift = Drift::default();
         for (attempt, wait) in (1..=10).map(|n| (n, backoff::wait(n))) {
             assert!(!drift.count(now));
-            assert_eq!(drift.fail(fault("ReconcileError"), now), attempt == 1);
+            assert_eq!(drift.fail(fault(Reason::ReconcileError), now), attempt == 1);
             assert_eq!(drift.hold_until, Some(now + wait));
             now += wait;
         }
-        assert_eq!(drift.fault.as_deref(), Some(&fault("ReconcileError")));
+        assert_eq!(drift.fault.as_deref(), Some(&fault(Reason::ReconcileError)));
         drift.succeed(true);
         assert_eq!((drift.failures, &drift.fault), (0, &None));
-        drift.fail(fault("ReconcileError"), now);
+        drift.fail(fault(Reason::ReconcileError), now);
         drift.clear(now + 100 * SECOND);
         assert_eq!((drift.failures, drift.fault), (0, None));
     }

@@ -8,7 +8,6 @@ use helm_release::storage::Marks;
 use jiff::Timestamp;
 
 use super::state::Recorded;
-use crate::reconcile::steps::remediate;
 use crate::view::release::{Holder, Release, Revision, Trust};
 
 /// How long somebody else's action is left alone after its last sign of life. Helm gives up after five minutes.
@@ -41,7 +40,7 @@ pub(crate) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, ado
         Status::Deployed => Recorded::Deployed,
         Status::Uninstalled | Status::Uninstalling => Recorded::Uninstalled,
         Status::PendingInstall => Recorded::PendingInstall,
-        Status::Failed if remediate::was_never_deployed(release) => Recorded::FailedInstall,
+        Status::Failed if was_never_deployed(release) => Recorded::FailedInstall,
         Status::Failed => Recorded::Failed,
         _ => Recorded::Pending,
     }
@@ -115,6 +114,13 @@ impl Release {
 /// Marks without objects belong to an empty release, or to one with too many objects to list.
 fn is_known(revision: &Revision) -> bool {
     revision.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty())
+}
+
+/// Whether the records prove that no revision was ever deployed: the history is complete, and every revision is an install that failed. A manual
+/// rollback can fail and leave nothing `deployed` while everything runs, and old revisions may have been pruned.
+pub(crate) fn was_never_deployed(release: &Release) -> bool {
+    let whole = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
+    whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
 }
 
 #[cfg(test)]

@@ -9,15 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use helm_release::storage::Before;
 
-use super::compare;
-use super::state::Place;
-use crate::reconcile::context::{Next, Work};
-use crate::status::{Condition, Health, Status, condition};
-use crate::view::primary::{Primary, ResourceKey};
+use super::inputs;
+use crate::runtime::key::ResourceKey;
+use crate::status::reason::Reason;
+use crate::status::{Condition, Status, condition};
 use crate::view::release::Release;
-
-/// The reason of a failed upgrade in the status.
-pub(crate) const FAILED: &str = "UpgradeError";
 
 /// The places of one controller.
 pub(crate) struct Rollout {
@@ -87,7 +83,7 @@ impl Rollout {
     }
 
     /// Notes that a holder's release was not ready before its upgrade.
-    fn note_ailing(&self, key: &ResourceKey) {
+    pub(crate) fn note_ailing(&self, key: &ResourceKey) {
         let mut state = self.state();
         if state.holders.contains(key) {
             state.ailing.insert(key.clone());
@@ -101,7 +97,7 @@ impl Rollout {
         state.holders.contains(key).then_some(before)
     }
 
-    fn is_ailing(&self, key: &ResourceKey) -> bool {
+    pub(crate) fn is_ailing(&self, key: &ResourceKey) -> bool {
         self.state().ailing.contains(key)
     }
 
@@ -135,78 +131,13 @@ impl State {
     }
 }
 
-impl Work<'_> {
-    /// The place that an upgrade needs. One that a person asked for needs none.
-    pub(crate) fn place(&self, primary: &Primary, release: Option<&Release>) -> Place {
-        let rollout = &self.shared.rollout;
-        let is_free = !rollout.is_limited()
-            || rollout.holds(self.key)
-            || self.full_reconcile(primary).is_some()
-            || !self.is_from_outside(primary, release);
-        match is_free {
-            true => Place::Free,
-            false if self.in_line => Place::InLine,
-            false => Place::Wanted,
-        }
-    }
-
-    /// Takes a place, or gets in line for one. No worker waits for it: whoever leaves wakes the next.
-    pub(crate) fn get_in_line(&mut self) -> Next {
-        self.in_line = !self.shared.rollout.take(self.key);
-        Next::Again
-    }
-
-    /// Notes that an upgrade begins. One that an earlier process began takes a place although none may be free.
-    pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&Release>) {
-        if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
-            self.shared.rollout.claim(self.key);
-            let is_resumed = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
-            let is_first = !is_resumed && self.shared.cache.history(self.key).fault().is_none();
-            if is_first && primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False") {
-                self.shared.rollout.note_ailing(self.key);
-            }
-        }
-    }
-
-    /// Whether the resource itself is as it was when its deployed revision was made, but something outside is not.
-    fn is_from_outside(&self, primary: &Primary, release: Option<&Release>) -> bool {
-        let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
-        marks.is_some_and(|marks| compare::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
-    }
-
-    /// Gives the place back once the release is as it should be, or nobody works on it.
-    pub(crate) fn leave_rollout(&self, primary: &Primary, health: Option<&Health>) {
-        let rollout = &self.shared.rollout;
-        if !rollout.is_limited() || !(rollout.holds(self.key) || rollout.is_waiting(self.key)) {
-            return;
-        }
-        let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
-        let history = self.shared.cache.history(self.key);
-        let fault = history.fault();
-        // Nothing was changed by a chart that does not render, unless an earlier attempt did.
-        let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());
-        let never_began = !has_begun && fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
-        let settled = fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary);
-        let stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_))) && rollout.is_ailing(self.key);
-        if idle || never_began || settled || stalled {
-            self.shared.leave_rollout(self.key);
-        }
-    }
-
-    fn has_current_inputs(&self, primary: &Primary) -> bool {
-        let release = self.release();
-        let marks = release.as_ref().and_then(|r| r.deployed()).and_then(|(_, revision)| revision.marks.as_ref());
-        marks.is_some_and(|marks| compare::is_equal(&marks.inputs, &self.inputs_digest(primary)))
-    }
-}
-
 /// How a release was before an upgrade that keeps its place over a restart, because it failed, is unfinished, or left the release unready; `None` if no
 /// upgrade does. `own` is the digest of the resource's own part: if that changed since, the next upgrade needs no place.
 pub(crate) fn unfinished(release: &Release, own: &str, status: &Status) -> Option<Before> {
     let deployed = release.deployed()?.1.marks.as_ref()?;
     let newest = release.newest()?.1;
     let before = newest.marks.as_ref().and_then(|marks| marks.before);
-    let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == *FAILED;
+    let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == Reason::UpgradeError;
     let unfinished = if status.find(condition::RELEASE_FAILED).is_some_and(has_failed) {
         before.or(Some(Before::Ready))
     } else if newest.status.is_pending() || status.find(condition::READY).is_none_or(|ready| *ready.status != *"True") {
@@ -214,7 +145,7 @@ pub(crate) fn unfinished(release: &Release, own: &str, status: &Status) -> Optio
     } else {
         None
     };
-    unfinished.filter(|_| compare::has_own(&deployed.inputs, own))
+    unfinished.filter(|_| inputs::has_own(&deployed.inputs, own))
 }
 
 #[cfg(test)]

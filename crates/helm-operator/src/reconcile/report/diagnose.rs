@@ -1,10 +1,6 @@
 //! Looks closer at a release that is not ready: asks the server for the pods and events that no watch reports. Rare and bounded; without the
 //! permission, the objects' own conditions have to do.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::time::Duration;
-
 use helm_release::kube::{Call, ObjectKey, read_within};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
@@ -16,8 +12,6 @@ use crate::reconcile::context::Work;
 use crate::reconcile::decide::health::{NAMED, Unhealthy, Waiting, health, progress_of};
 use crate::reconcile::shared::Shared;
 use crate::report::chain;
-use crate::runtime::sync::lock;
-use crate::runtime::throttle::{Place, Rest};
 use crate::status::{Health, ObjectCount, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
@@ -26,44 +20,10 @@ use crate::view::release::Release;
 const PAGE: u32 = 50;
 /// The most bytes of them: whoever may create pods decides how large they are.
 const MAX_BYTES: usize = 2 << 20;
-/// How long a refused permission is not tried again.
-const REFUSED: Duration = Duration::from_secs(600);
-
-/// Looks take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
-/// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
-const REST: Rest = Rest { factor: 19, longest: Duration::from_secs(60) };
-
-/// The process's looks: one at a time, and what they may not read.
-pub(crate) struct Looks {
-    place: Place,
-    /// Namespace and resource, and when the server refused them.
-    refused: Mutex<HashMap<(String, &'static str), Instant>>,
-}
-
-impl Default for Looks {
-    fn default() -> Looks {
-        Looks { place: Place::resting(REST), refused: Mutex::default() }
-    }
-}
-
-impl Looks {
-    fn is_refused(&self, namespace: &str, resource: &'static str) -> bool {
-        let refused = lock(&self.refused);
-        refused.get(&(namespace.to_owned(), resource)).is_some_and(|at| at.elapsed() < REFUSED)
-    }
-
-    fn refuse(&self, namespace: &str, resource: &'static str) {
-        let mut refused = lock(&self.refused);
-        if refused.insert((namespace.to_owned(), resource), Instant::now()).is_none() {
-            tracing::debug!(namespace, resource, "May not list what explains why objects are not ready");
-        }
-    }
-}
-
 /// The health of the deployed release and the number of its objects; takes a look if one is due.
 pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Health, ObjectCount) {
-    let cache = &work.shared.cache;
-    let (now, history) = (Instant::now(), cache.history(work.key));
+    let memory = &work.shared.memory;
+    let (now, history) = (Instant::now(), memory.of(work.key));
     let release = work.release();
     let deployed = release.as_deref().and_then(Release::deployed);
     let (unhealthy, total) = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
@@ -73,7 +33,7 @@ pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Healt
     let count = ObjectCount { ready: total - unhealthy.len(), total };
     if unhealthy.is_empty() {
         if history.waiting.is_some() {
-            cache.change_history(work.key, |history| history.waiting = None);
+            memory.change(work.key, |history| history.waiting = None);
         }
         return (Health::Ready, count);
     }
@@ -88,7 +48,7 @@ pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Healt
     }
     let timed_out = waiting.is_timed_out(work.shared.settings.progress_timeout, now);
     let health = health(&unhealthy, Some(&waiting), timed_out);
-    cache.change_history(work.key, |history| history.waiting = Some(waiting));
+    memory.change(work.key, |history| history.waiting = Some(waiting));
     (health, count)
 }
 

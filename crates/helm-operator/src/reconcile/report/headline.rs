@@ -73,9 +73,11 @@ fn place(text: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::status::condition;
+    use crate::status::reason::Reason;
 
     fn first(message: &str) -> String {
-        let fault = Fault { condition: condition::IRRECONCILABLE, reason: "InvalidValues", message: message.into() };
+        let fault =
+            Fault { condition: condition::IRRECONCILABLE, reason: Reason::InvalidValues, message: message.into() };
         let arranged = arrange(fault, "shop").message;
         assert!(arranged.ends_with(message), "Helm's text follows: {arranged}");
         arranged.lines().next().unwrap_or_default().to_owned()

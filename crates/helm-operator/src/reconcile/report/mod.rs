@@ -1,13 +1,19 @@
 //! What a reconcile says: status, events, log. Values are hidden here.
 
-pub(crate) mod blame;
-pub(crate) mod changes;
-pub(crate) mod diagnose;
-pub(crate) mod fields;
-pub(crate) mod headline;
 pub(crate) mod outcome;
-pub(crate) mod pods;
-pub(crate) mod progress;
+
+pub(crate) mod blame;
+pub(crate) mod headline;
 pub(crate) mod redact;
-pub(crate) mod status_writer;
+
+pub(crate) mod changes;
+pub(crate) mod progress;
+
+pub(crate) mod diagnose;
+pub(crate) mod looks;
+pub(crate) mod pods;
+
+pub(crate) mod fields;
 pub(crate) mod unread_values;
+
+pub(crate) mod status_writer;

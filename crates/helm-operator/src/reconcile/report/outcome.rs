@@ -14,8 +14,10 @@ use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::steps::competitor;
 use crate::report::Outcome;
 use crate::runtime::backoff::Retry;
+use crate::runtime::key::ResourceKey;
+use crate::status::reason::Reason;
 use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};
-use crate::view::primary::{Primary, ResourceKey};
+use crate::view::primary::Primary;
 use crate::view::release::Release;
 
 impl Work<'_> {
@@ -38,7 +40,7 @@ impl Work<'_> {
         };
         let fault = in_flight(primary, release, until);
         let at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
-        let news = self.shared.cache.change_history(self.key, |history| {
+        let news = self.shared.memory.change(self.key, |history| {
             let news = history.failure.as_ref().is_none_or(|f| *f.failed.fault() != fault);
             // No inputs have failed, so nothing is held.
             history.failure = Some(Box::new(LastFailure {
@@ -52,8 +54,8 @@ impl Work<'_> {
             news
         });
         if news {
-            tracing::info!(resource = %self.key, reason = fault.reason, message = fault.message, "Leaving the release alone");
-            self.shared.publish(primary, Outcome::normal(fault.reason, "Reconcile", fault.message));
+            tracing::info!(resource = %self.key, reason = fault.reason.as_str(), message = fault.message, "Leaving the release alone");
+            self.shared.publish(primary, Outcome::normal(fault.reason.as_str(), "Reconcile", fault.message));
         }
         Next::At(at)
     }
@@ -63,7 +65,7 @@ impl Work<'_> {
         let (inputs, fault) = (self.attempt(primary), failed.fault());
         let retries = self.shared.settings.retries;
         let now = Instant::now();
-        let (news, exhausted, next) = self.shared.cache.change_history(self.key, |history| {
+        let (news, exhausted, next) = self.shared.memory.change(self.key, |history| {
             let news = history.fail(failed, inputs.clone(), now, retries);
             let exhausted = history.is_exhausted(&inputs);
             (news, exhausted, history.held_until(&inputs, now).filter(|_| !exhausted))
@@ -80,7 +82,7 @@ impl Work<'_> {
     /// Records a failed repair, which holds only repairs.
     pub(crate) fn fail_repair(&self, primary: &Primary, fault: &Fault) {
         let noted = fault.clone();
-        let news = self.shared.cache.change_history(self.key, |h| h.drift.fail(noted, Instant::now()));
+        let news = self.shared.memory.change(self.key, |h| h.drift.fail(noted, Instant::now()));
         self.report_fault(primary, fault, news);
     }
 
@@ -92,7 +94,7 @@ impl Work<'_> {
 
     fn publish_fault(&self, primary: &Primary, fault: &Fault, news: bool) {
         if news {
-            self.shared.publish(primary, Outcome::warning(fault.reason, "Reconcile", fault.message.clone()));
+            self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message.clone()));
         }
     }
 
@@ -101,7 +103,7 @@ impl Work<'_> {
         if primary.deleting || primary.annotations.suspend() || primary.annotations.pause() {
             return;
         }
-        self.shared.cache.change_history(self.key, |history| {
+        self.shared.memory.change(self.key, |history| {
             history.succeed();
             history.drift.clear(self.decided);
         });
@@ -109,14 +111,14 @@ impl Work<'_> {
 
     /// Clears the failure: something succeeded.
     pub(crate) fn succeed(&self) {
-        self.shared.cache.change_history(self.key, |history| history.succeed());
+        self.shared.memory.change(self.key, |history| history.succeed());
     }
 }
 
 /// Logs a fault, and when the next attempt follows if nothing changes.
 fn log_fault(key: &ResourceKey, fault: &Fault, next: Option<Duration>) {
     let next = next.map(in_words);
-    tracing::error!(resource = %key, reason = fault.reason, error = fault.message, next_try_in = next, "Cannot reconcile");
+    tracing::error!(resource = %key, reason = fault.reason.as_str(), error = fault.message, next_try_in = next, "Cannot reconcile");
 }
 
 /// Formats `500ms`, or `2m8s` without fractions.
@@ -141,12 +143,12 @@ fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
          the operator waits until it ends, or until {until}",
         primary.name()
     );
-    Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseInFlight", message }
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReleaseInFlight, message }
 }
 
 pub(crate) fn invalid_annotation(why: &str) -> Fault {
     let message = why.to_owned();
-    Fault { condition: condition::IRRECONCILABLE, reason: "InvalidAnnotation", message }
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::InvalidAnnotation, message }
 }
 
 /// The server refuses to list or watch the records in this namespace.
@@ -156,7 +158,7 @@ pub(crate) fn unwatched_records(namespace: &str) -> Unanswered {
         "cannot watch the release's records: the server refuses to list or watch Secrets in namespace {namespace:?}, so nothing is changed until it \
          allows it; add this rule to the operator's role: {rule}"
     );
-    Unanswered::with_reason("RecordsForbidden", message)
+    Unanswered::with_reason(Reason::RecordsForbidden, message)
 }
 
 pub(crate) fn foreign(primary: &Primary) -> Fault {
@@ -166,7 +168,7 @@ pub(crate) fn foreign(primary: &Primary) -> Fault {
          resource another name, or set the annotation helm.sdk.operatorframework.io/adopt to \"true\" to take the release over: that needs `adopt: released` in watches.yaml \
          for a release that Helm made, and `adopt: any` for another resource's. What another resource took over from this one is not taken back"
     );
-    Fault { condition: condition::IRRECONCILABLE, reason: "ReleaseConflict", message }
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReleaseConflict, message }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::reconcile::decide::interruption::Running;
 use crate::reconcile::shared::Shared;
 use crate::reconcile::steps::sources::have_changed;
 use crate::report::Outcome;
-use crate::view::primary::ResourceKey;
+use crate::runtime::key::ResourceKey;
 
 /// A shorter wait is not worth a write.
 const SHORT: Duration = Duration::from_secs(2);

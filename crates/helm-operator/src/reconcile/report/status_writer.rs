@@ -19,10 +19,12 @@ use crate::reconcile::shared::Shared;
 use crate::reconcile::steps::uninstall;
 use crate::report::{Outcome, chain};
 use crate::runtime::backoff::Retry;
+use crate::runtime::key::ResourceKey;
 use crate::status::declared_fields::Lesson;
+use crate::status::reason::Reason;
 use crate::status::summary;
 use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
-use crate::view::primary::{Primary, Received, ResourceKey};
+use crate::view::primary::{Primary, Received};
 use crate::view::release::Release;
 
 /// Writes the status and schedules the next reconcile.
@@ -32,7 +34,7 @@ pub(crate) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     let mut known_health = None;
     if has_status(&primary) {
         // The previous process's failure stays until something is tried. The health of the objects is known only once they are listed.
-        let is_known = work.shared.cache.history(work.key).recalled(&primary).is_none() && !work.is_listing();
+        let is_known = work.shared.memory.of(work.key).recalled(&primary).is_none() && !work.is_listing();
         if is_known {
             read_description(work, &primary).await;
             let (health, objects) = current_health(work, &primary).await;
@@ -61,7 +63,7 @@ async fn read_description(work: &Work<'_>, primary: &Primary) {
     match described {
         Ok((packed, notes)) => {
             work.shared.cache.change_release(work.key, |release| release.packed = Some((version, packed)));
-            work.shared.cache.change_history(work.key, |history| history.notes = Some(notes));
+            work.shared.memory.change(work.key, |history| history.notes = Some(notes));
         }
         Err(error) => tracing::debug!(resource = %work.key, error, "Cannot read the record for the status"),
     }
@@ -78,7 +80,7 @@ fn has_status(primary: &Primary) -> bool {
 fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
     let release = work.release();
     let deployed = release.as_deref().and_then(Release::deployed);
-    let history = work.shared.cache.history(work.key);
+    let history = work.shared.memory.of(work.key);
     let recorded = work.recorded(primary);
     let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
         true => primary.other_finalizers().into_iter().map(str::to_owned).collect(),
@@ -122,10 +124,10 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
 
 /// Logs and publishes why a status field keeps its old value, once.
 fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>) {
-    if work.shared.cache.history(work.key).field_fault.as_deref() == fault.as_deref() {
+    if work.shared.memory.of(work.key).field_fault.as_deref() == fault.as_deref() {
         return;
     }
-    work.shared.cache.change_history(work.key, |history| history.field_fault = fault.as_deref().map(Box::from));
+    work.shared.memory.change(work.key, |history| history.field_fault = fault.as_deref().map(Box::from));
     if let Some(fault) = fault {
         tracing::warn!(resource = %work.key, error = fault, "Cannot compute the status");
         work.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
@@ -147,7 +149,7 @@ fn stall(history: &History) -> Option<Stall> {
 fn blocked(work: &Work<'_>) -> Option<Fault> {
     let blocked = work.shared.renderer.blocked()?;
     let message = format!("the release stays as it is, and no change of the resource can be rendered: {blocked}");
-    Some(Fault { condition: condition::IRRECONCILABLE, reason: blocked.reason(), message })
+    Some(Fault { condition: condition::IRRECONCILABLE, reason: Reason::named(blocked.reason()), message })
 }
 
 /// The status keeps its chart unless this process knows the record.
@@ -181,7 +183,7 @@ fn deployed_release(work: &Work<'_>, primary: &Primary, version: u32) -> Deploye
 }
 
 async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, objects: ObjectCount) {
-    let history = work.shared.cache.history(work.key);
+    let history = work.shared.memory.of(work.key);
     let is_ready = health == Health::Ready;
     let (facts, fault) = facts(work, primary, health, objects);
     report_field_fault(work, primary, fault.filter(|_| is_ready && facts.release.is_some()));
@@ -198,7 +200,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
     match apply(work.shared, primary, &status).await {
         Ok(None) => {
             let known = Box::new((timeless_hash(&status), hash(&primary.status)));
-            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (Some(known), None));
+            work.shared.memory.change(work.key, |h| (h.written, h.notes) = (Some(known), None));
             written(work);
         }
         Ok(Some(answer)) => {
@@ -211,7 +213,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
             answered.fields = work.shared.cache.primary(work.key).map(|p| p.status.fields.clone()).unwrap_or_default();
             let is_changed = !answered.has_same(&status);
             let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
-            work.shared.cache.change_history(work.key, |h| (h.written, h.notes) = (known, None));
+            work.shared.memory.change(work.key, |h| (h.written, h.notes) = (known, None));
             written(work);
         }
         Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
@@ -221,7 +223,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
             let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
             let error = format!("{error}{}", remedy.unwrap_or_default());
             tracing::warn!(resource = %work.key, error, "Cannot write the status");
-            work.shared.cache.change_history(work.key, |history| {
+            work.shared.memory.change(work.key, |history| {
                 let failures = history.unwritten.map_or(0, |retry| retry.failures);
                 history.unwritten = Some(Retry::after(failures, Instant::now()));
             });
@@ -258,7 +260,7 @@ fn publish_mistakes(work: &Work<'_>, primary: &Primary, status: &Status) {
 }
 
 fn written(work: &Work<'_>) {
-    work.shared.cache.change_history(work.key, |history| history.unwritten = None);
+    work.shared.memory.change(work.key, |history| history.unwritten = None);
 }
 
 /// Shows in the status what a long step waits for.
@@ -348,7 +350,7 @@ fn report_undeclared(primary: &Primary, fields: &[String]) {
 
 /// Sets the resource's timer.
 fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
-    let history = work.shared.cache.history(work.key);
+    let history = work.shared.memory.of(work.key);
     let marks = work.release().as_deref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
     let asks = marks.and_then(|marks| work.shared.cache.ask_at(&work.watched(&marks)));
     let times = Times {

@@ -6,18 +6,12 @@ use helm::reads::Unread;
 use serde_json::Value;
 
 use crate::reconcile::context::Work;
+use crate::reconcile::decide::remembered::Found;
 use crate::status::condition;
 use crate::view::primary::Primary;
 
 /// How many values a message names.
 const NAMED: usize = 5;
-
-/// What the last render found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
-    generation: i64,
-    message: String,
-}
 
 impl Work<'_> {
     /// Notes which values of the resource's own `spec` were not read. The author's mappers may read any.
@@ -29,12 +23,12 @@ impl Work<'_> {
         let message = describe(unread, &own);
         let is_news = !message.is_empty() || primary.status.find(condition::UNREAD_VALUES).is_some();
         let found = is_news.then(|| Box::new(Found { generation: primary.generation, message }));
-        self.shared.cache.change_history(self.key, |history| history.unread = found);
+        self.shared.memory.change(self.key, |history| history.unread = found);
     }
 
     /// What to say about the values of the resource as it is now; empty for nothing.
     pub(crate) fn unread(&self, primary: &Primary) -> String {
-        match &self.shared.cache.history(self.key).unread {
+        match &self.shared.memory.of(self.key).unread {
             Some(found) if found.generation == primary.generation => found.message.clone(),
             _ => known(primary).unwrap_or_default(),
         }

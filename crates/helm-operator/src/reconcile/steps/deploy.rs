@@ -14,6 +14,7 @@ use crate::reconcile::context::{Next, Work};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::report::changes;
 use crate::report;
+use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::watches::Overrides;
 
@@ -24,11 +25,11 @@ const TAKEN: Duration = Duration::from_secs(5);
 struct Words {
     action: &'static str,
     done: &'static str,
-    failed: &'static str,
+    failed: Reason,
 }
 
-const INSTALL: Words = Words { action: "Install", done: "Installed", failed: "InstallError" };
-const UPGRADE: Words = Words { action: "Upgrade", done: "Upgraded", failed: "UpgradeError" };
+const INSTALL: Words = Words { action: "Install", done: "Installed", failed: Reason::InstallError };
+const UPGRADE: Words = Words { action: "Upgrade", done: "Upgraded", failed: Reason::UpgradeError };
 
 /// Installs the candidate.
 pub(crate) async fn install(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
@@ -154,7 +155,7 @@ pub(crate) async fn record(work: &Work<'_>, outcome: Outcome, candidate: Option<
         }
         release.put_written(outcome.version, Status::Deployed, outcome.written, outcome.marks);
     });
-    shared.cache.change_history(work.key, |history| {
+    shared.memory.change(work.key, |history| {
         history.notes = Some(outcome.notes);
         (history.lost, history.cleared) = (None, None);
         history.resynced = Some(tokio::time::Instant::now());

@@ -1,7 +1,5 @@
 //! Reports drift of objects whose policy is `detect`: reads each drifted object once, and names the fields and who changed them. Writes nothing to it.
 
-use std::collections::BTreeMap;
-
 use helm_release::action;
 use helm_release::kube::{DriftPolicy, Live, Look, Mark, ObjectKey, Rival};
 use helm_release::storage::{MarkedObject, Marks};
@@ -9,35 +7,16 @@ use tokio::time::Instant;
 
 use super::repair::{accept, deployed};
 use crate::reconcile::context::{Next, Work};
+use crate::reconcile::decide::remembered::Detection;
 use crate::reconcile::failure::Failed;
 use crate::report::Outcome;
-use crate::status::condition;
+use crate::status::{DETECTED, condition};
 use crate::view::primary::Primary;
-
-/// The reason in condition, event and metric.
-pub(crate) const DETECTED: &str = "DriftDetected";
-
-/// The drift that one resource reports.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Detections {
-    objects: BTreeMap<ObjectKey, Detection>,
-    /// When objects that no watch covers were last read.
-    looked: Option<Instant>,
-}
-
-/// What a look at a drifted object found.
-#[derive(Clone, Debug)]
-struct Detection {
-    /// The cached object that prompted the look: its mark, or `None` if it was gone.
-    seen: Option<Option<Mark>>,
-    /// Who changed what; empty if the kind is no longer served.
-    text: String,
-}
 
 impl Work<'_> {
     /// The objects whose drift is to be reported and that changed since they were last read.
     pub(crate) fn unreported(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
-        let known = self.shared.cache.history(self.key).detected.clone().unwrap_or_default();
+        let known = self.shared.memory.of(self.key).detected.clone().unwrap_or_default();
         let due = self.is_due(known.looked);
         let is_new = |object: &&MarkedObject| {
             let synced = self.shared.cache.is_synced(&object.key);
@@ -53,7 +32,7 @@ impl Work<'_> {
 
     /// Describes the drift that still exists, one text an object, and forgets the rest.
     pub(crate) fn detections(&self, primary: &Primary) -> Vec<String> {
-        let Some(mut known) = self.shared.cache.history(self.key).detected.clone() else { return Vec::new() };
+        let Some(mut known) = self.shared.memory.of(self.key).detected.clone() else { return Vec::new() };
         let marks = deployed(self).map(|(_, marks)| marks).unwrap_or_default();
         known.objects.retain(|key, _| {
             let reported = marks.find(key).filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
@@ -62,7 +41,7 @@ impl Work<'_> {
         });
         let texts = known.objects.values().map(|found| found.text.clone()).filter(|text| !text.is_empty()).collect();
         let known = (known.looked.is_some() || !known.objects.is_empty()).then_some(known);
-        self.shared.cache.change_history(self.key, |history| history.detected = known);
+        self.shared.memory.change(self.key, |history| history.detected = known);
         texts
     }
 }
@@ -88,7 +67,7 @@ pub(crate) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
         (key, Detection { seen, text })
     });
     report(work, primary, found.collect(), unwatched);
-    work.shared.cache.change_history(work.key, |history| history.drift.clear(work.decided));
+    work.shared.memory.change(work.key, |history| history.drift.clear(work.decided));
     Ok(Next::Again)
 }
 
@@ -100,7 +79,7 @@ fn undisturbed(key: &ObjectKey, look: &mut Look) -> Option<(ObjectKey, Live)> {
 /// Stores what was found, and publishes what is new.
 fn report(work: &Work<'_>, primary: &Primary, found: Vec<(ObjectKey, Detection)>, unwatched: bool) {
     let before = primary.status.find(condition::DRIFTED).map(|c| c.message.clone()).unwrap_or_default();
-    let mut known = work.shared.cache.history(work.key).detected.clone().unwrap_or_default();
+    let mut known = work.shared.memory.of(work.key).detected.clone().unwrap_or_default();
     for (key, detection) in found {
         let old = known.objects.insert(key, detection.clone());
         // A previous process may have reported it.
@@ -113,5 +92,5 @@ fn report(work: &Work<'_>, primary: &Primary, found: Vec<(ObjectKey, Detection)>
     if unwatched {
         known.looked = Some(Instant::now());
     }
-    work.shared.cache.change_history(work.key, |history| history.detected = Some(known));
+    work.shared.memory.change(work.key, |history| history.detected = Some(known));
 }

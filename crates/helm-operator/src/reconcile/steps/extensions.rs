@@ -9,6 +9,7 @@ use crate::reconcile::context::Work;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::rendering::renderer::release_objects;
 use crate::report::{chain, shorten};
+use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::view::primary::Primary;
 
@@ -40,11 +41,11 @@ impl Work<'_> {
             };
             let mapped = mapper.map(mapping).await;
             // The author's code may ask anyone; its failure judges nothing.
-            values = mapped.map_err(|e| unanswered("ValueMappingFailed", format!("cannot map values: {e}")))?;
+            values = mapped.map_err(|e| unanswered(Reason::ValueMappingFailed, format!("cannot map values: {e}")))?;
         }
         match values {
             Value::Object(_) => Ok(Spec::new(&values.to_string())),
-            _ => Err(failed("ValueMappingFailed", "cannot map values: the mapper returned no map".into())),
+            _ => Err(failed(Reason::ValueMappingFailed, "cannot map values: the mapper returned no map".into())),
         }
     }
 
@@ -68,10 +69,11 @@ impl Work<'_> {
         for (_, renderer) in renderers {
             let rendered = PostRender { resource: resource.clone(), manifest: candidate.manifest };
             let rendered = renderer.render(rendered).await;
-            candidate.manifest = rendered.map_err(|e| unanswered("PostRenderFailed", message(&e)))?;
+            candidate.manifest = rendered.map_err(|e| unanswered(Reason::PostRenderFailed, message(&e)))?;
         }
         let objects = release_objects(&candidate.manifest, primary.namespace());
-        (candidate.objects, candidate.duplicates) = objects.map_err(|e| failed("PostRenderFailed", message(&e)))?;
+        (candidate.objects, candidate.duplicates) =
+            objects.map_err(|e| failed(Reason::PostRenderFailed, message(&e)))?;
         Ok(candidate)
     }
 
@@ -131,18 +133,18 @@ impl Work<'_> {
 
 /// The values of a `spec`; none for `null`. The parser's message could quote it.
 fn read(spec: &Spec) -> Result<Value, Failed> {
-    let json = spec.json().map_err(|why| failed("InvalidValues", why.to_string()))?;
+    let json = spec.json().map_err(|why| failed(Reason::InvalidValues, why.to_string()))?;
     let read = serde_json::from_str(json).map_err(|_| "it nests too deep for code of the operator (limit 128)");
-    match read.map_err(|why| failed("InvalidValues", format!("cannot read spec: {why}")))? {
+    match read.map_err(|why| failed(Reason::InvalidValues, format!("cannot read spec: {why}")))? {
         Value::Null => Ok(Value::Object(serde_json::Map::new())),
         values => Ok(values),
     }
 }
 
-fn failed(reason: &'static str, message: String) -> Failed {
+fn failed(reason: Reason, message: String) -> Failed {
     FailedAttempt::rendering(reason, shorten(&message, MESSAGE)).into()
 }
 
-fn unanswered(reason: &'static str, message: String) -> Failed {
+fn unanswered(reason: Reason, message: String) -> Failed {
     Unanswered::with_reason(reason, shorten(&message, MESSAGE)).into()
 }

@@ -1,20 +1,13 @@
 //! As whom a release is read and written: the operator, or a ServiceAccount with fewer rights. Records, status and watches stay the operator's.
 
-use helm_release::kube::{Applier, Call, Resource};
+use helm_release::kube::{Call, Resource};
 
 use crate::preflight::Refused;
 use crate::reconcile::context::Work;
+use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 use crate::watches::ServiceAccount;
-
-/// The operator may not act as the account.
-const NOT_ALLOWED: &str = "ImpersonationForbidden";
-
-/// An applier for a release in this namespace.
-pub(crate) fn acting_as(applier: &Applier, account: Option<&ServiceAccount>, namespace: &str) -> Applier {
-    account.map_or_else(|| applier.clone(), |account| applier.acting_as(&account.user(namespace)))
-}
 
 impl Work<'_> {
     /// Whether the account does not exist. The server would not say so: to it, an account is only a name.
@@ -33,7 +26,7 @@ impl Work<'_> {
             "ServiceAccount {name:?} does not exist in namespace {namespace:?}: create it, with a role for what the chart contains, \
              or correct serviceAccountName in watches.yaml"
         );
-        Fault { condition: condition::IRRECONCILABLE, reason: "ServiceAccountMissing", message }
+        Fault { condition: condition::IRRECONCILABLE, reason: Reason::ServiceAccountMissing, message }
     }
 
     /// Lets the operator itself delete what a gone account leaves: with its namespace go its roles, and the release must not stay.
@@ -51,7 +44,7 @@ pub(crate) fn explain(fault: Fault, account: Option<&ServiceAccount>, served: &R
             account.name
         );
         let message = format!("{}; add this rule to the operator's role: {rule}", fault.message);
-        return Fault { reason: NOT_ALLOWED, message, ..fault };
+        return Fault { reason: Reason::ImpersonationForbidden, message, ..fault };
     }
     if fault.message.contains(ESCALATION) {
         return Fault { message: format!("{}; {ESCALATION_HELP}", fault.message), ..fault };
@@ -79,8 +72,9 @@ const ESCALATION_HELP: &str = "Kubernetes lets an account grant only what it hol
 mod tests {
     use super::*;
 
-    fn explained(message: &str, account: Option<&ServiceAccount>) -> (&'static str, String) {
-        let fault = Fault { condition: condition::RELEASE_FAILED, reason: "InstallError", message: message.into() };
+    fn explained(message: &str, account: Option<&ServiceAccount>) -> (Reason, String) {
+        let fault =
+            Fault { condition: condition::RELEASE_FAILED, reason: Reason::InstallError, message: message.into() };
         let served = Resource {
             api_version: "apps.example.com/v1".into(),
             kind: "Shop".into(),
@@ -101,7 +95,7 @@ mod tests {
                 "cannot apply ConfigMap \"a\": \"x\" is forbidden: User \"operator\" cannot {verb} in API group \"\""
             );
             let (reason, told) = explained(&message, Some(&account));
-            assert_eq!(reason, "ImpersonationForbidden");
+            assert_eq!(reason, Reason::ImpersonationForbidden);
             assert!(told.ends_with("resourceNames: [web], verbs: [get, impersonate]}"), "{told}");
         }
     }
@@ -110,7 +104,7 @@ mod tests {
     fn an_escalation_says_what_to_do() {
         let message = "roles \"r\" is forbidden: user \"o\" (groups=[\"g\"]) is attempting to grant RBAC permissions not currently held:\n{}";
         let (reason, told) = explained(message, None);
-        assert_eq!((reason, told.as_str()), ("InstallError", &*format!("{message}; {ESCALATION_HELP}")));
+        assert_eq!((reason, told.as_str()), (Reason::InstallError, &*format!("{message}; {ESCALATION_HELP}")));
     }
 
     #[test]
@@ -120,7 +114,7 @@ mod tests {
         let account = ServiceAccount { namespace: None, name: "web".into() };
         for (account, whose) in [(None, "the operator"), (Some(&account), "ServiceAccount web")] {
             let expected = format!("{message}; add this rule to the role of {whose}: {rule}");
-            assert_eq!(explained(message, account), ("InstallError", expected));
+            assert_eq!(explained(message, account), (Reason::InstallError, expected));
         }
     }
 
@@ -133,13 +127,13 @@ mod tests {
             );
             let rule = format!("{{apiGroups: [apps.example.com], resources: [{resource}], verbs: [{verbs}]}}");
             let expected = format!("{message}; add this rule to the role of the operator: {rule}");
-            assert_eq!(explained(&message, Some(&account)), ("InstallError", expected));
+            assert_eq!(explained(&message, Some(&account)), (Reason::InstallError, expected));
         }
     }
 
     #[test]
     fn other_failures_stay_as_they_are() {
         let account = ServiceAccount { namespace: None, name: "web".into() };
-        assert_eq!(explained("no", Some(&account)), ("InstallError", "no".to_owned()));
+        assert_eq!(explained("no", Some(&account)), (Reason::InstallError, "no".to_owned()));
     }
 }

@@ -1,16 +1,29 @@
 //! The steps of a reconcile, one file each, in the order in which a resource meets them.
 
-pub(crate) mod competitor;
-pub(crate) mod deploy;
-pub(crate) mod detect;
-pub(crate) mod extensions;
-pub(crate) mod impersonation;
-pub(crate) mod remediate;
-pub(crate) mod render;
-pub(crate) mod repair;
-pub(crate) mod resync;
+pub(crate) mod override_types;
 pub(crate) mod sources;
 pub(crate) mod spec;
+pub(crate) mod triggers;
+
+pub(crate) mod competitor;
+pub(crate) mod impersonation;
+
+pub(crate) mod causes;
+pub(crate) mod compare;
+pub(crate) mod extensions;
+pub(crate) mod render;
+pub(crate) mod unproven;
+pub(crate) mod unserved;
+pub(crate) mod upgrade_queue;
+
+pub(crate) mod deploy;
+
+pub(crate) mod remediate;
 pub(crate) mod supersede;
+
+pub(crate) mod detect;
+pub(crate) mod repair;
+pub(crate) mod resync;
+
 pub(crate) mod uninstall;
 pub(crate) mod uninstall_wait;

@@ -12,10 +12,12 @@ use super::deploy::record;
 use super::uninstall;
 use crate::metrics::Action;
 use crate::reconcile::context::Work;
+use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::report::blame::blame;
 use crate::report::{Outcome, chain};
 use crate::status::condition;
+use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Release, Revision, Trust};
 use crate::watches::OnFailure;
@@ -51,27 +53,20 @@ fn remedy(release: &Release, policy: OnFailure, is_vouched: impl Fn(u32) -> bool
     }
 }
 
-/// Whether the records prove that no revision was ever deployed: the history is complete, and every revision is an install that failed. A manual
-/// rollback can fail and leave nothing `deployed` while everything runs, and old revisions may have been pruned.
-pub(crate) fn was_never_deployed(release: &Release) -> bool {
-    let whole = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
-    whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
-}
-
 /// Notes what a failed action left, and cleans up if it was a failed attempt. After anything else the attempt continues later. `reason` is that of a
 /// failed attempt.
 pub(crate) async fn after_action(
     work: &Work<'_>,
     primary: &Primary,
     (candidate, failure): (&Candidate, &Failure),
-    reason: &'static str,
+    reason: Reason,
 ) -> Failed {
     note(work, failure);
     match Failed::of_attempt(&failure.cause, condition::RELEASE_FAILED, reason) {
         Failed::Attempt(attempt) => {
             let refused = failure.cause.refusal().map(|refusal| Box::new((work.attempt(primary), refusal)));
             let unserved = work.unserved(primary, failure);
-            work.shared.cache.change_history(work.key, |history| {
+            work.shared.memory.change(work.key, |history| {
                 (history.refused, history.unserved) = (refused, unserved);
             });
             let blame = blame(&failure.cause, candidate, primary, &*work.shared.renderer);
@@ -163,7 +158,7 @@ async fn remove_failed_install(work: &Work<'_>, primary: &Primary) -> Result<(),
         env.storage.delete(&decoration.namespace, &decoration.release, *version).await?;
     }
     work.shared.cache.change_release(work.key, |release| release.revisions.clear());
-    work.shared.cache.change_history(work.key, |history| history.lost = None);
+    work.shared.memory.change(work.key, |history| history.lost = None);
     Ok(())
 }
 

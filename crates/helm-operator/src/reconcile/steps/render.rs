@@ -7,16 +7,16 @@ use helm_release::kube::ObjectDigest;
 use helm_release::release::{self, Hook, Status};
 use helm_release::storage::{self, Marks, Sealed, Stored};
 
-use super::repair;
+use super::{compare, repair};
 use crate::reconcile::context::{Next, Work};
-use crate::reconcile::decide::compare;
+use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::{Failed, FailedAttempt, Postponed};
 use crate::reconcile::report::redact::hide_notes;
-use crate::rendering::RENDER_LIMIT;
 use crate::rendering::request::Request;
 use crate::runtime::concurrency::Lane;
 use crate::status::condition;
+use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Release, Trust};
 
@@ -127,7 +127,7 @@ impl Work<'_> {
         let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else {
             return Ok(Unfinished::None);
         };
-        let judged = compare::judge(Some(&marks.inputs), &inputs);
+        let judged = inputs::judge(Some(&marks.inputs), &inputs);
         if judged == Inputs::Changed || *marks.owner != *primary.uid() {
             return Ok(Unfinished::None);
         }
@@ -170,7 +170,7 @@ impl Work<'_> {
         revision: u32,
     ) -> Result<Result<Candidate, Postponed>, Failed> {
         helm::release_name::check(primary.name())
-            .map_err(|e| FailedAttempt::rendering("InvalidName", e.to_string()))?;
+            .map_err(|e| FailedAttempt::rendering(Reason::InvalidName, e.to_string()))?;
         let candidate =
             match self.shared.renderer.render(self.request(primary, revision)).await.map_err(Failed::try_from) {
                 Ok(candidate) => candidate,
@@ -199,8 +199,8 @@ impl Work<'_> {
 
     /// A render that a limit ended may cost others their turns, whoever is at fault.
     fn slowed(&self, failed: Failed) -> Failed {
-        if failed.fault().reason == RENDER_LIMIT {
-            self.shared.cache.change_history(self.key, |history| history.is_slow = true);
+        if failed.fault().reason == Reason::RenderLimit {
+            self.shared.memory.change(self.key, |history| history.is_slow = true);
         }
         failed
     }
@@ -218,7 +218,7 @@ enum Unfinished {
 
 /// The failure of what a render reads and writes besides its chart.
 fn fault_of(error: &action::Error) -> Failed {
-    Failed::of_attempt(error, condition::IRRECONCILABLE, "ReconcileError")
+    Failed::of_attempt(error, condition::IRRECONCILABLE, Reason::ReconcileError)
 }
 
 /// What hooks are, in any order, without what is known of their last run.

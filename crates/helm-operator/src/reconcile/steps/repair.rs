@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::remediate;
 use crate::reconcile::context::{Next, Work};
-use crate::reconcile::decide::memory::FIGHT;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::report::changes::{self, put_back};
 use crate::report::Outcome;
+use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Trust};
@@ -30,9 +30,9 @@ pub(crate) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
-    if watched && work.shared.cache.change_history(work.key, |history| history.drift.count(Instant::now())) {
+    if watched && work.shared.memory.change(work.key, |history| history.drift.count(Instant::now())) {
         let fault = fight(&env, version, packed.as_ref(), primary, &drifted).await;
-        work.shared.cache.change_history(work.key, |history| history.drift.fault = Some(Box::new(fault.clone())));
+        work.shared.memory.change(work.key, |history| history.drift.fault = Some(Box::new(fault.clone())));
         work.report_fault(primary, &fault, true);
         return Ok(Next::Done);
     }
@@ -52,7 +52,7 @@ pub(crate) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
             work.shared.metrics.repaired(&work.shared.settings.controller, &object.kind, manager);
         }
     }
-    work.shared.cache.change_history(work.key, |history| history.drift.succeed(!put_back.is_empty()));
+    work.shared.memory.change(work.key, |history| history.drift.succeed(!put_back.is_empty()));
     cache_applied(work, &applied);
     remediate::publish_client_side_applies(work, primary, &applied, None).await;
     update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
@@ -97,7 +97,7 @@ async fn fight(
     }
     let message =
         format!("{}; release {:?} restores them at increasing intervals", described.join("; "), primary.name());
-    Fault { condition: condition::IRRECONCILABLE, reason: FIGHT, message }
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::DriftLoop, message }
 }
 
 /// Reads the records without marks of ours and notes their objects.
@@ -164,7 +164,7 @@ pub(crate) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     whole.inputs = work.recorded_inputs(primary);
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
-        work.shared.cache.change_history(work.key, |history| history.took_over = true);
+        work.shared.memory.change(work.key, |history| history.took_over = true);
     }
     keep_written(work, version, whole, written);
     let mut kinds = Vec::new();
@@ -228,7 +228,7 @@ pub(crate) fn accept(work: &Work<'_>, version: u32, marks: &Arc<Marks>, accepted
 
 pub(crate) fn cache_applied(work: &Work<'_>, applied: &[Applied]) {
     work.shared.cache.store_applied(applied, work.key);
-    work.shared.cache.change_history(work.key, |history| history.resynced = Some(Instant::now()));
+    work.shared.memory.change(work.key, |history| history.resynced = Some(Instant::now()));
 }
 
 /// Writes new marks if applying did not restore the old ones: the server's defaults or the kind's schema changed.
@@ -281,5 +281,5 @@ fn keep_written(work: &Work<'_>, version: u32, marks: Marks, written: Written) {
 }
 
 pub(crate) fn fault(error: &action::Error) -> Failed {
-    Failed::of_step(error, condition::IRRECONCILABLE, "ReconcileError")
+    Failed::of_step(error, condition::IRRECONCILABLE, Reason::ReconcileError)
 }

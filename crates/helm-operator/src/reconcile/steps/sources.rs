@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use helm_release::kube::Call;
 use serde_json::{Value, json};
 
+use super::causes;
 use crate::mask::Mask;
-use crate::reconcile::context::Work;
-use crate::reconcile::decide::causes;
+use crate::reconcile::context::{Loaded, Work};
 use crate::reconcile::decide::interruption::Used;
-use crate::reconcile::failure::{Failed, FailedAttempt, UNANSWERED, Unanswered};
+use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::reconcile::report::outcome::invalid_annotation;
 use crate::reconcile::shared::Shared;
 use crate::report::chain;
+use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};
 use crate::view::primary::Primary;
@@ -34,16 +35,6 @@ fn admit(allowed: &AnnotationSources, namespace: &str, sources: Vec<Resolved>) -
         Some(closed) => Err(format!("namespace {:?} is not allowed; {OPEN}", closed.key.namespace)),
         None => Ok(sources),
     }
-}
-
-/// What a reconcile has read.
-pub(crate) struct Loaded {
-    /// What stands for the contents in the digest of the inputs.
-    digest: Value,
-    /// The resource's `spec` over the contents, until it is rendered.
-    spec: Option<Spec>,
-    /// Hides what Secrets hold.
-    mask: Mask,
 }
 
 impl Work<'_> {
@@ -205,10 +196,11 @@ async fn read_source(shared: &Shared, key: &SourceKey) -> Result<Content, Unansw
         Ok(answer) => Content::read(key.kind, &answer.body),
         Err(error) if error.is_not_found() => Some(Content::default()),
         Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
-        Err(error) => return Err(unanswered(UNANSWERED, format!("cannot read {key}: {}", chain(&error)))),
+        Err(error) => return Err(unanswered(Reason::Unanswered, format!("cannot read {key}: {}", chain(&error)))),
     };
-    let content = content
-        .ok_or_else(|| unanswered(UNANSWERED, format!("cannot read {key}: it is not a {}", key.kind.as_str())))?;
+    let content = content.ok_or_else(|| {
+        unanswered(Reason::Unanswered, format!("cannot read {key}: it is not a {}", key.kind.as_str()))
+    })?;
     shared.sources.store(key, Read::of(&content), changes);
     Ok(content)
 }
@@ -223,7 +215,7 @@ fn missing(source: &Resolved, content: &Content) -> Unanswered {
     let namespace = &source.key.namespace;
     let what = if content.version == 0 { "does not exist" } else { "has no such key" };
     let message = format!("{source}, in namespace {namespace:?}: {} {what}", source.key.kind.as_str());
-    unanswered("ValuesSourceMissing", message)
+    unanswered(Reason::ValuesSourceMissing, message)
 }
 
 fn forbidden(key: &SourceKey, why: &str) -> Unanswered {
@@ -231,10 +223,10 @@ fn forbidden(key: &SourceKey, why: &str) -> Unanswered {
     let rule = format!("{{apiGroups: [\"\"], resources: [{plural}], verbs: [get, list, watch]}}");
     let message =
         format!("cannot read {key} in namespace {namespace:?}: {why}; add this rule to the operator's role: {rule}");
-    unanswered("ValuesSourceForbidden", message)
+    unanswered(Reason::ValuesSourceForbidden, message)
 }
 
-fn unanswered(reason: &'static str, message: String) -> Unanswered {
+fn unanswered(reason: Reason, message: String) -> Unanswered {
     Unanswered::with_reason(reason, message)
 }
 

@@ -6,8 +6,9 @@ use helm_release::kube::Call;
 
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::state::Step;
-use crate::reconcile::failure::{UNANSWERED, Unanswered};
+use crate::reconcile::failure::Unanswered;
 use crate::report::chain;
+use crate::status::reason::Reason;
 use crate::view::primary::{Primary, Received};
 
 impl Work<'_> {
@@ -48,7 +49,7 @@ impl Work<'_> {
         let path = path.map_err(|error| Unanswered::request(&error))?;
         let answer = shared.api.send(Call::get(path)).await.map_err(|error| Unanswered::request(&error))?;
         let received: Received = serde_json::from_slice(&answer.body).map_err(|error| {
-            Unanswered::with_reason(UNANSWERED, format!("cannot read the resource: {}", chain(&error)))
+            Unanswered::with_reason(Reason::Unanswered, format!("cannot read the resource: {}", chain(&error)))
         })?;
         self.spec = Some(received.primary.spec.clone());
         // If it has changed meanwhile, what comes next goes by the new one.

@@ -6,6 +6,7 @@ use helm_release::release::Status;
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::failure::Failed;
 use crate::status::condition;
+use crate::status::reason::Reason;
 
 /// Supersedes every deployed revision but the newest: helm lists, and an uninstall takes, each deployed one for the one that is live.
 pub(crate) async fn supersede(work: &Work<'_>) -> Result<Next, Failed> {
@@ -13,7 +14,7 @@ pub(crate) async fn supersede(work: &Work<'_>) -> Result<Next, Failed> {
     for version in outdated {
         let written = mark(work, version).await;
         let resource_version =
-            written.map_err(|error| Failed::of_step(&error, condition::IRRECONCILABLE, "ReconcileError"))?;
+            written.map_err(|error| Failed::of_step(&error, condition::IRRECONCILABLE, Reason::ReconcileError))?;
         work.shared.cache.change_release(work.key, |release| {
             if let Some(revision) = release.revisions.get_mut(&version) {
                 revision.status = Status::Superseded;

@@ -12,13 +12,14 @@ use tokio::time::Instant;
 
 use super::deploy;
 use super::uninstall_wait::awaited;
+use super::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
 use crate::metrics::Action;
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::state::Recorded;
-use crate::reconcile::decide::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
 use crate::reconcile::failure::Failed;
 use crate::report::{Outcome, chain};
 use crate::status::condition;
+use crate::status::reason::Reason;
 use crate::view::primary::{FINALIZER, Primary, Received};
 use crate::view::release::Trust;
 
@@ -134,7 +135,7 @@ pub(crate) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
         }
         (Err(error), _) if error.is_interruption() => Ok(deploy::interrupted(work, primary, &error, None).await),
         (Err(error), _) => {
-            let failed = Failed::of_step(&error, condition::RELEASE_FAILED, "UninstallError");
+            let failed = Failed::of_step(&error, condition::RELEASE_FAILED, Reason::UninstallError);
             let mut fault = failed.fault().clone();
             if matches!(error, action::Error::Hook(_)) || error.is_undecodable() {
                 fault.message.push_str(WITHOUT_HOOKS);
@@ -159,7 +160,7 @@ pub(crate) async fn uninstall_failed(work: &Work<'_>, primary: &Primary) -> Resu
 /// Forgets an uninstalled release.
 fn forget(work: &Work<'_>, primary: &Primary) {
     work.shared.cache.change_release(work.key, |release| release.revisions.clear());
-    work.shared.cache.change_history(work.key, |history| {
+    work.shared.memory.change(work.key, |history| {
         (history.lost, history.cleared) = (None, Some(primary.uid().into()));
     });
 }
@@ -278,7 +279,7 @@ async fn delete_lost(
 ) -> Result<Option<String>, action::Error> {
     // Objects that only a record of somebody else names are not looked for.
     let is_displaced = work.is_displaced(primary);
-    let known = work.shared.cache.history(work.key).lost.as_ref().map(|release| release.inventory());
+    let known = work.shared.memory.of(work.key).lost.as_ref().map(|release| release.inventory());
     let known = known.filter(|_| !is_displaced);
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,

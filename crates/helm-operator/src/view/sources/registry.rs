@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
 use super::watch::{self, Watcher};
-use crate::context::Namespaces;
 use crate::runtime::freshness::Epoch;
+use crate::runtime::key::ResourceKey;
+use crate::runtime::namespaces::Namespaces;
 use crate::runtime::reflector::Scope;
 use crate::values_from::{Content, SourceKey, SourceKind};
-use crate::view::primary::ResourceKey;
 
 /// A resource that depends on objects: its controller's name, and its own.
 pub(crate) type User = (Arc<str>, ResourceKey);

@@ -16,10 +16,9 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::registry::Sources;
-use crate::charts::watches::reduce;
 use crate::runtime::freshness::Epoch;
 use crate::runtime::pages;
-use crate::runtime::reflector::{self, Scope, Sink, Stream};
+use crate::runtime::reflector::{self, Scope, Sink, Stream, reduce};
 use crate::values_from::{SourceKey, SourceKind};
 
 /// A running watch.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::cache::{KindKey, kind_key};
+use super::coverage::{KindKey, kind_key};
 use crate::runtime::backoff;
 use crate::runtime::freshness::Epoch;
 use crate::runtime::reflector::{self, First, Scope, Sink, Stream};

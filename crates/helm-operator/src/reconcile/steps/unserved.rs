@@ -2,33 +2,13 @@
 //!
 //! Until then it would fail in the same way, and rendering may cost much: some charts make keys.
 
-use std::time::Duration;
-
 use helm_release::action::Failure;
 use tokio::time::Instant;
 
 use crate::reconcile::context::Work;
+use crate::reconcile::decide::remembered::Unserved;
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::view::primary::Primary;
-
-/// How long an attempt speaks for its retries: what a chart renders may also depend on what it looks up.
-const VALID: Duration = Duration::from_secs(900);
-
-/// An install that failed before it wrote anything.
-#[derive(Clone, Debug)]
-pub(crate) struct Unserved {
-    attempt: String,
-    /// The discovery when it began.
-    generation: usize,
-    at: Instant,
-}
-
-impl Unserved {
-    /// Whether a retry of this attempt would fail in the same way.
-    fn holds(&self, attempt: &str, generation: usize, now: Instant) -> bool {
-        self.attempt == attempt && self.generation == generation && now < self.at + VALID
-    }
-}
 
 impl Work<'_> {
     /// What a failed install says about its retries; `None` if they may succeed. The author's code may change what is rendered or served.
@@ -42,7 +22,7 @@ impl Work<'_> {
     /// The failure of the same attempt, if discovery still finds the same. Notes what discovery finds.
     pub(crate) async fn still_unserved(&mut self, primary: &Primary) -> Option<FailedAttempt> {
         let mapper = &self.shared.applier.mapper;
-        let history = self.shared.cache.history(self.key);
+        let history = self.shared.memory.of(self.key);
         if history.unserved.is_some() && mapper.refresh().await.is_err() {
             return None;
         }

@@ -20,16 +20,15 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::mask::{Mask, Published};
-use crate::reconcile::failure::UNANSWERED;
-use crate::record_key::SECRET_TYPE;
-use crate::rendering::RENDER_LIMIT;
 use crate::rendering::request::RenderError;
 use crate::report::chain;
 use crate::runtime::sync::lock;
+use crate::status::reason::Reason;
 use crate::values::count_values;
+use crate::values_from::RECORD_KEY;
 
 pub(crate) use answer::Answer;
-pub(crate) use reach::{Named, Reach, Release, ServedKinds};
+pub(crate) use reach::{Named, Reach, Release};
 pub(crate) use repeated::{Repeated, once};
 
 /// The most bytes of Secrets and ConfigMaps that one render reads and that messages are searched for.
@@ -48,7 +47,7 @@ const MAX_ANSWER: usize = 64 << 20;
 /// chart's.
 const LOOKUP_TIME: Duration = Duration::from_secs(120);
 
-/// Leaves the key of release records ([`SECRET_TYPE`]) out of a list of Secrets.
+/// Leaves the key of release records ([`RECORD_KEY`]) out of a list of Secrets.
 const WITHOUT_KEYS: &str = "?fieldSelector=type%21%3Dhelm.sdk.operatorframework.io%2Frecord-key";
 
 /// Why a message is not shown.
@@ -185,10 +184,10 @@ impl ClusterLookup {
         match (error, &state.limit, state.unknown) {
             (RenderError::Failed { message, .. }, Some(limit), _) => {
                 let message = format!("{}{limit}", self.published.place(&message));
-                RenderError::Failed { reason: RENDER_LIMIT, message }
+                RenderError::Failed { reason: Reason::RenderLimit.as_str(), message }
             }
             (RenderError::Failed { message, .. }, _, Some(Unknown::Unanswered)) => {
-                RenderError::Unanswered { reason: UNANSWERED, message }
+                RenderError::Unanswered { reason: Reason::Unanswered.as_str(), message }
             }
             (RenderError::Failed { message, reason }, _, Some(Unknown::Refused)) => {
                 RenderError::Unanswered { reason, message }
@@ -321,7 +320,7 @@ async fn unless_key(mut pieces: Pieces) -> Result<Option<Pieces>, Error> {
         secret.extend_from_slice(&piece?);
     }
     let typed: Typed = serde_json::from_slice(&secret).unwrap_or_default();
-    Ok((typed.kind != SECRET_TYPE).then(|| stream::iter([Ok(secret)]).boxed()))
+    Ok((typed.kind != RECORD_KEY).then(|| stream::iter([Ok(secret)]).boxed()))
 }
 
 /// What templates see of an answer: an empty map if there is none.
@@ -387,7 +386,7 @@ mod tests {
     fn the_key_of_release_records_is_not_there_for_templates() {
         let secrets = || {
             let api = server();
-            for (name, kind) in [("key", SECRET_TYPE), ("other", "Opaque")] {
+            for (name, kind) in [("key", RECORD_KEY), ("other", "Opaque")] {
                 let object = json!({"metadata": {"name": name}, "type": kind, "data": {"current": "eA=="}, "n": 9007199254740993_i64});
                 api.put(&format!("/api/v1/namespaces/ns/secrets/{name}"), object, "someone");
             }

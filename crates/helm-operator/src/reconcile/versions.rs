@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::core::{Selector, SelectorExt as _};
 
-use crate::view::primary::{Raw, ResourceKey};
+use crate::runtime::key::ResourceKey;
+use crate::view::primary::Raw;
 use crate::watches::Watch;
 
 /// The watches of one kind, in the order of watches.yaml.

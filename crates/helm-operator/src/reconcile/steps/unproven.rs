@@ -6,11 +6,12 @@ use helm_release::action::{self, Admission, Admitted, Candidate, Uninstalling};
 use helm_release::release::{HookEvent, Status};
 use helm_release::storage::Stored;
 
-use super::state::Inputs;
+use super::repair::fault;
 use crate::reconcile::context::Work;
-use crate::reconcile::failure::{Failed, UNANSWERED};
-use crate::reconcile::steps::repair::fault;
+use crate::reconcile::decide::state::Inputs;
+use crate::reconcile::failure::Failed;
 use crate::report::Outcome;
+use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Release, Trust};
 
@@ -152,7 +153,7 @@ impl Work<'_> {
         match self.rendered_as(primary, version).await {
             Ok(Some(candidate)) => Ok(Ok(candidate)),
             Ok(None) => Ok(Err("its render takes too long".to_owned())),
-            Err(failed) if failed.fault().reason == UNANSWERED => Err(failed),
+            Err(failed) if failed.fault().reason == Reason::Unanswered => Err(failed),
             Err(failed) => Ok(Err(self.veiled(primary, failed.fault().clone()).await.message)),
         }
     }

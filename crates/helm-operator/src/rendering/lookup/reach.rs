@@ -2,12 +2,13 @@
 //! counts for nothing here: only the chart's own text does.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use helm::chart::Chart;
 use helm::engine::lookups;
 use helm_release::kube::Resource;
 
+use crate::runtime::served_kinds::ServedKinds;
 use crate::watches::LookupRule;
 
 /// The limit of one render's lookups.
@@ -17,22 +18,6 @@ pub(crate) enum Reach {
     Everything,
     /// What belongs to a release.
     Release(Release),
-}
-
-/// The kinds that the process serves, by group and kind: a resource holds its user's values.
-#[derive(Debug, Default)]
-pub(crate) struct ServedKinds(RwLock<BTreeSet<[String; 2]>>);
-
-impl ServedKinds {
-    /// Adds a kind.
-    pub(crate) fn add(&self, group: &str, kind: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert([group, kind].map(str::to_owned));
-    }
-
-    fn has(&self, resource: &Resource) -> bool {
-        let kind = [resource.group(), &resource.kind].map(str::to_owned);
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&kind)
-    }
 }
 
 /// What a release's templates may read: its namespace, what the chart names, and what the watch opens.
@@ -121,7 +106,7 @@ impl Reach {
 impl Release {
     /// Kinds without a namespace, and kinds with other users' values, are read only where the chart's own text or the watch names them.
     fn refuses_kind(&self, resource: &Resource) -> Option<String> {
-        let what = match (resource.namespaced, self.served.has(resource)) {
+        let what = match (resource.namespaced, self.served.has(resource.group(), &resource.kind)) {
             (_, true) => "which holds users' values",
             (false, _) => "which has no namespace",
             (true, false) => return None,

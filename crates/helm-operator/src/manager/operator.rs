@@ -1,7 +1,6 @@
 //! A whole operator: which charts and which reconcilers one process runs.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use kube::{CustomResourceExt, Resource as _};
 use scaffold::rbac;
@@ -9,8 +8,8 @@ use scaffold::rbac;
 use crate::charts::controller::ChartController;
 use crate::manager::{Config, Error, Manager};
 use crate::native::{self, Controller, Reconciler, Served};
+use crate::telemetry;
 use crate::watches::{self, Watch};
-use crate::{cli, telemetry};
 
 pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController + Send>;
 
@@ -110,14 +109,6 @@ impl Operator {
     pub fn controller(mut self, controller: impl Controller) -> Operator {
         self.controllers.push(Box::new(controller));
         self
-    }
-
-    /// Runs the whole program: parses the arguments, starts logging, and serves everything until a signal. Returns the exit code: 0 after an orderly
-    /// end, 1 after an error, which is logged with its causes. The program's name is the file name of the first argument.
-    ///
-    /// A default `./watches.yaml` need not exist if the program adds charts or controllers itself.
-    pub fn main(self) -> ExitCode {
-        cli::main(self)
     }
 
     /// The manager that runs all this with the configuration.

@@ -8,8 +8,8 @@ use helm_release::kube::{Live, Mapper, Resource};
 use kube::runtime::watcher::{self, Event};
 use tokio::time::{Instant, sleep};
 
-use super::reflector::is_refused;
-use super::refusals::Refusals;
+use crate::runtime::reflector::is_refused;
+use crate::runtime::refusals::Refusals;
 
 type Events = BoxStream<'static, watcher::Result<Event<Live>>>;
 

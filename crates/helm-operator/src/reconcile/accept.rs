@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::controller::Judge;
 use super::versions::{Place, Versions};
-use crate::view::primary::{Primary, Received, ResourceKey, status_fields};
+use crate::hooks::extensions::Judge;
+use crate::runtime::key::ResourceKey;
+use crate::view::primary::{Primary, Received, status_fields};
 use crate::watches::{AnnotationNames, Field};
 
 /// The rules of one controller.

@@ -6,45 +6,21 @@
 use helm_release::outside;
 use tokio::time::Instant;
 
-use super::schedule::End;
-use super::state::Again;
-use crate::reconcile::context::Work;
+use crate::reconcile::context::{Progress, Work};
+use crate::reconcile::decide::remembered::Asked;
+use crate::reconcile::decide::schedule::End;
+use crate::reconcile::decide::state::Again;
 use crate::reconcile::observe::share;
 use crate::status::Handled;
 use crate::view::primary::Primary;
 
-/// What this process did without a reason in the inputs. Few resources have it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// The tokens that this process handled.
-    handled: Handled,
-    /// The token of `reconcile-now` whose work is complete.
-    done: Option<Box<str>>,
-    /// When everything was applied again for the last time.
-    resynced: Option<Instant>,
-}
-
-/// How far a full reconcile got.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    rendered: bool,
-    applied: bool,
-}
-
-impl Progress {
-    /// The chart was rendered, and what differed was upgraded.
-    pub(crate) fn rendered(&mut self) {
-        self.rendered = true;
-    }
-}
-
 impl Work<'_> {
     fn asked(&self) -> Asked {
-        self.shared.cache.history(self.key).asked.as_deref().cloned().unwrap_or_default()
+        self.shared.memory.of(self.key).asked.as_deref().cloned().unwrap_or_default()
     }
 
     fn change_asked(&self, change: impl FnOnce(&mut Asked)) {
-        self.shared.cache.change_history(self.key, |history| change(history.asked.get_or_insert_default()));
+        self.shared.memory.change(self.key, |history| change(history.asked.get_or_insert_default()));
     }
 
     /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.
@@ -65,7 +41,7 @@ impl Work<'_> {
             return;
         }
         let now = self.decided;
-        self.shared.cache.change_history(self.key, |history| {
+        self.shared.memory.change(self.key, |history| {
             history.retry_now(now);
             history.drift.hold_until = None;
         });

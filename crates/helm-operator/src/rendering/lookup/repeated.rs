@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use go_template::Value;
 use helm::engine::LookupError;
 
-use crate::lookup::{Query, value};
+use crate::rendering::lookup::{Query, value};
 use crate::runtime::sync::lock;
 
 /// The bytes of answers that a render keeps.

@@ -4,6 +4,8 @@
 //!
 //! Async closures implement all of these traits. Counterparts: helm-operator-plugins' `pkg/hook` and `pkg/values`.
 
+pub(crate) mod extensions;
+
 use std::future::Future;
 use std::sync::Arc;
 
@@ -15,9 +17,9 @@ use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::events::Events;
+use crate::events::{self, Events};
 use crate::metrics::Metrics;
-use crate::report::{self, Outcome};
+use crate::report::Outcome;
 
 /// Why a hook or a mapper failed.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -144,7 +146,7 @@ pub(crate) struct Voice {
 
 impl Voice {
     fn tell(&self, outcome: Outcome) {
-        report::publish(&self.metrics, &self.events, &self.controller, self.resource.clone(), outcome);
+        events::publish(&self.metrics, &self.events, &self.controller, self.resource.clone(), outcome);
     }
 }
 

@@ -6,8 +6,8 @@ use helm_release::action::Candidate;
 use helm_release::kube::digest_json;
 use serde_json::{Value, json};
 
-use super::compare;
 use crate::reconcile::context::Work;
+use crate::reconcile::decide::inputs;
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
@@ -37,7 +37,7 @@ impl Work<'_> {
         parts.extend(self.source_parts(primary));
         let short = |(name, value): &(String, Value)| format!("{name}={}", &digest_json(value)[..8]);
         let parts: Vec<String> = parts.iter().map(short).collect();
-        compare::with_parts(&self.inputs_digest(primary), &parts.join(","))
+        inputs::with_parts(&self.inputs_digest(primary), &parts.join(","))
     }
 
     /// Why the candidate becomes a revision: `spec changed (generation 4), chart shop-0.1.0 → shop-0.2.0`. Empty if that is not known.
@@ -71,7 +71,7 @@ fn known_chart(primary: &Primary, version: u32) -> String {
 
 /// What differs between two recorded digests, in words.
 fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) -> Vec<String> {
-    let changed = compare::changed_parts(recorded, current);
+    let changed = inputs::changed_parts(recorded, current);
     let has = |part: &str| changed.parts.iter().any(|name| name == part);
     let is_source = |name: &&String| ![CHART, OVERRIDES, CODE, MAPPED].contains(&name.as_str());
     let mut causes = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn digest(all: &str, own: &str, parts: &str) -> String {
-        compare::with_parts(&compare::with_scheme(all, own), parts)
+        inputs::with_parts(&inputs::with_scheme(all, own), parts)
     }
 
     #[test]

@@ -1,0 +1,47 @@
+//! What an operator's author adds to a chart, as the chart controller keeps it.
+
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
+
+use super::{PostHook, PostRenderer, PreHook, ValueMapper};
+use crate::native::Stores;
+use crate::runtime::key::ResourceKey;
+
+/// Judges a custom resource.
+pub(crate) type Judge = Arc<dyn Fn(&DynamicObject) -> bool + Send + Sync>;
+
+/// Follows objects, and wakes resources.
+type Follow = Arc<dyn Fn(&Stores, Wake) + Send + Sync>;
+pub(crate) type Wake = Box<dyn Fn(Wakes) + Send + Sync>;
+
+/// Whom a change of a watched object wakes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wakes {
+    /// Nobody.
+    Nobody,
+    /// One resource.
+    Resource(ResourceKey),
+    /// Every resource in a namespace.
+    Namespace(String),
+}
+
+/// What the operator's author adds to a chart.
+#[derive(Clone, Default)]
+pub(crate) struct Additions {
+    pub(crate) mappers: Vec<Arc<dyn ValueMapper>>,
+    /// Post-renderers, each with the name of its version.
+    pub(crate) post_renderers: Vec<(String, Arc<dyn PostRenderer>)>,
+    pub(crate) before: Vec<Arc<dyn PreHook>>,
+    pub(crate) after: Vec<Arc<dyn PostHook>>,
+    pub(crate) filters: Vec<Judge>,
+    pub(crate) pauses: Vec<Judge>,
+    pub(crate) follows: Vec<Follow>,
+}
+
+impl Additions {
+    /// Whether any of it sees the whole resource.
+    pub(crate) fn need_metadata(&self) -> bool {
+        !(self.mappers.is_empty() && self.post_renderers.is_empty() && self.before.is_empty() && self.after.is_empty())
+    }
+}

@@ -1,0 +1,44 @@
+//! Limits how often the process looks closer at what is not ready.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::runtime::sync::lock;
+use crate::runtime::throttle::{Place, Rest};
+
+/// How long a refused permission is not tried again.
+const REFUSED: Duration = Duration::from_secs(600);
+
+/// Looks take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
+/// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
+const REST: Rest = Rest { factor: 19, longest: Duration::from_secs(60) };
+
+/// The process's looks: one at a time, and what they may not read.
+pub(crate) struct Looks {
+    pub(crate) place: Place,
+    /// Namespace and resource, and when the server refused them.
+    refused: Mutex<HashMap<(String, &'static str), Instant>>,
+}
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks { place: Place::resting(REST), refused: Mutex::default() }
+    }
+}
+
+impl Looks {
+    pub(crate) fn is_refused(&self, namespace: &str, resource: &'static str) -> bool {
+        let refused = lock(&self.refused);
+        refused.get(&(namespace.to_owned(), resource)).is_some_and(|at| at.elapsed() < REFUSED)
+    }
+
+    pub(crate) fn refuse(&self, namespace: &str, resource: &'static str) {
+        let mut refused = lock(&self.refused);
+        if refused.insert((namespace.to_owned(), resource), Instant::now()).is_none() {
+            tracing::debug!(namespace, resource, "May not list what explains why objects are not ready");
+        }
+    }
+}

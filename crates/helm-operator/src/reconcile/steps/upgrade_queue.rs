@@ -1,0 +1,73 @@
+//! The place of an upgrade that something outside its resource causes: taken, waited for, and given back.
+
+use crate::reconcile::context::{Next, Work};
+use crate::reconcile::decide::inputs;
+use crate::reconcile::decide::state::Place;
+use crate::status::{Health, condition};
+use crate::view::primary::Primary;
+use crate::view::release::Release;
+
+impl Work<'_> {
+    /// The place that an upgrade needs. One that a person asked for needs none.
+    pub(crate) fn place(&self, primary: &Primary, release: Option<&Release>) -> Place {
+        let rollout = &self.shared.rollout;
+        let is_free = !rollout.is_limited()
+            || rollout.holds(self.key)
+            || self.full_reconcile(primary).is_some()
+            || !self.is_from_outside(primary, release);
+        match is_free {
+            true => Place::Free,
+            false if self.in_line => Place::InLine,
+            false => Place::Wanted,
+        }
+    }
+
+    /// Takes a place, or gets in line for one. No worker waits for it: whoever leaves wakes the next.
+    pub(crate) fn get_in_line(&mut self) -> Next {
+        self.in_line = !self.shared.rollout.take(self.key);
+        Next::Again
+    }
+
+    /// Notes that an upgrade begins. One that an earlier process began takes a place although none may be free.
+    pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&Release>) {
+        if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
+            self.shared.rollout.claim(self.key);
+            let is_resumed = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
+            let is_first = !is_resumed && self.shared.memory.of(self.key).fault().is_none();
+            if is_first && primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False") {
+                self.shared.rollout.note_ailing(self.key);
+            }
+        }
+    }
+
+    /// Whether the resource itself is as it was when its deployed revision was made, but something outside is not.
+    fn is_from_outside(&self, primary: &Primary, release: Option<&Release>) -> bool {
+        let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
+        marks.is_some_and(|marks| inputs::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
+    }
+
+    /// Gives the place back once the release is as it should be, or nobody works on it.
+    pub(crate) fn leave_rollout(&self, primary: &Primary, health: Option<&Health>) {
+        let rollout = &self.shared.rollout;
+        if !rollout.is_limited() || !(rollout.holds(self.key) || rollout.is_waiting(self.key)) {
+            return;
+        }
+        let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
+        let history = self.shared.memory.of(self.key);
+        let fault = history.fault();
+        // Nothing was changed by a chart that does not render, unless an earlier attempt did.
+        let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());
+        let never_began = !has_begun && fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
+        let settled = fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary);
+        let stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_))) && rollout.is_ailing(self.key);
+        if idle || never_began || settled || stalled {
+            self.shared.leave_rollout(self.key);
+        }
+    }
+
+    fn has_current_inputs(&self, primary: &Primary) -> bool {
+        let release = self.release();
+        let marks = release.as_ref().and_then(|r| r.deployed()).and_then(|(_, revision)| revision.marks.as_ref());
+        marks.is_some_and(|marks| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary)))
+    }
+}

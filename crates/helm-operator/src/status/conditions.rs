@@ -1,0 +1,145 @@
+//! The conditions that follow from the facts. Pure.
+
+use helm_release::kube::intern;
+
+use super::{
+    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, RETRIES_EXCEEDED, Stall, Status, condition, summary,
+};
+use crate::report::shorten;
+
+/// The reason of conditions that are false because nothing is wrong.
+const AS_EXPECTED: &str = "AsExpected";
+
+pub(super) fn initialized() -> Condition {
+    new(condition::INITIALIZED, "True", "Served", "this operator serves the resource")
+}
+
+/// Returns the conditions that follow from the facts.
+pub(super) fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
+    let mut all = vec![initialized()];
+    all.extend(deployed(facts, old));
+    if facts.paused {
+        let message = "The annotation pause is set: even a deletion waits.";
+        all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", message));
+    } else if old.find(condition::PAUSED).is_some() {
+        all.push(new(condition::PAUSED, "False", AS_EXPECTED, ""));
+    }
+    if facts.suspended {
+        let message = "The annotation suspend is set: the release is left alone.";
+        all.push(new(condition::SUSPENDED, "True", "SuspendAnnotation", message));
+    }
+    all.extend(faults(facts, old));
+    let ready = ready(facts);
+    all.extend(activity(facts, &ready));
+    if !facts.drift.is_empty() {
+        all.push(new(condition::DRIFTED, "True", DETECTED, &drifted(&facts.drift)));
+    }
+    all.push(ready);
+    let mistakes = [
+        (condition::UNREAD_VALUES, &facts.unread),
+        (condition::IGNORED_ANNOTATIONS, &facts.ignored),
+        (condition::UNPROVEN_RECORDS, &facts.unproven),
+    ];
+    let mistakes = mistakes.into_iter().filter(|(_, message)| !message.is_empty());
+    all.extend(mistakes.map(|(kind, message)| new(kind, "True", kind, message)));
+    all
+}
+
+/// The conditions of failures. On a resource of helm-operator-plugins, those that are not true are false.
+fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
+    let current = |kind| facts.fault.as_ref().or(facts.blocked.as_ref()).filter(|fault| fault.condition == kind);
+    let of = |kind| match current(kind) {
+        Some(fault) => Some(new(kind, "True", fault.reason.as_str(), &fault.message)),
+        None => old.is_from_plugins().then(|| new(kind, "False", AS_EXPECTED, "")),
+    };
+    [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().filter_map(of).collect()
+}
+
+/// `Reconciling` or `Stalled`, as kstatus reads them: at most one is true, and neither when there is nothing left to do.
+fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
+    let is_leaving = facts.awaited.is_some() || !facts.kept_by.is_empty();
+    if is_leaving || facts.suspended || facts.paused {
+        return None;
+    }
+    if let (Some(limit), None) = (facts.in_line, &facts.fault) {
+        let message = format!("waiting for other upgrades: at most {limit} run at a time");
+        return Some(new(condition::RECONCILING, "True", "UpgradeQueued", &message));
+    }
+    if *ready.status == *"True" {
+        return None;
+    }
+    let kind = match (&facts.fault, &facts.health) {
+        (Some(fault), _) if fault.reason.is_permanent() || facts.stall.is_some() => condition::STALLED,
+        (None, Health::TimedOut(_) | Health::Failed(_)) => condition::STALLED,
+        _ => condition::RECONCILING,
+    };
+    let reason = match (&facts.fault, facts.stall) {
+        (Some(_), _) if kind == condition::RECONCILING => "ProgressingWithRetry",
+        (Some(_), Some(Stall::Exhausted(_))) => RETRIES_EXCEEDED,
+        (None, _) if facts.release.is_none() => "Progressing",
+        _ => &ready.reason,
+    };
+    // `Ready` has the failure's own text.
+    let message = match (&facts.fault, facts.stall) {
+        (Some(_), Some(Stall::Exhausted(attempts))) => {
+            format!("{attempts} attempts failed, the last one as the message of Ready says; {GIVEN_UP}")
+        }
+        (Some(fault), _) if kind == condition::STALLED => fault.reason.advice().to_owned(),
+        (Some(_), _) => "the last attempt failed, as the message of Ready says, and is repeated".to_owned(),
+        _ => ready.message.to_string(),
+    };
+    Some(new(kind, "True", reason, &message))
+}
+
+fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
+    if !facts.kept_by.is_empty() {
+        return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", "The release is uninstalled."));
+    }
+    if let Some(awaited) = &facts.awaited {
+        let message = format!("Waiting until all resources are deleted: {awaited}");
+        return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", &message));
+    }
+    // Upstream leaves the condition out before the first install.
+    let (reason, message) = summary::deployed(facts, old)?;
+    Some(new(condition::DEPLOYED, "True", reason, &message))
+}
+
+fn ready(facts: &Facts) -> Condition {
+    let ready = |status, reason, message: &str| new(condition::READY, status, reason, message);
+    match (&facts.fault, &facts.release, &facts.health) {
+        _ if facts.awaited.is_some() => ready("False", "Uninstalling", facts.awaited.as_deref().unwrap_or_default()),
+        _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
+        (Some(fault), _, _) => ready("False", fault.reason.as_str(), &fault.message),
+        (None, None, _) => ready("False", "NotInstalled", "nothing is installed yet"),
+        (None, Some(_), Health::Ready) => ready("True", "Ready", &summary::ready(facts)),
+        (None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
+        (None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
+        (None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
+    }
+}
+
+/// A message describes at most this much drift.
+const MAX_DRIFT: usize = 5;
+
+fn drifted(texts: &[String]) -> String {
+    let mut named = texts.iter().take(MAX_DRIFT).cloned().collect::<Vec<_>>();
+    if texts.len() > MAX_DRIFT {
+        named.push(format!("and {} more objects", texts.len() - MAX_DRIFT));
+    }
+    format!("{}; the drift policy is detect, so nothing is repaired", named.join("; "))
+}
+
+fn kept_by(finalizers: &[String]) -> String {
+    format!("the release is uninstalled; other finalizers keep the resource: {}", finalizers.join(", "))
+}
+
+pub(super) fn new(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
+    Condition {
+        kind: intern(kind),
+        status: intern(status),
+        reason: intern(reason),
+        message: intern(&shorten(message, MAX_MESSAGE)),
+        last_transition_time: None,
+        observed_generation: None,
+    }
+}

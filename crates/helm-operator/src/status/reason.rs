@@ -1,0 +1,229 @@
+//! Why a resource fails: one stable name for its condition, event and metric, whether trying again can help, and what helps.
+
+use std::fmt;
+
+/// Why a resource fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The chart's files changed while the operator was running.
+    ChartChanged,
+    /// Another writer changes the same fields again and again.
+    DriftLoop,
+    /// A schema refers to a document that is not read.
+    ExternalSchema,
+    /// The operator may not act as the ServiceAccount.
+    ImpersonationForbidden,
+    /// An install failed.
+    InstallError,
+    /// The operator has a bug.
+    InternalError,
+    /// A control annotation cannot be read.
+    InvalidAnnotation,
+    /// The resource's name cannot be a release's.
+    InvalidName,
+    /// The chart's schema of values is invalid.
+    InvalidSchema,
+    /// The chart cannot use the values.
+    InvalidValues,
+    /// Another process of this operator serves the same resource.
+    OtherOperator,
+    /// The release would contain objects that it may not contain.
+    OutOfReach,
+    /// A post-renderer failed.
+    PostRenderFailed,
+    /// A step failed that makes no revision.
+    ReconcileError,
+    /// The release is too large for a record.
+    RecordTooLarge,
+    /// The operator may not watch the release's records.
+    RecordsForbidden,
+    /// The release, or one of its objects, belongs to another owner.
+    ReleaseConflict,
+    /// Another program is working on the release.
+    ReleaseInFlight,
+    /// The chart does not render.
+    RenderError,
+    /// A limit ended the render.
+    RenderLimit,
+    /// The ServiceAccount of watches.yaml does not exist.
+    ServiceAccountMissing,
+    /// A request was not answered.
+    Unanswered,
+    /// An uninstall failed.
+    UninstallError,
+    /// The chart does not support the cluster's version.
+    UnsupportedKubernetes,
+    /// An upgrade failed.
+    UpgradeError,
+    /// A mapper of values failed.
+    ValueMappingFailed,
+    /// The operator may not read a source of values.
+    ValuesSourceForbidden,
+    /// A source of values does not exist.
+    ValuesSourceMissing,
+    /// The reason of a renderer that an operator's author wrote.
+    Own(&'static str),
+}
+
+/// All reasons with a name here.
+const ALL: [Reason; 28] = [
+    Reason::ChartChanged,
+    Reason::DriftLoop,
+    Reason::ExternalSchema,
+    Reason::ImpersonationForbidden,
+    Reason::InstallError,
+    Reason::InternalError,
+    Reason::InvalidAnnotation,
+    Reason::InvalidName,
+    Reason::InvalidSchema,
+    Reason::InvalidValues,
+    Reason::OtherOperator,
+    Reason::OutOfReach,
+    Reason::PostRenderFailed,
+    Reason::ReconcileError,
+    Reason::RecordTooLarge,
+    Reason::RecordsForbidden,
+    Reason::ReleaseConflict,
+    Reason::ReleaseInFlight,
+    Reason::RenderError,
+    Reason::RenderLimit,
+    Reason::ServiceAccountMissing,
+    Reason::Unanswered,
+    Reason::UninstallError,
+    Reason::UnsupportedKubernetes,
+    Reason::UpgradeError,
+    Reason::ValueMappingFailed,
+    Reason::ValuesSourceForbidden,
+    Reason::ValuesSourceMissing,
+];
+
+impl Reason {
+    /// Returns the reason with this name.
+    pub(crate) fn named(name: &'static str) -> Reason {
+        ALL.into_iter().find(|reason| reason.as_str() == name).unwrap_or(Reason::Own(name))
+    }
+
+    /// Returns the name, in upper camel case.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Reason::ChartChanged => "ChartChanged",
+            Reason::DriftLoop => "DriftLoop",
+            Reason::ExternalSchema => "ExternalSchema",
+            Reason::ImpersonationForbidden => "ImpersonationForbidden",
+            Reason::InstallError => "InstallError",
+            Reason::InternalError => "InternalError",
+            Reason::InvalidAnnotation => "InvalidAnnotation",
+            Reason::InvalidName => "InvalidName",
+            Reason::InvalidSchema => "InvalidSchema",
+            Reason::InvalidValues => "InvalidValues",
+            Reason::OtherOperator => "OtherOperator",
+            Reason::OutOfReach => "OutOfReach",
+            Reason::PostRenderFailed => "PostRenderFailed",
+            Reason::ReconcileError => "ReconcileError",
+            Reason::RecordTooLarge => "RecordTooLarge",
+            Reason::RecordsForbidden => "RecordsForbidden",
+            Reason::ReleaseConflict => "ReleaseConflict",
+            Reason::ReleaseInFlight => "ReleaseInFlight",
+            Reason::RenderError => "RenderError",
+            Reason::RenderLimit => "RenderLimit",
+            Reason::ServiceAccountMissing => "ServiceAccountMissing",
+            Reason::Unanswered => "Unanswered",
+            Reason::UninstallError => "UninstallError",
+            Reason::UnsupportedKubernetes => "UnsupportedKubernetes",
+            Reason::UpgradeError => "UpgradeError",
+            Reason::ValueMappingFailed => "ValueMappingFailed",
+            Reason::ValuesSourceForbidden => "ValuesSourceForbidden",
+            Reason::ValuesSourceMissing => "ValuesSourceMissing",
+            Reason::Own(name) => name,
+        }
+    }
+
+    /// Returns whether the same inputs are likely to fail again however often they are tried: `Stalled`, not `Reconciling`.
+    pub(crate) fn is_permanent(self) -> bool {
+        self.remedy().is_some()
+    }
+
+    /// Returns what helps.
+    pub(crate) fn advice(self) -> &'static str {
+        self.remedy().unwrap_or("correct spec or the chart, or what the message of Ready names in the cluster")
+    }
+
+    /// Returns the only thing that helps; `None` if trying again may.
+    fn remedy(self) -> Option<&'static str> {
+        Some(match self {
+            Reason::ChartChanged => "restart the operator, which then serves the chart as it is now",
+            Reason::DriftLoop => "stop the other writer, or put the field into drift.ignore",
+            Reason::ExternalSchema => "correct watches.yaml or the chart; no value of spec helps",
+            Reason::InvalidAnnotation => "correct the annotation",
+            Reason::InvalidName => "create the resource under another name",
+            Reason::InvalidSchema => "correct the chart's values.schema.json; no value of spec helps",
+            Reason::InvalidValues => "correct the values in spec",
+            Reason::OutOfReach => {
+                "correct the values in spec, or grant in watches.yaml what the message of Ready names"
+            }
+            Reason::ReleaseConflict => {
+                "rename one of them, or take it over with the annotation helm.sdk.operatorframework.io/adopt"
+            }
+            Reason::RenderError => "correct spec or the chart",
+            Reason::RenderLimit => "make the chart render less, or raise the limit that the message of Ready names",
+            Reason::UnsupportedKubernetes => "use a chart that supports this version of Kubernetes",
+            Reason::ImpersonationForbidden
+            | Reason::InstallError
+            | Reason::InternalError
+            | Reason::OtherOperator
+            | Reason::PostRenderFailed
+            | Reason::ReconcileError
+            | Reason::RecordTooLarge
+            | Reason::RecordsForbidden
+            | Reason::ReleaseInFlight
+            | Reason::ServiceAccountMissing
+            | Reason::Unanswered
+            | Reason::UninstallError
+            | Reason::UpgradeError
+            | Reason::ValueMappingFailed
+            | Reason::ValuesSourceForbidden
+            | Reason::ValuesSourceMissing
+            | Reason::Own(_) => return None,
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text of a condition.
+impl PartialEq<Reason> for str {
+    fn eq(&self, reason: &Reason) -> bool {
+        self == reason.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_a_renderer_gives_is_the_reason_of_that_name() {
+        for reason in ALL {
+            assert_eq!(Reason::named(reason.as_str()), reason);
+        }
+        assert_eq!(Reason::named("NoSuchTool"), Reason::Own("NoSuchTool"));
+        assert!(!Reason::named("NoSuchTool").is_permanent(), "only its author knows");
+    }
+
+    #[test]
+    fn a_reason_is_permanent_if_only_one_thing_helps() {
+        for (reason, permanent) in [
+            (Reason::ChartChanged, true),
+            (Reason::InvalidValues, true),
+            (Reason::RenderLimit, true),
+            (Reason::UpgradeError, false),
+            (Reason::Unanswered, false),
+        ] {
+            assert_eq!(reason.is_permanent(), permanent, "{reason}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the watches of dependent kinds cover: whether an object's absence proves anything, and whether a change of it would be reported. Pure.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use helm_release::kube::{ObjectKey, Resource};
+
+use crate::runtime::key::ResourceKey;
+use crate::runtime::reflector::{First, Scope};
+
+/// Group and kind.
+pub(crate) type KindKey = (Arc<str>, Arc<str>);
+
+pub(crate) fn kind_key(resource: &Resource) -> KindKey {
+    (Arc::from(resource.group()), resource.kind.clone())
+}
+
+/// Why a kind can no longer be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The server refuses.
+    Refused,
+    /// It serves no version of the kind.
+    Unserved,
+}
+
+/// What the watches of all kinds cover.
+#[derive(Default)]
+pub(crate) struct Coverage(HashMap<KindKey, Kind>);
+
+/// The watches of one kind.
+#[derive(Default)]
+struct Kind {
+    /// Whether they were requested.
+    is_started: bool,
+    /// The scopes whose objects are all known.
+    listed: Vec<Scope>,
+    /// The resources that wait for the first list, while it runs.
+    waiting: Option<HashSet<ResourceKey>>,
+    /// Whether some scope could not be listed: where no watch covers an object, its absence proves nothing, and nothing reports drift.
+    is_refused: bool,
+    /// Whether no version was served when a watch last failed.
+    is_unserved: bool,
+}
+
+impl Kind {
+    fn covers(&self, namespace: &str) -> bool {
+        self.listed.iter().any(|scope| scope.covers(namespace))
+    }
+}
+
+impl Coverage {
+    /// Notes that a kind is watched; returns false if it was already.
+    pub(crate) fn start(&mut self, kind: KindKey) -> bool {
+        !std::mem::replace(&mut self.kind(kind).is_started, true)
+    }
+
+    /// Makes resources wait for a kind's first list.
+    pub(crate) fn await_list(&mut self, kind: KindKey, waiting: HashSet<ResourceKey>) {
+        self.kind(kind).waiting = Some(waiting);
+    }
+
+    /// Ends the wait for a kind's first list; `None` if it goes on without those who waited.
+    pub(crate) fn listed(&mut self, kind: KindKey, first: Option<First>) {
+        let kind = self.kind(kind);
+        kind.waiting = None;
+        kind.is_refused |= first == Some(First::Refused);
+    }
+
+    /// Whether a resource waits for the first list of a kind.
+    pub(crate) fn is_awaited_by(&self, key: &ResourceKey) -> bool {
+        self.0.values().any(|kind| kind.waiting.as_ref().is_some_and(|waiting| waiting.contains(key)))
+    }
+
+    /// Notes that all of a kind's objects in this scope are known; returns whether its watch may have been refused before.
+    pub(crate) fn synced(&mut self, kind: KindKey, scope: &Scope) -> bool {
+        let kind = self.kind(kind);
+        let is_new = !kind.listed.contains(scope);
+        if is_new {
+            kind.listed.push(scope.clone());
+        }
+        (kind.is_started, kind.is_unserved) = (true, false);
+        is_new && kind.is_refused
+    }
+
+    /// Notes that a kind can no longer be watched in this scope: absence proves nothing any more. Returns whether any of this is news.
+    pub(crate) fn lost(&mut self, kind: KindKey, scope: &Scope, loss: Loss) -> bool {
+        let kind = self.kind(kind);
+        let lost = kind.listed.extract_if(.., |known| known == scope).count();
+        kind.is_refused |= lost > 0;
+        let is_unserved = loss == Loss::Unserved;
+        let was_unserved = std::mem::replace(&mut kind.is_unserved, is_unserved);
+        lost > 0 || was_unserved != is_unserved
+    }
+
+    /// Whether absence from the cache proves absence: a watch that covers the object has listed.
+    pub(crate) fn covers(&self, object: &ObjectKey) -> bool {
+        self.of(object).is_some_and(|kind| kind.covers(&object.namespace))
+    }
+
+    /// Whether no watch covers the object, because we may not list its kind. A list of another namespace changes nothing about that.
+    pub(crate) fn is_refused(&self, object: &ObjectKey) -> bool {
+        self.of(object).is_some_and(|kind| kind.is_refused && !kind.covers(&object.namespace))
+    }
+
+    /// Whether no version of the object's kind was served when its watch last failed.
+    pub(crate) fn is_unserved(&self, object: &ObjectKey) -> bool {
+        self.of(object).is_some_and(|kind| kind.is_unserved)
+    }
+
+    fn kind(&mut self, kind: KindKey) -> &mut Kind {
+        self.0.entry(kind).or_default()
+    }
+
+    fn of(&self, object: &ObjectKey) -> Option<&Kind> {
+        self.0.get(&(object.group.clone(), object.kind.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind() -> KindKey {
+        ("".into(), "ConfigMap".into())
+    }
+
+    fn object(namespace: &str) -> ObjectKey {
+        ObjectKey::new("", "ConfigMap", namespace, "a")
+    }
+
+    /// What is known of an object in each of the namespaces `a` and `b`: covered, refused, unserved.
+    fn known(coverage: &Coverage) -> [(bool, bool, bool); 2] {
+        ["a", "b"].map(object).map(|o| (coverage.covers(&o), coverage.is_refused(&o), coverage.is_unserved(&o)))
+    }
+
+    const UNKNOWN: (bool, bool, bool) = (false, false, false);
+    const COVERED: (bool, bool, bool) = (true, false, false);
+    const REFUSED: (bool, bool, bool) = (false, true, false);
+
+    #[test]
+    fn an_object_is_covered_while_a_watch_of_its_namespace_has_listed() {
+        let (mut coverage, [a, b]) = (Coverage::default(), ["a", "b"].map(Scope::namespace));
+        assert!(coverage.start(kind()) && !coverage.start(kind()));
+        assert_eq!(known(&coverage), [UNKNOWN; 2]);
+        assert!(!coverage.synced(kind(), &a), "nothing was missed");
+        assert_eq!(known(&coverage), [COVERED, UNKNOWN]);
+        coverage.listed(kind(), Some(First::Refused));
+        assert_eq!(known(&coverage), [COVERED, REFUSED], "the other namespace");
+        assert!(coverage.synced(kind(), &b), "what went meanwhile is missed only now");
+        assert_eq!(known(&coverage), [COVERED; 2]);
+        assert!(coverage.lost(kind(), &a, Loss::Refused) && !coverage.lost(kind(), &a, Loss::Refused));
+        assert_eq!(known(&coverage), [REFUSED, COVERED]);
+        assert!(coverage.lost(kind(), &a, Loss::Unserved), "the server has no such kind any more");
+        assert_eq!(known(&coverage), [(false, true, true), (true, false, true)]);
+        assert!(coverage.synced(kind(), &a));
+        assert_eq!(known(&coverage), [COVERED; 2]);
+    }
+
+    #[test]
+    fn a_kind_that_was_never_served_is_not_watched_either() {
+        let mut coverage = Coverage::default();
+        assert!(coverage.lost(kind(), &Scope::ALL, Loss::Unserved));
+        assert!(!coverage.lost(kind(), &Scope::ALL, Loss::Unserved), "no news");
+        assert_eq!(known(&coverage), [(false, false, true); 2]);
+        assert!(coverage.start(kind()), "it is watched once it is served");
+    }
+
+    #[test]
+    fn resources_wait_until_the_first_list_ends() {
+        let (mut coverage, key) = (Coverage::default(), ResourceKey::new("ns", "web"));
+        coverage.await_list(kind(), [key.clone()].into());
+        assert!(coverage.is_awaited_by(&key) && !coverage.is_awaited_by(&ResourceKey::new("ns", "other")));
+        coverage.listed(kind(), None);
+        assert!(!coverage.is_awaited_by(&key));
+        assert_eq!(known(&coverage), [UNKNOWN; 2]);
+    }
+}

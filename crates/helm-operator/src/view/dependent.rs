@@ -1,0 +1,76 @@
+//! A live object of a release, as the cache keeps it.
+
+use std::sync::Arc;
+
+use helm_release::kube::{Live, Mark, ObjectKey, Resource, Unready};
+
+use crate::runtime::freshness::Stamp;
+use crate::runtime::key::ResourceKey;
+
+/// Returns the key of a live object of this kind.
+pub(crate) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
+    let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
+    let name = live.metadata.name.as_deref().unwrap_or_default();
+    ObjectKey::new(resource.group(), &resource.kind, namespace, name)
+}
+
+/// A live object of a release.
+#[derive(Clone, Debug)]
+pub(crate) struct Dependent {
+    pub(crate) uid: Box<str>,
+    pub(crate) resource_version: u64,
+    pub(crate) mark: Option<Mark>,
+    /// Why it is not ready.
+    pub(crate) unready: Option<Box<Unready>>,
+    /// Its JSON, if the status fields of watches.yaml read it.
+    pub(crate) whole: Option<Arc<str>>,
+    /// Expressions need more of it than the answer to our own write had.
+    pub(crate) is_partial: bool,
+    pub(crate) deleting: bool,
+    /// The resource to reconcile when the object changes.
+    pub(crate) owner: Option<ResourceKey>,
+    /// Whether its metadata proves that it belongs to the owner's release.
+    pub(crate) ours: bool,
+    /// Whether its annotation keeps it when the release goes.
+    pub(crate) kept: bool,
+    /// Whether someone else set its number of replicas.
+    pub(crate) scaled: bool,
+    pub(crate) stamp: Stamp,
+}
+
+/// What is kept of an object's state.
+pub(crate) struct Judged {
+    pub(crate) unready: Option<Box<Unready>>,
+    pub(crate) whole: Option<Arc<str>>,
+    pub(crate) is_partial: bool,
+}
+
+impl Judged {
+    /// Keeps what is known of an object that was read in part, unless the part says that it is not ready.
+    pub(crate) fn completed_by(self, old: Option<&Dependent>) -> Judged {
+        match old {
+            Some(old) if self.is_partial => {
+                Judged { unready: self.unready.or(old.unready.clone()), whole: old.whole.clone(), is_partial: true }
+            }
+            None if self.is_partial && self.unready.is_none() => {
+                let unready = Unready { failed: false, why: "its state is not known yet".into(), progress: 0 };
+                Judged { unready: Some(Box::new(unready)), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+impl Dependent {
+    /// Whether it failed; `None` if it is ready. Other changes of an unready object wake nobody.
+    pub(crate) fn failed(&self) -> Option<bool> {
+        self.unready.as_ref().map(|unready| unready.failed)
+    }
+}
+
+/// Which resource an object belongs to, and whether the object's metadata proves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) owner: Option<ResourceKey>,
+    pub(crate) ours: bool,
+}
