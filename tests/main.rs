@@ -34,6 +34,7 @@ mod recreate;
 mod rendered;
 mod resource;
 mod rights;
+mod rooms;
 mod scaffold;
 mod scopes;
 mod shapes;

@@ -1,0 +1,191 @@
+//! `ARCHITECTURE.md` is true inside the largest crate, too: its rooms are the modules at the crate's root, and each knows only rooms listed above it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/helm-operator/src");
+
+/// Arrows that the table does not allow. Remove each with the import that it excuses, and add none.
+const EXCEPTIONS: [(&str, &str); 0] = [];
+
+/// The rooms in the table's order, from the cellar up, and what each one knows.
+fn documented(text: &str) -> Vec<(String, BTreeSet<String>)> {
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let section = text.split("\n### Rooms\n").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let rows = section.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ").collect();
+        let [name, _, knows] = cells[..] else { return None };
+        Some((name.trim_end_matches('`').to_owned(), quoted(knows).into_iter().collect()))
+    });
+    rows.collect()
+}
+
+/// The crate's source files outside of tests, each with its module's path.
+fn modules(folder: &Path, found: &mut Vec<(PathBuf, Vec<String>)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if name == "tests" || name.ends_with("_tests") {
+            continue;
+        }
+        if path.is_dir() {
+            modules(&path, found);
+        } else {
+            let inside = path.strip_prefix(SOURCE).unwrap().with_extension("");
+            let mut module: Vec<String> = inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+            module.retain(|part| !["mod", "lib", "main"].contains(&part.as_str()));
+            found.push((path, module));
+        }
+    }
+}
+
+/// The code without comments and without the tests at its end.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let tests = text
+        .match_indices("\n#[cfg(test)]\nmod ")
+        .find(|(at, _)| !text[at + 1..].lines().nth(1).unwrap().ends_with(';'));
+    let text = tests.map_or(&*text, |(at, _)| &text[..at]);
+    text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+/// The first words of the paths from the crate's root, in the code of a module.
+fn roots(code: &str, module: &[String]) -> BTreeSet<String> {
+    let up = "super::".repeat(module.len());
+    let mut words = BTreeSet::new();
+    for start in ["crate::", &up] {
+        for (at, _) in code.match_indices(start) {
+            let is_inside = code[..at].ends_with(|before: char| before.is_alphanumeric() || ":_$".contains(before));
+            let rest = &code[at + start.len()..];
+            let tree = match rest.strip_prefix('{') {
+                Some(inside) => top_level(inside),
+                None => vec![rest],
+            };
+            if !is_inside {
+                words.extend(tree.into_iter().map(first_word).filter(|word| !word.is_empty() && word != "super"));
+            }
+        }
+    }
+    words
+}
+
+fn first_word(path: &str) -> String {
+    path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// The branches of a tree of imports, whose opening brace is behind us.
+fn top_level(inside: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut branches) = (0, 0, Vec::new());
+    for (at, c) in inside.char_indices() {
+        match c {
+            '{' => depth += 1,
+            ',' if depth == 0 => branches.push((start, at)),
+            '}' if depth == 0 => {
+                branches.push((start, at));
+                break;
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if c == ',' && depth == 0 {
+            start = at + 1;
+        }
+    }
+    branches.into_iter().map(|(from, to)| &inside[from..to]).collect()
+}
+
+/// What each room really knows.
+fn real() -> BTreeMap<String, BTreeSet<String>> {
+    let mut found = Vec::new();
+    modules(Path::new(SOURCE), &mut found);
+    let root = code(&Path::new(SOURCE).join("lib.rs"));
+    // `pub use runtime::key::ResourceKey` makes `crate::ResourceKey` an arrow to `runtime`.
+    let exported: BTreeMap<String, String> = root
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub use ")?.strip_suffix(';'))
+        .map(|path| (path.rsplit("::").next().unwrap().to_owned(), first_word(path)))
+        .collect();
+    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, module) in found.iter().filter(|(_, module)| !module.is_empty()) {
+        let known = roots(&code(path), module).into_iter().map(|word| exported.get(&word).cloned().unwrap_or(word));
+        arrows.entry(module[0].clone()).or_default().extend(known.filter(|room| *room != module[0]));
+    }
+    arrows
+}
+
+#[test]
+fn the_architecture_page_lists_every_room_and_arrow() {
+    let (documented, real) = (documented(include_str!("../ARCHITECTURE.md")), real());
+    let listed: BTreeSet<&String> = documented.iter().map(|(room, _)| room).collect();
+    assert_eq!(listed, real.keys().collect(), "rooms in ARCHITECTURE.md and in the crate");
+    for (room, knows) in &documented {
+        let excused = EXCEPTIONS.iter().filter(|(from, _)| from == room).map(|(_, to)| (*to).to_owned());
+        let all: BTreeSet<String> = knows.iter().cloned().chain(excused).collect();
+        assert_eq!(&all, &real[room], "what {room} knows");
+    }
+}
+
+#[test]
+fn rooms_know_only_what_is_listed_above_them() {
+    let documented = documented(include_str!("../ARCHITECTURE.md"));
+    let floor = |room: &str| documented.iter().position(|(listed, _)| listed == room);
+    for (room, knows) in &documented {
+        for known in knows {
+            assert!(floor(known) < floor(room), "{room} knows {known}, which is not listed above it");
+        }
+    }
+}
+
+/// What decides has no client, and takes nothing from what acts.
+#[test]
+fn deciding_knows_nothing_of_acting() {
+    let mut found = Vec::new();
+    modules(&Path::new(SOURCE).join("reconcile/decide"), &mut found);
+    for (path, _) in found {
+        let code = code(&path);
+        for acting in ["reconcile::context", "reconcile::shared", "reconcile::steps", "reconcile::report", "dyn Api"] {
+            assert!(!code.contains(acting), "{} uses {acting}", path.display());
+        }
+    }
+}
+
+/// A page names a file by its room: `reconcile/steps/deploy`.
+#[test]
+fn every_file_of_a_room_that_a_page_names_exists() {
+    let rooms: BTreeSet<String> = real().into_keys().collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let decisions = fs::read_dir(root.join("docs/decisions")).unwrap().map(|entry| entry.unwrap().path());
+    for page in decisions.chain([root.join("ARCHITECTURE.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        for word in text.split('`').skip(1).step_by(2) {
+            let Some((room, _)) = word.trim_end_matches('/').split_once('/') else { continue };
+            let is_file = word.bytes().all(|b| b.is_ascii_lowercase() || b"_/".contains(&b));
+            let path = Path::new(SOURCE).join(word);
+            if is_file && rooms.contains(room) {
+                assert!(path.is_dir() || path.with_extension("rs").exists(), "{}: there is no {word}", page.display());
+            }
+        }
+    }
+}
+
+/// So that `runtime` can become a crate that a program without charts uses.
+#[test]
+fn the_runtime_knows_nothing_of_helm() {
+    let mut found = Vec::new();
+    modules(&Path::new(SOURCE).join("runtime"), &mut found);
+    for (path, _) in found {
+        let code = code(&path);
+        for krate in [
+            "helm::",
+            "helm_release::release",
+            "helm_release::action",
+            "helm_release::storage",
+            "sprig::",
+            "go_template::",
+            "scaffold::",
+        ] {
+            assert!(!code.contains(krate), "{} uses {krate}", path.display());
+        }
+    }
+}
