@@ -360,7 +360,7 @@ mod tests {
             project.text("config/rbac/kustomization.yaml").unwrap().starts_with("resources:\n- role.yaml # ours\n")
         );
         for part in [
-            "Dockerfile:2: the image stands on helm-operator:latest instead of quay.io/operator-framework/helm-operator:v1.42.3",
+            "Dockerfile:2: the image is built on helm-operator:latest instead of quay.io/operator-framework/helm-operator:v1.42.3",
             "Dockerfile:5: RUN needs a shell",
             "Makefile: ",
             "watches.yaml:7: override values of Web stay strings",

@@ -70,7 +70,7 @@ impl<'a> Change<'a> {
             let Some(raw) = from.words().next() else { continue };
             if is_upstream(&image) {
                 self.on_base.push(from.stage);
-                self.notes.push((from.line, format!("the image stands on {BASE} instead of {image}")));
+                self.notes.push((from.line, format!("the image is built on {BASE} instead of {image}")));
                 match self.argument(raw) {
                     Some(argument) => self.set_argument(argument),
                     None => {

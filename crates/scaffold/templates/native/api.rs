@@ -1,4 +1,4 @@
-//! `__Kind__`: what its users ask for, and what they see.
+//! The kind `__Kind__`: its spec and status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -25,7 +25,7 @@ pub struct __Kind__Spec {
     /// Number of pods.
     #[schemars(range(min = 0))]
     pub size: i32,
-    /// The image that they run.
+    /// The pods' image.
     #[serde(default = "image")]
     pub image: String,
 }

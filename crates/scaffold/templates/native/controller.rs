@@ -1,7 +1,7 @@
-//! Serves `__Kind__`: keeps a Deployment of its size and image, and lists the pods in its status.
+//! Serves `__Kind__`: keeps a Deployment with its size and image, and lists the pods in its status.
 //!
-//! `deployment` says what should exist, `next_status` and `news` what users see. The garbage
-//! collector deletes the Deployment with its owner.
+//! `deployment` returns the desired object; `next_status` and `event` return what users see.
+//! Deleting the resource deletes the Deployment, because the resource owns it.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const OWNER: &str = "__kind___cr";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Controller;
 
-/// What a reconcile reads; it costs no request.
+/// The watched objects. Reading them costs no request.
 pub struct Caches {
     deployments: Cache<Deployment>,
     pods: Cache<PartialObjectMeta<Pod>>,
@@ -39,8 +39,8 @@ impl Reconciler for Controller {
     type Error = WriteError;
     type Caches = Caches;
 
-    /// A change of one of these objects wakes its resource. ReplicaSets own the pods: labels say
-    /// which resource they belong to.
+    /// A change to one of these objects triggers a reconcile of its resource. A pod's owner is a
+    /// ReplicaSet, so a label names its resource.
     fn watch(&self, watching: &mut Watching<__Kind__>) -> Caches {
         let owner = |pod: &PartialObjectMeta<Pod>| {
             Some(ResourceKey::new(
@@ -54,7 +54,7 @@ impl Reconciler for Controller {
         }
     }
 
-    /// `make manifests` writes the operator's role from them.
+    /// What the controller may do in the cluster; `make manifests` writes the role from it.
     fn rights(&self) -> Rights {
         Rights::none()
             .status()
@@ -82,14 +82,14 @@ impl Reconciler for Controller {
             .collect();
         let found = applied.as_ref().map(|applied| &*applied.object);
         scope.status(&next_status(resource, found, nodes)).await?;
-        if let Some(news) = news(resource, applied?.change, before) {
-            scope.tell(news);
+        if let Some(event) = event(resource, applied?.change, before) {
+            scope.tell(event);
         }
         Ok(Next::Wait)
     }
 }
 
-/// What should exist.
+/// Returns the Deployment that the resource should have.
 fn deployment(resource: &__Kind__) -> Deployment {
     let name = resource.name_any();
     let labels: BTreeMap<String, String> = [("app", "__kind__"), (OWNER, &name)]
@@ -138,7 +138,7 @@ fn deployment(resource: &__Kind__) -> Deployment {
     }
 }
 
-/// What users see. The same state gives the same status, which is not written again.
+/// Returns the status. Equal arguments give an equal status, which is not written again.
 fn next_status(
     resource: &__Kind__,
     deployment: Result<&Deployment, &WriteError>,
@@ -168,7 +168,7 @@ fn next_status(
     }
 }
 
-/// The pods that are ready and up to date; none until the Deployment's controller has seen its spec.
+/// Counts the pods that are ready and up to date; 0 until Kubernetes has seen the current spec.
 fn ready_pods(deployment: &Deployment) -> i32 {
     let Some(status) = &deployment.status else {
         return 0;
@@ -178,8 +178,8 @@ fn ready_pods(deployment: &Deployment) -> i32 {
     if is_current { ready.unwrap_or(0) } else { 0 }
 }
 
-/// What users hear of, once: log, event and metric.
-fn news(resource: &__Kind__, change: Change, before: Option<i32>) -> Option<Outcome> {
+/// Returns the event for a change, which is published once and also appears in the log and metrics.
+fn event(resource: &__Kind__, change: Change, before: Option<i32>) -> Option<Outcome> {
     let (name, size) = (resource.name_any(), resource.spec.size);
     match (change, before) {
         (Change::Created, _) => {
