@@ -197,6 +197,32 @@ fn the_tutorial_of_a_chart_and_a_kind_in_code_works_to_its_last_line() {
 }
 
 #[test]
+fn the_tutorial_of_reverse_words_deploys_the_operator_for_a_namespace_of_its_own() {
+    let Some(mut terminal) = Terminal::open_or_skip("tutorial-words") else { return };
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/reverse-words");
+    terminal.types(&format!("cp -r {0}/config {0}/Makefile .", example.display()));
+    terminal.types("sed -i \"s/namespace: .*/namespace: words/g\" config/default/kustomization.yaml");
+    terminal.types("kubectl create ns words");
+    terminal.types("make deploy IMG=quay.io/example/reverse-words-operator:v0.0.1");
+    let watch =
+        "{\"name\": \"WATCH_NAMESPACE\", \"valueFrom\": {\"fieldRef\": {\"fieldPath\": \"metadata.namespace\"}}}";
+    let containers = format!("[{{\"name\": \"manager\", \"env\": [{watch}]}}]");
+    let patch = format!("{{\"spec\": {{\"template\": {{\"spec\": {{\"containers\": {containers}}}}}}}}}");
+    let deployment = "deployment/reverse-words-operator-controller-manager";
+    terminal.types(&format!("kubectl -n words patch {deployment} -p '{patch}'"));
+    terminal.types(&format!("kubectl -n words rollout status {deployment} --timeout=60s"));
+    let env = "'{.spec.template.spec.containers[0].env[?(@.name==\"WATCH_NAMESPACE\")].valueFrom.fieldRef.fieldPath}'";
+    let watched = terminal.types(&format!("kubectl -n words get {deployment} -o jsonpath={env}"));
+    assert_eq!(watched, "metadata.namespace");
+    terminal.types("kubectl wait --for=condition=Established crd --all");
+    terminal.types("kubectl -n words apply -f config/samples/apps_v1alpha1_reversewordsapp.yaml");
+    terminal.types("kubectl -n words delete -f config/samples/apps_v1alpha1_reversewordsapp.yaml");
+    terminal.types("make undeploy");
+    let (found, _) = terminal.try_type(&format!("kubectl -n words get {deployment}"));
+    assert!(!found);
+}
+
+#[test]
 fn a_tutorial_of_2019_learns_what_its_commands_are_called_today() {
     let Some(mut terminal) = Terminal::open_or_skip("tutorial-old") else { return };
     for (line, today) in [
