@@ -21,6 +21,19 @@ pub struct Change {
     pub version: u64,
 }
 
+/// One write of one object, as the store saw it.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The object's path, in the version in which it was written.
+    pub path: String,
+    /// The write's resource version.
+    pub version: u64,
+    /// The object before; `None` if the write created it.
+    pub before: Option<Arc<Value>>,
+    /// The object afterwards; `None` if the write removed it.
+    pub after: Option<Arc<Value>>,
+}
+
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
@@ -150,6 +163,15 @@ impl Log {
         writes.into_iter().flat_map(move |writes| writes.range(from..))
     }
 
+    /// Returns every write after a version, oldest first, as far as it is not compacted.
+    pub(crate) fn written(&self, since: u64) -> Vec<Written> {
+        let later = |writes: &VecDeque<Write>| writes.partition_point(|write| write.version <= since);
+        let writes = self.writes.values().flat_map(|writes| writes.range(later(writes)..));
+        let mut all: Vec<Written> = writes.map(Write::whole).collect();
+        all.sort_by_key(|write| write.version);
+        all
+    }
+
     /// Returns what a watch of a collection sees after a version.
     ///
     /// # Errors
@@ -179,6 +201,15 @@ impl Log {
 }
 
 impl Write {
+    fn whole(&self) -> Written {
+        Written {
+            path: self.kind.path(&self.key.namespace, &self.key.name),
+            version: self.version,
+            before: self.before.clone(),
+            after: self.after.clone(),
+        }
+    }
+
     fn seen_by(&self, watched: &Watched) -> Option<Change> {
         if !watched.covers(&self.key) {
             return None;

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use changes::{Change, ChangeKind};
+pub use changes::{Change, ChangeKind, Written};
 pub use request::Request;
 pub use status::Status;
 pub use store::Backup;
@@ -203,6 +203,11 @@ impl Server {
     /// Forgets the changes up to a version: watches and lists of an earlier one fail with 410 `Expired`.
     pub fn compact(&mut self, version: u64) {
         self.store.log.compact(version);
+    }
+
+    /// Returns every write after a version, oldest first. What was compacted is left out.
+    pub fn written(&self, since: u64) -> Vec<Written> {
+        self.store.log.written(since)
     }
 
     /// Returns what is stored now.

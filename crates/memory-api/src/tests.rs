@@ -39,6 +39,22 @@ fn an_apply_that_changes_nothing_keeps_the_version() {
 }
 
 #[test]
+fn what_was_written_since_a_version_is_told_in_order() {
+    let mut server = Server::cluster();
+    let since = server.version();
+    for name in ["b", "a"] {
+        send(&mut server, &format!("APPLY {MAPS}/{name}?fieldManager=one"), map(json!({}))).unwrap();
+    }
+    send(&mut server, &format!("DELETE {MAPS}/b"), Value::Null).unwrap();
+    let written = server.written(since);
+    let line = |one: &crate::Written| (one.path.clone(), one.before.is_some(), one.after.is_some());
+    let path = |name: &str| format!("{MAPS}/{name}");
+    let expected = [(path("b"), false, true), (path("a"), false, true), (path("b"), true, false)];
+    assert_eq!(written.iter().map(line).collect::<Vec<_>>(), expected);
+    assert!(server.written(server.version()).is_empty());
+}
+
+#[test]
 fn fields_go_when_their_last_manager_drops_them() {
     let mut server = Server::cluster();
     let one = format!("APPLY {MAPS}/a?fieldManager=one");
