@@ -167,7 +167,11 @@ bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds char
 
 .PHONY: simulate
 simulate: ## Play random scripts against whole managers in memory for MINUTES (10); SEED=N plays one, TRACE=1 prints every step.
-	cargo run --quiet -p simulation $(CARGO_FLAGS) -- $(if $(SEED),--seed '$(SEED)',--minutes '$(or $(MINUTES),10)') $(if $(TRACE),--trace)
+	cargo run --quiet --profile simulation -p simulation $(CARGO_FLAGS) -- $(if $(SEED),--seed '$(SEED)',--minutes '$(or $(MINUTES),10)') $(if $(TRACE),--trace)
+
+.PHONY: simulate-mutants
+simulate-mutants: ## Show which seeded faults the simulation finds, and how soon; SECONDS_EACH (120), ONLY="01 17" selects.
+	@hack/simulate-mutants '$(or $(SECONDS_EACH),120)' $(ONLY)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ_SECONDS; FUZZ_TARGETS="…" selects. Needs cargo-fuzz.

@@ -1,22 +1,33 @@
-//! Who acts beside the operator: a kubelet with controllers, a garbage collector, another operator, and people with kubectl.
+//! Who acts beside the operator: the cluster's controllers, another operator, and people with kubectl.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use helm_release::kube::Call;
-use helm_release::outside;
+use memory_api::controllers::{
+    Autoscaler, Collector, Controller, Fate, Kubelet, Namespaces, OtherOperator, TimeToLive,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::names::{self, API_VERSION, OTHER};
 use crate::script::Action;
-use crate::world::{API_VERSION, NAMESPACE, RESOURCES, World};
+use crate::world::World;
 
 /// How long controllers take to notice a change, at most.
 const NOTICE: Duration = Duration::from_millis(400);
 
+/// How long a controller takes between two writes, at most.
+const PACE: Duration = Duration::from_millis(60);
+
 /// How often controllers look without a change.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// How long a Job runs, at most, in milliseconds.
+const JOB: u64 = 8000;
 
 /// The finalizer of the other operator.
 pub const FINALIZER: &str = "other.example.com/hold";
@@ -27,163 +38,118 @@ pub const NOTE: &str = "other.example.com/note";
 /// The annotation that keeps an object.
 pub const KEEP: &str = "helm.sh/resource-policy";
 
-/// The controllers of the cluster.
-struct Controllers {
-    world: Arc<World>,
-    /// When each Job ends, by uid.
-    jobs: BTreeMap<String, Instant>,
-}
+/// What a webhook adds to Deployments.
+pub const INJECTED: &str = "webhook.example.com/injected";
 
-/// Runs workloads, collects garbage, and lets go of what is being deleted, until it is dropped.
+/// Runs workloads, scales them, collects garbage, empties namespaces and lets go of what is being deleted, until it is dropped.
 pub async fn control(world: Arc<World>) {
-    let (mut known, mut controllers) = (0, Controllers { world: world.clone(), jobs: BTreeMap::new() });
+    let seed = world.state().random.u64(..);
+    let mut all: Vec<(&str, Box<dyn Controller + Send>)> = vec![
+        ("kubelet", Box::new(Kubelet::new(fates(seed)))),
+        ("gc", Box::new(Collector)),
+        ("ttl", Box::new(TimeToLive)),
+        ("namespaces", Box::new(Namespaces)),
+        ("hpa", Box::new(Autoscaler::default())),
+    ];
+    let mut known = 0;
     loop {
         known = timeout(LOOK, world.news(known)).await.unwrap_or(known);
         sleep(world.pause(NOTICE)).await;
-        controllers.run_workloads();
-        controllers.run_jobs();
-        controllers.let_go();
-        controllers.collect_garbage();
+        let mut is_busy = true;
+        while is_busy {
+            is_busy = false;
+            let first = world.state().random.usize(0..all.len());
+            all.rotate_left(first);
+            for (by, controller) in &mut all {
+                if world.step(by, &mut **controller) {
+                    is_busy = true;
+                    sleep(world.pause(PACE)).await;
+                }
+            }
+            is_busy |= let_go(&world) || look_after(&world);
+        }
         let elapsed = world.elapsed();
         world.state().trace.poll(elapsed);
     }
 }
 
-impl Controllers {
-    fn run_workloads(&self) {
-        for (path, deployment) in self.world.list("/apis/apps/v1/deployments") {
-            let replicas = deployment["spec"]["replicas"].as_u64().unwrap_or(1);
-            let status = json!({
-                "observedGeneration": deployment["metadata"]["generation"], "replicas": replicas,
-                "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
-                "conditions": [
-                    {"type": "Available", "status": "True"},
-                    {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
-                ],
-            });
-            self.set_status(&path, &deployment, status);
+/// What becomes of workloads: Jobs succeed after a while, and Deployments become ready, but for those of the chart that never does.
+fn fates(seed: u64) -> impl FnMut(&str, &Value) -> Fate + Send {
+    let (mut random, mut ends) = (fastrand::Rng::with_seed(seed), BTreeMap::<String, Instant>::new());
+    move |path, object| {
+        if path.contains("/deployments/") {
+            let image = object.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
+            return if image == Some("web:3.0.0") { Fate::Waits } else { Fate::Ready };
         }
-        for (path, claim) in self.world.list("/api/v1/persistentvolumeclaims") {
-            self.set_status(&path, &claim, json!({"phase": "Bound"}));
+        if !path.contains("/jobs/") {
+            return Fate::Ready;
         }
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let end = ends.entry(uid).or_insert_with(|| Instant::now() + Duration::from_millis(random.u64(0..JOB)));
+        if *end <= Instant::now() { Fate::Ready } else { Fate::Waits }
     }
+}
 
-    fn set_status(&self, path: &str, object: &Value, mut status: Value) {
-        if let Some(map) = status.as_object_mut() {
-            map.retain(|_, value| !value.is_null());
-        }
-        if object["status"] != status {
-            let body = json!({"status": status}).to_string().into_bytes();
-            _ = self.world.write("kubelet", &Call::merge(format!("{path}/status?fieldManager=kubelet"), body));
-        }
-    }
-
-    /// Jobs succeed after a few seconds; one with a time to live is deleted that long after.
-    fn run_jobs(&mut self) {
-        let all = self.world.list("/apis/batch/v1/jobs");
-        let uids: BTreeSet<&str> = all.iter().filter_map(|(_, job)| job["metadata"]["uid"].as_str()).collect();
-        self.jobs.retain(|uid, _| uids.contains(&**uid));
-        for (path, job) in &all {
-            let uid = job["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            let lasts = self.world.pause(Duration::from_secs(8));
-            let ends = *self.jobs.entry(uid).or_insert_with(|| Instant::now() + lasts);
-            if ends > Instant::now() || job["metadata"]["deletionTimestamp"].is_string() {
-                continue;
-            }
-            if job["status"]["succeeded"].is_null() {
-                let status = json!({
-                    "succeeded": 1, "startTime": outside::now().to_string(), "completionTime": outside::now().to_string(),
-                    "conditions": [{"type": "Complete", "status": "True"}],
-                });
-                self.set_status(path, job, status);
-            }
-            let live = job["spec"]["ttlSecondsAfterFinished"].as_u64().map(Duration::from_secs);
-            if live.is_some_and(|live| ends + live <= Instant::now()) {
-                self.delete("ttl", path, job);
-            }
+/// The other operator gives up its finalizer once an object is being deleted. Returns whether it did something.
+fn let_go(world: &World) -> bool {
+    let mut acted = false;
+    for (path, object) in world.objects() {
+        let finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        if object["metadata"]["deletionTimestamp"].is_string() && finalizers.iter().any(|one| one == FINALIZER) {
+            let others: Vec<Value> = finalizers.into_iter().filter(|one| one != FINALIZER).collect();
+            let body = json!({"metadata": {"finalizers": others}}).to_string().into_bytes();
+            acted |= world.write("other", &Call::merge(format!("{path}?fieldManager=manager"), body)).is_some();
         }
     }
+    acted
+}
 
-    /// The other operator gives up its finalizer once an object is being deleted.
-    fn let_go(&self) {
-        let all: Vec<_> = self.objects();
-        for (path, object) in all.iter().filter(|(_, object)| object["metadata"]["deletionTimestamp"].is_string()) {
-            let finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-            if finalizers.iter().any(|one| one == FINALIZER) {
-                let others: Vec<Value> = finalizers.into_iter().filter(|one| one != FINALIZER).collect();
-                let body = json!({"metadata": {"finalizers": others}}).to_string().into_bytes();
-                _ = self.world.write("other", &Call::merge(format!("{path}?fieldManager=manager"), body));
-            }
-        }
-    }
-
-    fn objects(&self) -> Vec<(Arc<str>, Arc<Value>)> {
-        self.world.state().objects.iter().map(|(path, object)| (path.clone(), object.clone())).collect()
-    }
-
-    /// Deletes what no existing object owns any more.
-    fn collect_garbage(&self) {
-        let all = self.objects();
-        let uids: BTreeSet<&str> = all.iter().filter_map(|(_, object)| object["metadata"]["uid"].as_str()).collect();
-        for (path, object) in &all {
-            let Some(owners) = object["metadata"]["ownerReferences"].as_array().filter(|owners| !owners.is_empty())
-            else {
-                continue;
-            };
-            let is_orphan = owners.iter().all(|owner| owner["uid"].as_str().is_none_or(|uid| !uids.contains(uid)));
-            if is_orphan && object["metadata"]["deletionTimestamp"].is_null() {
-                self.delete("gc", path, object);
-            }
-        }
-    }
-
-    fn delete(&self, by: &str, path: &str, object: &Value) {
-        let uid = json!({"preconditions": {"uid": object["metadata"]["uid"]}});
-        _ = self.world.write(by, &Call::delete(path, uid.to_string().into_bytes()));
-    }
+/// The other operator looks after all ConfigMaps, if the script says so. Returns whether it did something.
+fn look_after(world: &World) -> bool {
+    let Some(manager) = world.state().operator.clone() else { return false };
+    let mut operator = OtherOperator {
+        manager,
+        finalizer: FINALIZER.into(),
+        kind: ("v1".into(), "configmaps".into()),
+        annotation: (NOTE.into(), "mine".into()),
+    };
+    world.step("other", &mut operator)
 }
 
 /// Does what a person, or another operator, does with the API.
 pub fn act(world: &World, action: &Action) {
     match action {
-        Action::Put(name, values) => put(world, name, values),
-        Action::Delete(name) => {
-            _ = world.write("person", &Call::delete(format!("{RESOURCES}/{name}"), b"{}".to_vec()));
-        }
+        Action::Put(name, values) => put(world, "Web", &names::resource(name), json!({"spec": values})),
+        Action::Delete(name, how) => delete(world, &names::resource(name), how),
         Action::Annotate(name, key, value) => {
-            patch(
-                world,
-                "person",
-                "kubectl-annotate",
-                &format!("{RESOURCES}/{name}"),
-                &json!({"metadata": {"annotations": {key: value}}}),
-            );
+            let annotations = json!({"metadata": {"annotations": {key: value}}});
+            patch(world, "person", "kubectl-annotate", &names::resource(name), &annotations);
         }
+        Action::Claim(name) => {
+            let annotations = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+            let object = json!({"metadata": {"annotations": annotations}, "spec": {"message": "claimed"}});
+            put(world, "Site", &names::claim(name), object);
+        }
+        Action::Unclaim(name) => delete(world, &names::claim(name), ""),
         Action::Disturb(object) => disturb(world, object),
-        Action::Remove(object) => {
-            _ = world.write("person", &Call::delete(path_of(object), b"{}".to_vec()));
-        }
+        Action::Remove(object) => delete(world, &names::object(object), ""),
         Action::Keep(object) => {
-            patch(
-                world,
-                "person",
-                "kubectl-annotate",
-                &path_of(object),
-                &json!({"metadata": {"annotations": {KEEP: "keep"}}}),
-            );
+            let keep = json!({"metadata": {"annotations": {KEEP: "keep"}}});
+            patch(world, "person", "kubectl-annotate", &names::object(object), &keep);
         }
-        Action::Note(object, manager) => {
-            let path = path_of(object);
-            let known = world.object(&path).map(|known| known["metadata"]["finalizers"].clone()).unwrap_or_default();
-            let mut finalizers = known.as_array().cloned().unwrap_or_default();
-            if !finalizers.iter().any(|one| one == FINALIZER) {
-                finalizers.push(FINALIZER.into());
-            }
-            let change = json!({"metadata": {"annotations": {NOTE: "mine"}, "finalizers": finalizers}});
-            patch(world, "other", manager, &path, &change);
-        }
+        Action::Note(object, manager) => note(world, object, manager),
+        Action::Operator(manager) => world.state().operator = Some(manager.clone()),
         Action::Before(object, release) => before(world, object, release),
         Action::Precious(name) => precious(world, name),
+        Action::Source(value) => source(world, value),
+        Action::Autoscale(name, replicas) => autoscale(world, name, *replicas),
+        Action::Webhook => world.server().mutate(|plural, object| {
+            if plural == "deployments" {
+                object["metadata"]["annotations"][INJECTED] = "yes".into();
+            }
+        }),
+        Action::DeleteNamespace => delete(world, &format!("/api/v1/namespaces/{OTHER}"), ""),
+        Action::AddNamespace => world.add_namespace(),
         _ => {}
     }
 }
@@ -196,29 +162,26 @@ fn patch(world: &World, by: &str, manager: &str, path: &str, change: &Value) {
     _ = world.write(by, &Call::merge(format!("{path}?fieldManager={manager}"), change.to_string().into_bytes()));
 }
 
-/// The path of an object like `configmaps/a-config`.
-pub fn path_of(object: &str) -> String {
-    let root = match object.split('/').next() {
-        Some("deployments") => "/apis/apps/v1",
-        Some("jobs") => "/apis/batch/v1",
-        _ => "/api/v1",
-    };
-    format!("{root}/namespaces/{NAMESPACE}/{object}")
+fn delete(world: &World, path: &str, how: &str) {
+    let options = if how.is_empty() { json!({}) } else { json!({"propagationPolicy": how}) };
+    _ = world.write("person", &Call::delete(path, options.to_string().into_bytes()));
 }
 
-fn put(world: &World, name: &str, values: &Value) {
-    let path = format!("{RESOURCES}/{name}");
-    let known = world.object(&path);
-    if known.as_ref().is_some_and(|known| known["metadata"]["deletionTimestamp"].is_string()) {
-        return;
-    }
-    if known.is_some() {
-        return patch(world, "person", "person", &path, &json!({"spec": values}));
-    }
-    let metadata = json!({"name": name, "namespace": NAMESPACE});
-    let object = json!({"apiVersion": API_VERSION, "kind": "Web", "metadata": metadata, "spec": values});
-    let call = Call::post(format!("{RESOURCES}?fieldManager=person"), object.to_string().into_bytes());
+fn create(world: &World, path: &str, object: &Value) {
+    let (collection, _) = path.rsplit_once('/').unwrap_or_default();
+    let call = Call::post(format!("{collection}?fieldManager=kubectl-create"), object.to_string().into_bytes());
     _ = world.write("person", &call);
+}
+
+/// Creates or changes a resource.
+fn put(world: &World, kind: &str, path: &str, mut object: Value) {
+    if world.object(path).is_some() {
+        return patch(world, "person", "person", path, &object);
+    }
+    object["apiVersion"] = API_VERSION.into();
+    object["kind"] = kind.into();
+    object["metadata"]["name"] = path.rsplit('/').next().unwrap_or_default().into();
+    create(world, path, &object);
 }
 
 /// Changes a field that the chart sets.
@@ -229,33 +192,77 @@ fn disturb(world: &World, object: &str) {
         Some("services") => json!({"spec": {"selector": {"app": "disturbed"}}}),
         _ => json!({"metadata": {"labels": {"note": "someone's"}}}),
     };
-    patch(world, "person", "kubectl-edit", &path_of(object), &change);
+    patch(world, "person", "kubectl-edit", &names::object(object), &change);
+}
+
+/// The other operator sets its finalizer and annotation on one object.
+fn note(world: &World, object: &str, manager: &str) {
+    let path = names::object(object);
+    let known = world.object(&path).map(|known| known["metadata"]["finalizers"].clone()).unwrap_or_default();
+    let mut finalizers = known.as_array().cloned().unwrap_or_default();
+    if !finalizers.iter().any(|one| one == FINALIZER) {
+        finalizers.push(FINALIZER.into());
+    }
+    let change = json!({"metadata": {"annotations": {NOTE: "mine"}, "finalizers": finalizers}});
+    patch(world, "other", manager, &path, &change);
 }
 
 /// Creates an object of the chart before the release, with the metadata by which Helm adopts it.
 fn before(world: &World, object: &str, release: &str) {
-    let path = path_of(object);
-    if world.object(&path).is_some() {
-        return;
-    }
-    let (collection, name) = path.rsplit_once('/').unwrap_or_default();
-    let kind = if object.starts_with("secrets/") { "Secret" } else { "PersistentVolumeClaim" };
+    let is_secret = object.starts_with("secrets/");
+    let kind = if is_secret { "Secret" } else { "PersistentVolumeClaim" };
+    let (_, name) = object.split_once('/').unwrap_or_default();
     let metadata = json!({
         "name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"},
-        "annotations": {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": NAMESPACE},
+        "annotations": {
+            "meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": names::namespace(release),
+        },
     });
-    let made = json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
-    let call = Call::post(format!("{collection}?fieldManager=kubectl-create"), made.to_string().into_bytes());
-    _ = world.write("person", &call);
+    create(world, &names::object(object), &json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}));
 }
 
 /// Creates a Secret that only looks like a release record.
 fn precious(world: &World, name: &str) {
     let metadata = json!({"name": format!("precious-{name}"), "labels": {"owner": "helm", "name": name}});
-    let made = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata});
-    let call = Call::post(
-        format!("/api/v1/namespaces/{NAMESPACE}/secrets?fieldManager=kubectl-create"),
-        made.to_string().into_bytes(),
-    );
-    _ = world.write("person", &call);
+    let path = format!("/api/v1/namespaces/{}/secrets/precious-{name}", names::namespace(name));
+    create(world, &path, &json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}));
+}
+
+/// Creates or changes the Secret that values come from.
+fn source(world: &World, value: &str) {
+    let path = names::object("secrets/shared");
+    let data = json!({"data": {"values.yaml": STANDARD.encode(format!("shared: {value}\n"))}});
+    match world.object(&path) {
+        Some(_) => patch(world, "person", "kubectl-edit", &path, &data),
+        None => {
+            let metadata = json!({"metadata": {"name": "shared"}, "apiVersion": "v1", "kind": "Secret"});
+            create(world, &path, &merged(metadata, data));
+        }
+    }
+}
+
+fn merged(mut object: Value, more: Value) -> Value {
+    if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+        object.extend(more);
+    }
+    object
+}
+
+/// Creates an autoscaler that wants at least so many replicas.
+fn autoscale(world: &World, name: &str, replicas: u8) {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": format!("{name}-server")});
+    let spec = json!({"scaleTargetRef": target, "minReplicas": replicas, "maxReplicas": replicas});
+    let path = autoscaler(name);
+    let object = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": name}, "spec": spec,
+    });
+    match world.object(&path) {
+        Some(_) => patch(world, "person", "kubectl-edit", &path, &json!({"spec": spec})),
+        None => create(world, &path, &object),
+    }
+}
+
+/// The path of a resource's autoscaler.
+pub fn autoscaler(name: &str) -> String {
+    format!("/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers/{name}", names::namespace(name))
 }

@@ -6,10 +6,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::actors::{FINALIZER, KEEP, NOTE};
-use crate::script::NAMES;
-use crate::world::{Change, RESOURCES};
+use crate::helm::Command;
+use crate::names::{self, JOBS, NAMES, OTHER, SOME};
+use crate::quiet::{End, records};
+use crate::rollout::Rollout;
+use crate::script::Action;
+use crate::world::Change;
 
-type Objects = BTreeMap<Arc<str>, Arc<Value>>;
+pub(crate) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
 
 /// What was seen so far.
 #[derive(Default)]
@@ -22,19 +26,37 @@ pub struct Checks {
     pub elects: bool,
     /// Whether the processes are configured differently.
     pub is_mixed: bool,
-    /// How often a process began to serve with another configuration.
+    /// How often a process began to serve with another configuration, or the Secret with values changed.
     setups: u32,
+    /// The uids of what the operator wrote.
+    touched: BTreeSet<String>,
+    /// The uids of what a person kept while its resource was there.
+    kept: BTreeSet<String>,
+    /// Whether the second namespace is being deleted, with everything in it.
+    is_emptied: bool,
+    /// The upgrades that wait for each other.
+    pub rollout: Rollout,
 }
 
 /// What people wanted of one resource, and what came of it.
 #[derive(Default)]
-struct Resource {
+pub(crate) struct Resource {
     /// Whether it exists, and its deletion has not begun.
-    exists: bool,
+    pub(crate) exists: bool,
+    /// Whether it asks to take over what is there.
+    adopts: bool,
+    /// Whether a person made the release, and the resource has not taken it over.
+    pub(crate) is_foreign: bool,
+    /// Whether a resource of another kind wants the release, too.
+    pub(crate) is_claimed: bool,
+    /// Whether its deletion leaves orphans.
+    pub(crate) leaves_orphans: bool,
+    /// Whether the garbage collector deletes what it owns before it is gone itself.
+    goes_last: bool,
     /// Objects that some values since the last quiet point leave out.
     may_go: BTreeSet<String>,
     /// Whether the server refused one of its objects for good.
-    judged: bool,
+    pub(crate) judged: bool,
     /// How often its values changed, its creation included.
     causes: u32,
     /// The configurations before it was created.
@@ -44,32 +66,14 @@ struct Resource {
     /// How often the random password changed.
     passwords: u32,
     /// Whether a person ran helm on its release.
-    is_helms: bool,
+    pub(crate) is_helms: bool,
     /// The hooks that ran: revision and values.
     hooks: BTreeSet<String>,
     /// The Job of a chart's version that finished.
     finished: Option<String>,
     /// Objects that were there before.
-    before: BTreeSet<String>,
+    pub(crate) before: BTreeSet<String>,
 }
-
-/// The objects that each resource has.
-pub const OBJECTS: [&str; 6] = [
-    "/api/v1/namespaces/default/configmaps/{}-config",
-    "/api/v1/namespaces/default/secrets/{}-random",
-    "/api/v1/namespaces/default/secrets/{}-guarded",
-    "/api/v1/namespaces/default/persistentvolumeclaims/{}-data",
-    "/api/v1/namespaces/default/persistentvolumeclaims/{}-kept",
-    "/apis/apps/v1/namespaces/default/deployments/{}-server",
-];
-
-/// The objects that only some values or charts ask for: a Service, a ConfigMap of the second chart.
-pub const SOME: [&str; 2] =
-    ["/api/v1/namespaces/default/services/{}-cache", "/api/v1/namespaces/default/configmaps/{}-more"];
-
-/// The Jobs: one with a time to live, and a hook.
-pub const JOBS: [&str; 2] =
-    ["/apis/batch/v1/namespaces/default/jobs/{}-task", "/apis/batch/v1/namespaces/default/jobs/{}-hook"];
 
 impl Checks {
     /// Nothing was seen yet.
@@ -89,30 +93,66 @@ impl Checks {
     pub fn setup_changes(&mut self) {
         self.setups += 1;
         for (name, resource) in &mut self.resources {
-            resource.may_go.insert(SOME[1].replace("{}", name));
+            resource.may_go.insert(names::path(SOME[1], name));
+        }
+    }
+
+    /// Notes what a person is about to do.
+    pub fn acts(&mut self, action: &Action) {
+        match action {
+            Action::Source(_) => self.setups += 1,
+            Action::Claim(name) | Action::Unclaim(name) => {
+                let resource = self.resources.entry(name.clone()).or_default();
+                resource.causes += 2;
+                resource.is_claimed = true;
+            }
+            Action::Delete(name, how) => {
+                let resource = self.resources.entry(name.clone()).or_default();
+                resource.leaves_orphans |= how == "Orphan";
+                resource.goes_last |= how == "Foreground";
+            }
+            _ => {}
         }
     }
 
     /// Notes that a person runs helm on a release, which the operator undoes by a revision.
-    pub fn helm_acts(&mut self, name: &str) {
+    pub fn helm_acts(&mut self, name: &str, command: Command) {
+        if command == Command::Install {
+            return;
+        }
         let resource = self.resources.entry(name.to_owned()).or_default();
         resource.causes += 2;
         resource.is_helms = true;
     }
 
-    /// Checks a write; returns what is wrong with it.
-    pub fn written(&mut self, change: &Change) -> Option<String> {
+    /// Checks a write; returns what is wrong with it. `objects` are those after it.
+    pub fn written(&mut self, change: &Change, objects: &Objects) -> Option<String> {
         if change.path.contains("/leases/") {
             self.note_holder(change);
             return None;
         }
-        if let Some(name) = change.path.strip_prefix(RESOURCES).and_then(|rest| rest.strip_prefix('/')) {
+        if *change.path == *format!("/api/v1/namespaces/{OTHER}") {
+            self.is_emptied = change.after.as_ref().is_some_and(|after| is_going(after));
+        }
+        if let Some(name) = NAMES.into_iter().find(|name| names::resource(name) == *change.path) {
             self.note_resource(name, change);
         }
+        self.note_record(change, objects);
+        self.note_kept(change, objects);
         let is_operator = change.by.starts_with("op-");
+        if self.is_emptied && change.path.contains(&*format!("/namespaces/{OTHER}/")) {
+            return None;
+        }
         let wrong = if is_operator { self.leads(change) } else { None };
-        let wrong = wrong.or_else(|| self.identity(change)).or_else(|| kept(change));
-        let wrong = if is_operator { wrong.or_else(|| others(change)) } else { wrong };
+        let wrong = wrong.or_else(|| self.identity(change)).or_else(|| self.keep(change));
+        let wrong = match is_operator {
+            true => wrong
+                .or_else(|| others(change))
+                .or_else(|| self.taken_over(change))
+                .or_else(|| self.own(change))
+                .or_else(|| self.rollout.written(change)),
+            false => wrong,
+        };
         wrong.or_else(|| self.revision(change)).or_else(|| self.values(change)).or_else(|| self.job(change))
     }
 
@@ -130,8 +170,16 @@ impl Checks {
         let resource = self.resources.entry(name.to_owned()).or_default();
         let (before, after) = (change.before.as_deref(), change.after.as_deref());
         let Some(after) = after else {
-            let (before, is_helms) = (std::mem::take(&mut resource.before), resource.is_helms);
-            *resource = Resource { before, is_helms, ..Resource::default() };
+            let before = std::mem::take(&mut resource.before);
+            *resource = Resource {
+                before,
+                is_helms: resource.is_helms,
+                is_foreign: resource.is_foreign,
+                is_claimed: resource.is_claimed,
+                leaves_orphans: resource.leaves_orphans,
+                ..Resource::default()
+            };
+            self.rollout.forget(name);
             return;
         };
         if before.is_none() {
@@ -139,11 +187,80 @@ impl Checks {
         }
         if before.is_none_or(|before| before["spec"] != after["spec"]) {
             resource.causes += 1;
+            self.rollout.edited(name);
         }
-        resource.exists = after["metadata"]["deletionTimestamp"].is_null();
+        resource.exists = !is_going(after);
+        resource.adopts = after["metadata"]["annotations"]["helm.sdk.operatorframework.io/adopt"] == "true";
         if after["spec"]["cache"] != true {
-            resource.may_go.insert(SOME[0].replace("{}", name));
+            resource.may_go.insert(names::path(SOME[0], name));
         }
+        if !resource.exists {
+            self.rollout.forget(name);
+        }
+    }
+
+    /// Once a revision is deployed, what it adopted is the release's. A release that a person made is a person's, until it is taken over or gone.
+    fn note_record(&mut self, change: &Change, objects: &Objects) {
+        let Some((name, _)) = names::record(&change.path) else { return };
+        let Some(resource) = self.resources.get_mut(name) else { return };
+        let is_first = records(name, objects).all(|(path, _)| *path == change.path);
+        match &change.after {
+            Some(_) if &*change.by == "helm" && change.before.is_none() && is_first => resource.is_foreign = true,
+            Some(after) if after["metadata"]["labels"]["status"] == "deployed" => {
+                resource.before.clear();
+                self.rollout.deployed(name);
+            }
+            None if is_first => resource.is_foreign = false,
+            _ => {}
+        }
+    }
+
+    fn note_kept(&mut self, change: &Change, objects: &Objects) {
+        let keeps = |object: &Option<Arc<Value>>| {
+            object.as_ref().is_some_and(|object| object["metadata"]["annotations"][KEEP] == "keep")
+        };
+        let Some(name) = names::owner(&change.path).filter(|_| keeps(&change.after) && !keeps(&change.before)) else {
+            return;
+        };
+        let is_there = |path: String| objects.contains_key(&*path);
+        if is_there(names::resource(name)) && !self.resources.get(name).is_some_and(|resource| resource.goes_last) {
+            self.kept.extend(change.after.as_ref().and_then(|after| uid(after)));
+        }
+    }
+
+    /// (c) Nothing that has to be kept is deleted, nor what only looks like the release's.
+    fn keep(&self, change: &Change) -> Option<String> {
+        let before = begins_to_go(change)?;
+        let is_kept = uid(before).is_some_and(|uid| self.kept.contains(&uid)) || change.path.contains("/precious-");
+        // In a foreground deletion the garbage collector comes before the operator.
+        let goes_last = || names::owner(&change.path).is_some_and(|name| self.resources[name].goes_last);
+        let is_wrong = is_kept && !is_person(&change.by) && !(&*change.by == "gc" && goes_last());
+        is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
+    }
+
+    /// (c) The release that a person made is taken over by a resource that exists, asks for it, and is granted it; nothing of it changes before.
+    fn taken_over(&mut self, change: &Change) -> Option<String> {
+        let name = names::owner(&change.path).or_else(|| {
+            let (name, _) = names::record(&change.path)?;
+            NAMES.into_iter().find(|known| *known == name)
+        })?;
+        let resource = self.resources.get_mut(name)?;
+        if !resource.is_foreign || resource.is_claimed {
+            return None;
+        }
+        if resource.exists && resource.adopts {
+            resource.is_foreign = false;
+            return None;
+        }
+        Some(format!("(c) {} changed {}, and never took over the release of {name}", change.by, change.path))
+    }
+
+    /// (c) Only what the operator wrote is deleted by it.
+    fn own(&mut self, change: &Change) -> Option<String> {
+        self.touched.extend(change.after.as_ref().and_then(|after| uid(after)));
+        let gone = begins_to_go(change).filter(|_| names::owner(&change.path).is_some())?;
+        let is_wrong = change.after.is_none() && uid(gone).is_some_and(|uid| !self.touched.contains(&uid));
+        is_wrong.then(|| format!("(c) {} deleted {}, which it never wrote", change.by, change.path))
     }
 
     /// (h) Only the leader writes. Events may come late.
@@ -161,7 +278,7 @@ impl Checks {
             resource.before.insert(change.path.to_string());
         }
         before?;
-        if is_person(&change.by) {
+        if is_person(&change.by) || resource.is_claimed {
             resource.before.remove(&*change.path);
             return None;
         }
@@ -172,8 +289,8 @@ impl Checks {
 
     /// (f) No revision without a cause.
     fn revision(&mut self, change: &Change) -> Option<String> {
-        let record = change.path.rsplit_once("/sh.helm.release.v1.").filter(|_| change.before.is_none())?.1;
-        let (name, number) = record.rsplit_once(".v").filter(|_| change.by.starts_with("op-"))?;
+        let is_new = change.before.is_none() && change.by.starts_with("op-");
+        let (name, number) = names::record(&change.path).filter(|_| is_new)?;
         let resource = self.resources.get_mut(name)?;
         resource.revisions += 1;
         let causes = resource.causes + self.setups - resource.setups;
@@ -197,7 +314,7 @@ impl Checks {
         let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
         resource.passwords += 1;
         let causes = resource.causes + setups - resource.setups;
-        let is_wrong = resource.passwords >= causes && !resource.judged;
+        let is_wrong = resource.passwords >= causes && !resource.judged && !resource.is_claimed;
         is_wrong.then(|| format!("(b) the random password of {name} changed without a cause: {causes} causes"))
     }
 
@@ -206,19 +323,22 @@ impl Checks {
         let (name, resource) = self
             .resources
             .iter_mut()
-            .find(|(name, _)| JOBS.iter().any(|job| job.replace("{}", name) == *change.path))?;
+            .find(|(name, _)| JOBS[..2].iter().any(|job| names::path(job, name) == *change.path))?;
         let run = |job: &Value| job["metadata"]["annotations"]["example.com/run"].as_str().map(str::to_owned);
         let image = |job: &Value| job.pointer("/spec/template/spec/containers/0/image").map(Value::to_string);
         let is_hook = change.path.ends_with("-hook");
         match (&change.before, &change.after) {
             (None, Some(job)) if is_hook && change.by.starts_with("op-") => {
                 let run = run(job)?;
-                let is_wrong = !resource.hooks.insert(run.clone()) && !resource.judged && !resource.is_helms;
+                let is_wrong = !resource.hooks.insert(run.clone())
+                    && !resource.judged
+                    && !resource.is_helms
+                    && !resource.is_claimed;
                 is_wrong.then(|| format!("(g) the hook of {name} ran again for revision {run}"))
             }
             (None, Some(job)) if !is_hook => {
                 let is_new = resource.finished.is_none() || resource.finished != image(job);
-                let is_wrong = !is_new && !resource.judged && !resource.is_helms;
+                let is_wrong = !is_new && !resource.judged && !resource.is_helms && !resource.is_claimed;
                 is_wrong.then(|| format!("(a) the Job of {name} runs again"))
             }
             (_, Some(job)) if job["status"]["succeeded"] == 1 && !is_hook => {
@@ -230,43 +350,20 @@ impl Checks {
     }
 
     /// Checks what holds once everything is quiet.
-    pub fn quiet(&mut self, objects: &Objects, end: &End) -> Vec<String> {
-        let mut found = Vec::new();
-        for (name, resource) in &mut self.resources {
-            if resource.judged && end.gives_up {
-                continue;
-            }
-            match objects.get(&*format!("{RESOURCES}/{name}")) {
-                Some(object) if resource.exists => found.extend(converged(name, object, objects, end)),
-                Some(_) => found.push(format!("(i) resource {name} is still being deleted")),
-                None => found.extend(left_over(name, resource, objects)),
-            }
-        }
-        found
+    pub fn quiet(&self, objects: &Objects, end: &End) -> Vec<String> {
+        let resources = self.resources.iter().filter(|(_, resource)| !(resource.judged && end.gives_up));
+        resources.flat_map(|(name, resource)| end.check(name, resource, objects)).collect()
     }
 }
 
-/// How the processes are configured at the end.
-pub struct End {
-    /// The chart, if they agree.
-    pub chart: Option<String>,
-    /// Whether some attempt may be the last one.
-    pub gives_up: bool,
+fn is_going(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
 }
 
 /// The object that a change deletes, or begins to delete.
 fn begins_to_go(change: &Change) -> Option<&Arc<Value>> {
-    let is_going = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
     let goes = change.after.as_ref().is_none_or(|after| is_going(after));
     change.before.as_ref().filter(|before| goes && !is_going(before))
-}
-
-/// (c) Nobody but people deletes what has to be kept, or what only looks like the release's.
-fn kept(change: &Change) -> Option<String> {
-    let before = begins_to_go(change)?;
-    let is_kept = before["metadata"]["annotations"][KEEP] == "keep" || change.path.contains("/precious-");
-    let is_wrong = is_kept && !is_person(&change.by);
-    is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
 }
 
 /// (c) What others wrote stays.
@@ -291,76 +388,11 @@ fn is_person(by: &str) -> bool {
     matches!(by, "person" | "helm")
 }
 
-fn is_of(path: &str, name: &str) -> bool {
-    OBJECTS.iter().chain(&SOME).any(|object| object.replace("{}", name) == path)
+/// Whether this is an object of the release, and no Job.
+pub(crate) fn is_of(path: &str, name: &str) -> bool {
+    names::owner(path) == Some(name) && !path.contains("/jobs/")
 }
 
-/// (d), (f), (j) of a resource that exists.
-fn converged(name: &str, resource: &Value, objects: &Objects, end: &End) -> Vec<String> {
-    let mut found = Vec::new();
-    let spec = &resource["spec"];
-    let mut wanted: Vec<String> = OBJECTS.iter().map(|object| object.replace("{}", name)).collect();
-    let has_more = end.chart.as_ref().map(|chart| chart == "web2");
-    for (some, is_wanted) in SOME.iter().zip([Some(spec["cache"] == true), has_more]) {
-        let path = some.replace("{}", name);
-        match is_wanted {
-            Some(true) => wanted.push(path),
-            Some(false) if objects.get(&*path).is_some_and(|some| some["metadata"]["annotations"][KEEP].is_null()) => {
-                found.push(format!("(e) {path} is left over"));
-            }
-            _ => {}
-        }
-    }
-    found.extend(
-        wanted.iter().filter(|path| !objects.contains_key(&***path)).map(|path| format!("(d) {path} is missing")),
-    );
-    let at = |object: &str, pointer: &str| {
-        objects
-            .get(&*object.replace("{}", name))
-            .and_then(|object| object.pointer(pointer))
-            .cloned()
-            .unwrap_or_default()
-    };
-    for (object, pointer, expected) in
-        [(OBJECTS[0], "/data/message", &spec["message"]), (OBJECTS[5], "/spec/replicas", &spec["replicas"])]
-    {
-        let value = at(object, pointer);
-        if value != *expected {
-            found.push(format!("(d) {}{pointer} is {value}, not {expected}", object.replace("{}", name)));
-        }
-    }
-    let conditions = resource["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
-    if ready.is_none_or(|ready| ready["status"] != "True") {
-        let why = ready.map_or_else(String::new, |ready| format!("{}: {}", ready["reason"], ready["message"]));
-        found.push(format!("(j) resource {name} is not ready: {why}"));
-    }
-    let deployed = records(name, objects).filter(|record| record["metadata"]["labels"]["status"] == "deployed").count();
-    if deployed != 1 {
-        found.push(format!("(f) {deployed} revisions of {name} are deployed"));
-    }
-    found
-}
-
-fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<Item = &'o Arc<Value>> {
-    objects.iter().filter(|(path, _)| path.contains("/sh.helm.release.v1.")).map(|(_, record)| record).filter(
-        move |object| {
-            let labels = &object["metadata"]["labels"];
-            labels["owner"] == "helm" && labels["name"] == name
-        },
-    )
-}
-
-/// (e) of a resource that is gone.
-fn left_over(name: &str, resource: &Resource, objects: &Objects) -> Vec<String> {
-    let stays = |path: &str, object: &Value| {
-        object["metadata"]["annotations"][KEEP] == "keep" || resource.before.contains(path)
-    };
-    let own = objects.iter().filter(|(path, object)| is_of(path, name) && !stays(path, object));
-    let mut found: Vec<String> = own.map(|(path, _)| format!("(e) {path} is left over")).collect();
-    // A person's command may have made one after the operator deleted them.
-    if !resource.is_helms && records(name, objects).next().is_some() {
-        found.push(format!("(e) records of {name} are left over"));
-    }
-    found
+fn uid(object: &Value) -> Option<String> {
+    object["metadata"]["uid"].as_str().map(str::to_owned)
 }

@@ -30,6 +30,10 @@ pub enum Which {
     Watches,
     /// The `lookup` of the chart.
     Lookups,
+    /// Lists and watches of Secrets that hold values.
+    Sources,
+    /// Lists and watches of ConfigMaps.
+    Maps,
 }
 
 /// What happens to a request.
@@ -58,10 +62,23 @@ pub struct Fault {
     pub for_ms: u64,
 }
 
+/// What happened to running watches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Breaks {
+    /// How often all connections broke.
+    pub cuts: u32,
+    /// How often all watches fell behind what the server remembers.
+    pub expiries: u32,
+}
+
 /// The faults of the present.
 #[derive(Default)]
 pub struct Faults {
     all: Vec<(Fault, Duration)>,
+    /// What the server forbids in a namespace, until the end of the run.
+    forbidden: Vec<(Which, String)>,
+    /// What happened to running watches.
+    pub breaks: Breaks,
 }
 
 impl Faults {
@@ -71,13 +88,29 @@ impl Faults {
         self.all.push((fault, until));
     }
 
-    /// Ends all.
+    /// Forbids requests for a namespace, and ends the watches that have begun.
+    pub fn forbid(&mut self, which: Which, namespace: &str) {
+        self.forbidden.push((which, format!("/namespaces/{namespace}/")));
+        self.breaks.cuts += 1;
+    }
+
+    /// Whether something is forbidden.
+    pub fn has_forbidden(&self, which: Which) -> bool {
+        self.forbidden.iter().any(|(forbidden, _)| *forbidden == which)
+    }
+
+    /// Ends all that passes.
     pub fn end(&mut self) {
         self.all.clear();
     }
 
     /// What happens to a request.
     pub fn of(&mut self, call: &Call, now: Duration, random: &mut fastrand::Rng) -> Option<How> {
+        // A list in all namespaces includes this one.
+        let is_in = |namespace: &String| call.path.contains(&**namespace) || !call.path.contains("/namespaces/");
+        if self.forbidden.iter().any(|(which, namespace)| concerns(*which, call) && is_in(namespace)) {
+            return Some(How::Status(403));
+        }
         self.all.retain(|(_, until)| *until > now);
         let concerned = self.all.iter().filter(|(fault, _)| concerns(fault.which, call));
         concerned.filter(|(fault, _)| random.u8(0..10) < fault.of_ten).map(|(fault, _)| fault.how).next()
@@ -101,5 +134,7 @@ fn concerns(which: Which, call: &Call) -> bool {
         Which::Lease => path.contains("/leases"),
         Which::Watches => is_read && is_list,
         Which::Lookups => is_read && path.ends_with("-guarded"),
+        Which::Sources => is_read && is_list && path.contains("/secrets?") && path.contains("type!="),
+        Which::Maps => is_read && is_list && path.contains("/configmaps?"),
     }
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use helm_release::kube::{Api, Call, Error, Response};
 use helm_release::outside;
-use helm_release::release::{Release, Status};
+use helm_release::release::{ChartDocument, Hook, HookEvent, Info, Release, Status};
 use helm_release::storage::{Key, Keyring, Marks, Storage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::checks::{JOBS, OBJECTS, SOME};
-use crate::world::{NAMESPACE, World};
+use crate::names::{self, JOBS, OBJECTS, SOME};
+use crate::world::World;
 
 /// How long a step of a command takes, at most.
 const PACE: Duration = Duration::from_millis(700);
@@ -21,6 +21,8 @@ const PACE: Duration = Duration::from_millis(700);
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
+    /// `helm install`, before there is a resource.
+    Install,
     /// `helm upgrade --set message=…`.
     Upgrade,
     /// `helm rollback`.
@@ -63,10 +65,31 @@ pub async fn run(world: Arc<World>, release: String, command: Command, steps: u8
     let storage = Storage::new(Arc::new(Connection(world.clone())), Keyring::new(key, Vec::new()));
     let helm = Helm { world, storage, release };
     _ = match command {
+        Command::Install => helm.install().await,
         Command::Upgrade | Command::Rollback => helm.revise(command, steps).await,
         Command::Uninstall => helm.uninstall(steps).await,
     };
 }
+
+/// What a person's chart has.
+const MANIFEST: &str = "---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: NAME-config}
+data: {message: \"mine\"}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: NAME-data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+
+/// The hook of its deletion.
+const FAREWELL: &str = "apiVersion: batch/v1
+kind: Job
+metadata: {name: NAME-farewell}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: hook, image: farewell}]}}}
+";
 
 struct Helm {
     world: Arc<World>,
@@ -75,9 +98,61 @@ struct Helm {
 }
 
 impl Helm {
+    /// Installs a release with two objects, and a hook for its deletion.
+    async fn install(&self) -> Option<()> {
+        let chart = ChartDocument::from_json(r#"{"metadata":{"name":"web","version":"0.1.0"}}"#).ok()?;
+        let text = |text: &str| text.replace("NAME", &self.release);
+        let now = Some(outside::now());
+        let hook = Hook {
+            name: text("NAME-farewell"),
+            kind: "Job".into(),
+            path: "web/templates/farewell.yaml".into(),
+            manifest: text(FAREWELL),
+            events: vec![HookEvent::PreDelete],
+            ..Hook::default()
+        };
+        let release = Release {
+            name: self.release.clone(),
+            namespace: self.namespace().to_owned(),
+            version: 1,
+            info: Info { status: Status::Deployed, first_deployed: now, last_deployed: now, ..Info::default() },
+            chart: Arc::new(chart),
+            config: json!({}),
+            manifest: text(MANIFEST),
+            hooks: vec![hook],
+            apply_method: "csa".into(),
+            labels: Default::default(),
+            more: Default::default(),
+        };
+        self.storage.create(&release, &Marks::default()).await.ok()?;
+        self.create(OBJECTS[0], json!({"kind": "ConfigMap", "data": {"message": "mine"}}));
+        let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        self.create(OBJECTS[3], json!({"kind": "PersistentVolumeClaim", "spec": claim}));
+        Some(())
+    }
+
+    /// Creates an object with Helm's metadata.
+    fn create(&self, pattern: &str, mut object: Value) {
+        let path = names::path(pattern, &self.release);
+        let (collection, name) = path.rsplit_once('/').unwrap_or_default();
+        object["apiVersion"] = "v1".into();
+        object["metadata"] = json!({
+            "name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {
+                "meta.helm.sh/release-name": self.release, "meta.helm.sh/release-namespace": self.namespace(),
+            },
+        });
+        let call = Call::post(format!("{collection}?fieldManager=helm"), object.to_string().into_bytes());
+        _ = self.world.write("helm", &call);
+    }
+
+    fn namespace(&self) -> &'static str {
+        names::namespace(&self.release)
+    }
+
     /// Makes the next revision. Helm refuses while another action is pending.
     async fn revise(&self, command: Command, steps: u8) -> Option<()> {
-        let history = self.storage.history(NAMESPACE, &self.release).await.ok()?;
+        let history = self.storage.history(self.namespace(), &self.release).await.ok()?;
         let newest = history.last().filter(|newest| !newest.status.is_pending())?;
         let deployed = history.iter().rfind(|one| one.status == Status::Deployed)?;
         let mut old = self.read(deployed.version).await?;
@@ -90,6 +165,8 @@ impl Helm {
         (new.info.status, new.info.last_deployed) = (Status::PendingUpgrade, Some(outside::now()));
         if command == Command::Upgrade {
             new.manifest = new.manifest.replace("message: \"m", "message: \"helm-m");
+            let message = format!("helm-{}", new.config["message"].as_str().unwrap_or_default());
+            new.config["message"] = message.into();
         }
         self.storage.create(&new, &Marks::default()).await.ok()?;
         self.apply(&new, steps).await?;
@@ -100,7 +177,7 @@ impl Helm {
     }
 
     async fn read(&self, version: u32) -> Option<Release> {
-        let record = self.storage.get(NAMESPACE, &self.release, version).await.ok()?;
+        let record = self.storage.get(self.namespace(), &self.release, version).await.ok()?;
         Some(record.release.facts().clone())
     }
 
@@ -113,7 +190,7 @@ impl Helm {
             }
             let message = release.manifest.split("message: \"").nth(1).and_then(|rest| rest.split('"').next());
             let change = json!({"data": {"message": message?}}).to_string().into_bytes();
-            let path = OBJECTS[0].replace("{}", &self.release);
+            let path = names::path(OBJECTS[0], &self.release);
             _ = self.world.write("helm", &Call::merge(format!("{path}?fieldManager=helm"), change));
         }
         Some(())
@@ -121,7 +198,7 @@ impl Helm {
 
     /// Deletes objects, then records.
     async fn uninstall(&self, steps: u8) -> Option<()> {
-        let history = self.storage.history(NAMESPACE, &self.release).await.ok()?;
+        let history = self.storage.history(self.namespace(), &self.release).await.ok()?;
         history.last()?;
         let kept = OBJECTS[4];
         let all = OBJECTS.iter().chain(&SOME).chain(&JOBS[..1]).filter(|object| **object != kept);
@@ -130,14 +207,14 @@ impl Helm {
             if step == usize::from(steps) {
                 return None;
             }
-            let path = object.replace("{}", &self.release);
+            let path = names::path(object, &self.release);
             let is_kept = |object: Arc<Value>| object["metadata"]["annotations"][crate::actors::KEEP].is_string();
             if !self.world.object(&path).is_some_and(is_kept) {
                 _ = self.world.write("helm", &Call::delete(path, b"{}".to_vec()));
             }
         }
         for record in &history {
-            self.storage.delete(NAMESPACE, &self.release, record.version).await.ok()?;
+            self.storage.delete(self.namespace(), &self.release, record.version).await.ok()?;
         }
         Some(())
     }

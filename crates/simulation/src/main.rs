@@ -27,6 +27,9 @@ struct Args {
     /// How many seeds are played at a time.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// Ends with the first seed that fails, and sums up in one line what that took.
+    #[arg(long)]
+    until_failure: bool,
     /// Prints every step.
     #[arg(long)]
     trace: bool,
@@ -89,28 +92,54 @@ fn print(script: &Script, report: &Report) {
     eprintln!("{script}FAILED at {:.3} s: {}", violation.at.as_secs_f64(), violation.what);
 }
 
+/// What came of the seeds so far.
+#[derive(Default)]
+struct Played {
+    seeds: AtomicU64,
+    steps: AtomicU64,
+    failures: AtomicU64,
+}
+
 fn many(args: &Args) -> bool {
     let (began, limit) = (Instant::now(), Duration::from_secs_f64(args.minutes * 60.0));
-    let (next, steps, seeds, failures) =
-        (AtomicU64::new(args.from), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (next, played) = (AtomicU64::new(args.from), Played::default());
+    let is_over = || began.elapsed() >= limit || (args.until_failure && played.failures.load(Ordering::Relaxed) > 0);
     std::thread::scope(|scope| {
         for _ in 0..args.threads {
             scope.spawn(|| {
-                while began.elapsed() < limit {
+                while !is_over() {
                     let script = Script::of(next.fetch_add(1, Ordering::Relaxed));
                     let report = play(&script, false);
-                    steps.fetch_add(report.steps.0, Ordering::Relaxed);
-                    seeds.fetch_add(1, Ordering::Relaxed);
-                    if report.violation.is_some() {
-                        failures.fetch_add(1, Ordering::Relaxed);
-                        tell(&script, &report);
+                    let seeds = played.seeds.fetch_add(1, Ordering::Relaxed) + 1;
+                    let steps = played.steps.fetch_add(report.steps.0, Ordering::Relaxed) + report.steps.0;
+                    if report.violation.is_none() {
+                        continue;
+                    }
+                    let is_first = played.failures.fetch_add(1, Ordering::Relaxed) == 0;
+                    match (args.until_failure, is_first) {
+                        (false, _) => tell(&script, &report),
+                        (true, true) => sum_up(seeds, steps, shrink(&script, &report)),
+                        (true, false) => {}
                     }
                 }
             });
         }
     });
+    let Played { seeds, steps, failures } = played;
     let (seeds, steps, failures) = (seeds.into_inner(), steps.into_inner(), failures.into_inner());
+    if args.until_failure {
+        if failures == 0 {
+            println!("{seeds:>8} {steps:>8}  nothing found");
+        }
+        return failures > 0;
+    }
     let minute = steps as f64 / began.elapsed().as_secs_f64() * 60.0;
     eprintln!("{seeds} seeds, {steps} steps, {minute:.0} a minute, {failures} failed");
     failures > 0
+}
+
+/// Prints in one line what the first failure took, and what it is.
+fn sum_up(seeds: u64, steps: u64, (script, report): (Script, Report)) {
+    let what = report.violation.map(|violation| violation.what).unwrap_or_default();
+    println!("{seeds:>8} {steps:>8}  {what} ({})", script.steps.len());
 }

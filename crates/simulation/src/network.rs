@@ -1,5 +1,6 @@
 //! The way from a process to the server and back: delays, faults, and watches that deliver late but in order.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +13,14 @@ use helm_release::kube::Call;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use kube::client::Body;
+use memory_api::{Status, error_event};
 use percent_encoding::percent_decode_str;
-use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::faults::How;
-use crate::world::{Answer, Change, World, is_member, is_selected, refusal};
+use crate::faults::{Breaks, How};
+use crate::names::NAMESPACE;
+use crate::world::{Answer, World, request, trimmed};
 
 /// How long an ordinary request takes in each direction, at most.
 const USUAL: Duration = Duration::from_millis(15);
@@ -58,11 +60,17 @@ const TYPES: [&str; 5] = [
 /// What a client asks for to get all kinds at once.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// What a client asks for to get metadata alone.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// How many objects a page of a list has: few, so that lists break off in the middle.
+const PAGE: &str = "limit=4";
+
 impl Connection {
     /// A client over this connection.
     pub fn client(self) -> kube::Client {
         let service = tower::service_fn(move |request: Request<Body>| self.clone().send(request));
-        kube::Client::new(service, crate::world::NAMESPACE)
+        kube::Client::new(service, NAMESPACE)
     }
 
     async fn send(self, request: Request<Body>) -> Result<Response<Stream>, Failure> {
@@ -117,10 +125,9 @@ impl Connection {
             Some(How::Status(code)) => {
                 self.note(call, &format!("refused {code}"));
                 if call.method != http::Method::GET && is_final(code) {
-                    let path = call.path.split('?').next().unwrap_or_default();
-                    self.world.state().checks.judge(path);
+                    self.world.state().checks.judge(trimmed(&call.path));
                 }
-                (code, refusal(code, reason_of(code), "disturbed"))
+                (code, refusal(code))
             }
             _ => self.world.serve(&self.name, call),
         };
@@ -133,9 +140,9 @@ impl Connection {
     }
 
     fn note(&self, call: &Call, what: &str) {
-        let path = call.path.split('?').next().unwrap_or_default();
         let elapsed = self.world.elapsed();
-        self.world.state().trace.step(elapsed, &self.name, &format!("{} {path}: {what}", call.method));
+        let line = || format!("{} {}: {what}", call.method, trimmed(&call.path));
+        self.world.state().trace.step(elapsed, &self.name, line);
     }
 
     /// Starts a watch.
@@ -146,7 +153,7 @@ impl Connection {
             Some(How::Unreachable | How::AnswerLost) => return Err("connection refused".into()),
             Some(How::Status(code)) => {
                 self.note(call, &format!("refused {code}"));
-                let mut response = Response::new(Stream::whole(refusal(code, reason_of(code), "disturbed")));
+                let mut response = Response::new(Stream::whole(refusal(code)));
                 *response.status_mut() = StatusCode::from_u16(code)?;
                 return Ok(response);
             }
@@ -154,13 +161,26 @@ impl Connection {
             None => {}
         }
         self.note(call, "watch");
-        Ok(Response::new(Stream(Watch::new(self, call).lines())))
+        let opened = self.world.server().watch(&request(call));
+        match opened {
+            Ok(watch) => Ok(Response::new(Stream(Watch::new(self, call, watch).lines()))),
+            Err(status) => {
+                let mut response = Response::new(Stream::whole(status.to_json().to_string().into_bytes()));
+                *response.status_mut() = StatusCode::from_u16(status.code)?;
+                Ok(response)
+            }
+        }
     }
 }
 
 /// Whether a refusal says something about what was sent.
 fn is_final(code: u16) -> bool {
     matches!(code, 400..500) && !matches!(code, 408 | 409 | 429)
+}
+
+/// The body of a refusal.
+fn refusal(code: u16) -> Vec<u8> {
+    Status::new(code, reason_of(code), "disturbed").to_json().to_string().into_bytes()
 }
 
 fn reason_of(code: u16) -> &'static str {
@@ -183,8 +203,14 @@ async fn call(request: Request<Body>) -> Result<Call, Failure> {
     let body = body.collect_bytes().await?.to_vec();
     let sent = header("content-type");
     let body = TYPES.iter().find(|known| **known == sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
-    let accept = header("accept").contains("APIGroupDiscoveryList").then_some(DISCOVERY);
+    let asks = |what: &str| header("accept").contains(what);
+    let accept = match (asks("APIGroupDiscoveryList"), asks("as=PartialObjectMetadata")) {
+        (true, _) => Some(DISCOVERY),
+        (false, true) => Some(METADATA),
+        (false, false) => None,
+    };
     let query = parts.uri.query().map(|query| percent_decode_str(query).decode_utf8_lossy().replace('+', " "));
+    let query = query.map(|query| query.replace("limit=500", PAGE));
     let path = query.map_or_else(|| parts.uri.path().to_owned(), |query| format!("{}?{query}", parts.uri.path()));
     Ok(Call { body, accept, ..Call::new(parts.method, path) })
 }
@@ -192,92 +218,111 @@ async fn call(request: Request<Body>) -> Result<Call, Failure> {
 /// A watch of a collection.
 struct Watch {
     connection: Connection,
-    collection: String,
-    selector: String,
-    /// The changes up to this one are known.
-    version: u64,
-    /// The place in the log.
-    next: usize,
+    watch: memory_api::Watch,
+    /// What is on its way, with the time of its arrival.
+    sent: VecDeque<(Instant, String)>,
+    /// How many changes there were when it last looked.
+    known: usize,
+    /// What happened to watches when it began.
+    breaks: Breaks,
     /// When the server ends it.
     ends: Instant,
     /// No event comes before this one.
     last: Instant,
+    has_failed: bool,
+    /// Whether the server sends nothing more.
+    has_ended: bool,
 }
 
 impl Watch {
-    fn new(connection: Connection, call: &Call) -> Watch {
-        let (collection, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
-        let of = |name: &str| {
-            query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default().to_owned()
-        };
-        let ends = Instant::now() + Duration::from_secs(of("timeoutSeconds").parse().unwrap_or(290));
-        let (version, selector) = (of("resourceVersion").parse().unwrap_or(0), of("labelSelector"));
-        Watch { connection, collection: collection.to_owned(), selector, version, next: 0, ends, last: Instant::now() }
+    fn new(connection: Connection, call: &Call, watch: memory_api::Watch) -> Watch {
+        let limit = call.path.split(['?', '&']).find_map(|part| part.strip_prefix("timeoutSeconds="));
+        let limit = Duration::from_secs(limit.and_then(|limit| limit.parse().ok()).unwrap_or(290));
+        let (now, breaks) = (Instant::now(), connection.world.state().faults.breaks);
+        let sent = VecDeque::new();
+        Watch {
+            connection,
+            watch,
+            sent,
+            known: 0,
+            breaks,
+            ends: now + limit,
+            last: now,
+            has_failed: false,
+            has_ended: false,
+        }
     }
 
     /// The lines of the answer, until the server ends it.
     fn lines(self) -> BoxStream<'static, Result<Bytes, Failure>> {
         stream::unfold(self, async |mut watch| {
             let line = watch.line().await?;
-            Some((Ok(Bytes::from(line)), watch))
+            Some((line.map(Bytes::from), watch))
         })
         .boxed()
     }
 
-    async fn line(&mut self) -> Option<String> {
+    /// The next line; an error if the connection breaks, nothing at the end.
+    async fn line(&mut self) -> Option<Result<String, Failure>> {
         loop {
-            while let Some(change) = self.take() {
-                if let Some(event) = self.event(&change) {
-                    self.arrive(&change).await;
-                    return Some(event);
-                }
+            if let Some(end) = self.broken() {
+                return end;
             }
+            self.pull();
+            let next = self.sent.front().map_or(self.ends, |(at, _)| *at);
             tokio::select! {
                 biased;
-                _ = self.connection.world.news(self.next) => {}
-                () = sleep_until(self.ends) => return None,
+                known = self.connection.world.news(self.known) => self.known = known,
+                () = sleep_until(next) => return self.sent.pop_front().map(|(_, line)| Ok(line)),
             }
         }
     }
 
-    /// The next change of the log.
-    fn take(&mut self) -> Option<Change> {
-        let state = self.connection.world.state();
-        loop {
-            let change = state.log.get(self.next)?;
-            self.next += 1;
-            if change.version > self.version && is_member(&change.path, &self.collection) {
-                return Some(change.clone());
-            }
+    /// How the watch ends because of what goes wrong.
+    fn broken(&mut self) -> Option<Option<Result<String, Failure>>> {
+        if self.has_failed {
+            return Some(None);
         }
+        let breaks = self.connection.world.state().faults.breaks;
+        let (is_cut, is_expired) = (breaks.cuts > self.breaks.cuts, breaks.expiries > self.breaks.expiries);
+        self.has_failed = is_cut || is_expired;
+        if is_cut {
+            return Some(Some(Err("connection reset".into())));
+        }
+        is_expired.then(|| Some(Ok(last_line(&Status::new(410, "Expired", "too old resource version")))))
     }
 
-    /// Waits until the event has made its way: sometimes long, never past an earlier one.
-    async fn arrive(&mut self, change: &Change) {
-        let world = &self.connection.world;
-        let is_very_late = world.state().random.u8(0..40) == 0;
-        let way = world.pause(if is_very_late { VERY_LATE } else { LATE });
-        self.last = self.last.max(change.at + way);
-        sleep_until(self.last).await;
-    }
-
-    /// What the watch says of a change, if it concerns it.
-    fn event(&self, change: &Change) -> Option<String> {
-        let selected = |object: &&Arc<Value>| is_selected(object, &self.selector);
-        let (before, after) = (change.before.as_ref().filter(selected), change.after.as_ref().filter(selected));
-        let (kind, object) = match (before, after) {
-            (None, Some(after)) => ("ADDED", (**after).clone()),
-            (Some(_), Some(after)) => ("MODIFIED", (**after).clone()),
-            (Some(before), None) => {
-                let mut last = (**before).clone();
-                last["metadata"]["resourceVersion"] = change.version.to_string().into();
-                ("DELETED", last)
+    /// Sends what happened on its way: sometimes a long one, never past an earlier event.
+    fn pull(&mut self) {
+        let world = self.connection.world.clone();
+        self.known = world.state().changes;
+        if self.has_ended {
+            return;
+        }
+        let events = self.watch.next(&world.server());
+        let lines: Vec<String> = match events {
+            Ok(events) => events.iter().map(line_of).collect(),
+            Err(status) => {
+                (self.has_ended, self.ends) = (true, Instant::now());
+                vec![last_line(&status)]
             }
-            (None, None) => return None,
         };
-        // The type comes first, as on a real server.
-        Some(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
+        for line in lines {
+            let is_very_late = world.state().random.u8(0..40) == 0;
+            let way = world.pause(if is_very_late { VERY_LATE } else { LATE });
+            self.last = self.last.max(Instant::now() + way);
+            self.sent.push_back((self.last, line));
+        }
     }
+}
+
+/// The type comes first, as on a real server.
+fn line_of(event: &serde_json::Value) -> String {
+    format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"])
+}
+
+fn last_line(status: &Status) -> String {
+    line_of(&error_event(status))
 }
 
 /// The body of an answer.

@@ -1,24 +1,25 @@
 //! One operator process: a whole manager, which can be asked to end, killed at any await, and started again in another configuration.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use helm_operator::Operator;
-use helm_operator::context::ControllerConfig;
+use helm_operator::context::{ControllerConfig, Namespaces};
 use helm_operator::manager::Config;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::names::NAMESPACE;
 use crate::network::Connection;
-use crate::world::{NAMESPACE, World};
+use crate::world::World;
 
 /// How a process is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
-    /// The chart's folder below `charts`.
+    /// The chart: `web1`, `web2` with one more object, `web3` that never becomes ready.
     pub chart: String,
     /// More keys of the entry in watches.yaml.
     pub watch: String,
@@ -26,11 +27,24 @@ pub struct Setup {
     pub period: u64,
     /// Whether it takes part in the election.
     pub elects: bool,
+    /// `WATCH_NAMESPACE`.
+    #[serde(default)]
+    pub namespaces: String,
+    /// Whether it serves another kind with the same chart, too.
+    #[serde(default)]
+    pub sites: bool,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { chart: "web".into(), watch: String::new(), period: 60, elects: true }
+        Setup {
+            chart: "web1".into(),
+            watch: String::new(),
+            period: 60,
+            elects: true,
+            namespaces: String::new(),
+            sites: false,
+        }
     }
 }
 
@@ -56,7 +70,7 @@ impl Process {
         let task = tokio::spawn(async move {
             let ended = running.await;
             let (elapsed, why) = (world.elapsed(), ended.err().map_or("in order".into(), |error| error.to_string()));
-            world.state().trace.step(elapsed, &name, &format!("ended: {why}"));
+            world.state().trace.step(elapsed, &name, || format!("ended: {why}"));
         });
         Ok(Process { alive, shutdown, task })
     }
@@ -79,18 +93,41 @@ impl Process {
 }
 
 fn operator(setup: &Setup) -> anyhow::Result<Operator> {
-    let charts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("charts");
-    let chart = charts.join(&setup.chart);
+    let chart = charts()?.join(&setup.chart);
     let more: String = setup.watch.lines().map(|line| format!("  {line}\n")).collect();
-    let entry = format!("- group: sim.example.com\n  version: v1\n  kind: Web\n  chart: {}\n{more}", chart.display());
+    let entry =
+        |kind| format!("- group: sim.example.com\n  version: v1\n  kind: {kind}\n  chart: {}\n{more}", chart.display());
+    let kinds = if setup.sites { &["Web", "Site"][..] } else { &["Web"] };
     let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), entry)?;
+    std::fs::write(file.path(), kinds.iter().map(|kind| entry(kind)).collect::<String>())?;
     Ok(Operator::new().watches(file.path())?)
+}
+
+/// The folder with the versions of the chart, which differ in nothing but their number.
+fn charts() -> anyhow::Result<&'static Path> {
+    static CHARTS: OnceLock<tempfile::TempDir> = OnceLock::new();
+    if let Some(made) = CHARTS.get() {
+        return Ok(made.path());
+    }
+    let (made, from) = (tempfile::tempdir()?, PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("charts/web"));
+    for version in 1..=3 {
+        let to = made.path().join(format!("web{version}"));
+        std::fs::create_dir_all(to.join("templates"))?;
+        std::fs::write(to.join("Chart.yaml"), format!("apiVersion: v2\nname: web\nversion: {version}.0.0\n"))?;
+        std::fs::copy(from.join("values.yaml"), to.join("values.yaml"))?;
+        for template in std::fs::read_dir(from.join("templates"))? {
+            let template = template?;
+            std::fs::copy(template.path(), to.join("templates").join(template.file_name()))?;
+        }
+    }
+    // Another thread may have been faster.
+    Ok(CHARTS.get_or_init(|| made).path())
 }
 
 fn config(name: &str, setup: &Setup) -> Config {
     let nowhere = || "0".to_owned();
     let controllers = ControllerConfig {
+        namespaces: Namespaces::parse(&setup.namespaces),
         pod_name: Some(name.to_owned()),
         reconcile_period: Duration::from_secs(setup.period),
         max_concurrent_reconciles: 4,

@@ -7,8 +7,9 @@ use helm_release::outside::Simulation;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use crate::checks::End;
+use crate::faults::Which;
 use crate::process::{Process, Setup};
+use crate::quiet::End;
 use crate::script::{Action, Script};
 use crate::trace::{Trace, Violation};
 use crate::world::World;
@@ -32,8 +33,6 @@ pub struct Report {
     pub simulated: Duration,
     /// The first violation.
     pub violation: Option<Violation>,
-    /// The last steps.
-    pub tail: Vec<String>,
 }
 
 /// Plays a script on a thread of its own.
@@ -49,7 +48,6 @@ pub fn play(script: &Script, is_printed: bool) -> Report {
         steps: (0, 0),
         simulated: Duration::ZERO,
         violation: Some(Violation { at: Duration::ZERO, what: "the simulation itself panicked".into() }),
-        tail: Vec::new(),
     })
 }
 
@@ -98,28 +96,41 @@ impl Processes {
     fn configure(&mut self, number: usize, setup: &Setup) {
         let Some(place) = self.all.get_mut(number) else { return };
         place.setup = setup.clone();
-        let is_mixed = self.is_mixed();
+        let (is_mixed, is_limited) = (self.is_mixed(), self.is_limited());
         let checks = &mut self.world.state().checks;
         checks.setup_changes();
         checks.is_mixed = is_mixed;
+        checks.rollout.is_limited = is_limited;
+    }
+
+    fn is_limited(&self) -> bool {
+        self.all.iter().all(|place| place.setup.watch.contains("maxParallelUpgrades: 1"))
     }
 
     fn is_mixed(&self) -> bool {
         self.all.iter().any(|place| place.setup != self.all[0].setup)
     }
 
+    fn any(&self, key: &str) -> bool {
+        self.all.iter().any(|place| place.setup.watch.contains(key))
+    }
+
     /// How the processes are configured.
     fn end(&self) -> End {
+        let state = self.world.state();
+        let faults = &state.faults;
+        let is_blind = faults.has_forbidden(Which::Sources);
         let charts: Vec<&String> = self.all.iter().map(|place| &place.setup.chart).collect();
         End {
             chart: charts
                 .first()
                 .filter(|first| charts.iter().all(|chart| chart == *first))
                 .map(|chart| (*chart).clone()),
-            gives_up: self
-                .all
-                .iter()
-                .any(|place| place.setup.watch.contains("retries") || place.setup.watch.contains("uninstall")),
+            gives_up: self.any("retries") || self.any("uninstall"),
+            has_sources: self.all.iter().all(|place| place.setup.watch.contains("valuesFrom")),
+            looks: !is_blind && !faults.has_forbidden(Which::Maps)
+                || self.all.iter().all(|place| place.setup.period > 0),
+            is_blind,
         }
     }
 
@@ -153,6 +164,7 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
         let checks = &mut world.state().checks;
         checks.elects = script.setups.iter().all(|setup| setup.elects);
         checks.is_mixed = processes.is_mixed();
+        checks.rollout.is_limited = processes.is_limited();
     }
     let began = Instant::now();
     for step in &script.steps {
@@ -169,16 +181,25 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
     let elapsed = world.elapsed();
     let state = world.state();
     let violation = state.trace.found().cloned();
-    let tail = if violation.is_some() { state.trace.tail() } else { Vec::new() };
-    Report { steps: state.trace.sum(), simulated: elapsed, violation, tail }
+    Report { steps: state.trace.sum(), simulated: elapsed, violation }
 }
 
 fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     let what = serde_json::to_string(action).unwrap_or_default();
     let elapsed = world.elapsed();
-    world.state().trace.step(elapsed, "script", &what);
+    world.state().trace.step(elapsed, "script", || what);
     match action {
         Action::Fault(fault) => world.state().faults.begin(fault.clone(), elapsed),
+        Action::Forbid(which, namespace) => world.state().faults.forbid(*which, namespace),
+        Action::Cut => world.state().faults.breaks.cuts += 1,
+        Action::Expire => {
+            {
+                let mut server = world.server();
+                let version = server.version();
+                server.compact(version);
+            }
+            world.state().faults.breaks.expiries += 1;
+        }
         Action::Kill(number, down) => processes.kill(*number, *down),
         Action::Stop(number, down) => processes.stop(*number, *down),
         Action::Restart(number, down, setup) => {
@@ -186,10 +207,16 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
             processes.configure(*number, setup);
         }
         Action::Helm(release, command, steps) => {
-            world.state().checks.helm_acts(release);
+            world.state().checks.helm_acts(release, *command);
             _ = tokio::spawn(helm::run(world.clone(), release.clone(), *command, *steps));
         }
-        other => actors::act(world, other),
+        other => {
+            world.state().checks.acts(other);
+            actors::act(world, other);
+        }
+    }
+    if matches!(action, Action::Forbid(..) | Action::Cut | Action::Expire | Action::Operator(_)) {
+        world.wake();
     }
 }
 
@@ -200,7 +227,7 @@ async fn settle(world: &Arc<World>, processes: &mut Processes) {
         if world.state().trace.found().is_some() {
             return;
         }
-        let last = last_write(world);
+        let last = world.state().written;
         if last.is_some_and(|last| last.elapsed() >= QUIET) {
             break;
         }
@@ -213,18 +240,14 @@ async fn settle(world: &Arc<World>, processes: &mut Processes) {
         processes.until(next).await;
     }
     let elapsed = world.elapsed();
+    let end = processes.end();
     let state = &mut *world.state();
-    for what in state.checks.quiet(&state.objects, &processes.end()) {
+    for what in state.checks.quiet(&state.objects, &end) {
         state.trace.violation(elapsed, what);
     }
-    if let Some((_, what)) = state.asked.take().filter(|(at, _)| at.elapsed() < SILENT) {
+    // What cannot be watched has to be asked for.
+    let is_blind = state.faults.has_forbidden(Which::Sources) || state.faults.has_forbidden(Which::Maps);
+    if let Some((_, what)) = state.asked.take().filter(|(at, _)| at.elapsed() < SILENT && !is_blind) {
         state.trace.violation(elapsed, format!("(i) all is quiet, and still: {what}"));
     }
-}
-
-/// When something other than a lease or an event was last written.
-fn last_write(world: &World) -> Option<Instant> {
-    let state = world.state();
-    let counts = |path: &str| !path.contains("/leases/") && !path.contains("/events/");
-    state.log.iter().rev().find(|change| counts(&change.path)).map(|change| change.at)
 }

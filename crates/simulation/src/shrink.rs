@@ -104,6 +104,7 @@ fn simpler(steps: &[Step], at: usize) -> Vec<Action> {
             vec![Action::Fault(always)]
         }
         Action::Restart(process, down, _) => vec![Action::Kill(*process, *down)],
+        Action::Delete(name, how) if !how.is_empty() => vec![Action::Delete(name.clone(), String::new())],
         Action::Stop(process, down) => vec![Action::Kill(*process, *down)],
         Action::Kill(process, down) if *down > 0 => vec![Action::Kill(*process, 0)],
         _ => Vec::new(),

@@ -1,18 +1,13 @@
 //! What happened: a hash of every step, which two runs of one seed must share, and the same as text if asked for.
 
-use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
-
-/// How many steps before a violation are kept.
-const KEPT: usize = 200;
 
 /// The steps of a run.
 #[derive(Default)]
 pub struct Trace {
     hasher: DefaultHasher,
     steps: u64,
-    last: VecDeque<String>,
     is_printed: bool,
     violation: Option<Violation>,
 }
@@ -33,17 +28,13 @@ impl Trace {
     }
 
     /// Notes a step.
-    pub fn step(&mut self, at: Duration, by: &str, what: &str) {
-        (at, by, what).hash(&mut self.hasher);
+    pub fn step(&mut self, at: Duration, by: &str, what: impl FnOnce() -> String) {
+        let what = what();
+        (at, by, &what).hash(&mut self.hasher);
         self.steps += 1;
-        let line = || format!("{:>10.3} {by:<10} {what}", at.as_secs_f64());
         if self.is_printed {
-            eprintln!("{}", line());
+            eprintln!("{:>10.3} {by:<10} {what}", at.as_secs_f64());
         }
-        if self.last.len() == KEPT {
-            self.last.pop_front();
-        }
-        self.last.push_back(line());
     }
 
     /// Notes that somebody looked, and found nothing that is told here.
@@ -54,7 +45,7 @@ impl Trace {
 
     /// Notes the first violation.
     pub fn violation(&mut self, at: Duration, what: String) {
-        self.step(at, "VIOLATION", &what);
+        self.step(at, "VIOLATION", || what.clone());
         self.violation.get_or_insert(Violation { at, what });
     }
 
@@ -66,10 +57,5 @@ impl Trace {
     /// How many steps there were, and their hash.
     pub fn sum(&self) -> (u64, u64) {
         (self.steps, self.hasher.finish())
-    }
-
-    /// The last steps.
-    pub fn tail(&self) -> Vec<String> {
-        self.last.iter().cloned().collect()
     }
 }

@@ -1,0 +1,145 @@
+//! What must hold once everything is quiet.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::actors::{KEEP, autoscaler};
+use crate::checks::{Objects, Resource, is_of};
+use crate::names::{self, NAMESPACE, OBJECTS, SOME};
+
+/// How the processes are configured at the end.
+pub struct End {
+    /// The chart, if they agree.
+    pub chart: Option<String>,
+    /// Whether some attempt may be the last one.
+    pub gives_up: bool,
+    /// Whether all take values from the Secret.
+    pub has_sources: bool,
+    /// Whether the Secret cannot be watched.
+    pub is_blind: bool,
+    /// Whether what no watch reports is noticed all the same: every process looks once a period.
+    pub looks: bool,
+}
+
+impl End {
+    pub(crate) fn check(&self, name: &str, resource: &Resource, objects: &Objects) -> Vec<String> {
+        if resource.is_claimed || resource.is_foreign {
+            return Vec::new();
+        }
+        match objects.get(&*names::resource(name)) {
+            Some(object) if resource.exists => self.converged(name, object, objects),
+            Some(_) => vec![format!("(i) resource {name} is still being deleted")],
+            None => left_over(name, resource, objects),
+        }
+    }
+
+    /// (d), (f), (j) of a resource that exists.
+    fn converged(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
+        let (is_ready, why) = readiness(resource);
+        // Who cannot see changes says so, and does nothing.
+        if self.is_blind && !is_ready {
+            return Vec::new();
+        }
+        let deployed =
+            records(name, objects).filter(|(_, it)| it["metadata"]["labels"]["status"] == "deployed").count();
+        let mut found = Vec::new();
+        if deployed > 1 || (deployed == 0 && resource["spec"]["broken"] != true) {
+            found.push(format!("(f) {deployed} revisions of {name} are deployed"));
+        }
+        // Nothing is said of what broken values leave.
+        if resource["spec"]["broken"] == true {
+            return found;
+        }
+        found.extend(self.presence(name, resource, objects));
+        found.extend(self.differences(name, resource, objects));
+        let is_stuck = self.chart.as_deref() == Some("web3");
+        if !is_ready && !is_stuck {
+            found.push(format!("(j) resource {name} is not ready: {why}"));
+        }
+        if is_ready && is_stuck {
+            found.push(format!("(j) resource {name} is ready, and its Deployment is not"));
+        }
+        found
+    }
+
+    /// Which objects are missing or left over.
+    fn presence(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut wanted: Vec<String> = OBJECTS.iter().map(|object| names::path(object, name)).collect();
+        let has_more = self.chart.as_ref().map(|chart| chart != "web1");
+        for (some, is_wanted) in SOME.iter().zip([Some(resource["spec"]["cache"] == true), has_more]) {
+            let path = names::path(some, name);
+            let is_there = objects.get(&*path).is_some_and(|some| some["metadata"]["annotations"][KEEP].is_null());
+            match is_wanted {
+                Some(true) => wanted.push(path),
+                Some(false) if is_there => found.push(format!("(e) {path} is left over")),
+                _ => {}
+            }
+        }
+        let missing = wanted.iter().filter(|path| !objects.contains_key(&***path));
+        found.extend(missing.map(|path| format!("(d) {path} is missing")));
+        found
+    }
+
+    /// Which fields are not as the values ask for.
+    fn differences(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
+        let spec = &resource["spec"];
+        let replicas =
+            objects.get(&*autoscaler(name)).map_or(&spec["replicas"], |scaler| &scaler["spec"]["minReplicas"]);
+        let shared = shared(name, objects).filter(|_| self.has_sources);
+        let mut fields = vec![(OBJECTS[5], "/spec/replicas", replicas.clone())];
+        if self.looks {
+            fields.push((OBJECTS[0], "/data/message", spec["message"].clone()));
+            fields.extend(shared.map(|shared| (OBJECTS[0], "/data/shared", shared.into())));
+        }
+        let mut found = Vec::new();
+        for (object, pointer, expected) in fields {
+            let path = names::path(object, name);
+            let value = objects.get(&*path).and_then(|object| object.pointer(pointer)).cloned().unwrap_or_default();
+            if value != expected {
+                found.push(format!("(d) {path}{pointer} is {value}, not {expected}"));
+            }
+        }
+        found
+    }
+}
+
+/// What the Secret with values says for a resource.
+fn shared(name: &str, objects: &Objects) -> Option<String> {
+    if names::namespace(name) != NAMESPACE {
+        return None;
+    }
+    let secret = objects.get(&*names::object("secrets/shared"))?;
+    let text = String::from_utf8(STANDARD.decode(secret["data"]["values.yaml"].as_str()?).ok()?).ok()?;
+    text.trim().strip_prefix("shared: ").map(str::to_owned)
+}
+
+/// Whether the status says that a resource is ready; if not, why.
+fn readiness(resource: &Value) -> (bool, String) {
+    let conditions = resource["status"]["conditions"].as_array();
+    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    let why = ready.map_or_else(String::new, |ready| format!("{}: {}", ready["reason"], ready["message"]));
+    (ready.is_some_and(|ready| ready["status"] == "True"), why)
+}
+
+/// The records of a release.
+pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Value>)> {
+    objects.iter().filter(move |(path, _)| names::record(path).is_some_and(|(release, _)| release == name))
+}
+
+/// (e) of a resource that is gone.
+fn left_over(name: &str, resource: &Resource, objects: &Objects) -> Vec<String> {
+    let stays = |path: &str, object: &Value| {
+        object["metadata"]["annotations"][KEEP] == "keep" || resource.before.contains(path) || resource.leaves_orphans
+    };
+    let own = objects.iter().filter(|(path, object)| is_of(path, name) && !stays(path, object));
+    let mut found: Vec<String> = own.map(|(path, _)| format!("(e) {path} is left over")).collect();
+    // A person's command may have made one after the operator deleted them.
+    if !resource.is_helms && records(name, objects).next().is_some() {
+        found.push(format!("(e) records of {name} are left over"));
+    }
+    found
+}

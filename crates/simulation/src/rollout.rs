@@ -1,0 +1,66 @@
+//! What must hold while a chart that never becomes ready rolls out, one release at a time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::names;
+use crate::world::Change;
+
+/// The image of the chart that never becomes ready.
+const BROKEN: &str = "web:3.0.0";
+
+/// How long a place is surely kept: an unready release may stall later, and then gives it up.
+const KEPT: Duration = Duration::from_secs(500);
+
+/// The upgrades that wait for each other.
+#[derive(Default)]
+pub struct Rollout {
+    /// Whether every process may upgrade one release at a time only.
+    pub is_limited: bool,
+    /// The releases that have the broken chart, and since when.
+    broken: BTreeMap<String, Instant>,
+    /// The resources that were edited since they were deployed: their upgrades wait for nothing.
+    edited: BTreeMap<String, bool>,
+}
+
+impl Rollout {
+    /// Notes that a person edited a resource.
+    pub fn edited(&mut self, name: &str) {
+        self.edited.insert(name.to_owned(), true);
+    }
+
+    /// Notes that a revision is deployed.
+    pub fn deployed(&mut self, name: &str) {
+        self.edited.insert(name.to_owned(), false);
+    }
+
+    /// Notes that a resource goes: its place is free.
+    pub fn forget(&mut self, name: &str) {
+        self.broken.remove(name);
+    }
+
+    /// (k) A second release does not get the broken chart while a first one has it.
+    pub fn written(&mut self, change: &Change) -> Option<String> {
+        let name = names::owner(&change.path).filter(|_| change.path.contains("/deployments/"))?;
+        let image = |object: &Value| {
+            object.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str) == Some(BROKEN)
+        };
+        let is_broken = change.after.as_ref().is_some_and(|after| image(after));
+        if !is_broken {
+            self.broken.remove(name);
+            return None;
+        }
+        // What is installed takes no place.
+        if change.before.as_ref().is_none_or(|before| image(before)) {
+            return None;
+        }
+        let waits = self.is_limited && !self.edited.get(name).copied().unwrap_or(true);
+        let other = self.broken.iter().find(|(_, since)| since.elapsed() < KEPT).map(|(other, _)| other.clone());
+        self.broken.insert(name.to_owned(), change.at);
+        let other = other.filter(|other| waits && other != name)?;
+        Some(format!("(k) {name} got the broken chart while {other} had it and was not ready"))
+    }
+}

@@ -1,0 +1,223 @@
+//! Sequences in which operators lost something. One of them begins most runs; whatever else happens comes after.
+
+use serde_json::json;
+
+use crate::draw::{SOURCES, object, put};
+use crate::faults::{Fault, How, Which};
+use crate::helm::Command;
+use crate::names::OTHER;
+use crate::process::Setup;
+use crate::script::{Action, Script};
+
+/// Begins a script with a story, or with none.
+pub fn tell(random: &mut fastrand::Rng, script: &mut Script) {
+    match random.u8(0..16) {
+        0 => adopted_and_refused(random, script),
+        1 => unanswered(random, script),
+        2 => kept_and_deleted(random, script),
+        3 => never_taken_over(random, script),
+        4 => claimed(random, script),
+        5 => lookups_without_answer(random, script),
+        6 => broken_rollout(random, script),
+        7 => forbidden_list(random, script),
+        8 => forbidden_source(random, script),
+        9 => emptied_namespace(random, script),
+        10 => scaled(random, script),
+        11 => noted_and_refused(random, script),
+        _ => {}
+    }
+}
+
+fn later(random: &mut fastrand::Rng) -> u64 {
+    random.u64(12_000..30_000)
+}
+
+fn fault(which: Which, how: How, for_ms: u64) -> Action {
+    Action::Fault(Fault { which, how, of_ten: 10, for_ms })
+}
+
+/// Values with a Service, the last object of the chart.
+fn with_service(random: &mut fastrand::Rng, name: &str) -> Action {
+    match put(random, name) {
+        Action::Put(name, mut values) => {
+            (values["cache"], values["broken"]) = (true.into(), false.into());
+            Action::Put(name, values)
+        }
+        other => other,
+    }
+}
+
+/// Configures all processes.
+fn configure(script: &mut Script, change: impl Fn(&mut Setup)) {
+    script.setups.iter_mut().for_each(change);
+}
+
+/// What was there before is adopted, and then the server refuses the last object.
+fn adopted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
+    let before = ["secrets/a-random", "secrets/a-guarded", "persistentvolumeclaims/a-data"];
+    for object in before.into_iter().filter(|_| random.u8(0..3) > 0) {
+        script.then(0, Action::Before(object.into(), "a".into()));
+    }
+    if random.bool() {
+        script.then(0, fault(Which::Services, How::Status(422), random.u64(2000..60_000)));
+        script.then(10, with_service(random, "a"));
+    } else {
+        script.then(10, with_service(random, "a"));
+    }
+}
+
+/// An action is interrupted late, and then its record cannot be read.
+fn unanswered(random: &mut fastrand::Rng, script: &mut Script) {
+    if random.bool() {
+        script.then(0, put(random, "a"));
+    }
+    let after = later(random);
+    script.then(after, fault(Which::Services, How::Status(500), random.u64(1000..8000)));
+    script.then(10, with_service(random, "a"));
+    script.then(random.u64(0..4000), fault(Which::Records, How::Status(500), random.u64(1000..20_000)));
+}
+
+/// A person keeps an object, then the resource goes.
+fn kept_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    for _ in 0..random.usize(1..4) {
+        let after = later(random);
+        script.then(after, Action::Keep(object(random, "a")));
+    }
+    let how = random.choice(["", "", "Foreground"]).unwrap_or_default();
+    let after = if random.bool() { random.u64(0..3000) } else { later(random) };
+    script.then(after, Action::Delete("a".into(), how.into()));
+}
+
+/// A release of Helm's, which a resource wants and cannot take over, because its values are broken. The resource goes again.
+fn never_taken_over(random: &mut fastrand::Rng, script: &mut Script) {
+    configure(script, |setup| setup.watch = "adopt: released".into());
+    script.then(0, Action::Helm("a".into(), Command::Install, u8::MAX));
+    let after = later(random);
+    script.then(after, Action::Put("a".into(), json!({"message": "m", "replicas": 1, "broken": true})));
+    if random.u8(0..4) > 0 {
+        let adopt = "helm.sdk.operatorframework.io/adopt";
+        script.then(1, Action::Annotate("a".into(), adopt.into(), "true".into()));
+    }
+    let after = later(random);
+    script.then(after, Action::Delete("a".into(), String::new()));
+    let after = later(random);
+    script.then(after, Action::Disturb("configmaps/b-config".into()));
+}
+
+/// Two kinds want one release.
+fn claimed(random: &mut fastrand::Rng, script: &mut Script) {
+    configure(script, |setup| {
+        setup.sites = true;
+        setup.watch = "adopt: any".into();
+    });
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, Action::Claim("a".into()));
+    let after = later(random);
+    script.then(after, Action::Kill(0, random.u64(0..2000)));
+    if random.bool() {
+        let after = later(random);
+        script.then(after, put(random, "a"));
+    }
+}
+
+/// The server does not answer lookups for longer than a few attempts take.
+fn lookups_without_answer(random: &mut fastrand::Rng, script: &mut Script) {
+    configure(script, |setup| setup.watch = "retries: 2".into());
+    if random.bool() {
+        script.then(0, put(random, "a"));
+    }
+    let how = random.choice([How::Status(500), How::Status(503), How::Unreachable]).unwrap_or(How::Unreachable);
+    let after = later(random);
+    script.then(after, fault(Which::Lookups, how, random.u64(20_000..90_000)));
+    script.then(10, with_service(random, "a"));
+}
+
+/// A chart that never becomes ready rolls out, one release at a time, while processes are killed. Then it is withdrawn.
+fn broken_rollout(random: &mut fastrand::Rng, script: &mut Script) {
+    let limited =
+        |chart: &str| Setup { chart: chart.into(), watch: "maxParallelUpgrades: 1".into(), ..Setup::default() };
+    configure(script, |setup| *setup = limited("web1"));
+    for name in ["a", "b", "c"] {
+        script.then(100, with_service(random, name));
+    }
+    let after = later(random);
+    let processes = script.setups.len();
+    for process in 0..processes {
+        script.then(if process == 0 { after } else { 0 }, Action::Restart(process, 0, limited("web3")));
+    }
+    for _ in 0..random.usize(1..4) {
+        let after = later(random);
+        for process in 0..processes {
+            script.then(if process == 0 { after } else { 0 }, Action::Kill(process, 10));
+        }
+    }
+    let after = later(random);
+    for process in 0..processes {
+        script.then(if process == 0 { after } else { 0 }, Action::Restart(process, 0, limited("web1")));
+    }
+}
+
+/// In one of two namespaces ConfigMaps cannot be watched.
+fn forbidden_list(random: &mut fastrand::Rng, script: &mut Script) {
+    configure(script, |setup| {
+        setup.namespaces = format!("default,{OTHER}");
+        setup.period = 10;
+        setup.watch = String::new();
+    });
+    script.then(0, Action::Forbid(Which::Maps, OTHER.into()));
+    script.then(0, with_service(random, "o"));
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, if random.bool() { Action::Expire } else { Action::Cut });
+    let after = later(random);
+    script.then(after, Action::Disturb("configmaps/o-config".into()));
+}
+
+/// The right to watch the Secret that values come from is taken away, and then it changes.
+fn forbidden_source(random: &mut fastrand::Rng, script: &mut Script) {
+    configure(script, |setup| (setup.watch, setup.period) = (SOURCES.into(), 10));
+    script.then(0, Action::Source("first".into()));
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, Action::Forbid(Which::Sources, "default".into()));
+    let after = later(random);
+    script.then(after, Action::Source("second".into()));
+}
+
+/// A namespace goes, with a resource in it, and is made anew.
+fn emptied_namespace(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "o"));
+    let after = later(random);
+    script.then(after, Action::DeleteNamespace);
+    let after = later(random);
+    script.then(after, Action::AddNamespace);
+    script.then(100, put(random, "o"));
+}
+
+/// An autoscaler sets the number of replicas that the chart sets, too.
+fn scaled(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, Action::Autoscale("a".into(), random.u8(4..8)));
+    for _ in 0..random.usize(1..3) {
+        let after = later(random);
+        script.then(after, put(random, "a"));
+    }
+}
+
+/// Another operator's fields are on an object when an upgrade fails.
+fn noted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    for _ in 0..3 {
+        let manager = random.choice(["manager", "manager", "kubectl-client-side-apply"]).unwrap_or("manager");
+        script.then(after / 3, Action::Note(object(random, "a"), manager.into()));
+    }
+    let how = random.choice([How::Status(422), How::Status(500)]).unwrap_or(How::Status(500));
+    script.then(100, fault(Which::Services, how, random.u64(100..5000)));
+    script.then(10, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, with_service(random, "a"));
+}
