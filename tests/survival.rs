@@ -1,10 +1,11 @@
-//! What outlives failed attempts, deletions and clean-ups, on a real control plane: with its own garbage collector and its managed fields. The identity of what stays is compared, not only that something of that name exists.
+//! What outlives failed attempts, deletions, clean-ups and restarts, on a real control plane: with its own garbage collector, its TTL controller and its
+//! managed fields. The identity of what stays is compared, not only that something of that name exists.
 
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
 use crate::chart::get;
-use crate::chart_kinds::{events_of, set, start, wait_for, writes};
+use crate::chart_kinds::{events_of, serve, set, start, wait_for, writes};
 use crate::hooks::{finish, pod_of, wait_said};
 use crate::operator::eventually;
 
@@ -145,4 +146,49 @@ fn what_the_live_object_keeps_survives_the_resource_and_the_garbage_collector() 
         (&left["metadata"]["ownerReferences"], &left["metadata"]["deletionTimestamp"]),
         (&Value::Null, &Value::Null)
     );
+}
+
+/// Grants the operator rights on Jobs that are no hooks: the chart's templates have none.
+fn grant_jobs(cluster: &TestCluster, namespace: &Namespace<'_>) {
+    let api = "rbac.authorization.k8s.io/v1";
+    let metadata = json!({"name": "jobs", "namespace": namespace.name()});
+    let rules = json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]}]);
+    let subjects = json!([{"kind": "ServiceAccount", "name": namespace.name(), "namespace": "test-operators"}]);
+    let bound = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "jobs"});
+    let all = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": api, "kind": "Role", "metadata": metadata, "rules": rules},
+        {"apiVersion": api, "kind": "RoleBinding", "metadata": metadata, "roleRef": bound, "subjects": subjects},
+    ]});
+    cluster.apply(&all.to_string()).unwrap();
+}
+
+#[test]
+fn a_job_that_its_ttl_removed_has_finished_and_stays_so_after_a_restart() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("ttl").unwrap();
+    grant_jobs(cluster, &namespace);
+    let operator = start(cluster, &namespace);
+    set(&namespace, "web", json!({"extra": job("web-once", "", &json!({}), &json!({"ttlSecondsAfterFinished": 1}))}));
+    eventually("a Job", || match writes(cluster, &namespace) {
+        all if all.contains(&"patch jobs/web-once".to_owned()) => Ok(()),
+        all => Err(all),
+    });
+    wait_gone(&namespace, "job", "web-once");
+    let repair = || {
+        namespace
+            .kubectl(["patch", "configmap", "web", "--type=merge", "-p", r#"{"data": {"colour": "red"}}"#])
+            .unwrap();
+        eventually("repair", || match map(&namespace, "web")["data"]["colour"].clone() {
+            colour if colour == "blue" => Ok(()),
+            colour => Err(colour),
+        });
+        wait_for(&namespace, "web", "Ready");
+    };
+    repair();
+    drop(operator);
+    let _operator = serve(cluster, &namespace);
+    repair();
+    assert_eq!(get(&namespace, ["job", "web-once"]), Value::Null);
+    let made = writes(cluster, &namespace).into_iter().filter(|line| line == "patch jobs/web-once").count();
+    assert_eq!(made, 1, "it ran once");
 }
