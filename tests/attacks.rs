@@ -26,7 +26,7 @@ data:
 {{- end }}
 ";
 
-fn chart(folder: &Path) -> String {
+pub(crate) fn chart(folder: &Path) -> String {
     let chart = folder.join("open");
     fs::create_dir_all(chart.join("templates")).unwrap();
     fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: open\nversion: 0.1.0\n").unwrap();
@@ -36,7 +36,7 @@ fn chart(folder: &Path) -> String {
 }
 
 /// Lets a user create and change Holders in the namespace, and nothing else.
-fn let_create(namespace: &Namespace<'_>, user: &str) {
+pub(crate) fn let_create(namespace: &Namespace<'_>, user: &str) {
     let role = ["create", "role", user, "--verb=create,get,patch,update", "--resource=holders.test.my.domain"];
     namespace.kubectl(role).unwrap();
     let [role, user] = [format!("--role={user}"), format!("--user={user}")];
@@ -44,7 +44,7 @@ fn let_create(namespace: &Namespace<'_>, user: &str) {
 }
 
 /// Creates a Holder as this user.
-fn create_as(user: &str, namespace: &Namespace<'_>, name: &str, spec: &Value, annotations: &Value) {
+pub(crate) fn create_as(user: &str, namespace: &Namespace<'_>, name: &str, spec: &Value, annotations: &Value) {
     let metadata = json!({"name": name, "namespace": namespace.name(), "annotations": annotations});
     let holder = json!({"apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": metadata, "spec": spec});
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn create_as(user: &str, namespace: &Namespace<'_>, name: &str, spec: &Value, an
 }
 
 /// Waits until the Holder fails with one of the reasons; returns reason and message.
-fn refused(namespace: &Namespace<'_>, name: &str) -> (String, String) {
+pub(crate) fn refused(namespace: &Namespace<'_>, name: &str) -> (String, String) {
     eventually(&format!("refusal of {name}"), || {
         let holder = HOLDER.get(namespace, name);
         let ready = condition(&holder, "Ready").clone();
@@ -90,6 +90,7 @@ fn binding(kind: &str, namespace: Option<&str>) -> Value {
 /// Each attempt with a spec. None has a right but to create a Holder in its own namespace.
 fn attempts(victim: &str) -> Vec<(&'static str, Value)> {
     let extra = |object: Value| json!({"extra": [object]});
+    let named = |name: &str| extra(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}));
     let hook = |event: &str| {
         let mut hook = object("v1", "ConfigMap", Some(victim));
         hook["metadata"]["annotations"] = json!({"helm.sh/hook": event});
@@ -116,6 +117,39 @@ fn attempts(victim: &str) -> Vec<(&'static str, Value)> {
             extra(json!({"apiVersion": "v1", "kind": "List", "items": [object("v1", "ConfigMap", Some(victim))]})),
         ),
         ("path", extra(object("v1", "ConfigMap", Some(&format!("x/../{victim}"))))),
+        ("name-with-path", named(&format!("../../{victim}/configmaps/attack"))),
+        ("escaped-path", named(&format!("..%2f..%2f{victim}%2fconfigmaps%2fattack"))),
+        ("version-with-path", extra(object(&format!("v1/namespaces/{victim}"), "ConfigMap", None))),
+        ("namespace-with-blanks", extra(object("v1", "ConfigMap", Some(&format!(" {victim}\n"))))),
+        ("subresource-as-kind", extra(object("v1", "Namespace/finalize", None))),
+        ("definition", extra(object("apiextensions.k8s.io/v1", "CustomResourceDefinition", None))),
+        ("aggregation", extra(with(object("apiregistration.k8s.io/v1", "APIService", None), "spec", json!({})))),
+        ("policy", extra(object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", None))),
+        ("mutation", extra(object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", None))),
+        (
+            "certificate",
+            extra(with(object("certificates.k8s.io/v1", "CertificateSigningRequest", None), "spec", json!({}))),
+        ),
+        ("volume", extra(with(object("v1", "PersistentVolume", None), "spec", json!({"hostPath": {"path": "/"}})))),
+        ("node", extra(object("v1", "Node", None))),
+        ("flow", extra(object("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", None))),
+        ("review", extra(with(object("authentication.k8s.io/v1", "TokenReview", None), "spec", json!({"token": "x"})))),
+        ("account", extra(object("v1", "ServiceAccount", Some("kube-system")))),
+        (
+            "token",
+            extra(with(
+                object("v1", "Secret", Some("kube-system")),
+                "type",
+                json!("kubernetes.io/service-account-token"),
+            )),
+        ),
+        ("far-resource", extra(object("test.my.domain/v1", "Holder", Some(victim)))),
+        ("lease", extra(object("coordination.k8s.io/v1", "Lease", Some("kube-node-lease")))),
+        (
+            "kept",
+            extra(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "attack", "namespace": victim,
+            "annotations": {"helm.sh/resource-policy": "keep", "meta.helm.sh/release-namespace": victim}}})),
+        ),
     ]
 }
 
@@ -202,8 +236,10 @@ fn a_user_of_one_namespace_reaches_no_other_through_values() {
     for (name, _) in &attempts {
         let (reason, message) = refused(&own, name);
         match *name {
-            // The server has no such kind, and no such path.
-            "list" | "path" => assert!(!message.is_empty(), "{name}: {reason}"),
+            // The server has no such kind, and no such path or name.
+            "list" | "path" | "name-with-path" | "escaped-path" | "version-with-path" | "subresource-as-kind" => {
+                assert!(!message.is_empty(), "{name}: {reason}");
+            }
             _ => assert!(
                 reason == "OutOfReach" && message.contains("in watches.yaml allows it"),
                 "{name}: {reason}: {message}"

@@ -40,6 +40,7 @@ mod scopes;
 mod shapes;
 mod survival;
 mod take_over;
+mod tenants;
 mod time;
 mod tutorials;
 mod values;
