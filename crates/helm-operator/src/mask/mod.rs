@@ -163,13 +163,18 @@ impl Mask {
     }
 
     fn push(&mut self, word: Word) {
+        if self.is_full {
+            return;
+        }
         if self.words.len() >= MAX_WORDS {
             self.words.sort();
             self.words.dedup();
-            self.is_full |= self.words.len() > MAX_WORDS / 2;
+            self.is_full = self.words.len() > MAX_WORDS / 2;
         }
-        if !self.is_full {
-            self.words.push(word);
+        match self.is_full {
+            // Nothing will be searched for. Sorting them again for each word that comes would take minutes of everyone's time.
+            true => self.words = Vec::new(),
+            false => self.words.push(word),
         }
     }
 
