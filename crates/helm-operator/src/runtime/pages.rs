@@ -63,9 +63,8 @@ impl<K: Send + 'static> Stream for Pages<K> {
         match &polled {
             // kube lists again after an expired watch, but not if the server refuses to start one.
             Poll::Ready(Some(Err(error))) if reflector::is_unknown_version(error) => self.open_anew(),
-            Poll::Ready(Some(Err(error @ watcher::Error::WatchStartFailed(_)))) if reflector::is_refused(error) => {
-                self.open_after_refusal();
-            }
+            // For kube, the beginning of a list ends the pauses.
+            Poll::Ready(Some(Err(error))) if reflector::is_refused(error) => self.open_after_refusal(),
             _ => {}
         }
         polled
@@ -197,7 +196,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_lists_and_refuses_to_watch_is_asked_at_growing_intervals() {
+    async fn a_server_that_refuses_to_watch_or_to_list_is_asked_at_growing_intervals() {
+        for (lists, expected) in [(true, 20..40), (false, 10..20)] {
+            let asked = refused_for_five_minutes(lists).await;
+            assert!(expected.contains(&asked), "lists: {lists}, {asked} requests");
+        }
+    }
+
+    /// Returns how many requests a watch makes that is always refused, or whose lists are.
+    async fn refused_for_five_minutes(lists: bool) -> usize {
         let asked = Asked::default();
         let log = asked.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -206,14 +213,13 @@ mod tests {
             log.lock().unwrap().push(query);
             let forbidden = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"});
             let list = json!({"metadata": {"resourceVersion": "5"}, "items": []});
-            let (code, body) = if is_watch { (403, forbidden) } else { (200, list) };
+            let (code, body) = if is_watch || !lists { (403, forbidden) } else { (200, list) };
             let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap();
             std::future::ready(Ok::<_, tower::BoxError>(answer))
         });
         let api: Api<ConfigMap> = Api::all(Client::new(service, "default"));
         let events = watch(api, watcher::Config::default());
         assert!(tokio::time::timeout(std::time::Duration::from_secs(300), events.count()).await.is_err());
-        let asked = asked.lock().unwrap().len();
-        assert!((20..40).contains(&asked), "{asked} requests");
+        asked.lock().unwrap().len()
     }
 }
