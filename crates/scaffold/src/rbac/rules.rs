@@ -98,8 +98,16 @@ fn print_resources(needs: &Needs, text: &mut String) {
         for (resource, why) in rule.resources {
             let _ = writeln!(text, "  - {} # {}", scalar(resource), one_line(why));
         }
-        let _ = writeln!(text, "  verbs: [{}]", rule.verbs.join(", "));
+        let _ = writeln!(text, "  verbs: [{}]{}", rule.verbs.join(", "), when(rule.verbs));
     }
+}
+
+/// Returns a comment on a verb that most runs do not use.
+fn when(verbs: &[&str]) -> &'static str {
+    let has = |verb| verbs.contains(&verb);
+    // Objects of hooks are deleted, and never watched.
+    let is_hooks = has("delete") && !has("watch");
+    if is_hooks && has("patch") { " # patch: over what an earlier hook left" } else { "" }
 }
 
 fn print_rights(needs: &Needs, text: &mut String) {
