@@ -6,6 +6,7 @@ mod agreement;
 mod architecture;
 mod argocd;
 mod attacks;
+mod budgets;
 mod canary;
 mod chart;
 mod chart_kinds;

@@ -1,11 +1,15 @@
-//! What outlives failed attempts, deletions, clean-ups and restarts, on a real control plane: with its own garbage collector, its TTL controller and its
+//! What outlives failed attempts, deletions, clean-ups and restores, on a real control plane: with its own garbage collector, its TTL controller and its
 //! managed fields. The identity of what stays is compared, not only that something of that name exists.
 
-use serde_json::{Value, json};
-use test_cluster::{Namespace, TestCluster};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
-use crate::chart::get;
-use crate::chart_kinds::{events_of, serve, set, start, wait_for, writes};
+use serde_json::{Value, json};
+use test_cluster::{Component, Namespace, Options, TestCluster, eventually_within};
+
+use crate::chart::{condition, get};
+use crate::chart_kinds::{define, events_of, serve, set, start, wait_for, writes};
 use crate::hooks::{finish, pod_of, wait_said};
 use crate::operator::eventually;
 
@@ -191,4 +195,64 @@ fn a_job_that_its_ttl_removed_has_finished_and_stays_so_after_a_restart() {
     assert_eq!(get(&namespace, ["job", "web-once"]), Value::Null);
     let made = writes(cluster, &namespace).into_iter().filter(|line| line == "patch jobs/web-once").count();
     assert_eq!(made, 1, "it ran once");
+}
+
+/// How long the operator may take to notice a restore: on a busy machine, the API server's own start is slow.
+const RESTORED: Duration = Duration::from_secs(300);
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (entry, to) = (entry.as_ref().unwrap(), to.join(entry.as_ref().unwrap().file_name()));
+        if entry.path().is_dir() { copy(&entry.path(), &to) } else { fs::copy(entry.path(), to).map(drop).unwrap() }
+    }
+}
+
+#[test]
+fn after_a_restore_of_etcd_changes_are_seen_without_a_restart() {
+    if TestCluster::shared_or_skip().is_none() {
+        return;
+    }
+    let cluster = TestCluster::start(Options::default()).unwrap();
+    define(&cluster);
+    let namespace = cluster.namespace("restored").unwrap();
+    let _operator = serve(&cluster, &namespace);
+    set(&namespace, "web", json!({"colour": "green"}));
+    wait_for(&namespace, "web", "Ready");
+    let before = map(&namespace, "web");
+
+    let (data, backup) = (cluster.folder().join("etcd"), cluster.folder().join("etcd-backup"));
+    cluster.kill(Component::Etcd).unwrap();
+    copy(&data, &backup);
+    cluster.restart(Component::Etcd).unwrap();
+    for n in 0..100 {
+        namespace.kubectl(["annotate", "--overwrite", "namespace", namespace.name(), &format!("n={n}")]).unwrap();
+    }
+    set(&namespace, "web", json!({"colour": "yellow"}));
+    eventually("an upgrade", || match map(&namespace, "web")["data"]["colour"].clone() {
+        colour if colour == "yellow" => Ok(()),
+        colour => Err(colour),
+    });
+    wait_for(&namespace, "web", "Ready");
+
+    cluster.kill(Component::Etcd).unwrap();
+    fs::remove_dir_all(&data).unwrap();
+    copy(&backup, &data);
+    cluster.restart(Component::Etcd).unwrap();
+    cluster.restart(Component::ApiServer).unwrap();
+    let restored = map(&namespace, "web");
+    assert_eq!((uid(&restored), &restored["data"]["colour"]), (uid(&before), &json!("green")));
+    set(&namespace, "web", json!({"colour": "blue"}));
+    set(&namespace, "two", json!({"colour": "green"}));
+    eventually_within(RESTORED, "the changes after the restore", || {
+        let (one, two) = (map(&namespace, "web"), map(&namespace, "two"));
+        if one["data"]["colour"] == "blue" && two["data"]["colour"] == "green" { Ok(()) } else { Err((one, two)) }
+    });
+    assert_eq!(uid(&map(&namespace, "web")), uid(&before));
+    wait_for(&namespace, "web", "Ready");
+    let widget = get(&namespace, ["widget", "web"]);
+    assert_eq!(
+        (&widget["status"]["deployedRelease"]["revision"], &condition(&widget, "Ready")["status"]),
+        (&json!(2), &json!("True"))
+    );
 }
