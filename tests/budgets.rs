@@ -93,6 +93,7 @@ struct Measured<'a> {
 
 impl Measured<'_> {
     /// Creates good resources, one after the other, and prints how long 19 of 20 take at most, and the operator's peak.
+    #[allow(clippy::print_stdout)] // The table of the budgets, with --nocapture.
     fn beside(&mut self, row: &str, operator: &Operator) {
         let prefix: String = row.chars().filter(char::is_ascii_lowercase).collect();
         let mut times: Vec<Duration> = (0..TIMED)

@@ -227,9 +227,10 @@ fn projects_of_each_shape_are_taken_over_linted_served_and_edited() {
         for shape in SHAPES {
             namespace.apply(&shape.sized(size)).unwrap();
         }
+        let expected = size.to_string();
         for shape in SHAPES {
             eventually(shape.kind, || match get(&namespace, ["configmap", shape.plural]) {
-                map if map["data"]["size"] == size.to_string() && map["data"]["found"] != "" => Ok(()),
+                map if map["data"]["size"] == expected.as_str() && map["data"]["found"] != "" => Ok(()),
                 map => Err((map, get(&namespace, [shape.kind, shape.plural])["status"].clone(), operator.log())),
             });
         }

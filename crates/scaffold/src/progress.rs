@@ -14,9 +14,12 @@ pub struct Step<'a> {
     pub planned: usize,
 }
 
+/// Takes each step.
+type Report = Arc<dyn Fn(Step<'_>) + Send + Sync>;
+
 /// Who hears of steps; by default, no one.
 #[derive(Clone, Default)]
-pub(crate) struct Progress(Option<Arc<dyn Fn(Step<'_>) + Send + Sync>>);
+pub(crate) struct Progress(Option<Report>);
 
 impl Progress {
     pub(crate) fn to(report: impl Fn(Step<'_>) + Send + Sync + 'static) -> Progress {

@@ -129,7 +129,7 @@ fn many(args: &Args) -> bool {
     let (seeds, steps, failures) = (seeds.into_inner(), steps.into_inner(), failures.into_inner());
     if args.until_failure {
         if failures == 0 {
-            println!("{seeds:>8} {steps:>8}  nothing found");
+            print_line(&format!("{seeds:>8} {steps:>8}  nothing found"));
         }
         return failures > 0;
     }
@@ -141,5 +141,10 @@ fn many(args: &Args) -> bool {
 /// Prints in one line what the first failure took, and what it is.
 fn sum_up(seeds: u64, steps: u64, (script, report): (Script, Report)) {
     let what = report.violation.map(|violation| violation.what).unwrap_or_default();
-    println!("{seeds:>8} {steps:>8}  {what} ({})", script.steps.len());
+    print_line(&format!("{seeds:>8} {steps:>8}  {what} ({})", script.steps.len()));
+}
+
+#[allow(clippy::print_stdout)] // The program's output.
+fn print_line(text: &str) {
+    println!("{text}");
 }

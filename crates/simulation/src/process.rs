@@ -99,7 +99,7 @@ fn operator(setup: &Setup) -> anyhow::Result<Operator> {
         |kind| format!("- group: sim.example.com\n  version: v1\n  kind: {kind}\n  chart: {}\n{more}", chart.display());
     let kinds = if setup.sites { &["Web", "Site"][..] } else { &["Web"] };
     let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), kinds.iter().map(|kind| entry(kind)).collect::<String>())?;
+    std::fs::write(file.path(), kinds.iter().map(entry).collect::<String>())?;
     Ok(Operator::new().watches(file.path())?)
 }
 

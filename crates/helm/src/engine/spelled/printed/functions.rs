@@ -79,8 +79,11 @@ fn texts<'a>(all: Vec<String>) -> Vec<Known<'a>> {
     distinct(all.into_iter().map(Known::Text).collect())
 }
 
+/// A function of one text.
+type OfText = Box<dyn Fn(&str) -> String>;
+
 /// What a function makes of its last argument, a text; quotes and blanks don't count where texts are compared.
-fn of_text(function: &str, arguments: &[Expression]) -> Option<Box<dyn Fn(&str) -> String>> {
+fn of_text(function: &str, arguments: &[Expression]) -> Option<OfText> {
     let first = match arguments {
         [Expression::Constant(text), _] => text.clone(),
         _ => String::new(),
