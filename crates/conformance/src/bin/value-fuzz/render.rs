@@ -35,9 +35,9 @@ impl Renderers {
     /// Renders the chart with both, with these values over its own.
     pub(crate) fn compare(&self, source: &Source, overlay: Option<&Value>) -> anyhow::Result<Verdict> {
         let arguments = self.arguments(source, overlay)?;
-        let ours = ours(&arguments);
         let helm = self.helm(&arguments)?;
-        // Only Helm itself shows what is random in a chart.
+        let ours = ours(&arguments);
+        // Only Helm itself shows what is random in a chart; a time of day, only if our render is between its two.
         let again = if helm == ours { None } else { Some(self.helm(&arguments)?) };
         Ok(verdict(&helm, again.as_ref(), &ours))
     }
