@@ -3,58 +3,28 @@
 //! Compares bytes first, then parsed documents in order, then the same without random parts.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
-use clap::Parser as _;
+use conformance::cases::{self, Case};
 use go_encoding::yaml;
 use go_template::{List, ListType, Value};
 use helm::manifest;
-use serde::Deserialize;
 
 use crate::report::{Outcome, Report};
-
-#[derive(Deserialize)]
-pub(crate) struct Case {
-    pub(crate) repo: String,
-    pub(crate) chart: String,
-    pub(crate) case: String,
-    status: String,
-    pub(crate) dir: PathBuf,
-    pub(crate) values: Option<PathBuf>,
-    args: Vec<String>,
-    expected: PathBuf,
-    random: Option<PathBuf>,
-}
-
-/// `helm template`'s command line, which corpus cases use.
-#[derive(clap::Parser)]
-struct Command {
-    #[command(flatten)]
-    options: helm::template::Options,
-}
 
 /// Compares the output of every case in the directory's `cases.jsonl` whose name contains `only`.
 pub(crate) fn run(folder: &Path, only: &str, report: &mut Report) -> anyhow::Result<()> {
     each(folder, only, |case| {
-        report.add(&case.repo, &format!("{} {}", case.chart, case.case), &outcome(folder, case)?);
+        report.add(&case.repo, &case.id(), &outcome(folder, case)?);
         Ok(())
     })
 }
 
 /// Calls the function with every case whose name contains `only`.
 pub(crate) fn each(folder: &Path, only: &str, mut work: impl FnMut(&Case) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let file = folder.join("cases.jsonl");
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read corpus {}", file.display()))?;
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let case: Case = serde_json::from_str(line)
-            .with_context(|| format!("cannot read line {} of corpus {}", number + 1, file.display()))?;
-        let id = format!("{} {}", case.chart, case.case);
-        if id.contains(only) || case.repo.contains(only) {
-            work(&case)?;
-        }
-    }
-    Ok(())
+    let cases = cases::read(folder)?;
+    cases.iter().filter(|case| case.id().contains(only) || case.repo.contains(only)).try_for_each(&mut work)
 }
 
 fn outcome(folder: &Path, case: &Case) -> anyhow::Result<Outcome> {
@@ -82,11 +52,7 @@ fn render(folder: &Path, case: &Case) -> Result<Vec<u8>, String> {
         args.extend(["-f".into(), folder.join(values).into_os_string()]);
     }
     args.extend(case.args.iter().map(Into::into));
-    let command = Command::try_parse_from(args).map_err(|e| e.to_string())?;
-    // Recorded messages lack Helm's hint to use --debug.
-    let message =
-        |error: helm::template::Error| error.to_string().split("\n\nUse --debug").next().unwrap_or_default().to_owned();
-    command.options.run().map(|output| output.text).map_err(message)
+    conformance::template(args)
 }
 
 /// Returns the random parts of the output: document index and JSON pointer.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use conformance::cases::Case;
 use go_template::{Map, Value};
 use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
@@ -15,7 +16,6 @@ use helm::reads::Reads;
 use helm::values::{self, merge_maps};
 use helm::view::{Nulls, coalesce};
 
-use crate::corpus::Case;
 use crate::report::{Outcome, Report};
 
 /// A key that no chart knows.

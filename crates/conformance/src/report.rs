@@ -1,7 +1,8 @@
 //! Counts and prints outcomes by group.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+
+use conformance::terminal::print_line;
 
 /// The outcome of one case.
 pub(crate) enum Outcome {
@@ -92,11 +93,6 @@ impl Report {
 
 fn line(mark: &str, group: &str, id: &str, what: &str) {
     print_line(&format!("{mark:<5} {group} {id} {what}"));
-}
-
-/// Writes a line, and ignores a closed pipe, as behind `head`.
-fn print_line(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 /// Cuts both texts to a line around their first difference.

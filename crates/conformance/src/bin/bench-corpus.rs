@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context as _;
 use clap::Parser;
+use conformance::cases::{self, Case};
+use conformance::terminal::progress;
 use serde::Deserialize;
 
 /// Times the charts of a corpus against Helm's engine.
@@ -30,15 +31,6 @@ struct Args {
     /// Rows per table
     #[arg(long, value_name = "N", default_value = "15")]
     rows: usize,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    status: String,
-    dir: PathBuf,
-    values: Option<PathBuf>,
-    args: Vec<String>,
-    expected: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -64,24 +56,19 @@ fn main() -> anyhow::Result<()> {
     let cases = select_cases(&args)?;
     let mut all = Vec::with_capacity(cases.len());
     for (number, case) in cases.iter().enumerate() {
-        progress(number, cases.len(), &case.dir);
+        progress(number as u64, cases.len() as u64, case.dir.display());
         all.push(measure(&args, case)?);
     }
-    progress(cases.len(), cases.len(), Path::new(""));
+    progress(cases.len() as u64, cases.len() as u64, "");
     print(all, args.rows);
     Ok(())
 }
 
 /// Selects one case per chart: the first that renders and needs no flags.
 fn select_cases(args: &Args) -> anyhow::Result<Vec<Case>> {
-    let file = args.corpus.join("cases.jsonl");
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let cases = text.lines().map(serde_json::from_str).collect::<Result<Vec<Case>, _>>()?;
     let mut seen = BTreeSet::new();
-    let mut cases: Vec<Case> = cases
-        .into_iter()
-        .filter(|case| case.status != "error" && case.args.is_empty() && seen.insert(case.dir.clone()))
-        .collect();
+    let mut cases = cases::read(&args.corpus)?;
+    cases.retain(|case| !case.is_refused() && case.args.is_empty() && seen.insert(case.dir.clone()));
     if let Some(heaviest) = args.heaviest {
         let size = |case: &Case| fs::metadata(args.corpus.join(&case.expected)).map_or(0, |file| file.len());
         cases.sort_by_key(|case| std::cmp::Reverse(size(case)));
@@ -104,16 +91,6 @@ fn measure(args: &Args, case: &Case) -> anyhow::Result<Figures> {
     let mut helm = Command::new(&args.helm);
     helm.arg("bench");
     Ok(Figures { chart: case.dir.display().to_string(), helm: run(helm)?, ours: run(Command::new(ours))? })
-}
-
-#[allow(clippy::print_stderr)] // Progress for the user.
-fn progress(done: usize, of: usize, chart: &Path) {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{done}/{of} {}", chart.display());
-        if done == of {
-            eprintln!();
-        }
-    }
 }
 
 #[allow(clippy::print_stdout)] // The program's output.

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use conformance::cases;
 use go_encoding::json::{EscapeHtml, Layout, encode};
 use go_template::Value as GoValue;
 use helm::chart::Chart;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::change::merge;
@@ -23,22 +23,12 @@ pub(crate) struct Source {
     pub(crate) values: Value,
 }
 
-/// A case of a corpus.
-#[derive(Deserialize)]
-struct Case {
-    chart: String,
-    case: String,
-    dir: PathBuf,
-    values: Option<PathBuf>,
-    args: Vec<String>,
-}
-
 /// Finds what to render in charts, folders with charts at any depth, and corpora.
 pub(crate) fn find(folders: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     let mut found = Vec::new();
     for folder in folders {
-        if folder.join("cases.jsonl").is_file() {
-            found.extend(cases(folder)?);
+        if cases::file(folder).is_file() {
+            found.extend(of_corpus(folder)?);
         } else {
             let charts = charts_below(folder)?;
             found.extend(charts.iter().filter_map(|chart| source(chart, String::new(), Vec::new(), None)));
@@ -60,17 +50,13 @@ fn charts_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(charts.concat())
 }
 
-fn cases(folder: &Path) -> anyhow::Result<Vec<Source>> {
-    let file = folder.join("cases.jsonl");
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let cases: Vec<Case> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+fn of_corpus(folder: &Path) -> anyhow::Result<Vec<Source>> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for case in cases {
-        let values = case.values.map(|file| folder.join(file));
+    for case in cases::read(folder)? {
+        let values = case.values.as_ref().map(|file| folder.join(file));
         if seen.insert((case.dir.clone(), values.clone(), case.args.clone())) {
-            let name = format!("{} {}", case.chart, case.case);
-            found.extend(source(&folder.join(&case.dir), name, case.args, values.as_deref()));
+            found.extend(source(&folder.join(&case.dir), case.id(), case.args, values.as_deref()));
         }
     }
     Ok(found)

@@ -8,12 +8,12 @@ mod charts;
 mod compare;
 mod render;
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
+use conformance::terminal::{print_line, progress};
 use fastrand::Rng;
 
 use crate::charts::Source;
@@ -52,14 +52,14 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut counts = Counts::default();
     if args.unchanged {
         for (number, source) in sources.iter().enumerate() {
-            progress(number, sources.len());
+            progress(number as u64, sources.len() as u64, &source.name);
             let verdict = renderers.compare(source, None)?;
             say(&source.name, None, &verdict);
             counts.add(&verdict);
         }
     } else {
         for number in args.first..args.first + args.renders {
-            progress(number - args.first, args.renders);
+            progress(number - args.first, args.renders, "");
             compare_changed(&args, number, &sources, &renderers, &mut counts)?;
         }
     }
@@ -75,7 +75,7 @@ fn compare_changed(
     renderers: &Renderers,
     counts: &mut Counts,
 ) -> anyhow::Result<()> {
-    // Neighbouring seeds must not share renders: each number has a generator of its own.
+    // Adjacent seeds must not share renders, so the seed is spread over all bits before the number is added.
     let mut rng = Rng::with_seed(args.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number));
     let source = rng.choice(sources).context("no chart")?;
     let overlay = change::overlay(&source.values, &mut rng);
@@ -99,16 +99,4 @@ fn say(name: &str, repeat: Option<&str>, verdict: &Verdict) {
 
 fn list(folders: &[PathBuf]) -> String {
     folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
-}
-
-#[allow(clippy::print_stderr)] // Progress for the user.
-fn progress<N: std::fmt::Display>(done: N, of: N) {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{done}/{of}\r");
-    }
-}
-
-/// Writes a line, and ignores a closed pipe, as behind `head`.
-fn print_line(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }

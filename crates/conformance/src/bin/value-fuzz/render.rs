@@ -6,19 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
-use clap::Parser;
+use conformance::{template, without_hint};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::charts::Source;
 use crate::compare::{Rendered, Verdict, verdict};
-
-/// `helm template`'s command line.
-#[derive(Parser)]
-struct Template {
-    #[command(flatten)]
-    options: helm::template::Options,
-}
 
 /// Both programs, and a folder for what they read.
 pub(crate) struct Renderers {
@@ -70,20 +63,17 @@ impl Renderers {
 }
 
 fn ours(arguments: &[String]) -> Rendered {
-    let run = || match Template::try_parse_from(arguments) {
-        Ok(template) => match template.options.run() {
-            Ok(output) => Rendered::Text(output.text),
-            Err(error) => Rendered::Error(message(&format!("Error: {error}"))),
-        },
-        Err(error) => Rendered::Error(error.to_string()),
-    };
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Rendered::Error("panicked".into()))
+    match catch_unwind(AssertUnwindSafe(|| template(arguments))) {
+        Ok(Ok(text)) => Rendered::Text(text),
+        Ok(Err(error)) => Rendered::Error(message(&format!("Error: {error}"))),
+        Err(_) => Rendered::Error("panicked".into()),
+    }
 }
 
 /// Returns Helm's error without the warnings before it and the hint after it.
 fn message(printed: &str) -> String {
     let error = printed.find("Error: ").map_or(printed, |at| &printed[at..]);
-    error.split("\n\nUse --debug").next().unwrap_or_default().trim().to_owned()
+    without_hint(error).trim().to_owned()
 }
 
 #[cfg(test)]
