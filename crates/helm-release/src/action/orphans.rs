@@ -77,15 +77,6 @@ async fn list(env: &Environment<'_>, kind: &Resource, namespace: &str) -> Result
 fn marked(kind: &Resource, live: &Live) -> MarkedObject {
     let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
     let name = live.metadata.name.as_deref().unwrap_or_default();
-    MarkedObject {
-        key: ObjectKey::new(kind.group(), &kind.kind, namespace, name),
-        api_version: kind.api_version.clone(),
-        digest: None,
-        mark: None,
-        kept: live.kept,
-        expires: false,
-        client: false,
-        drift: None,
-        adopted: None,
-    }
+    let key = ObjectKey::new(kind.group(), &kind.kind, namespace, name);
+    MarkedObject { kept: live.kept, ..MarkedObject::new(key, kind.api_version.clone()) }
 }

@@ -113,18 +113,28 @@ pub struct MarkedObject {
 }
 
 impl MarkedObject {
-    /// Returns the mark of a chart's object that was not applied yet.
-    pub(crate) fn unapplied(key: ObjectKey, object: &Object, namespace: &str) -> MarkedObject {
+    /// Creates an entry for an object of which only this is known.
+    pub fn new(key: ObjectKey, api_version: Arc<str>) -> MarkedObject {
         MarkedObject {
             key,
-            api_version: intern(&object.api_version),
-            digest: Some(object.digest(namespace)),
+            api_version,
+            digest: None,
             mark: None,
-            kept: is_kept(object),
+            kept: false,
             expires: false,
             client: false,
-            drift: object.drift_policy().unwrap_or_default(),
+            drift: None,
             adopted: None,
+        }
+    }
+
+    /// Creates the entry of a chart's object that was not applied yet.
+    pub(crate) fn unapplied(key: ObjectKey, object: &Object, namespace: &str) -> MarkedObject {
+        MarkedObject {
+            digest: Some(object.digest(namespace)),
+            kept: is_kept(object),
+            drift: object.drift_policy().unwrap_or_default(),
+            ..MarkedObject::new(key, intern(&object.api_version))
         }
     }
 

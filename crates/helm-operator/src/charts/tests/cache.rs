@@ -65,17 +65,7 @@ pub(super) fn record(version: u32, resource_version: u64) -> RecordMeta {
 }
 
 pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
-    let object = |name: &&str| MarkedObject {
-        key: object_key("ConfigMap", name),
-        api_version: "v1".into(),
-        digest: None,
-        mark: None,
-        kept: false,
-        expires: false,
-        client: false,
-        drift: None,
-        adopted: None,
-    };
+    let object = |name: &&str| MarkedObject::new(object_key("ConfigMap", name), "v1".into());
     let marks = Marks {
         owner: "uid".into(),
         owner_type: "Memcached.cache.my.domain".into(),

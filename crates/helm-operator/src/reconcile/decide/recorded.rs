@@ -139,17 +139,7 @@ mod tests {
 
     fn object(name: &str) -> MarkedObject {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() };
-        MarkedObject {
-            key,
-            api_version: "v1".into(),
-            digest: None,
-            mark: None,
-            kept: false,
-            expires: false,
-            client: false,
-            drift: None,
-            adopted: None,
-        }
+        MarkedObject::new(key, "v1".into())
     }
 
     /// Marks of ours with these objects.
