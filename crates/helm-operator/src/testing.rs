@@ -12,7 +12,6 @@ use helm_release::kube::{Api as _, Call, Error, MemoryApi};
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::{Client, ResourceExt as _};
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::ResourceKey;
@@ -147,7 +146,8 @@ pub(crate) fn client(server: &Arc<MemoryApi>, asked: &Asked) -> Client {
 }
 
 async fn answer(server: &MemoryApi, request: Request<Body>) -> Response<Body> {
-    let (code, body) = match server.send(call(request).await).await {
+    let call = Call::received(request).await.unwrap_or_else(|error| panic!("{error}"));
+    let (code, body) = match server.send(call).await {
         Ok(answer) => (200, answer.body),
         Err(Error::Refused { code, reason, message, .. }) => {
             let status = json!({"kind": "Status", "reason": reason, "message": message, "code": code});
@@ -158,30 +158,6 @@ async fn answer(server: &MemoryApi, request: Request<Body>) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
     response
-}
-
-/// The types of bodies that the server reads.
-const TYPES: [&str; 5] = [
-    "application/json",
-    "application/apply-patch+yaml",
-    "application/merge-patch+json",
-    "application/json-patch+json",
-    "application/strategic-merge-patch+json",
-];
-
-/// What a client asks for to get all kinds at once.
-const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-async fn call(request: Request<Body>) -> Call {
-    let (parts, body) = request.into_parts();
-    let header = |name: &str| parts.headers.get(name).and_then(|sent| sent.to_str().ok()).unwrap_or_default();
-    let body = body.collect_bytes().await.unwrap_or_else(|error| panic!("{error}")).to_vec();
-    let sent = header("content-type");
-    let body = TYPES.iter().find(|known| **known == sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
-    let accept = header("accept").contains("APIGroupDiscoveryList").then_some(DISCOVERY);
-    let query = parts.uri.query().map(|query| percent_decode_str(query).decode_utf8_lossy());
-    let path = query.map_or_else(|| parts.uri.path().to_owned(), |query| format!("{}?{query}", parts.uri.path()));
-    Call { body, accept, ..Call::new(parts.method, path) }
 }
 
 #[cfg(test)]

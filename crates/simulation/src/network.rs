@@ -14,7 +14,6 @@ use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use kube::client::Body;
 use memory_api::{Status, error_event};
-use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -48,21 +47,6 @@ pub struct Connection {
 /// Why a request failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The types of bodies that the server reads.
-const TYPES: [&str; 5] = [
-    "application/json",
-    "application/apply-patch+yaml",
-    "application/merge-patch+json",
-    "application/json-patch+json",
-    "application/strategic-merge-patch+json",
-];
-
-/// What a client asks for to get all kinds at once.
-const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-/// What a client asks for to get metadata alone.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-
 /// How many objects a page of a list has: few, so that lists break off in the middle.
 const PAGE: &str = "limit=4";
 
@@ -77,7 +61,8 @@ impl Connection {
         if !self.alive.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        let call = call(request).await?;
+        let call = Call::received(request).await?;
+        let call = Call { path: call.path.replace("limit=500", PAGE), ..call };
         if call.path.contains("watch=true") {
             return self.watch(&call).await;
         }
@@ -195,24 +180,6 @@ fn reason_of(code: u16) -> &'static str {
         504 => "Timeout",
         _ => "InternalError",
     }
-}
-
-async fn call(request: Request<Body>) -> Result<Call, Failure> {
-    let (parts, body) = request.into_parts();
-    let header = |name: &str| parts.headers.get(name).and_then(|sent| sent.to_str().ok()).unwrap_or_default();
-    let body = body.collect_bytes().await?.to_vec();
-    let sent = header("content-type");
-    let body = TYPES.iter().find(|known| **known == sent).filter(|_| !body.is_empty()).map(|known| (*known, body));
-    let asks = |what: &str| header("accept").contains(what);
-    let accept = match (asks("APIGroupDiscoveryList"), asks("as=PartialObjectMetadata")) {
-        (true, _) => Some(DISCOVERY),
-        (false, true) => Some(METADATA),
-        (false, false) => None,
-    };
-    let query = parts.uri.query().map(|query| percent_decode_str(query).decode_utf8_lossy().replace('+', " "));
-    let query = query.map(|query| query.replace("limit=500", PAGE));
-    let path = query.map_or_else(|| parts.uri.path().to_owned(), |query| format!("{}?{query}", parts.uri.path()));
-    Ok(Call { body, accept, ..Call::new(parts.method, path) })
 }
 
 /// A watch of a collection.

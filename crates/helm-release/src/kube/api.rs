@@ -71,6 +71,9 @@ impl Api for ActingAs {
     }
 }
 
+/// Asks for an object's metadata alone.
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -101,7 +104,7 @@ impl Call {
 
     /// `GET path` for an object's metadata, as `PartialObjectMetadata`.
     pub fn metadata(path: impl Into<String>) -> Call {
-        Call { accept: Some("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), ..Call::get(path) }
+        Call { accept: Some(METADATA), ..Call::get(path) }
     }
 
     /// `GET path` for the metadata of a collection's objects, as `PartialObjectMetadataList`.

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::api::{Api, Call, Error, Response};
 use super::resource::{Resource, group_of};
 
-const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// Asks for all kinds at once.
+pub(super) const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The verbs that finding and deleting a kind's objects takes.
 const CLEANABLE: [&str; 2] = ["list", "delete"];

@@ -3,6 +3,7 @@
 //! It does not validate or default. It can fail from a given write on, as if the process had died.
 
 mod faults;
+mod received;
 #[cfg(test)]
 mod tests;
 
