@@ -40,7 +40,7 @@ enum Error {
         #[source]
         source: kube::Error,
     },
-    /// The Secret is somebody else's.
+    /// The Secret was not made by the operator.
     #[error("Secret {NAME:?} has type {0:?} instead of {SECRET_TYPE:?}: delete it, and the operator makes one")]
     OtherType(String),
     /// An entry cannot be a key.

@@ -45,7 +45,7 @@ pub(crate) struct Resource {
     pub(crate) exists: bool,
     /// Whether it asks to take over what is there.
     adopts: bool,
-    /// Whether a person made the release, and the resource has not taken it over.
+    /// Whether a person installed the release and the resource has not adopted it.
     pub(crate) is_foreign: bool,
     /// Whether a resource of another kind wants the release, too.
     pub(crate) is_claimed: bool,

@@ -18,7 +18,7 @@ pub(crate) type Wake = Box<dyn Fn(Wakes) + Send + Sync>;
 /// Whom a change of a watched object wakes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wakes {
-    /// Nobody.
+    /// No resource.
     Nobody,
     /// One resource.
     Resource(ResourceKey),

@@ -41,7 +41,7 @@ impl FailedAttempt {
     }
 
     /// Returns the failure with another message.
-    pub(crate) fn saying(self, message: String) -> FailedAttempt {
+    pub(crate) fn with_message(self, message: String) -> FailedAttempt {
         FailedAttempt(Fault { message, ..self.0 })
     }
 

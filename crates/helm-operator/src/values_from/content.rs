@@ -45,7 +45,7 @@ impl Content {
         let (metadata, data) = match kind {
             SourceKind::Secret => {
                 let Secret { metadata, kind, data } = serde_json::from_slice(json).ok()?;
-                // Nobody's values: the key of release records.
+                // The key of release records is not a source of values.
                 let data = data.filter(|_| kind != RECORD_KEY);
                 (metadata, data.into_iter().flatten().map(|(key, ByteString(bytes))| (key, bytes)).collect())
             }

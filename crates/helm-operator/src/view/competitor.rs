@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_secs(900);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rival {
     pub(crate) writer: Arc<str>,
-    /// The newest revision that it wrote and this process has not written since.
+    /// Its newest revision that this process has not overwritten.
     revision: Option<u32>,
     /// When its last write was seen.
     seen: Timestamp,

@@ -1,4 +1,4 @@
-//! Records that somebody else wrote, changed, copied or put back: none of it is applied, restored or run, and nothing of the release is lost.
+//! Forged, edited, copied and replayed records: nothing in them is applied, restored or run, and the release loses nothing.
 
 use helm_release::release::{HookEvent, Release};
 
@@ -320,7 +320,7 @@ async fn the_record_of_another_release_is_not_this_ones() {
     );
 }
 
-/// Damage: what nobody can decode.
+/// Damaged records cannot be decoded.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_record_stops_neither_the_next_revision_nor_the_deletion() {
     for (annotated, deletes) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -352,7 +352,7 @@ fn second_key(previous: bool) -> Keyring {
     Keyring::new(key(2), if previous { vec![key(1)] } else { Vec::new() })
 }
 
-/// A chart with a value that each render makes anew, which tells what it is made from.
+/// A stub that knows its chart and values without rendering, and renders a random value each time.
 fn random_with_sources() -> Stub {
     Stub { has_sources: true, ..random() }
 }

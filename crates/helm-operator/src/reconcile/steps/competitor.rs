@@ -25,7 +25,7 @@ const FIRST_WAIT: u32 = 3;
 const REMEDY: &str = "stop one of them, or run both with --leader-elect and the same --leader-election-id";
 
 impl Work<'_> {
-    /// Whether another process made the newest revision, and this one has not waited for it yet.
+    /// Returns whether another process wrote the newest revision and this one has not yet waited for it.
     pub(crate) fn is_contested(&self) -> bool {
         let waited_for = self.shared.memory.of(self.key).rival.as_ref().map_or(0, |met| met.waited_for);
         self.release().is_some_and(|release| release.winner().is_some_and(|(revision, _)| revision != waited_for))

@@ -71,7 +71,7 @@ pub(crate) async fn after_action(
             });
             let blame = blame(&failure.cause, candidate, primary, &*work.shared.renderer);
             let message = format!("{}{blame}", attempt.message());
-            clean_up(work, primary, attempt.saying(message)).await.into()
+            clean_up(work, primary, attempt.with_message(message)).await.into()
         }
         failed => failed,
     }
@@ -81,7 +81,7 @@ pub(crate) async fn after_action(
 pub(crate) async fn clean_up(work: &Work<'_>, primary: &Primary, attempt: FailedAttempt) -> FailedAttempt {
     let message = attempt.message().to_owned();
     let message = with_undo(work, primary, message).await;
-    attempt.saying(message)
+    attempt.with_message(message)
 }
 
 async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {
@@ -178,7 +178,7 @@ async fn with_recorded_objects(
     for version in versions.iter().copied().chain(newest) {
         let marks = match action::inventory_of(env, version).await {
             Ok((marks, _)) => marks,
-            // Somebody changed it, and its objects may stay behind.
+            // It was damaged from outside, so its objects may stay behind.
             Err(action::Error::Storage(error)) if error.is_damage() => {
                 tracing::warn!(release = env.decoration.release, version, %error, "A damaged record names no objects");
                 continue;

@@ -244,7 +244,7 @@ async fn publish_left_records(work: &Work<'_>, primary: &Primary) {
     }
 }
 
-/// Adds to an unproven record the objects that say themselves that they are the release's, and the chart's hooks in place of its own.
+/// Adds to an unproven record the live objects that name the release as their owner, and replaces its hooks with the chart's.
 async fn complete(
     env: &Environment<'_>,
     at: &mut Uninstalling,
@@ -277,7 +277,7 @@ async fn delete_lost(
     primary: &Primary,
     env: &Environment<'_>,
 ) -> Result<Option<String>, action::Error> {
-    // Objects that only a record of somebody else names are not looked for.
+    // Records that name another owner must not decide which objects are deleted.
     let is_displaced = work.is_displaced(primary);
     let known = work.shared.memory.of(work.key).lost.as_ref().map(|release| release.inventory());
     let known = known.filter(|_| !is_displaced);

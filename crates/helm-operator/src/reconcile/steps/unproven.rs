@@ -35,7 +35,7 @@ impl Work<'_> {
         version < told(primary) && !release.revisions.get(&version).is_some_and(written)
     }
 
-    /// Whether the records are nobody's or somebody else's, and none is this operator's.
+    /// Returns whether none of the records is this operator's: they name no owner, or another one.
     pub(crate) fn is_displaced(&self, primary: &Primary) -> bool {
         let holder = self.release().map(|release| release.holder(&primary.owner()));
         matches!(holder, Some(Holder::Nobody | Holder::Upstream))

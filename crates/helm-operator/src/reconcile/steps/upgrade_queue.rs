@@ -46,7 +46,7 @@ impl Work<'_> {
         marks.is_some_and(|marks| inputs::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
     }
 
-    /// Gives the place back once the release is as it should be, or nobody works on it.
+    /// Releases the slot once the release is up to date, or no longer being worked on.
     pub(crate) fn leave_rollout(&self, primary: &Primary, health: Option<&Health>) {
         let rollout = &self.shared.rollout;
         if !rollout.is_limited() || !(rollout.holds(self.key) || rollout.is_waiting(self.key)) {
