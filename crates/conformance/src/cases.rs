@@ -30,7 +30,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The case's name within the corpus.
+    /// Returns the case's name within the corpus.
     pub fn id(&self) -> String {
         format!("{} {}", self.chart, self.case)
     }
@@ -49,7 +49,7 @@ pub fn file(corpus: &Path) -> PathBuf {
 /// Reads the cases of a corpus.
 ///
 /// # Errors
-/// The file cannot be read, or a line is not a case.
+/// Fails if the file cannot be read, or a line is not a case.
 pub fn read(corpus: &Path) -> anyhow::Result<Vec<Case>> {
     let text =
         fs::read_to_string(file(corpus)).with_context(|| format!("cannot read corpus {}", file(corpus).display()))?;

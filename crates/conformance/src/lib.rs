@@ -1,4 +1,4 @@
-//! What the programs that compare this engine with Helm share.
+//! Code that the programs share that compare this engine with Helm.
 
 pub mod cases;
 pub mod terminal;
@@ -12,10 +12,10 @@ struct Template {
     options: helm::template::Options,
 }
 
-/// Renders as `helm template` with these arguments, the command's name included. Returns what it prints.
+/// Renders as `helm template` does with these arguments, which start with the command's name. Returns its output.
 ///
 /// # Errors
-/// Helm's message, without `Error: ` before it and the hint after it ([`without_hint`]).
+/// Fails with Helm's message, without `Error: ` before it and the hint after it ([`without_hint`]).
 pub fn template<A: Into<std::ffi::OsString> + Clone>(
     arguments: impl IntoIterator<Item = A>,
 ) -> Result<Vec<u8>, String> {
@@ -23,7 +23,7 @@ pub fn template<A: Into<std::ffi::OsString> + Clone>(
     template.options.run().map(|output| output.text).map_err(|error| without_hint(&error.to_string()).to_owned())
 }
 
-/// Returns a message of Helm without the hint to use `--debug`, which recorded ones lack.
+/// Returns one of Helm's messages without the hint to use `--debug`, which recorded messages lack.
 pub fn without_hint(message: &str) -> &str {
     message.split("\n\nUse --debug").next().unwrap_or_default()
 }

@@ -1,6 +1,7 @@
-//! Checks on real charts that values which no template is said to read change nothing.
+//! Checks on real charts that values which no template reads, according to `Reads`, change nothing.
 //!
-//! Puts a key into each table of the values, and changes each default that is said to be unread: the output must stay the same.
+//! Adds a key to each table of the values, and changes each default that counts as unread: the output must stay the
+//! same.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,21 +19,21 @@ use helm::view::{Nulls, coalesce};
 
 use crate::report::{Outcome, Report};
 
-/// A key that no chart knows.
+/// A key that no chart uses.
 const FOREIGN: &str = "aForeignKey";
 
-/// Charts that were analysed, by their folder.
+/// The analysed charts, by folder.
 #[derive(Default)]
 pub(crate) struct Analysed(HashMap<PathBuf, Arc<(Engine, Reads)>>);
 
 impl Analysed {
-    /// Checks a case: its chart with its values.
+    /// Checks one case: its chart with its values.
     pub(crate) fn check(&mut self, folder: &Path, case: &Case, report: &mut Report) -> anyhow::Result<()> {
         let dir = folder.join(&case.dir);
         let chart = match self.0.get(&dir) {
             Some(known) => Arc::clone(known),
             None => {
-                // Helm refuses some of them, too.
+                // Helm refuses some charts, too.
                 let Ok(chart) = Chart::load(&dir) else { return Ok(()) };
                 let new = Arc::new((Engine::new(Arc::clone(&chart)), Reads::of(&chart)));
                 self.0.insert(dir, Arc::clone(&new));
@@ -79,7 +80,7 @@ fn render(engine: &Engine, values: &Map) -> Result<String, String> {
     Ok(texts.join("\n---\n"))
 }
 
-/// The given values with the defaults of the chart and its subcharts, lists included.
+/// Returns the given values with the defaults of the chart and its subcharts, lists included.
 fn complete(engine: &Engine, given: &Map) -> Map {
     let defaults = engine
         .resolve(given, &mut Vec::new())
@@ -102,7 +103,7 @@ fn foreign_below(value: &Value) -> Value {
     }
 }
 
-/// Sets a key to something else.
+/// Sets a key to another value.
 fn set(value: &Value, path: &[String]) {
     let Some((key, rest)) = path.split_first() else { return };
     match value {

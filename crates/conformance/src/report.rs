@@ -6,7 +6,7 @@ use conformance::terminal::print_line;
 
 /// The outcome of one case.
 pub(crate) enum Outcome {
-    /// The output is byte-identical, or the error text is.
+    /// Byte-identical output or error text.
     Exact,
     /// Both fail with different text: expected and actual.
     OtherText(String, String),

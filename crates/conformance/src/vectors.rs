@@ -16,7 +16,8 @@ use serde_json::Value as Json;
 
 use crate::report::{Outcome, Report};
 
-/// The version that Helm's engine prints where it is used as a library, as for the snippets: its source lacks the patch.
+/// The version that Helm's engine prints when used as a library, as for the snippets: its source lacks the patch
+/// number.
 const LIBRARY_VERSION: &str = "v4.3";
 
 #[derive(Deserialize)]
@@ -83,7 +84,7 @@ fn answer(case: &Case, got: Result<String, String>) -> Outcome {
     }
 }
 
-/// Compares outputs; of errors, only their presence.
+/// Compares outputs; of errors, compares only their presence.
 fn fact_only(case: &Case, got: Result<String, String>) -> Outcome {
     let wanted = case.fields.get("out").map(|out| out.as_str().map_or_else(|| out.to_string(), str::to_owned));
     match (wanted, got) {

@@ -65,7 +65,8 @@ pub fn read(folder: &Path, max_cases: usize) -> anyhow::Result<Vec<Chart>> {
     Ok(charts.into_values().filter_map(|lines| chart(&folder, lines, max_cases)).collect())
 }
 
-/// Selects a chart's cases. Cases with `helm template` flags have no counterpart on a cluster. A chart that Helm never renders keeps one failing case.
+/// Selects a chart's cases. Skips cases with `helm template` flags, which have no counterpart on a cluster. A chart
+/// that Helm never renders keeps one failing case.
 fn chart(folder: &Path, lines: Vec<Line>, max_cases: usize) -> Option<Chart> {
     let (mut lines, failing): (Vec<Line>, Vec<Line>) =
         lines.into_iter().filter(|line| line.args.is_empty()).partition(|line| line.status != "error");
@@ -80,7 +81,8 @@ fn chart(folder: &Path, lines: Vec<Line>, max_cases: usize) -> Option<Chart> {
     Some(Chart { name, folder: dir, cases: lines.into_iter().map(case).collect() })
 }
 
-/// Reads this repository's own charts. Each directory has a `chart` and values files, whose names give the order of the cases.
+/// Reads this repository's own charts. Each directory has a `chart` and values files, which are the cases in order of
+/// their names.
 ///
 /// # Errors
 /// If a directory cannot be read.
@@ -114,7 +116,7 @@ impl Shard {
     /// All charts.
     pub const ALL: Shard = Shard { index: 1, count: 1 };
 
-    /// Takes every `count`th chart, so that each shard has charts of every repository.
+    /// Returns every `count`th chart, so that each shard has charts of every repository.
     #[must_use]
     pub fn of<T>(self, all: Vec<T>) -> Vec<T> {
         all.into_iter().skip(self.index - 1).step_by(self.count).collect()

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Helm in one of its two modes.
 pub(crate) struct Helm<'a> {
     pub(crate) plane: &'a Plane,
-    /// Server-side apply, Helm's default; otherwise `--server-side=false`.
+    /// Whether Helm uses server-side apply, its default; otherwise runs with `--server-side=false`.
     pub(crate) server_side: bool,
 }
 

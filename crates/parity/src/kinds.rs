@@ -1,6 +1,6 @@
 //! Finds the custom kinds and namespaces that charts use, and defines those that no chart creates. The CRDs accept any object.
 //!
-//! Otherwise every installer would refuse a chart with, say, a ServiceMonitor, and nothing would be compared.
+//! Without them every installer would refuse a chart with, say, a ServiceMonitor, and nothing would be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ const NEVER_THERE: &str = "nowhere";
 
 type Kind = (String, String);
 
-/// What a chart's cases use, create and define.
+/// The kinds and namespaces that a chart's cases use, create and define.
 #[derive(Debug, Default)]
 struct Needs {
     /// Used kinds and their versions.
@@ -28,7 +28,7 @@ struct Needs {
     created_namespaces: BTreeSet<String>,
 }
 
-/// What must exist before charts are installed.
+/// Objects that must exist before charts are installed.
 #[derive(Debug, Default)]
 pub(crate) struct Prerequisites {
     /// Namespaces that objects use and no chart creates.
@@ -61,7 +61,8 @@ pub(crate) fn prerequisites(charts: &[Chart], served: &BTreeSet<String>) -> Prer
     }
 }
 
-/// Returns whether a kind is custom. Groups without a dot, and groups that the server has in some version, are Kubernetes' own.
+/// Returns whether a kind is custom. Groups without a dot, and groups that the server serves in some version, belong to
+/// Kubernetes.
 fn is_custom((group, _): &Kind, served: &BTreeSet<String>) -> bool {
     group.contains('.') && !served.contains(group) && group != NEVER_SERVED
 }

@@ -1,4 +1,4 @@
-//! Normalises live objects: drops what differs between servers or belongs only to the operator.
+//! Normalises live objects: drops fields that differ between servers or belong only to the operator.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -21,7 +21,7 @@ use crate::walk::{Installer, RELEASE};
 
 /// Timeout of one step.
 const LIMIT: Duration = Duration::from_secs(60);
-/// When a first failed attempt has been retried.
+/// Time after which a failed first attempt has been retried.
 const RETRIED: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(30);
 const LOG_LINES: usize = 10;
@@ -31,7 +31,7 @@ pub(crate) struct Operator<'a> {
     plane: &'a Plane,
     /// Kind numbers by chart name.
     numbers: BTreeMap<&'a str, usize>,
-    /// Charts that the operator could not start with, and their load errors.
+    /// Charts that fail to load, with their errors.
     broken: BTreeMap<&'a str, String>,
     binary: &'a Path,
     folder: tempfile::TempDir,
@@ -91,7 +91,7 @@ impl<'a> Operator<'a> {
         Ok(())
     }
 
-    /// Creates the resource or changes its values; does not wait for the operator.
+    /// Creates the resource or changes its values, without waiting for the operator.
     pub(crate) async fn set(&self, chart: &Chart, case: &Case, namespace: &str) -> anyhow::Result<()> {
         let number = self.number(chart)?;
         let path = resources(number, namespace);
@@ -123,7 +123,8 @@ impl<'a> Operator<'a> {
         loop {
             let resource = self.plane.get(&path).await?;
             match outcome_of(&resource) {
-                // It may have rendered with an earlier discovery. Helm reads what is served anew each time, and so does the retry.
+                // It may have rendered with outdated discovery. Helm reads discovery anew for each command, and the
+                // operator's retry does too.
                 Some(Outcome::Refused(Cause::UnservedKind, _)) if began.elapsed() < RETRIED => {}
                 Some(outcome) => return Ok(outcome),
                 None => {}

@@ -1,4 +1,5 @@
-//! The outcome of a step: done, or refused for some cause. Helm and the operator may word it differently; the cause must match.
+//! The outcome of a step: done, or refused for a cause. Helm and the operator may word a refusal differently; the cause
+//! must match.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One API server: its kinds, the objects created since the start, and their removal.
+//! One API server: its kinds, the objects created since its start, and their removal.
 //!
 //! It runs without controllers, which would change objects asynchronously.
 
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(30);
 /// Number of concurrent requests.
 const PARALLEL: usize = 8;
-/// Kinds that servers and controllers create, never a chart.
+/// Kinds that servers and controllers create, but charts never do.
 const IGNORED: [&str; 8] = [
     "Event",
     "Lease",
@@ -164,7 +164,8 @@ impl Plane {
         }
     }
 
-    /// Deletes an object. Removes its finalizers first, because no controller would; CRDs' are handled by the API server itself.
+    /// Deletes an object. Removes its finalizers first, because no controller runs that would. The API server handles
+    /// CRD finalizers itself.
     async fn remove(&self, found: Found) -> anyhow::Result<()> {
         let metadata = &found.object["metadata"];
         if found.id.kind != "CustomResourceDefinition" && !metadata["finalizers"].is_null() {

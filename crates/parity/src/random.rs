@@ -79,7 +79,7 @@ fn random_names(one: &Objects, other: &Objects) -> BTreeMap<(String, String, Str
     random.into_iter().map(|of| (of.clone(), fixed(&of))).collect()
 }
 
-/// Returns whether the API server assigns the value unless someone sets it.
+/// Returns whether the API server assigns the value unless the client sets it.
 #[must_use]
 pub fn is_server_assigned(id: &Id, path: &str) -> bool {
     id.kind == "Service"

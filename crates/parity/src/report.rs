@@ -8,7 +8,7 @@ use crate::known;
 use crate::outcome::Outcome;
 use crate::restart::Restart;
 
-/// Longer values are truncated.
+/// Maximum length of a printed value.
 const MAX_VALUE: usize = 160;
 
 /// The results of all charts.

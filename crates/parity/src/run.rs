@@ -1,4 +1,5 @@
-//! The whole comparison: three API servers, three installers, and a second Helm run of differing charts to find random places.
+//! The whole comparison: three API servers, three installers, and a second run of Helm for charts that differ, to find
+//! random places.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -98,7 +99,7 @@ impl Walked {
         self.client.len().min(self.server.len()).min(self.ours.len())
     }
 
-    /// Returns whether objects differ. Ignores outcomes, which random values don't affect.
+    /// Returns whether objects differ. Ignores outcomes, which random values do not affect.
     fn differs(&self, chart: usize) -> bool {
         self.steps(chart)
             .any(|sides| compare(&sides, &Random::default()).differences.iter().any(Difference::is_in_object))

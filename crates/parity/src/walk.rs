@@ -31,7 +31,7 @@ pub(crate) struct Route<'a> {
     pub(crate) charts: Vec<&'a Chart>,
     /// CRDs that each chart needs, by index.
     pub(crate) crds: Vec<&'a [Value]>,
-    /// No chart starts after this.
+    /// Time after which no chart starts.
     pub(crate) until: Instant,
     pub(crate) progress: Progress,
 }
@@ -84,7 +84,7 @@ async fn chart_steps(installer: &impl Installer, chart: &Chart, crds: &[Value]) 
     Ok(all)
 }
 
-/// Takes a snapshot. It is empty after a refusal: the operator cleans up, as operator-sdk's does, and Helm does not.
+/// Takes a snapshot. It is empty after a refusal: the operator and operator-sdk clean up, but Helm does not.
 async fn snapshot(
     installer: &impl Installer,
     action: Action,

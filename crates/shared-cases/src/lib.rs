@@ -1,7 +1,7 @@
-//! Finds recorded answers outside the repository, for tests with far more cases than we commit.
+//! Finds recorded answers outside the repository, for tests with far more cases than the repository holds.
 //!
-//! Looks in `../shared`, or where the environment variable `SHARED` points. Without them, a test checks only its committed cases, and prints a
-//! message to standard error that the test harness does not capture.
+//! Looks in `../shared`, or where the environment variable `SHARED` points. If they are missing, a test checks only its
+//! committed cases and prints a message to standard error that the test harness does not capture.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -24,7 +24,8 @@ pub fn path(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns the cases of a file with one JSON document per line; prints a message and returns none if it does not exist.
+/// Returns the cases of a file with one JSON document per line; prints a message and returns an empty list if it does
+/// not exist.
 ///
 /// # Panics
 /// If the file cannot be read, or a line is not JSON.
@@ -48,10 +49,10 @@ pub fn each_line(name: &str, check: impl FnMut(&Value) -> String) {
     each(name, &lines(name), check);
 }
 
-/// Like [`each_line`], for committed cases: text with one JSON document per line.
+/// Checks committed cases like [`each_line`]. The text has one JSON document per line.
 ///
 /// # Panics
-/// A case differs, or a line is not JSON.
+/// If a case differs, or a line is not JSON.
 pub fn each_committed(text: &str, check: impl FnMut(&Value) -> String) {
     each("the committed cases", &parse(text), check);
 }
@@ -71,7 +72,7 @@ fn each(name: &str, cases: &[Value], mut check: impl FnMut(&Value) -> String) {
 fn report_once(name: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned()) {
-        // Not `eprintln!`: the test harness would swallow it.
+        // Avoids `eprintln!`, which the test harness captures.
         let _ = writeln!(std::io::stderr(), "skipped: the cases of {name}; set SHARED to the directory that has them");
     }
 }

@@ -12,13 +12,13 @@ use crate::error::{Attempt, Error};
 pub struct Request {
     /// The user: `operator`, or `system:serviceaccount:NAMESPACE:NAME`.
     pub user: String,
-    /// The user whose rights counted: the one that `user` acted as, else `user` itself.
+    /// The user whose permissions applied: the impersonated user if any, else `user`.
     pub acting_as: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
     /// The API group; empty for the core group and for discovery.
     pub group: String,
-    /// Plural, with the subresource if any: `pods`, `deployments/scale`. Empty for discovery.
+    /// The plural name, with the subresource if any: `pods`, `deployments/scale`. Empty for discovery.
     pub resource: String,
     /// Empty for cluster-scoped resources.
     pub namespace: String,
@@ -57,7 +57,7 @@ impl Request {
     }
 }
 
-/// Returns the requests in the log, oldest first; none if there is no log yet.
+/// Returns the requests in the log, oldest first; empty if there is no log yet.
 pub(crate) fn read(log: &Path) -> Result<Vec<Request>, Error> {
     let text = match fs::read_to_string(log) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -8,7 +8,7 @@ use crate::Error;
 /// The binaries of a cluster.
 const NEEDED: [&str; 6] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"];
 
-/// What to run tests on.
+/// The cluster to run tests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Binaries {
     /// Start nothing: use the cluster of this kubeconfig (`USE_KUBECONFIG`).
@@ -27,7 +27,7 @@ impl Binaries {
     }
 }
 
-/// The output directory of `make cluster`.
+/// Returns the output directory of `make cluster`.
 pub(crate) fn built() -> PathBuf {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = crate_folder.ancestors().nth(2).unwrap_or(crate_folder);

@@ -20,9 +20,9 @@ use crate::{Component, Namespace, RealNode, Request, audit, folder};
 /// What kind of cluster to start; the default is a temporary one without an audit log.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether to log each request for [`TestCluster::requests`].
+    /// Whether to record each request for [`TestCluster::requests`].
     pub audit: bool,
-    /// Where to keep the cluster's files; must not exist. By default a temporary folder.
+    /// The folder for the cluster's files; must not exist. By default a temporary folder.
     pub folder: Option<PathBuf>,
     /// The processes to run.
     pub processes: Processes,
@@ -33,7 +33,7 @@ pub struct Options {
 /// The processes of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processes {
-    /// All of them: pods run.
+    /// All of them, so that pods run.
     #[default]
     All,
     /// Only etcd and the API server, without webhooks: objects stay as their client wrote them.
@@ -53,7 +53,7 @@ impl TestCluster {
     /// Starts a cluster and waits until its node is ready, which takes seconds.
     ///
     /// # Errors
-    /// [`Error::NoBinaries`] if there is nothing to start, others if a process fails.
+    /// [`Error::NoBinaries`] if there is nothing to start; others if a process fails.
     pub fn start(options: Options) -> Result<TestCluster, Error> {
         folder::sweep();
         match Binaries::find()? {
@@ -77,7 +77,8 @@ impl TestCluster {
         }
     }
 
-    /// [`TestCluster::shared`] for tests: prints a message and returns `None` if there are no binaries and `CI` is not set.
+    /// Returns [`TestCluster::shared`] for tests. Prints a message and returns `None` if there are no binaries and `CI`
+    /// is not set.
     ///
     /// # Panics
     /// If the cluster fails to start.
@@ -94,10 +95,10 @@ impl TestCluster {
         }
     }
 
-    /// Starts a cluster with the node that `make e2e-node` has prepared, whatever other cluster is configured.
+    /// Starts a cluster with the node that `make e2e-node` prepared, even if another cluster is configured.
     ///
     /// # Panics
-    /// If nothing is prepared, or the cluster fails to start.
+    /// If no node is prepared, or the cluster fails to start.
     #[must_use]
     #[allow(clippy::panic, reason = "called by tests only, where a panic is the failure")]
     pub fn with_real_node() -> TestCluster {
@@ -109,7 +110,7 @@ impl TestCluster {
     /// Stops a cluster that [`TestCluster::leave_running`] left in this directory, and removes the directory. Returns whether anything was running.
     ///
     /// # Errors
-    /// When the folder cannot be removed.
+    /// If the folder cannot be removed.
     pub fn end_left_running(folder: &Path) -> Result<bool, Error> {
         if !folder.exists() {
             return Ok(false);
@@ -119,29 +120,29 @@ impl TestCluster {
         Ok(ended > 0)
     }
 
-    /// Returns whether the API server of a cluster left running in this directory still runs.
+    /// Returns whether the API server of a cluster that was left running in this directory still runs.
     #[must_use]
     pub fn is_left_running(folder: &Path) -> bool {
         folder::runs(folder, Component::ApiServer.name())
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     #[must_use]
     pub fn kubeconfig_path(&self) -> &Path {
         &self.tools.kubeconfig
     }
 
-    /// The administrator's kubeconfig, as text.
+    /// Returns the administrator's kubeconfig as text.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn kubeconfig(&self) -> Result<String, Error> {
         let path = self.kubeconfig_path();
         fs::read_to_string(path).attempt(|| format!("read {}", path.display()))
     }
 
-    /// A kubeconfig of the user `operator`, who has the administrator's rights but separate audit entries.
-    /// On an existing cluster, the administrator's.
+    /// Returns a kubeconfig of the user `operator`, who has the administrator's permissions but separate audit entries.
+    /// Returns the administrator's on an existing cluster.
     #[must_use]
     pub fn operator_kubeconfig_path(&self) -> PathBuf {
         match self.plane {
@@ -158,10 +159,10 @@ impl TestCluster {
         self.plane(Component::ApiServer)?.kubeconfig_with_token(token)
     }
 
-    /// Writes a kubeconfig with the identity and the rights of a ServiceAccount; returns its path.
+    /// Writes a kubeconfig with the identity and the permissions of a ServiceAccount; returns its path.
     ///
     /// # Errors
-    /// The account does not exist, or [`Error::NotOurs`] on an existing cluster.
+    /// If the account does not exist, or [`Error::NotOurs`] on an existing cluster.
     pub fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf, Error> {
         let token = self.kubectl(["--namespace", namespace, "create", "token", account])?;
         let path = self.folder.join(format!("kubeconfig-{namespace}-{account}"));
@@ -169,19 +170,19 @@ impl TestCluster {
         Ok(path)
     }
 
-    /// The directory of the logs (`NAME.log`) and the audit log.
+    /// Returns the directory of the logs (`NAME.log`) and the audit log.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The path of a tool (`kubectl`, `helm`), or its bare name, to be found in `PATH`.
+    /// Returns the path of a tool (`kubectl`, `helm`), or its bare name, to be found in `PATH`.
     #[must_use]
     pub fn bin(&self, name: &str) -> PathBuf {
         self.tools.path(name)
     }
 
-    /// A command that runs a tool as the administrator, with caches in the cluster's folder.
+    /// Returns a command that runs a tool as the administrator, with caches in the cluster's folder.
     #[must_use]
     pub fn command(&self, name: &str) -> Command {
         self.tools.command(name)
@@ -195,10 +196,10 @@ impl TestCluster {
         self.tools.kubectl(arguments, "")
     }
 
-    /// As [`TestCluster::kubectl`], with standard input.
+    /// Runs kubectl as [`TestCluster::kubectl`] does, with standard input.
     ///
     /// # Errors
-    /// As there.
+    /// As [`TestCluster::kubectl`].
     pub fn kubectl_with_input<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -226,7 +227,7 @@ impl TestCluster {
     /// Returns the finished requests, oldest first, except the control plane's own; empty without [`Options::audit`].
     ///
     /// # Errors
-    /// When the audit log cannot be read.
+    /// If the audit log cannot be read.
     pub fn requests(&self) -> Result<Vec<Request>, Error> {
         audit::read(&self.folder.join("audit.log"))
     }
@@ -247,7 +248,7 @@ impl TestCluster {
         self.plane(component)?.end(component, Signal::TERM)
     }
 
-    /// Freezes a process (SIGSTOP): its connections stay open and nothing answers.
+    /// Freezes a process (SIGSTOP): its connections stay open, but it does not answer.
     ///
     /// # Errors
     /// [`Error::NotOurs`] on an existing cluster.
@@ -266,7 +267,7 @@ impl TestCluster {
     /// Restarts a process with the same ports and data, killing it if it runs; waits until the API answers.
     ///
     /// # Errors
-    /// [`Error::NotOurs`] on an existing cluster; others when it fails to start.
+    /// [`Error::NotOurs`] on an existing cluster; others if it fails to start.
     pub fn restart(&self, component: Component) -> Result<(), Error> {
         self.plane(component)?.restart(component, &self.tools)
     }

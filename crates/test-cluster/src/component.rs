@@ -15,7 +15,7 @@ pub enum Component {
     ApiServer,
     /// The controllers of Deployments, garbage collection, namespaces and so on.
     ControllerManager,
-    /// Puts pods on the node.
+    /// Schedules pods to the node.
     Scheduler,
     /// Simulates the kubelet of the single node.
     Kwok,
@@ -23,12 +23,12 @@ pub enum Component {
     Containerd,
     /// The real node itself.
     Kubelet,
-    /// Leads the addresses of Services to pods.
+    /// Routes the addresses of Services to pods.
     KubeProxy,
 }
 
 impl Component {
-    /// Every process, in starting order. A node is either kwok or the three after it.
+    /// Every process, in starting order. The node is either kwok, or the three processes after it.
     pub const ALL: [Component; 8] = [
         Component::Etcd,
         Component::ApiServer,
@@ -40,7 +40,7 @@ impl Component {
         Component::KubeProxy,
     ];
 
-    /// The name of the binary and of its log (`NAME.log`).
+    /// Returns the name of the binary and of its log (`NAME.log`).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Component {
         }
     }
 
-    /// The user that it calls the API server as, if it is a client.
+    /// Returns the user that it calls the API server as, if it is a client.
     pub(crate) fn user(self) -> Option<&'static str> {
         match self {
             Component::Etcd | Component::ApiServer | Component::Containerd => None,
@@ -67,7 +67,7 @@ impl Component {
         }
     }
 
-    /// Its command line, for files in `folder`.
+    /// Returns its command-line arguments, for files in `folder`.
     pub(crate) fn arguments(self, folder: &Path, ports: &Ports, options: &Options) -> Vec<String> {
         let folder = folder.display();
         match self {
@@ -112,7 +112,7 @@ fn api_server(folder: &impl fmt::Display, ports: &Ports, options: &Options) -> V
         format!("--secure-port={}", ports.api_server),
         "--bind-address=127.0.0.1".into(),
         "--advertise-address=127.0.0.1".into(),
-        // Nobody uses the API server's Service, and its endpoint must not be a loopback address.
+        // The API server's Service is unused, and its endpoint must not be a loopback address.
         "--endpoint-reconciler-type=none".into(),
         format!("--cert-dir={folder}/certs"),
         // The server generates its key pair before it reads these files.
@@ -153,7 +153,7 @@ fn scheduler(folder: &impl fmt::Display) -> Vec<String> {
     client(folder, Component::Scheduler)
 }
 
-/// Common arguments of the two Kubernetes clients: no leader election, no port, no throttling.
+/// Returns the arguments that both Kubernetes clients share: no leader election, no port, no throttling.
 fn client(folder: &impl fmt::Display, component: Component) -> Vec<String> {
     vec![
         format!("--kubeconfig={folder}/{component}.kubeconfig"),

@@ -105,7 +105,7 @@ impl ControlPlane {
 
     /// Returns the path of a user's kubeconfig.
     pub(crate) fn kubeconfig(folder: &Path, user: &str) -> PathBuf {
-        // `system:kube-scheduler` keeps its in `kube-scheduler.kubeconfig`.
+        // `system:kube-scheduler` uses `kube-scheduler.kubeconfig`.
         folder.join(format!("{}.kubeconfig", user.rsplit(':').next().unwrap_or(user)))
     }
 
@@ -241,7 +241,8 @@ impl Drop for ControlPlane {
     }
 }
 
-/// Sends a signal. The child has not been reaped, so its pid is still its own; if it has exited, the signal has no effect.
+/// Sends a signal. The child has not been reaped, so its pid cannot have been reused; if it has exited, the signal has
+/// no effect.
 fn send(child: &Child, signal: Signal) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
@@ -263,7 +264,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     fs::write(path, text).attempt(|| format!("write {}", path.display()))
 }
 
-/// Differs between processes and between the clusters of one.
+/// Returns a seed that differs between processes and between the clusters of one process.
 fn seed() -> u64 {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     u64::from(process::id()) * 1009 + NUMBER.fetch_add(211, Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Errors of a test cluster, each worded so that the reader knows what to do next.
+//! Errors of a test cluster, each worded so that readers know what to do next.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -20,7 +20,7 @@ pub enum Error {
         looked_in: PathBuf,
         /// The missing names, separated by commas.
         missing: String,
-        /// Where `make cluster` puts them.
+        /// The directory that `make cluster` puts them in.
         built: PathBuf,
     },
     /// A control plane process exited unexpectedly.
@@ -83,7 +83,7 @@ impl Error {
     }
 }
 
-/// Names the attempt that failed.
+/// Adds the failed operation to an error.
 pub(crate) trait Attempt<T> {
     /// Wraps the error, if any, with what was attempted.
     fn attempt(self, what: impl FnOnce() -> String) -> Result<T, Error>;

@@ -1,5 +1,5 @@
-//! A cluster's directory: private to the user, named after the owning process, and removed by the next start if that process and its
-//! watchdog are gone.
+//! A cluster's directory: private to the user, and named after the owning process. The next start removes it if that
+//! process and its watchdog are gone.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -87,7 +87,7 @@ fn start_time(pid: u32) -> Option<String> {
     }
 }
 
-/// For systems without `/proc`.
+/// Returns the start time on systems without `/proc`.
 fn start_time_by_ps(pid: u32) -> Option<String> {
     let output = Command::new("ps").args(["-o", "lstart=", "-p", &pid.to_string()]).output().ok()?;
     let text: String = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join("-");

@@ -13,7 +13,7 @@ use crate::error::{Attempt, Error};
 pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) token: String,
-    /// In addition to `system:masters`.
+    /// The group besides `system:masters`.
     pub(crate) group: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl User {
         Ok(User { name: name.to_owned(), token: random_token()?, group })
     }
 
-    /// Its line in the API server's token file.
+    /// Returns its line in the API server's token file.
     pub(crate) fn line(&self) -> String {
         format!("{},{},{},\"system:masters,{}\"\n", self.token, self.name, self.name, self.group)
     }

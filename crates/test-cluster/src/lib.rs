@@ -1,6 +1,6 @@
 //! A real Kubernetes control plane for tests and the demo: etcd, kube-apiserver, kube-controller-manager,
-//! kube-scheduler and kwok (one simulated node) as separate processes on loopback, each of which a test can kill. [`RealNode`] is a node that
-//! runs containers.
+//! kube-scheduler and kwok (one simulated node) as separate processes on loopback, each of which a test can kill.
+//! [`RealNode`] is a node that runs containers.
 //!
 //! It leaves nothing behind: a watchdog stops the processes and removes their directory even if the test is killed, and each start
 //! cleans up after killed watchdogs. It builds nothing: `make cluster` does.

@@ -5,7 +5,7 @@ use std::{process, thread};
 
 use crate::{Error, TestCluster};
 
-/// A namespace for one test. Drop requests its deletion, and does not wait for it.
+/// A namespace for one test. Dropping it requests its deletion without waiting.
 #[derive(Debug)]
 pub struct Namespace<'a> {
     cluster: &'a TestCluster,
@@ -23,7 +23,7 @@ impl<'a> Namespace<'a> {
         Ok(namespace)
     }
 
-    /// The namespace's name.
+    /// Returns the namespace's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -32,7 +32,7 @@ impl<'a> Namespace<'a> {
     /// Runs kubectl in this namespace, as [`TestCluster::kubectl`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`TestCluster::kubectl`].
     pub fn kubectl<const N: usize>(&self, arguments: [&str; N]) -> Result<String, Error> {
         self.cluster.kubectl(["--namespace", &self.name].into_iter().chain(arguments))
     }

@@ -1,4 +1,5 @@
-//! Free loopback ports, below the kernel's range for outgoing connections, so that a restarted process finds its port free.
+//! Finds free loopback ports below the kernel's range for outgoing connections, so that a restarted process finds its
+//! port free.
 
 use std::net::TcpListener;
 

@@ -1,4 +1,4 @@
-//! An operator as a process of its own, and waiting for its effects.
+//! Runs an operator as a separate process, and waits for its effects.
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ impl Process {
     /// Starts the program with its log in the cluster's folder.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// If it cannot be started.
     pub fn start(cluster: &TestCluster, command: &mut Command) -> Result<Process, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let log = cluster.folder().join(format!("process-{}.log", NUMBER.fetch_add(1, Ordering::Relaxed)));
@@ -34,13 +34,13 @@ impl Process {
         Ok(Process { child, log })
     }
 
-    /// Its log so far; empty if it cannot be read.
+    /// Returns its log so far; empty if it cannot be read.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits for a line of its log that contains `text`.
+    /// Waits for a log line that contains `text`; returns the line.
     #[must_use]
     pub fn logged(&self, text: &str) -> String {
         eventually(text, || {
@@ -48,10 +48,10 @@ impl Process {
         })
     }
 
-    /// Sends SIGTERM, and waits for the exit; returns it with the log.
+    /// Sends SIGTERM and waits for the exit; returns the exit status and the log.
     ///
     /// # Errors
-    /// The signal cannot be sent.
+    /// If the signal cannot be sent.
     pub fn terminate(mut self) -> Result<(ExitStatus, String), Error> {
         let pid = rustix::process::Pid::from_child(&self.child);
         let sent = rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(std::io::Error::from);
@@ -76,7 +76,7 @@ pub fn eventually<T, E: Debug>(what: &str, attempt: impl FnMut() -> Result<T, E>
     eventually_within(LIMIT, what, attempt)
 }
 
-/// As [`eventually`], for what a busy machine may take longer over than [`LIMIT`].
+/// Retries like [`eventually`], with a longer limit for operations that are slow on a busy machine.
 ///
 /// # Panics
 /// After the limit without a result, with the last observation.

@@ -1,7 +1,7 @@
 //! A node that runs containers: files, bridge and images for containerd, kubelet and kube-proxy.
 //!
-//! It needs root, and namespaces of its own for mounts, processes and network, with `/run` and `/var/lib` empty: `hack/e2e-node` provides them, and their
-//! end is the end of every container, mount, address and firewall rule.
+//! It needs root, and its own namespaces for mounts, processes and network, with `/run` and `/var/lib` empty.
+//! `hack/e2e-node` provides them; when they end, so do all containers, mounts, addresses and firewall rules.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,26 +11,27 @@ use std::process::Command;
 
 use crate::error::{Attempt, Error};
 
-/// The bridge of all pods, which the node's own address is on.
+/// The bridge that connects all pods and carries the node's own address.
 const BRIDGE: &str = "cni0";
-/// Within the range of pods in `pods.conflist`.
+/// The node's address, within the range of pods in `pods.conflist`.
 pub(crate) const ADDRESS: &str = "10.244.0.1";
 /// The API server's `--service-cluster-ip-range`.
 const SERVICES: &str = "10.0.0.0/16";
 
-/// What a real node runs with.
+/// The files and the control group that a real node needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealNode {
     /// The directory with the CNI plugins `bridge`, `host-local` and `loopback`.
     pub cni_plugins: PathBuf,
-    /// The directory with archives (`*.tar`) of all images: nothing is pulled.
+    /// The directory with archives (`*.tar`) of all images; images are never pulled.
     pub images: PathBuf,
     /// The existing control group for pods, as a path below each controller's root.
     pub control_group: String,
 }
 
 impl RealNode {
-    /// The node that `make e2e-node` has prepared, from the variables `E2E_NODE_CNI`, `E2E_NODE_IMAGES` and `E2E_NODE_CGROUP`.
+    /// Returns the node that `make e2e-node` prepared, from the variables `E2E_NODE_CNI`, `E2E_NODE_IMAGES` and
+    /// `E2E_NODE_CGROUP`.
     #[must_use]
     pub fn prepared() -> Option<RealNode> {
         Some(RealNode {
@@ -77,7 +78,7 @@ impl RealNode {
     }
 }
 
-/// Creates the bridge, and sends the addresses of Services there, where kube-proxy's rules meet them.
+/// Creates the bridge, and routes the addresses of Services to it, where kube-proxy's rules apply.
 pub(crate) fn bring_up_network() -> Result<(), Error> {
     let address = format!("{ADDRESS}/24");
     let steps: [&[&str]; 4] = [
@@ -101,7 +102,7 @@ fn ctr() -> Command {
 }
 
 trait Run {
-    /// Runs the command to its end; fails with its error output.
+    /// Runs the command to completion; fails with its error output.
     fn run(&mut self) -> Result<(), Error>;
 }
 

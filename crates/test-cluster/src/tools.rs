@@ -13,14 +13,14 @@ use crate::error::{Attempt, Error};
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub(crate) kubeconfig: PathBuf,
-    /// For their caches.
+    /// The folder for their caches.
     folder: PathBuf,
-    /// In order of preference.
+    /// The folders to search, in order of preference.
     folders: Vec<PathBuf>,
 }
 
 impl Tools {
-    /// Tools from `binaries`, else from `KUBEBUILDER_ASSETS`, else built ones, else from `PATH`.
+    /// Finds tools in `binaries`, then `KUBEBUILDER_ASSETS`, then the built ones, then `PATH`.
     pub(crate) fn new(kubeconfig: PathBuf, folder: &Path, binaries: Option<&Path>) -> Tools {
         let assets = env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
         let folders = binaries.map(Path::to_owned).into_iter().chain(assets).chain(iter::once(binaries::built()));
@@ -52,7 +52,7 @@ impl Tools {
         let mut command = self.command("kubectl");
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().attempt(|| "start kubectl".into())?;
-        // kubectl may exit before reading everything; its own message says why.
+        // kubectl may exit before it has read all input; its own message says why.
         let _ = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
         let output = child.wait_with_output().attempt(|| "wait for kubectl".into())?;
         if output.status.success() {

@@ -1,7 +1,8 @@
-//! Cleans up after a cluster, however the process that started it ended.
+//! Cleans up after a cluster, however the process that started it ends.
 //!
-//! A shell reads a pipe that only we hold. When it closes (on drop, exit or SIGKILL), the shell kills the cluster's process group and removes its
-//! directory. A `cat` on its own pipe leads the group, so the group exists before the first process.
+//! A shell reads a pipe that only we hold. When the pipe closes (on drop, exit or SIGKILL), the shell kills the
+//! cluster's process group and removes its directory. A `cat` with a separate pipe leads the group, so the group exists
+//! before the first process.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -10,7 +11,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::error::{Attempt, Error};
 
-/// Reads the group from the first line, then waits for the end of input, or for `keep`: the cluster shall outlive us.
+/// Reads the group from the first line, then waits for the end of input, or for `keep`, after which the cluster
+/// outlives us.
 const SCRIPT: &str = r#"
 folder=$1
 read -r group
@@ -32,7 +34,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts watching over `folder`.
+    /// Starts watching `folder`.
     pub(crate) fn start(folder: &Path) -> Result<Watchdog, Error> {
         let mut shell = spawn_apart(Command::new("sh").args(["-c", SCRIPT, "test-cluster-watchdog"]).arg(folder))?;
         let mut pipe = shell.stdin.take();
@@ -43,7 +45,7 @@ impl Watchdog {
         Ok(Watchdog { shell, pipe, leader })
     }
 
-    /// The group that the cluster's processes must join.
+    /// Returns the group that the cluster's processes must join.
     pub(crate) fn group(&self) -> i32 {
         i32::try_from(self.leader.id()).unwrap_or(0)
     }
@@ -56,7 +58,7 @@ impl Watchdog {
         self.shell.wait().map(drop).attempt(|| "wait for the watchdog".into())
     }
 
-    /// Has the group killed. `reap` must reap our child processes, because the watchdog waits for them.
+    /// Lets the watchdog kill the group. `reap` must reap our child processes, because the watchdog waits for them.
     pub(crate) fn end(&mut self, reap: impl FnOnce()) {
         drop(self.pipe.take());
         reap();

@@ -1,7 +1,7 @@
-//! Measures each corpus chart's speed-up over Helm's engine; both run alternately, each in its own process.
+//! Measures each corpus chart's speed-up over Helm's engine. Both engines run alternately, each in a separate process.
 //!
-//! `bench-corpus --helm ORACLE DIR` prints the charts with the smallest speed-up, the slowest with Helm, and the median. Our side is measured by
-//! `render-bench`, which must be in the same directory.
+//! `bench-corpus --helm ORACLE DIR` prints the charts with the smallest speed-up, the slowest charts with Helm, and the
+//! median. `render-bench` measures our side and must be in the same directory.
 
 use std::collections::BTreeSet;
 use std::fs;

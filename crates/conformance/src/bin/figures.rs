@@ -1,9 +1,9 @@
 //! Turns measurements into the figures of `docs/performance.md` and `docs/scaling.md`: reads `measured.jsonl` in a folder and writes the JSON files
 //! beside it that `plots` draws.
 //!
-//! Each line of `measured.jsonl` is what one run of a harness printed last: an operator's life (`converge.py`), its floor (`limit.py`), many kinds
-//! (`kinds.py`) or many resources (`hack/bench-scale`). Other lines are ignored, and of two runs of one size the last counts, so output can simply be
-//! appended.
+//! Each line of `measured.jsonl` is the last line that one run of a harness printed: an operator's life cycle
+//! (`converge.py`), the floor of that (`limit.py`), many kinds (`kinds.py`) or many resources (`hack/bench-scale`).
+//! Other lines are ignored. The last of several runs of one size counts, so output can simply be appended.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,18 +31,19 @@ enum Run {
     Resources { n: u32, rss_start: f64, rss_idle: f64, rss_restarted: f64 },
 }
 
-/// A phase of an operator's life; no time if it did not end.
+/// A phase of an operator's life cycle; has no time if it did not end.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 struct Phase {
     s: Option<f64>,
 }
 
-/// Points by the name of their series.
+/// Points by series name.
 #[derive(Default)]
 struct Series(BTreeMap<&'static str, BTreeMap<u32, f64>>);
 
 impl Series {
-    /// Adds a point, in place of an earlier one. Only values above 0 have a place on a logarithmic axis.
+    /// Adds a point or replaces the earlier one. Skips values that are not above 0, which a logarithmic axis cannot
+    /// show.
     fn add(&mut self, name: &'static str, x: u32, y: impl Into<Option<f64>>) {
         if let Some(y) = y.into().filter(|y| *y > 0.0 && x > 0) {
             self.0.entry(name).or_default().insert(x, y);
@@ -81,7 +82,7 @@ fn runs(text: &str) -> Vec<Run> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// The figures that have points, by file name.
+/// Returns the figures that have points, by file name.
 fn figures(runs: &[Run]) -> Vec<(&'static str, Value)> {
     let (mut converge, mut resources) = (Series::default(), Series::default());
     let (mut memory, mut cpu) = (Series::default(), Series::default());

@@ -39,7 +39,7 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 /// The height of a label.
 const LINE: f64 = 14.0;
-/// Distinguishable without colour vision.
+/// Colours that are distinguishable without colour vision.
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"];
 
 fn main() -> anyhow::Result<()> {
@@ -72,7 +72,7 @@ impl Axis {
         if !(least > 0.0 && least <= most && most.is_finite()) {
             bail!("a logarithmic axis needs values above 0");
         }
-        // Truncation is meant: exponents are small whole numbers.
+        // Truncation is intended: exponents are small whole numbers.
         #[allow(clippy::cast_possible_truncation, reason = "exponents of ten are small")]
         let (from, to) = (least.log10().floor() as i32, most.log10().ceil() as i32);
         Ok(Axis { from, to: to.max(from + 1), start, length })
@@ -82,7 +82,7 @@ impl Axis {
         self.start + self.length * (value.log10() - f64::from(self.from)) / f64::from(self.to - self.from)
     }
 
-    /// The powers of ten, with their places.
+    /// Returns the powers of ten with their positions.
     fn ticks(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         (self.from..=self.to).map(|power| (10f64.powi(power), self.at(10f64.powi(power))))
     }
@@ -144,7 +144,7 @@ fn apart(heights: &[f64]) -> Vec<f64> {
     moved
 }
 
-/// Draws a series in its colour, with its name at this height.
+/// Draws a series in its colour, with its label at this height.
 fn draw_series(
     svg: &mut String,
     series: &Series,

@@ -1,4 +1,4 @@
-//! Compares what Helm and the operator left on their API servers. Pure: it sees only outcomes and objects.
+//! Compares the objects that Helm and the operator left on their API servers. Pure: it sees only outcomes and objects.
 //!
 //! Where Helm's client-side and server-side modes differ, the operator must match one of them.
 
@@ -30,7 +30,7 @@ pub struct Snapshot {
     pub case: String,
     /// The outcome.
     pub outcome: Outcome,
-    /// Objects that did not exist before the chart; empty after a refusal.
+    /// Objects that the chart created; empty after a refusal.
     pub objects: Objects,
     /// Status of the newest release record. Its number is not compared, because we create no revision without a change.
     pub record: String,
@@ -103,7 +103,7 @@ pub fn compare(sides: &Sides<'_>, random: &Random) -> Verdict {
 }
 
 impl<'a> Sides<'a> {
-    /// Returns the modes of Helm that got here by the same action as we did.
+    /// Returns the modes of Helm that reached this state by the same action as the operator.
     fn comparable(&self) -> Vec<&'a Snapshot> {
         let same = |side: &&Snapshot| side.outcome.is_done() && side.action == self.ours.action;
         [self.client, self.server].into_iter().filter(same).collect()

@@ -1,5 +1,5 @@
-//! Manages a test cluster from the command line: `cluster up` leaves one running, `cluster down` stops it, `cluster run COMMAND…` runs a
-//! command with its own. Used by `make cluster-up`, `cluster-down` and `demo`.
+//! Manages a test cluster from the command line: `cluster up` leaves one running, `cluster down` stops it, `cluster run
+//! COMMAND…` runs a command with its own cluster. Used by `make cluster-up`, `cluster-down` and `demo`.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -87,7 +87,7 @@ fn start(options: Options) -> Result<TestCluster, Box<dyn std::error::Error>> {
     Ok(cluster)
 }
 
-/// Removes what an earlier `up` left; fails if its cluster is still running.
+/// Removes the files of an earlier `up`; fails if its cluster is still running.
 fn clear_stopped(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let kubeconfig = folder.join("admin.kubeconfig");
     if TestCluster::is_left_running(folder) {
@@ -102,7 +102,7 @@ fn clear_stopped(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The directory of a cluster that is left running.
+/// Returns the directory of a cluster that is left running.
 fn kept_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).join("target/cluster/up")
 }

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-/// Returns values to merge over `values`: one to three random changes to what is there.
+/// Returns values to merge over `values`: one to three random changes to existing places.
 pub(crate) fn overlay(values: &Value, rng: &mut Rng) -> Value {
     let mut all = json!({});
     for _ in 0..rng.usize(1..=3) {
@@ -13,11 +13,11 @@ pub(crate) fn overlay(values: &Value, rng: &mut Rng) -> Value {
     all
 }
 
-/// Returns what changes one place, to merge over the value.
+/// Returns an overlay that changes one place of the value.
 fn part(value: &Value, rng: &mut Rng) -> Value {
     match value {
         Value::Object(map) if !map.is_empty() => {
-            // Below the top, tables themselves change too, but seldom: what is in them is more telling.
+            // Below the top level, tables themselves change too, but rarely: changes inside them reveal more.
             let Some(key) = rng.choice(map.keys()) else { return odd(rng) };
             let inner = &map[key];
             let new = if is_table(inner) && rng.u8(..5) > 0 { part(inner, rng) } else { changed(inner, rng) };
@@ -100,7 +100,7 @@ fn table_changed(map: &Map<String, Value>, rng: &mut Rng) -> Value {
     map.into()
 }
 
-/// Values that templates often do not expect, and that YAML writes in a special way.
+/// Returns a value that templates often do not expect, or that YAML writes in a special way.
 fn odd(rng: &mut Rng) -> Value {
     const TEXTS: [&str; 22] = [
         "",

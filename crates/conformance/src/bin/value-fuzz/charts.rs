@@ -1,4 +1,4 @@
-//! Finds charts and what their values hold.
+//! Finds charts and their values.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) struct Source {
     pub(crate) values: Value,
 }
 
-/// Finds what to render in charts, folders with charts at any depth, and corpora.
+/// Finds the charts to render in charts, folders with charts at any depth, and corpora.
 pub(crate) fn find(folders: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     let mut found = Vec::new();
     for folder in folders {
@@ -37,7 +37,7 @@ pub(crate) fn find(folders: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     Ok(found)
 }
 
-/// Returns the folder if it is a chart, else the charts below it, in the order of their names.
+/// Returns the folder if it is a chart, else the charts below it, sorted by name.
 fn charts_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if folder.join("Chart.yaml").is_file() {
         return Ok(vec![folder.to_owned()]);
@@ -62,8 +62,8 @@ fn of_corpus(folder: &Path) -> anyhow::Result<Vec<Source>> {
     Ok(found)
 }
 
-/// Describes a chart. Returns `None` if it does not load, as Helm's message about that needs no values, or if it has Handlebars templates, which Helm
-/// reads as Go templates.
+/// Describes a chart. Returns `None` if it does not load, because Helm's message then does not depend on values, or if
+/// it has Handlebars templates, which Helm reads as Go templates.
 fn source(chart: &Path, name: String, mut arguments: Vec<String>, file: Option<&Path>) -> Option<Source> {
     let loaded =
         Chart::load(chart).ok().filter(|chart| !chart.templates.iter().any(|file| file.name.ends_with(".hbs")))?;

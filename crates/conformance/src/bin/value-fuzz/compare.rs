@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What `helm template` prints.
+/// The result of `helm template`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rendered {
     Text(Vec<u8>),
@@ -16,9 +16,9 @@ pub(crate) enum Verdict {
     Same,
     /// The same error.
     SameError,
-    /// The same but for what differs between two runs of Helm.
+    /// The same apart from places that differ between two runs of Helm.
     Random,
-    /// Both refuse, with other texts.
+    /// Both refuse, with different text.
     OtherError { helm: String, ours: String },
     /// One refuses, or the texts differ.
     Different { helm: String, ours: String },
@@ -37,7 +37,7 @@ pub(crate) fn verdict(helm: &Rendered, again: Option<&Rendered>, ours: &Rendered
             first_difference(&helm, &again, &ours)
                 .map_or(Verdict::Random, |(helm, ours)| Verdict::Different { helm, ours })
         }
-        // Schema errors come in any order in Helm.
+        // Helm prints schema errors in any order.
         (Rendered::Error(helm), _, Rendered::Error(ours)) if sorted(helm) == sorted(ours) => Verdict::SameError,
         (Rendered::Error(helm), Some(Rendered::Error(again)), Rendered::Error(_)) if helm != again => Verdict::Random,
         (Rendered::Error(helm), _, Rendered::Error(ours)) => {
@@ -58,7 +58,7 @@ fn first_difference(helm: &str, again: &str, ours: &str) -> Option<(String, Stri
     match different {
         Some(((helm, _), ours)) => Some((helm.to_owned(), ours.to_owned())),
         None if counts[0] != counts[2] => Some((format!("{} lines", counts[0]), format!("{} lines", counts[2]))),
-        // Lines agree: what differs is how they end.
+        // All lines agree, so the line endings differ.
         None if helm == again && helm != ours => {
             Some((format!("{} bytes", helm.len()), format!("{} bytes", ours.len())))
         }
@@ -79,7 +79,7 @@ fn summary(rendered: &Rendered) -> String {
     }
 }
 
-/// How many renders had which verdict.
+/// The number of renders per verdict.
 #[derive(Default)]
 pub(crate) struct Counts {
     same: u64,

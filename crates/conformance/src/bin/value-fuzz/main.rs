@@ -1,4 +1,4 @@
-//! Renders charts with random changes to their values, with Helm and with this engine, and prints where they differ.
+//! Renders charts with random changes to their values, with Helm and with this engine, and prints the differences.
 //!
 //! `value-fuzz --helm PROGRAM DIR...` takes charts, folders of charts, and corpora (a directory with `cases.jsonl`). Render number `n` of a run
 //! depends on the seed and `n` alone: `--seed S --first n --renders 1` repeats it.
@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if counts.different == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Compares the render with this number.
+/// Compares the render of this number.
 fn compare_changed(
     args: &Args,
     number: u64,
@@ -86,7 +86,7 @@ fn compare_changed(
     Ok(())
 }
 
-/// Prints a difference.
+/// Prints a difference; prints nothing for renders that agree.
 fn say(name: &str, repeat: Option<&str>, verdict: &Verdict) {
     let (mark, helm, ours) = match verdict {
         Verdict::Different { helm, ours } => ("DIFF", helm, ours),

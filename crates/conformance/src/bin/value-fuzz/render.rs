@@ -1,4 +1,4 @@
-//! Renders with Helm's program and with this engine.
+//! Renders with the `helm` program and with this engine.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::charts::Source;
 use crate::compare::{Rendered, Verdict, verdict};
 
-/// Both programs, and a folder for what they read.
+/// Both programs, and a folder for their input files.
 pub(crate) struct Renderers {
     helm: PathBuf,
     folder: TempDir,
@@ -25,12 +25,13 @@ impl Renderers {
         Ok(Renderers { helm, folder: tempfile::tempdir()? })
     }
 
-    /// Renders the chart with both, with these values over its own.
+    /// Renders the chart with both programs, with these values over its own.
     pub(crate) fn compare(&self, source: &Source, overlay: Option<&Value>) -> anyhow::Result<Verdict> {
         let arguments = self.arguments(source, overlay)?;
         let helm = self.helm(&arguments)?;
         let ours = ours(&arguments);
-        // Only Helm itself shows what is random in a chart; a time of day, only if our render is between its two.
+        // Only a second run of Helm shows which parts of a chart are random. It also brackets times of day: ours lies
+        // between its two.
         let again = if helm == ours { None } else { Some(self.helm(&arguments)?) };
         Ok(verdict(&helm, again.as_ref(), &ours))
     }
