@@ -1,4 +1,4 @@
-//! What was written, in order: the source of watches, and of lists as they were.
+//! The log of writes in order: the source of watches, and of lists at earlier versions.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::store::{Key, Stored};
 /// One event of a watch.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// What happened to the object, as the watch's selector sees it.
+    /// What happened to the object, from the point of view of the watch's selector.
     pub kind: ChangeKind,
-    /// The object afterwards; a deleted one as it was, with the version of its deletion.
+    /// The object afterwards. A deleted one has its last state, with the version of its deletion.
     pub object: Arc<Value>,
     /// The write's resource version.
     pub version: u64,
@@ -37,16 +37,16 @@ pub struct Written {
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was created, or is selected from now on.
+    /// It was created, or the selector now matches it.
     Added,
     /// It was changed.
     Modified,
-    /// It was deleted, or is no longer selected.
+    /// It was deleted, or the selector no longer matches it.
     Deleted,
 }
 
 impl ChangeKind {
-    /// Returns the name in events: `ADDED`.
+    /// Returns the event type: `ADDED`.
     pub fn name(self) -> &'static str {
         match self {
             ChangeKind::Added => "ADDED",
@@ -57,13 +57,13 @@ impl ChangeKind {
 }
 
 impl Change {
-    /// Returns the event as a watch delivers it, reduced to metadata if this is what the watch accepts.
+    /// Returns the event as a watch delivers it, reduced to metadata if the watch accepts only that.
     pub fn event(&self, accept: &str) -> Value {
         json!({"type": self.kind.name(), "object": shown(&self.object, accept)})
     }
 }
 
-/// Returns an object as this `Accept` header wants it.
+/// Returns an object in the form that this `Accept` header requests.
 pub(crate) fn shown(object: &Value, accept: &str) -> Value {
     if !wants_metadata(accept) {
         return object.clone();
@@ -76,7 +76,7 @@ pub(crate) fn wants_metadata(accept: &str) -> bool {
     accept.contains("as=PartialObjectMetadata")
 }
 
-/// The objects that a watch or list is for.
+/// The objects that a watch or list selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     pub(crate) resource: Arc<str>,
@@ -109,7 +109,7 @@ pub(crate) struct Log {
     compacted: u64,
 }
 
-/// How many writes of one resource are kept without a compaction.
+/// Maximum number of writes of one resource that are kept without a compaction.
 const MAX_WRITES: usize = 20_000;
 
 impl Log {
@@ -132,7 +132,7 @@ impl Log {
         }
     }
 
-    /// Forgets the writes up to a version.
+    /// Drops the writes up to a version.
     pub(crate) fn compact(&mut self, version: u64) {
         self.compacted = self.compacted.max(version);
         for writes in self.writes.values_mut() {
@@ -141,7 +141,7 @@ impl Log {
         }
     }
 
-    /// Forgets the writes after a version, as a restored backup does.
+    /// Drops the writes after a version, as restoring a backup does.
     pub(crate) fn rewind(&mut self, version: u64) {
         for writes in self.writes.values_mut() {
             let kept = writes.partition_point(|write| write.version <= version);
@@ -163,7 +163,7 @@ impl Log {
         writes.into_iter().flat_map(move |writes| writes.range(from..))
     }
 
-    /// Returns every write after a version, oldest first, as far as it is not compacted.
+    /// Returns every uncompacted write after a version, oldest first.
     pub(crate) fn written(&self, since: u64) -> Vec<Written> {
         let later = |writes: &VecDeque<Write>| writes.partition_point(|write| write.version <= since);
         let writes = self.writes.values().flat_map(|writes| writes.range(later(writes)..));
@@ -172,7 +172,7 @@ impl Log {
         all
     }
 
-    /// Returns what a watch of a collection sees after a version.
+    /// Returns the events of a collection's watch after a version.
     ///
     /// # Errors
     /// 410 `Expired` if that version is compacted.
@@ -181,7 +181,7 @@ impl Log {
         Ok(self.after(&of.resource, since).filter_map(|write| write.seen_by(of)).collect())
     }
 
-    /// Turns the objects of a resource into those at an earlier version.
+    /// Rewinds the objects of a resource to an earlier version.
     ///
     /// # Errors
     /// 410 `Expired` if that version is compacted.
@@ -224,7 +224,7 @@ impl Write {
         Some(Change { kind, object, version: self.version })
     }
 
-    /// The last state of an object that a watch no longer selects.
+    /// Returns the last state of an object that a watch no longer selects.
     fn last(&self, before: &Value) -> Arc<Value> {
         let mut object = before.clone();
         object["metadata"]["resourceVersion"] = self.version.to_string().into();

@@ -1,4 +1,4 @@
-//! The kinds that the server serves, and discovery.
+//! The served kinds, and discovery.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ pub(crate) struct Kind {
     pub(crate) structure: &'static str,
 }
 
-/// Which kinds there are.
+/// The served kinds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     served: Vec<Arc<Kind>>,
-    /// Group versions whose server does not answer.
+    /// Group versions whose API service does not respond.
     pub(crate) stale: Vec<String>,
 }
 
 impl Kind {
-    /// Creates a kind. What is not built in is a custom resource.
+    /// Creates a kind; a custom resource unless it is built in.
     pub(crate) fn new(api_version: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
         let built_in = schema().kinds.iter().find(|known| known.api_version == api_version && known.kind == kind);
         Kind {
@@ -56,7 +56,7 @@ impl Kind {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Returns what a refusal of an object is about.
+    /// Returns the subject of a refusal about an object.
     pub(crate) fn about<'a>(&'a self, name: &'a str) -> About<'a> {
         About { group: self.group(), plural: &self.plural, name }
     }
@@ -86,7 +86,7 @@ impl Kinds {
         self.served.push(Arc::new(kind));
     }
 
-    /// Stops serving a kind; returns whether it was served.
+    /// Stops serving a kind; returns the removed entries.
     pub(crate) fn remove(&mut self, api_version: &str, kind: &str) -> Vec<Arc<Kind>> {
         let is_it = |known: &mut Arc<Kind>| known.kind == kind && known.api_version == api_version;
         self.served.extract_if(.., is_it).collect()

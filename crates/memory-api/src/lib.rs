@@ -1,12 +1,14 @@
 //! A Kubernetes API server in memory, for tests: deterministic, without I/O, clocks or tasks.
 //!
-//! [`Server`] takes requests and returns what a real API server would: objects, resource versions, managed fields, conflicts, finalizers, watches.
-//! Time passes only by [`Server::set_time`], and controllers act only when a test steps them ([`controllers`]).
+//! [`Server`] takes requests and returns the responses of a real API server: objects, resource versions, managed
+//! fields, conflicts, finalizers, watches. Time passes only in [`Server::set_time`], and controllers act only when a
+//! test steps them ([`controllers`]).
 //!
 //! # What it lacks
 //! - Validation of objects, beyond metadata and the rules that tests add ([`Server::make_immutable`]), and defaults of most fields.
 //! - Conversion between versions: a kind has the same fields in all of them.
-//! - Authentication and authorisation, quotas, admission plugins but for namespaces and the webhooks that tests add ([`Server::mutate`]).
+//! - Authentication and authorization, quotas, and admission plugins except for namespaces and the webhooks that tests
+//!   add ([`Server::mutate`]).
 //! - Encodings other than JSON, tables, OpenAPI documents.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, reason = "tests end here"))]
 
@@ -47,19 +49,19 @@ use store::Store;
 /// How closely the server follows a real one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fidelity {
-    /// Objects may be sketches: incomplete, of kinds that are not served, in namespaces that do not exist.
+    /// Objects may be incomplete, of unserved kinds, and in namespaces that do not exist.
     #[default]
     Sketch,
-    /// As a cluster: objects are decoded as their kinds, and namespaces must exist.
+    /// As in a cluster: objects are decoded as their kinds, and namespaces must exist.
     Cluster,
 }
 
-/// Whether a kind's objects are in namespaces.
+/// Whether a kind's objects belong to namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Each object is in a namespace.
     Namespaced,
-    /// No object is.
+    /// No object is in a namespace.
     Cluster,
 }
 
@@ -71,19 +73,19 @@ pub struct Server {
     store: Store,
     kinds: Kinds,
     fidelity: Fidelity,
-    /// Plurals, and pointers to fields that cannot change.
+    /// Plurals, and pointers to their immutable fields.
     immutable: Vec<(String, String)>,
     webhooks: Vec<Webhook>,
     seconds: i64,
     /// The time, as RFC 3339.
     now: Arc<str>,
-    /// How many versions a read that allows any version is behind.
+    /// The number of versions that a read at any version lags behind.
     lag: u64,
-    /// Counts the returns to a backup.
+    /// The number of restored backups.
     life: u64,
-    /// Whether deletions wait for a garbage collector.
+    /// Whether a garbage collector processes deletions.
     has_collector: bool,
-    /// What is served at paths of no resource.
+    /// Documents served at paths outside resources.
     documents: BTreeMap<String, Value>,
 }
 
@@ -97,7 +99,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Creates a server that serves no kinds.
+    /// Creates a server without kinds.
     pub fn new(fidelity: Fidelity) -> Server {
         let mut server = Server {
             store: Store::default(),
@@ -132,7 +134,7 @@ impl Server {
         server
     }
 
-    /// Serves one more kind. What is not built in is a custom resource with a status.
+    /// Serves another kind; a custom resource with a status unless it is built in.
     pub fn add_kind(&mut self, api_version: &str, kind: &str, plural: &str, scope: Scope) {
         self.kinds.add(Kind::new(api_version, kind, plural, scope == Scope::Namespaced));
     }
@@ -142,7 +144,7 @@ impl Server {
         self.kinds.remove(api_version, kind).first().map(|kind| kind.plural.clone())
     }
 
-    /// Serves this group version as the aggregator does one whose server does not answer: without kinds.
+    /// Serves this group version as the aggregator serves one whose API service does not respond: without kinds.
     pub fn add_stale(&mut self, api_version: &str) {
         self.kinds.stale.push(api_version.to_owned());
     }
@@ -152,7 +154,7 @@ impl Server {
         self.immutable.push((plural.to_owned(), pointer.to_owned()));
     }
 
-    /// Adds a webhook that changes objects before they are stored. It gets the plural of their kind.
+    /// Adds a webhook that changes objects before they are stored. It receives the plural of their kind.
     pub fn mutate(&mut self, webhook: impl Fn(&str, &mut Value) + Send + Sync + 'static) {
         self.webhooks.push(Arc::new(webhook));
     }
@@ -175,17 +177,18 @@ impl Server {
         self.seconds
     }
 
-    /// Returns the time so many seconds from now, as RFC 3339.
+    /// Returns the time this many seconds from now, as RFC 3339.
     fn after(&self, seconds: i64) -> String {
         jiff::Timestamp::from_second(self.seconds + seconds).map(|time| time.to_string()).unwrap_or_default()
     }
 
-    /// Serves reads that allow any version (`resourceVersion=0`) from a cache that is this many versions behind.
+    /// Serves reads at any version (`resourceVersion=0`) from a cache that is this many versions behind.
     pub fn set_lag(&mut self, versions: u64) {
         self.lag = versions;
     }
 
-    /// Says whether a garbage collector runs, for which deletions leave finalizers: foreground deletion and orphans. In a cluster it does.
+    /// Sets whether a garbage collector runs. If so, deletions leave its finalizers for foreground deletion and
+    /// orphaning. On by default in [`Server::cluster`].
     pub fn set_collector(&mut self, runs: bool) {
         self.has_collector = runs;
     }
@@ -195,27 +198,27 @@ impl Server {
         self.store.version
     }
 
-    /// Moves the resource version ahead, as writes elsewhere do.
+    /// Advances the resource version, as writes to other objects do.
     pub fn skip_to(&mut self, version: u64) {
         self.store.version = self.store.version.max(version);
     }
 
-    /// Forgets the changes up to a version: watches and lists of an earlier one fail with 410 `Expired`.
+    /// Drops the changes up to a version: watches and lists at earlier versions fail with 410 `Expired`.
     pub fn compact(&mut self, version: u64) {
         self.store.log.compact(version);
     }
 
-    /// Returns every write after a version, oldest first. What was compacted is left out.
+    /// Returns every write after a version, oldest first, except compacted ones.
     pub fn written(&self, since: u64) -> Vec<Written> {
         self.store.log.written(since)
     }
 
-    /// Returns what is stored now.
+    /// Returns the current contents of the store.
     pub fn backup(&self) -> Backup {
         Backup::of(&self.store)
     }
 
-    /// Returns to a backup: later writes are undone, the resource version goes back, and watches end.
+    /// Restores a backup: later writes are undone, the resource version goes back, and watches end.
     pub fn return_to(&mut self, backup: &Backup) {
         self.store.restore(backup.store());
         self.life += 1;

@@ -1,4 +1,4 @@
-//! What tests do past the API: look at objects, and put them as they like.
+//! Access past the API, for tests: read objects, and store them unchecked.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ impl Server {
         paths
     }
 
-    /// Stores an object as another manager would: with an update that takes over the fields that differ, status included. At the path of no resource,
-    /// stores a document.
+    /// Stores an object as another manager would, by an update that takes over the fields that differ, including
+    /// status. Stores a document if the path is not a resource's.
     pub fn put(&mut self, path: &str, mut object: Value, manager: &str) {
         let Some((key, kind)) = self.at(path) else {
             self.documents.insert(path.to_owned(), object);
@@ -67,7 +67,7 @@ impl Server {
         self.store.put(key, kind, object);
     }
 
-    /// Removes an object, whatever its finalizers.
+    /// Removes an object, even if it has finalizers.
     pub fn remove(&mut self, path: &str) {
         if let Some((key, _)) = self.at(path) {
             self.take(&key);

@@ -1,4 +1,4 @@
-//! Gets and lists: `limit` and `continue`, lists as of a version, metadata alone.
+//! Gets and lists: `limit` and `continue`, lists at a version, metadata only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::status::Status;
 use crate::store::{Key, Stored};
 use crate::{Fidelity, Server};
 
-/// Where a list ended.
+/// The position at which a list page ended.
 struct Continued {
     version: u64,
     /// The namespace and name of the last object.
@@ -36,14 +36,14 @@ impl Continued {
 }
 
 impl Server {
-    /// Returns one object, in the version of the kind that is asked for.
+    /// Returns one object in the requested version of the kind.
     pub(crate) fn get(&self, kind: &Kind, target: &Target, accept: &str) -> Result<Value, Status> {
         let stored = self.store.get(&kind.key(target.namespace, target.name));
         let stored = stored.ok_or_else(|| kind.about(target.name).not_found())?;
         Ok(shown(&as_version(kind, &stored.object), accept))
     }
 
-    /// Returns the objects that a list or watch is for.
+    /// Returns the objects that a list or watch selects.
     pub(crate) fn watched(&self, kind: &Kind, target: &Target, query: Query) -> Watched {
         Watched {
             resource: kind.resource(),
@@ -134,7 +134,7 @@ impl Server {
     }
 }
 
-/// Returns an object as it is in the version of this kind.
+/// Returns an object in the version of this kind.
 pub(crate) fn as_version(kind: &Kind, object: &Value) -> Value {
     let mut object = object.clone();
     if object.get("apiVersion").is_some_and(|version| *version != *kind.api_version) {
@@ -152,7 +152,7 @@ fn expired_token(status: &Status) -> Status {
     Status { message: message.into(), ..status.clone() }
 }
 
-/// The answer to a read of a version that is yet to come.
+/// Returns the response to a read at a future version.
 pub(crate) fn too_large(asked: u64, current: u64) -> Status {
     let message = format!("Too large resource version: {asked}, current: {current}");
     let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});

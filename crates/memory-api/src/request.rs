@@ -1,4 +1,4 @@
-//! Requests: what their path and query say.
+//! Requests: parses their path and query.
 
 use percent_encoding::percent_decode_str;
 
@@ -9,15 +9,15 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// The path with its query.
     pub path: &'a str,
-    /// The body's content type, which decides how a `PATCH` is read.
+    /// The body's content type, which selects the kind of `PATCH`.
     pub content_type: &'a str,
-    /// What the client accepts; empty for JSON.
+    /// The `Accept` header; empty for JSON.
     pub accept: &'a str,
     /// The body, as JSON.
     pub body: &'a [u8],
 }
 
-/// What a path addresses.
+/// The object or collection that a path addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     /// `v1`, `apps/v1`.
@@ -65,13 +65,13 @@ impl<'a> Target<'a> {
 pub(crate) struct Query<'a>(pub(crate) &'a str);
 
 impl<'a> Query<'a> {
-    /// Splits a path with query.
+    /// Splits a path from its query.
     pub(crate) fn split(path: &'a str) -> (&'a str, Query<'a>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         (path, Query(query))
     }
 
-    /// Returns an option, decoded.
+    /// Returns an option's decoded value.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         let part = self.0.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))?;
         Some(percent_decode_str(part).decode_utf8_lossy().into_owned())

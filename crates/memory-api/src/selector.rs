@@ -1,9 +1,10 @@
-//! Label and field selectors, as requests for lists and watches carry them. Counterpart: k8s.io/apimachinery `pkg/labels` and `pkg/fields`.
+//! Label and field selectors of list and watch requests. Counterpart: k8s.io/apimachinery `pkg/labels` and
+//! `pkg/fields`.
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// Which objects of a collection a request is for.
+/// The part of a collection that a request selects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     terms: Vec<Term>,
@@ -11,7 +12,7 @@ pub(crate) struct Selector {
 
 #[derive(Clone, Debug)]
 struct Term {
-    /// Labels have keys with dots; fields have paths.
+    /// The JSON pointer to a field; `None` for a label, whose key may contain dots.
     pointer: Option<String>,
     key: String,
     test: Test,
@@ -26,7 +27,7 @@ enum Test {
 }
 
 impl Selector {
-    /// Parses `labelSelector` and `fieldSelector` of a query, encoded or not.
+    /// Parses a query's `labelSelector` and `fieldSelector`, percent-encoded or not.
     pub(crate) fn of_query(query: &str) -> Selector {
         let decoded = |name: &str| {
             let part = query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))?;
@@ -40,7 +41,7 @@ impl Selector {
         Selector { terms }
     }
 
-    /// Parses a label selector alone.
+    /// Parses a label selector without field selector.
     pub(crate) fn of_labels(text: &str) -> Selector {
         Selector { terms: terms(text) }
     }
@@ -62,7 +63,7 @@ impl Term {
             Some(pointer) => object.pointer(pointer),
             None => object["metadata"]["labels"].get(&self.key),
         };
-        // An absent field reads as empty, an absent label does not.
+        // An absent field reads as empty; an absent label does not.
         let found = found.and_then(Value::as_str).or(self.pointer.as_ref().map(|_| ""));
         match &self.test {
             Test::In(values) => found.is_some_and(|found| values.iter().any(|value| value == found)),
@@ -73,7 +74,7 @@ impl Term {
     }
 }
 
-/// Splits at commas outside of parentheses.
+/// Splits a selector at commas outside parentheses.
 fn terms(text: &str) -> Vec<Term> {
     let mut depth = 0;
     let parts = text.split(|c| {

@@ -14,7 +14,7 @@ impl Server {
     /// Serves a request and returns the body of its response.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// Fails with the server's refusal.
     pub fn serve(&mut self, request: &Request) -> Result<Value, Status> {
         let (path, query) = Query::split(request.path);
         if let ("GET", Some(answer)) = (request.method, self.root(path, request.accept)) {
@@ -36,7 +36,7 @@ impl Server {
         }
     }
 
-    /// Answers requests for what is not a collection.
+    /// Answers requests whose path is not a collection or object.
     fn root(&self, path: &str, accept: &str) -> Option<Value> {
         match path {
             // Without the `Accept` header for aggregated discovery, a server sends the older format.
@@ -66,21 +66,21 @@ impl Server {
         if is_served { Ok(()) } else { Err(Status::new(404, "NotFound", format!("{}: NotFound", target.plural))) }
     }
 
-    /// Returns the kind of a collection's path.
+    /// Returns the kind and target of a collection's path.
     pub(crate) fn collection<'a>(&self, path: &'a str) -> Result<(Arc<Kind>, Target<'a>), Status> {
         let target = Target::of(path).ok_or_else(not_served)?;
         self.check_collection(&target)?;
         Ok((self.kind_of(&target)?, target))
     }
 
-    /// Notices what a definition says before it is stored.
+    /// Serves the kinds of a definition before it is stored.
     pub(crate) fn before_store(&mut self, kind: &Kind, object: &Value) {
         if kind.kind == "CustomResourceDefinition" && self.fidelity == Fidelity::Cluster {
             defined(object).into_iter().for_each(|kind| self.kinds.add(kind));
         }
     }
 
-    /// Stops serving what a removed definition defined, and removes its objects.
+    /// Stops serving the kinds of a removed definition, and removes their objects.
     pub(crate) fn after_removal(&mut self, removed: &Stored) {
         if removed.kind.kind != "CustomResourceDefinition" || self.fidelity == Fidelity::Sketch {
             return;
@@ -94,7 +94,7 @@ impl Server {
     }
 }
 
-/// The kinds that a CustomResourceDefinition defines.
+/// Returns the kinds that a CustomResourceDefinition defines.
 fn defined(definition: &Value) -> Vec<Kind> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -114,7 +114,7 @@ fn not_served() -> Status {
     Status::new(404, "", "404 page not found")
 }
 
-/// Everything is allowed.
+/// Returns an access review that allows everything.
 fn reviewed(body: &[u8]) -> Value {
     let mut review: Value = serde_json::from_slice(body).unwrap_or_default();
     review["status"] = json!({"allowed": true, "authenticated": true});

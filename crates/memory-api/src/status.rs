@@ -1,4 +1,4 @@
-//! Refusals, as the server words them.
+//! Refusals with the server's wording.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ pub struct Status {
     pub code: u16,
     /// The stable reason: `NotFound`. Empty if the answer is plain text.
     pub reason: String,
-    /// What happened, for people.
+    /// The message for people.
     pub message: String,
-    /// What the request was about, and what the server objects to.
+    /// The object that the request addressed, and the causes of the refusal.
     pub details: Value,
 }
 
-/// What a refusal is about.
+/// The object that a refusal names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About<'a> {
     pub(crate) group: &'a str,
@@ -82,7 +82,7 @@ impl Status {
         Status::new(400, "BadRequest", message)
     }
 
-    /// Returns the response's body.
+    /// Returns the response body.
     pub fn to_json(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -98,7 +98,7 @@ impl Status {
     }
 }
 
-/// What is wrong with one field.
+/// The fault of one field.
 #[derive(Clone, Debug)]
 pub(crate) struct Cause {
     pub(crate) reason: &'static str,

@@ -1,4 +1,4 @@
-//! The objects, and the one place that changes them.
+//! The store of objects; the only module that changes them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::changes::Log;
 use crate::kinds::Kind;
 
-/// What identifies an object, in whatever version it is read.
+/// The identity of an object, independent of the version it is read in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    /// `configmaps`, `deployments.apps`.
+    /// The resource: `configmaps`, `deployments.apps`.
     pub(crate) resource: Arc<str>,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Stored {
     pub(crate) object: Arc<Value>,
 }
 
-/// All objects, and their history.
+/// All objects, and the log of their changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     objects: BTreeMap<Key, Stored>,
@@ -35,7 +35,7 @@ pub(crate) struct Store {
 }
 
 impl Kind {
-    /// Returns the resource that its objects are stored as.
+    /// Returns the resource under which its objects are stored.
     pub(crate) fn resource(&self) -> Arc<str> {
         match self.group() {
             "" => self.plural.as_str().into(),
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// Returns what identifies an object of this kind.
+    /// Returns the key of an object of this kind.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> Key {
         Key { resource: self.resource(), namespace: namespace.to_owned(), name: name.to_owned() }
     }
@@ -67,20 +67,20 @@ impl Store {
         rest.take_while(move |(key, _)| key.resource == *resource)
     }
 
-    /// Returns a uid that no object ever had.
+    /// Returns a uid that no object has had before.
     pub(crate) fn next_uid(&mut self) -> String {
         self.uids += 1;
         format!("uid-{}", self.uids)
     }
 
-    /// Stores an object in a new version, which it returns with the object.
+    /// Stores an object at a new version; returns it with that version.
     pub(crate) fn write(&mut self, key: Key, kind: Arc<Kind>, mut object: Value) -> Arc<Value> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         self.put(key, kind, object)
     }
 
-    /// Stores an object as it is, at the current version.
+    /// Stores an object unchanged, at the current version.
     pub(crate) fn put(&mut self, key: Key, kind: Arc<Kind>, object: Value) -> Arc<Value> {
         let object = Arc::new(object);
         let stored = Stored { kind: kind.clone(), object: object.clone() };
@@ -89,7 +89,7 @@ impl Store {
         object
     }
 
-    /// Removes an object, which is a write, too.
+    /// Removes an object; this is a write with its own version.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Stored> {
         let removed = self.objects.remove(key)?;
         self.version += 1;
@@ -97,7 +97,7 @@ impl Store {
         Some(removed)
     }
 
-    /// Returns to an earlier state, as from a backup. Uids are not given out twice all the same.
+    /// Restores an earlier state, as from a backup. Never reuses a uid.
     pub(crate) fn restore(&mut self, backup: &Store) {
         let uids = self.uids.max(backup.uids);
         *self = Store { uids, ..backup.clone() };
@@ -105,7 +105,7 @@ impl Store {
     }
 }
 
-/// What a server stored at some time.
+/// A snapshot of a server's store.
 #[derive(Clone, Debug)]
 pub struct Backup(Store);
 

@@ -1,6 +1,7 @@
-//! Watches of a collection: where they begin, and what they deliver.
+//! Watches of a collection: where they start, and which events they deliver.
 //!
-//! A watch is pulled: nothing happens between two calls of [`Watch::next`], so whoever drives it decides about delays and order.
+//! A watch is pulled: nothing happens between two calls of [`Watch::next`], so its caller decides about delays and
+//! order.
 
 use serde_json::{Value, json};
 
@@ -18,15 +19,15 @@ pub struct Watch {
     /// The version up to which events were delivered.
     seen: u64,
     begins_with_objects: bool,
-    /// Whether the end of these objects is announced by a bookmark.
+    /// Whether a bookmark marks the end of the initial objects.
     announces_end: bool,
     bookmarks: bool,
-    /// Which of the server's lives the watch is of.
+    /// The number of restored backups when the watch was opened.
     life: u64,
 }
 
 impl Server {
-    /// Opens the watch that a request with `watch=true` asks for.
+    /// Opens the watch of a request with `watch=true`.
     ///
     /// # Errors
     /// 404 if the server does not serve the path. A version that is too old fails later, as on a real server: [`Watch::next`].
@@ -47,7 +48,8 @@ impl Server {
         })
     }
 
-    /// Returns what a watch of this collection with this label selector sees after a version, oldest first.
+    /// Returns the events that a watch of this collection with this label selector delivers after a version, oldest
+    /// first.
     ///
     /// # Errors
     /// 404 if the server does not serve the collection, 410 `Expired` if the version is compacted.
@@ -60,11 +62,11 @@ impl Server {
 }
 
 impl Watch {
-    /// Returns the events since the last call, oldest first; none if nothing happened.
+    /// Returns the events since the last call, oldest first; empty if there are none.
     ///
     /// # Errors
-    /// 410 `Expired` if it fell behind a compaction, or if the server returned to a backup. [`error_event`] is what a client receives then, as the
-    /// watch's last event.
+    /// 410 `Expired` if the watch fell behind a compaction, or if the server restored a backup. The client receives
+    /// [`error_event`] as the watch's last event.
     pub fn next(&mut self, server: &Server) -> Result<Vec<Value>, Status> {
         if self.life != server.life {
             return Err(Status::new(410, "Expired", "the server was restored"));
@@ -77,7 +79,7 @@ impl Watch {
         Ok(changes.iter().map(|change| self.event(change)).collect())
     }
 
-    /// What is there now; later changes follow.
+    /// Returns the current objects as events; later calls return changes.
     fn first(&mut self, server: &Server) -> Vec<Value> {
         self.seen = server.store.version;
         let there = server
@@ -101,7 +103,7 @@ impl Watch {
         event
     }
 
-    /// Returns a bookmark of how far the watch has come, if the client allows bookmarks.
+    /// Returns a bookmark at the watch's current version, if the client allows bookmarks.
     pub fn bookmark(&self) -> Option<Value> {
         self.bookmarks.then(|| self.bookmark_with(Value::Null))
     }
@@ -120,7 +122,7 @@ impl Watch {
     }
 }
 
-/// Returns the event with which a watch ends after an error.
+/// Returns the last event of a watch that fails.
 pub fn error_event(error: &Status) -> Value {
     json!({"type": "ERROR", "object": error.to_json()})
 }

@@ -1,4 +1,4 @@
-//! Who acts beside the operator: the cluster's controllers, another operator, and people with kubectl.
+//! Everyone who acts beside the operator: the cluster's controllers, another operator, and people who use kubectl.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::names::{self, API_VERSION, OTHER};
 use crate::script::Action;
 use crate::world::World;
 
-/// How long controllers take to notice a change, at most.
+/// Maximum time until controllers notice a change.
 const NOTICE: Duration = Duration::from_millis(400);
 
-/// How long a controller takes between two writes, at most.
+/// Maximum time between two writes of a controller.
 const PACE: Duration = Duration::from_millis(60);
 
-/// How often controllers look without a change.
+/// How often controllers poll without a change.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How long a Job runs, at most, in milliseconds.
+/// Maximum duration of a Job in milliseconds.
 const JOB: u64 = 8000;
 
 /// The finalizer of the other operator.
@@ -38,10 +38,11 @@ pub const NOTE: &str = "other.example.com/note";
 /// The annotation that keeps an object.
 pub const KEEP: &str = "helm.sh/resource-policy";
 
-/// What a webhook adds to Deployments.
+/// The annotation that a webhook adds to Deployments.
 pub const INJECTED: &str = "webhook.example.com/injected";
 
-/// Runs workloads, scales them, collects garbage, empties namespaces and lets go of what is being deleted, until it is dropped.
+/// Runs workloads, scales them, collects garbage, empties namespaces, and removes the other operator's finalizers from
+/// deleted objects, until dropped.
 pub async fn control(world: Arc<World>) {
     let seed = world.state().random.u64(..);
     let mut all: Vec<(&str, Box<dyn Controller + Send>)> = vec![
@@ -73,7 +74,8 @@ pub async fn control(world: Arc<World>) {
     }
 }
 
-/// What becomes of workloads: Jobs succeed after a while, and Deployments become ready, but for those of the chart that never does.
+/// Decides the outcome of workloads: Jobs succeed after a while, and Deployments become ready, except those of the
+/// chart that never does.
 fn fates(seed: u64) -> impl FnMut(&str, &Value) -> Fate + Send {
     let (mut random, mut ends) = (fastrand::Rng::with_seed(seed), BTreeMap::<String, Instant>::new());
     move |path, object| {
@@ -90,7 +92,7 @@ fn fates(seed: u64) -> impl FnMut(&str, &Value) -> Fate + Send {
     }
 }
 
-/// The other operator gives up its finalizer once an object is being deleted. Returns whether it did something.
+/// Removes the other operator's finalizer from objects that are being deleted. Returns whether it acted.
 fn let_go(world: &World) -> bool {
     let mut acted = false;
     for (path, object) in world.objects() {
@@ -104,7 +106,7 @@ fn let_go(world: &World) -> bool {
     acted
 }
 
-/// The other operator looks after all ConfigMaps, if the script says so. Returns whether it did something.
+/// Lets the other operator manage all ConfigMaps, if the script says so. Returns whether it acted.
 fn look_after(world: &World) -> bool {
     let Some(manager) = world.state().operator.clone() else { return false };
     let mut operator = OtherOperator {
@@ -116,7 +118,7 @@ fn look_after(world: &World) -> bool {
     world.step("other", &mut operator)
 }
 
-/// Does what a person, or another operator, does with the API.
+/// Performs an API action of a person or another operator.
 pub fn act(world: &World, action: &Action) {
     match action {
         Action::Put(name, values) => put(world, "Web", &names::resource(name), json!({"spec": values})),
@@ -195,7 +197,7 @@ fn disturb(world: &World, object: &str) {
     patch(world, "person", "kubectl-edit", &names::object(object), &change);
 }
 
-/// The other operator sets its finalizer and annotation on one object.
+/// Sets the other operator's finalizer and annotation on one object.
 fn note(world: &World, object: &str, manager: &str) {
     let path = names::object(object);
     let known = world.object(&path).map(|known| known["metadata"]["finalizers"].clone()).unwrap_or_default();
@@ -207,7 +209,7 @@ fn note(world: &World, object: &str, manager: &str) {
     patch(world, "other", manager, &path, &change);
 }
 
-/// Creates an object of the chart before the release, with the metadata by which Helm adopts it.
+/// Creates one of the chart's objects before the release, with the metadata by which Helm adopts it.
 fn before(world: &World, object: &str, release: &str) {
     let is_secret = object.starts_with("secrets/");
     let kind = if is_secret { "Secret" } else { "PersistentVolumeClaim" };
@@ -221,14 +223,14 @@ fn before(world: &World, object: &str, release: &str) {
     create(world, &names::object(object), &json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}));
 }
 
-/// Creates a Secret that only looks like a release record.
+/// Creates a Secret that only resembles a release record.
 fn precious(world: &World, name: &str) {
     let metadata = json!({"name": format!("precious-{name}"), "labels": {"owner": "helm", "name": name}});
     let path = format!("/api/v1/namespaces/{}/secrets/precious-{name}", names::namespace(name));
     create(world, &path, &json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}));
 }
 
-/// Creates or changes the Secret that values come from.
+/// Creates or changes the Secret with values.
 fn source(world: &World, value: &str) {
     let path = names::object("secrets/shared");
     let data = json!({"data": {"values.yaml": STANDARD.encode(format!("shared: {value}\n"))}});
@@ -248,7 +250,7 @@ fn merged(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// Creates an autoscaler that wants at least so many replicas.
+/// Creates or changes an autoscaler with this number of replicas.
 fn autoscale(world: &World, name: &str, replicas: u8) {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": format!("{name}-server")});
     let spec = json!({"scaleTargetRef": target, "minReplicas": replicas, "maxReplicas": replicas});
@@ -262,7 +264,7 @@ fn autoscale(world: &World, name: &str, replicas: u8) {
     }
 }
 
-/// The path of a resource's autoscaler.
+/// Returns the path of a resource's autoscaler.
 pub fn autoscaler(name: &str) -> String {
     format!("/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers/{name}", names::namespace(name))
 }

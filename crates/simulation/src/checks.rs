@@ -1,4 +1,5 @@
-//! What must hold, at every write and whenever everything is quiet. The letters are those of docs/decisions/0057-simulation.md.
+//! The invariants that hold at every write, and those that hold once the cluster is quiet. The letters are those of
+//! docs/decisions/0057-simulation.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,81 +16,81 @@ use crate::world::Change;
 
 pub(crate) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
 
-/// What was seen so far.
+/// What the checks have seen so far.
 #[derive(Default)]
 pub struct Checks {
     /// Each resource by name.
     resources: BTreeMap<String, Resource>,
-    /// The process that the lease names.
+    /// The process that holds the lease.
     holder: Option<String>,
-    /// Whether processes take part in an election.
+    /// Whether processes take part in leader election.
     pub elects: bool,
-    /// Whether the processes are configured differently.
+    /// Whether the processes have different configurations.
     pub is_mixed: bool,
-    /// How often a process began to serve with another configuration, or the Secret with values changed.
+    /// How often a process may have started with another configuration, or the Secret with values changed.
     setups: u32,
-    /// The uids of what the operator wrote.
+    /// The uids of the objects that the operator wrote.
     touched: BTreeSet<String>,
-    /// The uids of what a person kept while its resource was there.
+    /// The uids of the objects that a person marked to be kept while their resource existed.
     kept: BTreeSet<String>,
-    /// Whether the second namespace is being deleted, with everything in it.
+    /// Whether the second namespace is being deleted with everything in it.
     is_emptied: bool,
-    /// The upgrades that wait for each other.
+    /// The upgrades that must wait for each other.
     pub rollout: Rollout,
 }
 
-/// What people wanted of one resource, and what came of it.
+/// What people asked of one resource, and what has happened to it.
 #[derive(Default)]
 pub(crate) struct Resource {
-    /// Whether it exists, and its deletion has not begun.
+    /// Whether it exists and is not being deleted.
     pub(crate) exists: bool,
-    /// Whether it asks to take over what is there.
+    /// Whether it asks to adopt existing objects.
     adopts: bool,
     /// Whether a person installed the release and the resource has not adopted it.
     pub(crate) is_foreign: bool,
-    /// Whether a resource of another kind wants the release, too.
+    /// Whether a resource of another kind claims the release, too.
     pub(crate) is_claimed: bool,
-    /// Whether its deletion leaves orphans.
+    /// Whether its deletion orphans its objects.
     pub(crate) leaves_orphans: bool,
-    /// Whether the garbage collector deletes what it owns before it is gone itself.
+    /// Whether its deletion is in the foreground: the garbage collector deletes its objects first.
     goes_last: bool,
-    /// Objects that some values since the last quiet point leave out.
+    /// Objects that some values since the last quiet point omit.
     may_go: BTreeSet<String>,
-    /// Whether the server refused one of its objects for good.
+    /// Whether the server permanently rejected one of its objects.
     pub(crate) judged: bool,
-    /// How often its values changed, its creation included.
+    /// How often its values changed, including its creation.
     causes: u32,
-    /// The configurations before it was created.
+    /// The number of configuration changes before it was created.
     setups: u32,
-    /// How many revisions were recorded.
+    /// The number of recorded revisions.
     revisions: u32,
     /// How often the random password changed.
     passwords: u32,
     /// Whether a person ran helm on its release.
     pub(crate) is_helms: bool,
-    /// The hooks that ran: revision and values.
+    /// The hooks that ran, by revision and values.
     hooks: BTreeSet<String>,
-    /// The Job of a chart's version that finished.
+    /// The finished Job of a chart version.
     finished: Option<String>,
-    /// Objects that were there before.
+    /// Objects that existed before the release.
     pub(crate) before: BTreeSet<String>,
 }
 
 impl Checks {
-    /// Nothing was seen yet.
+    /// Creates checks that have seen nothing.
     pub fn new() -> Checks {
         let resources = NAMES.iter().map(|name| ((*name).to_owned(), Resource::default())).collect();
         Checks { resources, ..Checks::default() }
     }
 
-    /// Notes that the server refused a write of this object for good.
+    /// Records that the server permanently rejected a write of this object.
     pub fn judge(&mut self, path: &str) {
         if let Some((_, resource)) = self.resources.iter_mut().find(|(name, _)| is_of(path, name)) {
             resource.judged = true;
         }
     }
 
-    /// Notes that a process may begin to serve with another configuration.
+    /// Records that a process may start with another configuration.
     pub fn setup_changes(&mut self) {
         self.setups += 1;
         for (name, resource) in &mut self.resources {
@@ -97,7 +98,7 @@ impl Checks {
         }
     }
 
-    /// Notes what a person is about to do.
+    /// Records a person's next action.
     pub fn acts(&mut self, action: &Action) {
         match action {
             Action::Source(_) => self.setups += 1,
@@ -115,7 +116,7 @@ impl Checks {
         }
     }
 
-    /// Notes that a person runs helm on a release, which the operator undoes by a revision.
+    /// Records that a person runs helm on a release; the operator answers with a new revision.
     pub fn helm_acts(&mut self, name: &str, command: Command) {
         if command == Command::Install {
             return;
@@ -125,7 +126,7 @@ impl Checks {
         resource.is_helms = true;
     }
 
-    /// Checks a write; returns what is wrong with it. `objects` are those after it.
+    /// Checks a write; returns the violation, if any. `objects` is the state after it.
     pub fn written(&mut self, change: &Change, objects: &Objects) -> Option<String> {
         if change.path.contains("/leases/") {
             self.note_holder(change);
@@ -199,7 +200,8 @@ impl Checks {
         }
     }
 
-    /// Once a revision is deployed, what it adopted is the release's. A release that a person made is a person's, until it is taken over or gone.
+    /// Tracks release records. A deployed revision owns what it adopted; a release that a person made stays the
+    /// person's until it is adopted or removed.
     fn note_record(&mut self, change: &Change, objects: &Objects) {
         let Some((name, _)) = names::record(&change.path) else { return };
         let Some(resource) = self.resources.get_mut(name) else { return };
@@ -228,17 +230,18 @@ impl Checks {
         }
     }
 
-    /// (c) Nothing that has to be kept is deleted, nor what only looks like the release's.
+    /// (c) Checks that no kept object, and no object that only resembles the release's, is deleted.
     fn keep(&self, change: &Change) -> Option<String> {
         let before = begins_to_go(change)?;
         let is_kept = uid(before).is_some_and(|uid| self.kept.contains(&uid)) || change.path.contains("/precious-");
-        // In a foreground deletion the garbage collector comes before the operator.
+        // In a foreground deletion the garbage collector deletes objects before the operator acts.
         let goes_last = || names::owner(&change.path).is_some_and(|name| self.resources[name].goes_last);
         let is_wrong = is_kept && !is_person(&change.by) && !(&*change.by == "gc" && goes_last());
         is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
     }
 
-    /// (c) The release that a person made is taken over by a resource that exists, asks for it, and is granted it; nothing of it changes before.
+    /// (c) Checks that a person's release is adopted only by an existing resource that asks for it and is granted it,
+    /// and does not change before.
     fn taken_over(&mut self, change: &Change) -> Option<String> {
         let name = names::owner(&change.path).or_else(|| {
             let (name, _) = names::record(&change.path)?;
@@ -255,7 +258,7 @@ impl Checks {
         Some(format!("(c) {} changed {}, and never took over the release of {name}", change.by, change.path))
     }
 
-    /// (c) Only what the operator wrote is deleted by it.
+    /// (c) Checks that the operator deletes only objects that it wrote.
     fn own(&mut self, change: &Change) -> Option<String> {
         self.touched.extend(change.after.as_ref().and_then(|after| uid(after)));
         let gone = begins_to_go(change).filter(|_| names::owner(&change.path).is_some())?;
@@ -263,14 +266,14 @@ impl Checks {
         is_wrong.then(|| format!("(c) {} deleted {}, which it never wrote", change.by, change.path))
     }
 
-    /// (h) Only the leader writes. Events may come late.
+    /// (h) Checks that only the leader writes. Events may arrive late.
     fn leads(&self, change: &Change) -> Option<String> {
         let leads = self.holder.as_deref() == Some(&*change.by);
         let is_wrong = self.elects && !leads && !change.path.contains("/events/");
         is_wrong.then(|| format!("(h) {} wrote {}, but {:?} leads", change.by, change.path, self.holder))
     }
 
-    /// (a) An object of a resource that exists is not deleted.
+    /// (a) Checks that no object of an existing resource is deleted.
     fn identity(&mut self, change: &Change) -> Option<String> {
         let before = begins_to_go(change);
         let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
@@ -287,7 +290,7 @@ impl Checks {
         (!may_go).then(|| format!("(a) {} deleted {} of resource {name}, which exists", change.by, change.path))
     }
 
-    /// (f) No revision without a cause.
+    /// (f) Checks that every revision has a cause.
     fn revision(&mut self, change: &Change) -> Option<String> {
         let is_new = change.before.is_none() && change.by.starts_with("op-");
         let (name, number) = names::record(&change.path).filter(|_| is_new)?;
@@ -300,7 +303,7 @@ impl Checks {
         })
     }
 
-    /// (b) Values that were generated once stay.
+    /// (b) Checks that generated values never change.
     fn values(&mut self, change: &Change) -> Option<String> {
         let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
         let (old, new) = (&before["data"]["password"], &after["data"]["password"]);
@@ -318,7 +321,7 @@ impl Checks {
         is_wrong.then(|| format!("(b) the random password of {name} changed without a cause: {causes} causes"))
     }
 
-    /// (g) No hook twice for one revision; a Job that finished does not run again.
+    /// (g) Checks that no hook runs twice for one revision, and that a finished Job does not run again.
     fn job(&mut self, change: &Change) -> Option<String> {
         let (name, resource) = self
             .resources
@@ -349,7 +352,7 @@ impl Checks {
         }
     }
 
-    /// Checks what holds once everything is quiet.
+    /// Checks the invariants of a quiet cluster.
     pub fn quiet(&self, objects: &Objects, end: &End) -> Vec<String> {
         let resources = self.resources.iter().filter(|(_, resource)| !(resource.judged && end.gives_up));
         resources.flat_map(|(name, resource)| end.check(name, resource, objects)).collect()
@@ -360,13 +363,13 @@ fn is_going(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// The object that a change deletes, or begins to delete.
+/// Returns the object that a change deletes or begins to delete.
 fn begins_to_go(change: &Change) -> Option<&Arc<Value>> {
     let goes = change.after.as_ref().is_none_or(|after| is_going(after));
     change.before.as_ref().filter(|before| goes && !is_going(before))
 }
 
-/// (c) What others wrote stays.
+/// (c) Checks that what others wrote stays.
 fn others(change: &Change) -> Option<String> {
     let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
     let note = |object: &Value| object["metadata"]["annotations"][NOTE].is_string();
@@ -388,7 +391,7 @@ fn is_person(by: &str) -> bool {
     matches!(by, "person" | "helm")
 }
 
-/// Whether this is an object of the release, and no Job.
+/// Returns whether this is an object of the release other than a Job.
 pub(crate) fn is_of(path: &str, name: &str) -> bool {
     names::owner(path) == Some(name) && !path.contains("/jobs/")
 }

@@ -1,4 +1,4 @@
-//! Draws what happens: how processes are configured, what people do, what goes wrong.
+//! Draws the actions of a run: process configurations, people's actions, faults.
 
 use serde_json::json;
 
@@ -8,10 +8,10 @@ use crate::names::NAMES;
 use crate::process::Setup;
 use crate::script::{Action, Script, Step};
 
-/// The key of watches.yaml that makes values come from a Secret.
+/// The key of watches.yaml that takes values from a Secret.
 pub const SOURCES: &str = "valuesFrom: [{kind: Secret, name: shared, optional: true}]";
 
-/// A script in which nothing happens yet.
+/// Returns a script without steps.
 pub fn begin(seed: u64, random: &mut fastrand::Rng) -> Script {
     let processes = if random.u8(0..3) == 0 { 2 } else { 1 };
     let first = setup(random);
@@ -21,7 +21,7 @@ pub fn begin(seed: u64, random: &mut fastrand::Rng) -> Script {
     Script { seed, setups, steps: Vec::new() }
 }
 
-/// Lets something happen, right away or later.
+/// Appends random actions, some immediate and some delayed.
 pub fn go_on(random: &mut fastrand::Rng, script: &mut Script) {
     if script.steps.is_empty() {
         let at_ms = random.u64(0..3000);
@@ -38,14 +38,14 @@ pub fn go_on(random: &mut fastrand::Rng, script: &mut Script) {
 }
 
 impl Script {
-    /// Lets something happen so much later.
+    /// Appends an action after a delay.
     pub fn then(&mut self, after_ms: u64, what: Action) {
         let at_ms = self.steps.last().map_or(0, |step| step.at_ms) + after_ms;
         self.steps.push(Step { at_ms, what });
     }
 }
 
-/// Sometimes an action is interrupted late, and what would continue it fails, too: the sequences that lost something.
+/// Sometimes interrupts an action late, and makes its continuation fail, too: such sequences have lost something.
 pub fn trouble(random: &mut fastrand::Rng, script: &mut Script) {
     let [late, again] = match random.u8(0..12) {
         0..2 => [(Which::Services, How::Status(500)), (Which::Records, How::Status(500))],
@@ -59,7 +59,7 @@ pub fn trouble(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// Draws how a process is configured.
+/// Draws the configuration of a process.
 pub fn setup(random: &mut fastrand::Rng) -> Setup {
     let watch = [
         "",
@@ -81,7 +81,7 @@ pub fn setup(random: &mut fastrand::Rng) -> Setup {
     }
 }
 
-/// Often right after another, sometimes much later.
+/// Draws the pause before an action: mostly short, sometimes long.
 fn pause(random: &mut fastrand::Rng) -> u64 {
     match random.u8(0..20) {
         0..8 => random.u64(0..100),
@@ -91,7 +91,7 @@ fn pause(random: &mut fastrand::Rng) -> u64 {
     }
 }
 
-/// A resource with any values.
+/// Draws a resource with random values.
 pub fn put(random: &mut fastrand::Rng, name: &str) -> Action {
     let message = format!("m{}", random.u32(0..1000));
     let (replicas, cache, hooks) = (random.u8(1..4), random.bool(), random.bool());
@@ -116,7 +116,7 @@ pub fn object(random: &mut fastrand::Rng, name: &str) -> String {
 }
 
 fn action(random: &mut fastrand::Rng, processes: usize) -> Action {
-    // One resource gets most of what happens.
+    // Most actions concern one resource.
     let name = random.choice(["a", "a", "a", "b", "o"]).unwrap_or("a");
     let (process, down) = (random.usize(0..processes), random.u64(0..30_000));
     match random.u8(0..44) {
@@ -142,7 +142,7 @@ fn action(random: &mut fastrand::Rng, processes: usize) -> Action {
     }
 }
 
-/// Draws what happens in few runs.
+/// Draws an action that few runs have.
 fn rarely(random: &mut fastrand::Rng, name: &str) -> Action {
     match random.u8(0..5) {
         0 => Action::Autoscale(name.into(), random.u8(1..4)),

@@ -1,26 +1,26 @@
-//! What goes wrong between a process and the server: refusals, lost requests, lost answers, delays, broken watches.
+//! The faults between a process and the server: refusals, lost requests, lost responses, delays, broken watches.
 
 use std::time::Duration;
 
 use helm_release::kube::Call;
 use serde::{Deserialize, Serialize};
 
-/// Which requests a fault concerns.
+/// The requests that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Which {
     /// Every read.
     Reads,
     /// Every write.
     Writes,
-    /// Everything.
+    /// Every request.
     All,
     /// Reads of release records, by name.
     Records,
     /// Writes of release records.
     RecordWrites,
-    /// Everything about Secrets.
+    /// Every request for Secrets.
     Secrets,
-    /// Writes of Services, a late object of the chart.
+    /// Writes of Services, one of the chart's last objects.
     Services,
     /// Discovery.
     Discovery,
@@ -28,7 +28,7 @@ pub enum Which {
     Lease,
     /// Lists and watches.
     Watches,
-    /// The `lookup` of the chart.
+    /// The chart's `lookup`.
     Lookups,
     /// Lists and watches of Secrets that hold values.
     Sources,
@@ -36,48 +36,48 @@ pub enum Which {
     Maps,
 }
 
-/// What happens to a request.
+/// The effect of a fault on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum How {
-    /// The server answers with this status.
+    /// The server responds with this status.
     Status(u16),
     /// The request does not arrive.
     Unreachable,
-    /// The request is served, but its answer is lost.
+    /// The request is served, but its response is lost.
     AnswerLost,
-    /// It takes this many milliseconds longer, half of them before it is served.
+    /// The request takes this many milliseconds longer, half of them before it is served.
     Slow(u64),
 }
 
-/// One fault while it lasts.
+/// A temporary fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Which requests.
+    /// The affected requests.
     pub which: Which,
-    /// What happens to them.
+    /// The effect on them.
     pub how: How,
-    /// To how many of ten.
+    /// The affected share, in tenths.
     pub of_ten: u8,
-    /// For how long, in milliseconds.
+    /// The duration in milliseconds.
     pub for_ms: u64,
 }
 
-/// What happened to running watches.
+/// Failures of running watches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Breaks {
     /// How often all connections broke.
     pub cuts: u32,
-    /// How often all watches fell behind what the server remembers.
+    /// How often all watches expired.
     pub expiries: u32,
 }
 
-/// The faults of the present.
+/// The active faults.
 #[derive(Default)]
 pub struct Faults {
     all: Vec<(Fault, Duration)>,
-    /// What the server forbids in a namespace, until the end of the run.
+    /// The requests that the server forbids per namespace, until the end of the run.
     forbidden: Vec<(Which, String)>,
-    /// What happened to running watches.
+    /// The failures of running watches.
     pub breaks: Breaks,
 }
 
@@ -88,25 +88,25 @@ impl Faults {
         self.all.push((fault, until));
     }
 
-    /// Forbids requests for a namespace, and ends the watches that have begun.
+    /// Forbids requests for a namespace, and ends running watches.
     pub fn forbid(&mut self, which: Which, namespace: &str) {
         self.forbidden.push((which, format!("/namespaces/{namespace}/")));
         self.breaks.cuts += 1;
     }
 
-    /// Whether something is forbidden.
+    /// Returns whether such requests are forbidden anywhere.
     pub fn has_forbidden(&self, which: Which) -> bool {
         self.forbidden.iter().any(|(forbidden, _)| *forbidden == which)
     }
 
-    /// Ends all that passes.
+    /// Ends all temporary faults.
     pub fn end(&mut self) {
         self.all.clear();
     }
 
-    /// What happens to a request.
+    /// Draws the effect on a request.
     pub fn of(&mut self, call: &Call, now: Duration, random: &mut fastrand::Rng) -> Option<How> {
-        // A list in all namespaces includes this one.
+        // A list of all namespaces includes this one.
         let is_in = |namespace: &String| call.path.contains(&**namespace) || !call.path.contains("/namespaces/");
         if self.forbidden.iter().any(|(which, namespace)| concerns(*which, call) && is_in(namespace)) {
             return Some(How::Status(403));

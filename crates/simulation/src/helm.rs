@@ -1,4 +1,5 @@
-//! A person with helm: upgrades, rolls back and uninstalls a release by its records, as slowly as a command does, and is sometimes interrupted.
+//! A person who uses helm: upgrades, rolls back and uninstalls a release through its records, at the pace of a real
+//! command, and sometimes interrupted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::time::sleep;
 use crate::names::{self, JOBS, OBJECTS, SOME};
 use crate::world::World;
 
-/// How long a step of a command takes, at most.
+/// Maximum duration of a command's step.
 const PACE: Duration = Duration::from_millis(700);
 
 /// A command.
@@ -31,7 +32,7 @@ pub enum Command {
     Uninstall,
 }
 
-/// The way to the server. Helm writes no annotations and owners on its records.
+/// The connection to the server. It strips annotations and owners from records, which Helm does not write.
 struct Connection(Arc<World>);
 
 impl Api for Connection {
@@ -58,9 +59,9 @@ fn without_marks(body: &[u8]) -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
-/// Runs a command to its end, or until it is interrupted after this many steps.
+/// Runs a command to its end, or interrupts it after this many steps.
 pub async fn run(world: Arc<World>, release: String, command: Command, steps: u8) {
-    // Helm has no key: what this one seals is stripped, and would prove nothing.
+    // Helm has no key. The storage needs one, but the connection strips the seal, so it proves nothing.
     let Some(key) = Key::new(&[7; 32]) else { return };
     let storage = Storage::new(Arc::new(Connection(world.clone())), Keyring::new(key, Vec::new()));
     let helm = Helm { world, storage, release };
@@ -71,7 +72,7 @@ pub async fn run(world: Arc<World>, release: String, command: Command, steps: u8
     };
 }
 
-/// What a person's chart has.
+/// The objects of a person's chart.
 const MANIFEST: &str = "---
 apiVersion: v1
 kind: ConfigMap
@@ -84,7 +85,7 @@ metadata: {name: NAME-data}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
 
-/// The hook of its deletion.
+/// The pre-delete hook of that chart.
 const FAREWELL: &str = "apiVersion: batch/v1
 kind: Job
 metadata: {name: NAME-farewell}
@@ -98,7 +99,7 @@ struct Helm {
 }
 
 impl Helm {
-    /// Installs a release with two objects, and a hook for its deletion.
+    /// Installs a release with two objects and a pre-delete hook.
     async fn install(&self) -> Option<()> {
         let chart = ChartDocument::from_json(r#"{"metadata":{"name":"web","version":"0.1.0"}}"#).ok()?;
         let text = |text: &str| text.replace("NAME", &self.release);
@@ -150,7 +151,7 @@ impl Helm {
         names::namespace(&self.release)
     }
 
-    /// Makes the next revision. Helm refuses while another action is pending.
+    /// Creates the next revision. Stops if another action is pending, as Helm does.
     async fn revise(&self, command: Command, steps: u8) -> Option<()> {
         let history = self.storage.history(self.namespace(), &self.release).await.ok()?;
         let newest = history.last().filter(|newest| !newest.status.is_pending())?;
@@ -181,7 +182,7 @@ impl Helm {
         Some(record.release.facts().clone())
     }
 
-    /// Changes the ConfigMap; the other objects are equal.
+    /// Changes the ConfigMap; the other objects are equal in both revisions.
     async fn apply(&self, release: &Release, steps: u8) -> Option<()> {
         for step in 0..3 {
             sleep(self.world.pause(PACE)).await;
@@ -196,7 +197,7 @@ impl Helm {
         Some(())
     }
 
-    /// Deletes objects, then records.
+    /// Deletes the objects, then the records.
     async fn uninstall(&self, steps: u8) -> Option<()> {
         let history = self.storage.history(self.namespace(), &self.release).await.ok()?;
         history.last()?;

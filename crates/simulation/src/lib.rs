@@ -1,7 +1,11 @@
-//! Whole managers against a cluster in memory, on one thread with paused time: one seed decides everything that happens, every delay, every fault.
+//! Runs whole managers against a cluster in memory, on one thread with paused time: one seed decides every action,
+//! delay and fault.
 //!
-//! `script` is what happens in a run, drawn from a seed (`draw`, `stories`); `run` plays it, `shrink` finds a shorter one that fails alike. `world` is the cluster, `network` the way to it, `faults` what goes wrong
-//! there, `process` a manager, `actors` and `helm` who else acts. `checks` is what must hold at every write (`rollout`), `quiet` at the end, `trace` what happened. See docs/decisions/0057-simulation.md.
+//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`); `run` plays it, and `shrink`
+//! finds a shorter script that fails alike. `world` is the cluster, `network` the connection to it, `faults` the
+//! failures of that connection, `process` a manager, `actors` and `helm` everyone else who acts. `checks` holds the
+//! invariants of every write (`rollout`: of rollouts), `quiet` those at the end, and `trace` the log. See
+//! docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;

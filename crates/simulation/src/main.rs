@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays what was asked for; returns whether anything failed.
+/// Plays the requested scripts; returns whether any failed.
 fn play_all(args: &Args) -> anyhow::Result<bool> {
     match (&args.script, args.seed) {
         (Some(file), _) => Ok(one(&Script::read(&std::fs::read_to_string(file)?)?, args.trace)),
@@ -72,7 +72,7 @@ fn one(script: &Script, trace: bool) -> bool {
     report.violation.is_some()
 }
 
-/// Prints how a run ended; of one that failed, a short script that fails alike.
+/// Prints how a run ended; for a failed one, prints a shrunk script.
 fn tell(script: &Script, report: &Report) {
     let (script, report) = shrink(script, report);
     print(&script, &report);
@@ -92,7 +92,7 @@ fn print(script: &Script, report: &Report) {
     eprintln!("{script}FAILED at {:.3} s: {}", violation.at.as_secs_f64(), violation.what);
 }
 
-/// What came of the seeds so far.
+/// The totals of the seeds so far.
 #[derive(Default)]
 struct Played {
     seeds: AtomicU64,
@@ -138,7 +138,7 @@ fn many(args: &Args) -> bool {
     failures > 0
 }
 
-/// Prints in one line what the first failure took, and what it is.
+/// Prints one line with the effort until the first failure, and the violation.
 fn sum_up(seeds: u64, steps: u64, (script, report): (Script, Report)) {
     let what = report.violation.map(|violation| violation.what).unwrap_or_default();
     print_line(&format!("{seeds:>8} {steps:>8}  {what} ({})", script.steps.len()));

@@ -1,18 +1,18 @@
-//! What everything is called, and where it is.
+//! The names and paths of all objects.
 
 /// The group and version of the custom resources.
 pub const API_VERSION: &str = "sim.example.com/v1";
 
-/// The names of resources. The last one has a namespace to itself.
+/// The names of resources. The last one has a separate namespace.
 pub const NAMES: [&str; 4] = ["a", "b", "c", "o"];
 
-/// The namespace of most.
+/// The namespace of all resources but the last.
 pub const NAMESPACE: &str = "default";
 
-/// The namespace of the last one.
+/// The namespace of the last resource.
 pub const OTHER: &str = "other";
 
-/// The objects that each release has.
+/// The objects of every release.
 pub const OBJECTS: [&str; 6] = [
     "/api/v1/namespaces/{ns}/configmaps/{}-config",
     "/api/v1/namespaces/{ns}/secrets/{}-random",
@@ -22,43 +22,43 @@ pub const OBJECTS: [&str; 6] = [
     "/apis/apps/v1/namespaces/{ns}/deployments/{}-server",
 ];
 
-/// The objects that only some values or charts ask for: a Service, a ConfigMap of later charts.
+/// The objects of only some values or charts: a Service, and a ConfigMap of later charts.
 pub const SOME: [&str; 2] = ["/api/v1/namespaces/{ns}/services/{}-cache", "/api/v1/namespaces/{ns}/configmaps/{}-more"];
 
-/// The Jobs: one with a time to live, a hook, and the hook of a deletion in a release that a person made.
+/// The Jobs: one with a time to live, a hook, and the pre-delete hook of a release that a person made.
 pub const JOBS: [&str; 3] = [
     "/apis/batch/v1/namespaces/{ns}/jobs/{}-task",
     "/apis/batch/v1/namespaces/{ns}/jobs/{}-hook",
     "/apis/batch/v1/namespaces/{ns}/jobs/{}-farewell",
 ];
 
-/// The resources.
+/// The path of a resource.
 const RESOURCES: &str = "/apis/sim.example.com/v1/namespaces/{ns}/webs/{}";
 
-/// Resources of another kind that want the same releases.
+/// The path of a resource of another kind that claims the same release.
 const CLAIMS: &str = "/apis/sim.example.com/v1/namespaces/{ns}/sites/{}";
 
-/// The namespace of what has this name.
+/// Returns the namespace of the resource with this name.
 pub fn namespace(name: &str) -> &'static str {
     if name == "o" { OTHER } else { NAMESPACE }
 }
 
-/// The path of a resource's object.
+/// Returns the path of a resource's object.
 pub fn path(pattern: &str, name: &str) -> String {
     pattern.replace("{ns}", namespace(name)).replace("{}", name)
 }
 
-/// The path of a resource.
+/// Returns the path of a resource.
 pub fn resource(name: &str) -> String {
     path(RESOURCES, name)
 }
 
-/// The path of the resource of another kind that wants the same release.
+/// Returns the path of the resource of another kind that claims the same release.
 pub fn claim(name: &str) -> String {
     path(CLAIMS, name)
 }
 
-/// The path of an object like `configmaps/a-config`.
+/// Returns the path of an object given as `configmaps/a-config`.
 pub fn object(short: &str) -> String {
     let (plural, name) = short.split_once('/').unwrap_or((short, ""));
     let root = match plural {
@@ -69,7 +69,7 @@ pub fn object(short: &str) -> String {
     format!("{root}/namespaces/{}/{plural}/{name}", namespace(name.split('-').next().unwrap_or_default()))
 }
 
-/// The name of the resource whose object this is, be it a Job or not.
+/// Returns the name of the resource that the object, which may be a Job, belongs to.
 pub fn owner(path_of_object: &str) -> Option<&'static str> {
     let last = path_of_object.rsplit('/').next()?;
     let name = NAMES.into_iter().find(|name| last.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')))?;
@@ -77,7 +77,7 @@ pub fn owner(path_of_object: &str) -> Option<&'static str> {
     all.into_iter().any(|pattern| path(pattern, name) == path_of_object).then_some(name)
 }
 
-/// The release and the revision of a record.
+/// Returns the release and the revision of a record's path.
 pub fn record(path_of_object: &str) -> Option<(&str, &str)> {
     path_of_object.rsplit_once("/sh.helm.release.v1.")?.1.rsplit_once(".v")
 }

@@ -1,4 +1,4 @@
-//! The way from a process to the server and back: delays, faults, and watches that deliver late but in order.
+//! The connection from a process to the server: delays, faults, and watches that deliver late but in order.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -21,16 +21,16 @@ use crate::faults::{Breaks, How};
 use crate::names::NAMESPACE;
 use crate::world::{Answer, World, request, trimmed};
 
-/// How long an ordinary request takes in each direction, at most.
+/// Maximum usual latency of a request in each direction.
 const USUAL: Duration = Duration::from_millis(15);
 
-/// How late an event usually is, at most.
+/// Maximum usual delay of an event.
 const LATE: Duration = Duration::from_millis(40);
 
-/// How late an event may be.
+/// Maximum delay of an event.
 const VERY_LATE: Duration = Duration::from_secs(4);
 
-/// How long a request waits for an answer that does not come.
+/// How long a request waits for a lost response.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// One process's connection.
@@ -40,18 +40,18 @@ pub struct Connection {
     pub world: Arc<World>,
     /// The process's name.
     pub name: Arc<str>,
-    /// Whether the process still runs: a killed one sends nothing more.
+    /// Whether the process still runs. A killed process sends no further requests.
     pub alive: Arc<AtomicBool>,
 }
 
 /// Why a request failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How many objects a page of a list has: few, so that lists break off in the middle.
+/// The page size of lists: small, so that lists are interrupted midway.
 const PAGE: &str = "limit=4";
 
 impl Connection {
-    /// A client over this connection.
+    /// Returns a client that uses this connection.
     pub fn client(self) -> kube::Client {
         let service = tower::service_fn(move |request: Request<Body>| self.clone().send(request));
         kube::Client::new(service, NAMESPACE)
@@ -66,7 +66,7 @@ impl Connection {
         if call.path.contains("watch=true") {
             return self.watch(&call).await;
         }
-        // Whatever is on its way arrives, even if its process dies meanwhile.
+        // A request in flight arrives even if its process is killed meanwhile.
         self.ask(&call);
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move { _ = answer.send(self.exchange(&call).await) });
@@ -77,7 +77,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// Notes when something other than a lease was last asked for.
+    /// Records the last request other than for leases, lists and watches.
     fn ask(&self, call: &Call) {
         let is_idle = call.path.contains("/leases/") || call.path.contains("limit=");
         if !is_idle {
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Decides what happens to a request.
+    /// Draws the outcome and the latencies of a request.
     fn fate(&self, call: &Call) -> (Option<How>, Duration, Duration) {
         let now = self.world.elapsed();
         let state = &mut *self.world.state();
@@ -158,12 +158,12 @@ impl Connection {
     }
 }
 
-/// Whether a refusal says something about what was sent.
+/// Returns whether a refusal is a verdict on the sent object.
 fn is_final(code: u16) -> bool {
     matches!(code, 400..500) && !matches!(code, 408 | 409 | 429)
 }
 
-/// The body of a refusal.
+/// Returns the body of a refusal.
 fn refusal(code: u16) -> Vec<u8> {
     Status::new(code, reason_of(code), "disturbed").to_json().to_string().into_bytes()
 }
@@ -186,18 +186,18 @@ fn reason_of(code: u16) -> &'static str {
 struct Watch {
     connection: Connection,
     watch: memory_api::Watch,
-    /// What is on its way, with the time of its arrival.
+    /// Events in flight, with their arrival times.
     sent: VecDeque<(Instant, String)>,
-    /// How many changes there were when it last looked.
+    /// The number of changes when it last polled.
     known: usize,
-    /// What happened to watches when it began.
+    /// The watch failures before it began.
     breaks: Breaks,
     /// When the server ends it.
     ends: Instant,
-    /// No event comes before this one.
+    /// The arrival time of the latest event; later events never overtake it.
     last: Instant,
     has_failed: bool,
-    /// Whether the server sends nothing more.
+    /// Whether the server has ended it.
     has_ended: bool,
 }
 
@@ -220,7 +220,7 @@ impl Watch {
         }
     }
 
-    /// The lines of the answer, until the server ends it.
+    /// Returns the lines of the response until the server ends it.
     fn lines(self) -> BoxStream<'static, Result<Bytes, Failure>> {
         stream::unfold(self, async |mut watch| {
             let line = watch.line().await?;
@@ -229,7 +229,7 @@ impl Watch {
         .boxed()
     }
 
-    /// The next line; an error if the connection breaks, nothing at the end.
+    /// Returns the next line; an error if the connection breaks, `None` at the end.
     async fn line(&mut self) -> Option<Result<String, Failure>> {
         loop {
             if let Some(end) = self.broken() {
@@ -245,7 +245,7 @@ impl Watch {
         }
     }
 
-    /// How the watch ends because of what goes wrong.
+    /// Returns how an injected failure ends the watch, if one does.
     fn broken(&mut self) -> Option<Option<Result<String, Failure>>> {
         if self.has_failed {
             return Some(None);
@@ -259,7 +259,7 @@ impl Watch {
         is_expired.then(|| Some(Ok(last_line(&Status::new(410, "Expired", "too old resource version")))))
     }
 
-    /// Sends what happened on its way: sometimes a long one, never past an earlier event.
+    /// Sends the new events. Some are delayed for long, but none overtakes an earlier one.
     fn pull(&mut self) {
         let world = self.connection.world.clone();
         self.known = world.state().changes;
@@ -283,7 +283,7 @@ impl Watch {
     }
 }
 
-/// The type comes first, as on a real server.
+/// Formats an event as a line; `type` comes first, as on a real server.
 fn line_of(event: &serde_json::Value) -> String {
     format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"])
 }
@@ -292,7 +292,7 @@ fn last_line(status: &Status) -> String {
     line_of(&error_event(status))
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub struct Stream(BoxStream<'static, Result<Bytes, Failure>>);
 
 impl Stream {

@@ -1,4 +1,5 @@
-//! One operator process: a whole manager, which can be asked to end, killed at any await, and started again in another configuration.
+//! One operator process: a whole manager that can be stopped, killed at any await, and started again with another
+//! configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,21 +17,21 @@ use crate::names::NAMESPACE;
 use crate::network::Connection;
 use crate::world::World;
 
-/// How a process is configured.
+/// The configuration of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
-    /// The chart: `web1`, `web2` with one more object, `web3` that never becomes ready.
+    /// The chart: `web1`, `web2` with one more object, or `web3`, which never becomes ready.
     pub chart: String,
-    /// More keys of the entry in watches.yaml.
+    /// Additional keys of the entry in watches.yaml.
     pub watch: String,
     /// `--reconcile-period`, in seconds.
     pub period: u64,
-    /// Whether it takes part in the election.
+    /// Whether it takes part in leader election.
     pub elects: bool,
     /// `WATCH_NAMESPACE`.
     #[serde(default)]
     pub namespaces: String,
-    /// Whether it serves another kind with the same chart, too.
+    /// Whether it also serves another kind with the same chart.
     #[serde(default)]
     pub sites: bool,
 }
@@ -48,7 +49,7 @@ impl Default for Setup {
     }
 }
 
-/// A process while it runs.
+/// A running process.
 pub struct Process {
     alive: Arc<AtomicBool>,
     shutdown: CancellationToken,
@@ -56,10 +57,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process of this name.
+    /// Starts a process with this name.
     ///
     /// # Errors
-    /// Its watches.yaml cannot be used.
+    /// Fails if its watches.yaml is invalid.
     pub fn start(world: &Arc<World>, name: &str, setup: &Setup) -> anyhow::Result<Process> {
         let operator = operator(setup)?;
         let (alive, shutdown) = (Arc::new(AtomicBool::new(true)), CancellationToken::new());
@@ -75,18 +76,18 @@ impl Process {
         Ok(Process { alive, shutdown, task })
     }
 
-    /// Asks the process to end.
+    /// Requests a graceful shutdown.
     pub fn stop(&self) {
         self.shutdown.cancel();
     }
 
-    /// Ends the process between two steps. What it has sent still arrives.
+    /// Kills the process between two steps. Requests in flight still arrive.
     pub fn kill(&self) {
         self.alive.store(false, Ordering::Relaxed);
         self.task.abort();
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.task.is_finished()
     }
@@ -103,7 +104,7 @@ fn operator(setup: &Setup) -> anyhow::Result<Operator> {
     Ok(Operator::new().watches(file.path())?)
 }
 
-/// The folder with the versions of the chart, which differ in nothing but their number.
+/// Returns the folder with the versions of the chart, which differ only in their number.
 fn charts() -> anyhow::Result<&'static Path> {
     static CHARTS: OnceLock<tempfile::TempDir> = OnceLock::new();
     if let Some(made) = CHARTS.get() {

@@ -1,4 +1,4 @@
-//! What must hold once everything is quiet.
+//! The invariants that hold once the cluster is quiet.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::actors::{KEEP, autoscaler};
 use crate::checks::{Objects, Resource, is_of};
 use crate::names::{self, NAMESPACE, OBJECTS, SOME};
 
-/// How the processes are configured at the end.
+/// The final configuration of the processes.
 pub struct End {
-    /// The chart, if they agree.
+    /// The chart, if all processes have the same.
     pub chart: Option<String>,
-    /// Whether some attempt may be the last one.
+    /// Whether an attempt may be the last one.
     pub gives_up: bool,
-    /// Whether all take values from the Secret.
+    /// Whether all processes take values from the Secret.
     pub has_sources: bool,
     /// Whether the Secret cannot be watched.
     pub is_blind: bool,
-    /// Whether what no watch reports is noticed all the same: every process looks once a period.
+    /// Whether changes that no watch reports are noticed anyway, because every process reconciles periodically.
     pub looks: bool,
 }
 
@@ -36,10 +36,10 @@ impl End {
         }
     }
 
-    /// (d), (f), (j) of a resource that exists.
+    /// Checks (d), (f) and (j) for an existing resource.
     fn converged(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
         let (is_ready, why) = readiness(resource);
-        // Who cannot see changes says so, and does nothing.
+        // A process that cannot see changes reports so and does not act.
         if self.is_blind && !is_ready {
             return Vec::new();
         }
@@ -49,7 +49,7 @@ impl End {
         if deployed > 1 || (deployed == 0 && resource["spec"]["broken"] != true) {
             found.push(format!("(f) {deployed} revisions of {name} are deployed"));
         }
-        // Nothing is said of what broken values leave.
+        // What broken values leave behind is unspecified.
         if resource["spec"]["broken"] == true {
             return found;
         }
@@ -65,7 +65,7 @@ impl End {
         found
     }
 
-    /// Which objects are missing or left over.
+    /// Returns the objects that are missing or left over.
     fn presence(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
         let mut found = Vec::new();
         let mut wanted: Vec<String> = OBJECTS.iter().map(|object| names::path(object, name)).collect();
@@ -84,7 +84,7 @@ impl End {
         found
     }
 
-    /// Which fields are not as the values ask for.
+    /// Returns the fields that differ from the values.
     fn differences(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
         let spec = &resource["spec"];
         let replicas =
@@ -107,7 +107,7 @@ impl End {
     }
 }
 
-/// What the Secret with values says for a resource.
+/// Returns the value that the Secret provides for a resource.
 fn shared(name: &str, objects: &Objects) -> Option<String> {
     if names::namespace(name) != NAMESPACE {
         return None;
@@ -117,7 +117,7 @@ fn shared(name: &str, objects: &Objects) -> Option<String> {
     text.trim().strip_prefix("shared: ").map(str::to_owned)
 }
 
-/// Whether the status says that a resource is ready; if not, why.
+/// Returns whether the status reports that a resource is ready, and the reason if not.
 fn readiness(resource: &Value) -> (bool, String) {
     let conditions = resource["status"]["conditions"].as_array();
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
@@ -125,19 +125,19 @@ fn readiness(resource: &Value) -> (bool, String) {
     (ready.is_some_and(|ready| ready["status"] == "True"), why)
 }
 
-/// The records of a release.
+/// Returns the records of a release.
 pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Value>)> {
     objects.iter().filter(move |(path, _)| names::record(path).is_some_and(|(release, _)| release == name))
 }
 
-/// (e) of a resource that is gone.
+/// Checks (e) for a deleted resource.
 fn left_over(name: &str, resource: &Resource, objects: &Objects) -> Vec<String> {
     let stays = |path: &str, object: &Value| {
         object["metadata"]["annotations"][KEEP] == "keep" || resource.before.contains(path) || resource.leaves_orphans
     };
     let own = objects.iter().filter(|(path, object)| is_of(path, name) && !stays(path, object));
     let mut found: Vec<String> = own.map(|(path, _)| format!("(e) {path} is left over")).collect();
-    // A person's command may have made one after the operator deleted them.
+    // A person's command may create a record after the operator deleted them.
     if !resource.is_helms && records(name, objects).next().is_some() {
         found.push(format!("(e) records of {name} are left over"));
     }

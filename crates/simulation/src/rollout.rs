@@ -1,4 +1,4 @@
-//! What must hold while a chart that never becomes ready rolls out, one release at a time.
+//! The invariant of a rollout, one release at a time, of a chart that never becomes ready.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,37 +12,37 @@ use crate::world::Change;
 /// The image of the chart that never becomes ready.
 const BROKEN: &str = "web:3.0.0";
 
-/// How long a place is surely kept: an unready release may stall later, and then gives it up.
+/// How long a release surely keeps its permit: an unready release may stall later and then releases it.
 const KEPT: Duration = Duration::from_secs(500);
 
-/// The upgrades that wait for each other.
+/// The upgrades that must wait for each other.
 #[derive(Default)]
 pub struct Rollout {
-    /// Whether every process may upgrade one release at a time only.
+    /// Whether every process is limited to one upgrade at a time.
     pub is_limited: bool,
-    /// The releases that have the broken chart, and since when.
+    /// The releases with the broken chart, and since when.
     broken: BTreeMap<String, Instant>,
-    /// The resources that were edited since they were deployed: their upgrades wait for nothing.
+    /// Whether a resource was edited since it was deployed; upgrades after an edit need no permit.
     edited: BTreeMap<String, bool>,
 }
 
 impl Rollout {
-    /// Notes that a person edited a resource.
+    /// Records that a person edited a resource.
     pub fn edited(&mut self, name: &str) {
         self.edited.insert(name.to_owned(), true);
     }
 
-    /// Notes that a revision is deployed.
+    /// Records that a revision is deployed.
     pub fn deployed(&mut self, name: &str) {
         self.edited.insert(name.to_owned(), false);
     }
 
-    /// Notes that a resource goes: its place is free.
+    /// Forgets a resource that is being deleted, which frees its permit.
     pub fn forget(&mut self, name: &str) {
         self.broken.remove(name);
     }
 
-    /// (k) A second release does not get the broken chart while a first one has it.
+    /// (k) Checks that no second release gets the broken chart while a first one has it.
     pub fn written(&mut self, change: &Change) -> Option<String> {
         let name = names::owner(&change.path).filter(|_| change.path.contains("/deployments/"))?;
         let image = |object: &Value| {
@@ -53,7 +53,7 @@ impl Rollout {
             self.broken.remove(name);
             return None;
         }
-        // What is installed takes no place.
+        // Installs need no permit.
         if change.before.as_ref().is_none_or(|before| image(before)) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Plays a script: one thread, paused time, and everything that the seed decides.
+//! Plays a script on one thread with paused time; the seed decides everything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,27 +15,28 @@ use crate::trace::{Trace, Violation};
 use crate::world::World;
 use crate::{actors, helm};
 
-/// How long a cluster without faults may take until nothing is written any more.
+/// Maximum time until a cluster without faults stops writing.
 const BOUND: Duration = Duration::from_secs(1800);
 
-/// How long nothing but leases must be written to call it quiet: longer than any period, and than a person's unfinished command is left alone.
+/// How long only leases may be written before the cluster counts as quiet. Longer than any reconcile period, and than
+/// the time for which an unfinished command of a person is left alone.
 const QUIET: Duration = Duration::from_secs(660);
 
-/// How long nothing at all must be asked for then.
+/// How long a quiet cluster must then receive no requests at all.
 const SILENT: Duration = Duration::from_secs(130);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How many requests, events and polls there were, and their hash.
+    /// The number of requests, events and polls, and their hash.
     pub steps: (u64, u64),
-    /// How much time passed.
+    /// The simulated time.
     pub simulated: Duration,
     /// The first violation.
     pub violation: Option<Violation>,
 }
 
-/// Plays a script on a thread of its own.
+/// Plays a script on a separate thread.
 pub fn play(script: &Script, is_printed: bool) -> Report {
     let script = script.clone();
     let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
@@ -57,11 +58,11 @@ struct Processes {
     all: Vec<Place>,
 }
 
-/// One process's place.
+/// The slot of one process.
 struct Place {
     setup: Setup,
     running: Option<Process>,
-    /// When it starts again.
+    /// The time of its next start.
     starts: Instant,
 }
 
@@ -71,7 +72,7 @@ impl Processes {
         Processes { world: world.clone(), all: setups.iter().map(place).collect() }
     }
 
-    /// Starts what should run. A process that ended by itself starts again after a second.
+    /// Starts the processes that should run. Restarts a process that ended by itself after a second.
     fn tend(&mut self) {
         for (number, place) in self.all.iter_mut().enumerate() {
             if place.running.as_ref().is_some_and(Process::has_ended) {
@@ -92,7 +93,7 @@ impl Processes {
         place.starts = Instant::now() + Duration::from_millis(down);
     }
 
-    /// Configures a process differently, from its next start on.
+    /// Changes the configuration of a process, effective from its next start.
     fn configure(&mut self, number: usize, setup: &Setup) {
         let Some(place) = self.all.get_mut(number) else { return };
         place.setup = setup.clone();
@@ -115,7 +116,7 @@ impl Processes {
         self.all.iter().any(|place| place.setup.watch.contains(key))
     }
 
-    /// How the processes are configured.
+    /// Returns the final configuration of the processes.
     fn end(&self) -> End {
         let state = self.world.state();
         let faults = &state.faults;
@@ -142,7 +143,7 @@ impl Processes {
         place.starts = Instant::now() + Duration::from_millis(down);
     }
 
-    /// Waits, and tends meanwhile.
+    /// Waits until `at`, restarting processes meanwhile.
     async fn until(&mut self, at: Instant) {
         loop {
             self.tend();
@@ -220,7 +221,7 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     }
 }
 
-/// Waits until nothing is written any more, and checks what must hold then.
+/// Waits until writes stop, then checks the invariants of a quiet cluster.
 async fn settle(world: &Arc<World>, processes: &mut Processes) {
     let bound = Instant::now() + BOUND;
     loop {
@@ -245,7 +246,7 @@ async fn settle(world: &Arc<World>, processes: &mut Processes) {
     for what in state.checks.quiet(&state.objects, &end) {
         state.trace.violation(elapsed, what);
     }
-    // What cannot be watched has to be asked for.
+    // Processes must poll what they cannot watch.
     let is_blind = state.faults.has_forbidden(Which::Sources) || state.faults.has_forbidden(Which::Maps);
     if let Some((_, what)) = state.asked.take().filter(|(at, _)| at.elapsed() < SILENT && !is_blind) {
         state.trace.violation(elapsed, format!("(i) all is quiet, and still: {what}"));

@@ -1,4 +1,4 @@
-//! What happens in a run, and when: drawn from the seed, printed, shrunk and replayed.
+//! The actions of a run and their times: drawn from the seed, printed, shrunk and replayed.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -14,33 +14,33 @@ use crate::{draw, stories};
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Script {
-    /// Decides every delay.
+    /// The seed of every random decision that the script leaves open.
     pub seed: u64,
-    /// How the processes are configured at first.
+    /// The initial configurations of the processes.
     pub setups: Vec<Setup>,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// One thing that happens.
+/// An action and its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// When, in milliseconds.
+    /// The time in milliseconds.
     pub at_ms: u64,
-    /// What.
+    /// The action.
     pub what: Action,
 }
 
-/// What can happen. Objects are named like `configmaps/a-config`.
+/// An action. Objects are named like `configmaps/a-config`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// A person creates a resource, or edits its values.
     Put(String, Value),
-    /// A person deletes a resource, with this propagation policy.
+    /// A person deletes a resource with this propagation policy.
     Delete(String, String),
     /// A person creates a resource of another kind that adopts the release.
     Claim(String),
-    /// A person deletes that resource.
+    /// A person deletes that other resource.
     Unclaim(String),
     /// A person annotates a resource.
     Annotate(String, String, String),
@@ -50,44 +50,44 @@ pub enum Action {
     Remove(String),
     /// A person marks a release's object to be kept.
     Keep(String),
-    /// Another operator sets its annotation and finalizer on an object, under the name of this field manager.
+    /// Another operator sets its annotation and finalizer on an object, with this field manager.
     Note(String, String),
-    /// Another operator, with this field manager, looks after all ConfigMaps from now on.
+    /// Another operator with this field manager manages all ConfigMaps from now on.
     Operator(String),
-    /// A person sets what the Secret with values says.
+    /// A person sets the value in the Secret.
     Source(String),
-    /// A person has a resource's Deployment scaled to this many replicas.
+    /// A person scales a resource's Deployment to this many replicas with an autoscaler.
     Autoscale(String, u8),
     /// A webhook changes Deployments from now on.
     Webhook,
     /// A person deletes the second namespace.
     DeleteNamespace,
-    /// A person creates it again.
+    /// A person recreates the second namespace.
     AddNamespace,
-    /// A person creates an object of a release (the second) before the release.
+    /// A person creates an object (first field) of a release (second field) before the release exists.
     Before(String, String),
     /// A person creates a Secret whose labels look like those of a resource's release records.
     Precious(String),
     /// A person runs helm on a release, and is interrupted after this many steps.
     Helm(String, Command, u8),
-    /// Something goes wrong for a while.
+    /// A fault begins.
     Fault(Fault),
     /// The server forbids requests for a namespace from now on.
     Forbid(Which, String),
-    /// All running watches end in the middle.
+    /// All running watches break.
     Cut,
-    /// The server forgets its history, and running watches end because of that.
+    /// The server compacts its history, so running watches expire.
     Expire,
-    /// A process is killed, and starts again after this many milliseconds.
+    /// A process is killed and starts again after this many milliseconds.
     Kill(usize, u64),
-    /// A process is asked to end, and starts again after this many milliseconds.
+    /// A process is stopped gracefully and starts again after this many milliseconds.
     Stop(usize, u64),
-    /// A process is killed, and starts again after this many milliseconds, configured like this.
+    /// A process is killed and starts again after this many milliseconds with this configuration.
     Restart(usize, u64, Setup),
 }
 
 impl Step {
-    /// The time of the step.
+    /// Returns the time of the step.
     pub fn at(&self) -> Duration {
         Duration::from_millis(self.at_ms)
     }
@@ -108,10 +108,10 @@ impl Display for Script {
 }
 
 impl Script {
-    /// Reads a script as it is printed.
+    /// Parses a script as printed.
     ///
     /// # Errors
-    /// A line is not a step.
+    /// Fails if a line is not a step.
     pub fn read(text: &str) -> anyhow::Result<Script> {
         let mut script = Script { seed: 0, setups: Vec::new(), steps: Vec::new() };
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -126,7 +126,7 @@ impl Script {
         Ok(script)
     }
 
-    /// What this seed says: a story that is known to be dangerous, and whatever else happens.
+    /// Draws the script of a seed: a story that is known to be dangerous, then random actions.
     pub fn of(seed: u64) -> Script {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut script = draw::begin(seed, &mut random);
@@ -135,7 +135,7 @@ impl Script {
         script
     }
 
-    /// When the last step and the last fault end.
+    /// Returns when the last step and the last fault end.
     pub fn end(&self) -> Duration {
         let ends = self.steps.iter().map(|step| match &step.what {
             Action::Fault(fault) => step.at_ms + fault.for_ms,

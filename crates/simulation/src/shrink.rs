@@ -1,12 +1,12 @@
-//! Finds a shorter script that fails in the same way.
+//! Finds a shorter script that violates the same invariant.
 
 use crate::run::{Report, play};
 use crate::script::{Action, Script, Step};
 
-/// How many scripts are tried.
+/// Maximum number of scripts to try.
 const TRIES: usize = 300;
 
-/// Shrinks a script whose run ended in this violation; returns it with its own report.
+/// Shrinks a script whose run ended in a violation; returns it with its report.
 pub fn shrink(script: &Script, report: &Report) -> (Script, Report) {
     let Some(violation) = &report.violation else { return (script.clone(), report.clone()) };
     let mut search = Search { best: script.clone(), report: report.clone(), class: class(&violation.what), tries: 0 };
@@ -20,7 +20,7 @@ pub fn shrink(script: &Script, report: &Report) -> (Script, Report) {
     }
 }
 
-/// What makes two violations alike: the invariant.
+/// Returns the class of a violation: its invariant.
 fn class(what: &str) -> String {
     what.split(' ').next().unwrap_or_default().to_owned()
 }
@@ -33,7 +33,7 @@ struct Search {
 }
 
 impl Search {
-    /// Takes a script if it fails in the same way.
+    /// Keeps a script if it violates the same invariant; returns whether it does.
     fn attempt(&mut self, script: Script) -> bool {
         if self.tries >= TRIES || script == self.best {
             return false;
@@ -47,7 +47,7 @@ impl Search {
         is_alike
     }
 
-    /// Drops runs of steps, long ones first.
+    /// Drops runs of steps, longest first.
     fn drop_steps(&mut self) {
         let mut length = self.best.steps.len().div_ceil(2);
         while length > 0 {
@@ -62,7 +62,7 @@ impl Search {
         }
     }
 
-    /// Makes what is left simpler: fewer processes, usual settings, earlier steps, faults that concern every request.
+    /// Simplifies the rest: fewer processes, default configurations, earlier steps, faults that affect every request.
     fn simplify(&mut self) {
         let mut fewer = self.best.clone();
         fewer.setups.truncate(1);
@@ -82,7 +82,7 @@ impl Search {
         }
     }
 
-    /// Moves a step and those after it to an earlier time.
+    /// Moves a step and all later ones to an earlier time.
     fn hurry(&mut self, at: usize) {
         let before = at.checked_sub(1).map_or(0, |before| self.best.steps[before].at_ms);
         let pause = self.best.steps[at].at_ms - before;
@@ -96,7 +96,7 @@ impl Search {
     }
 }
 
-/// Simpler actions for a step.
+/// Returns simpler actions for a step.
 fn simpler(steps: &[Step], at: usize) -> Vec<Action> {
     match &steps[at].what {
         Action::Fault(fault) if fault.of_ten < 10 => {

@@ -1,4 +1,4 @@
-//! Sequences in which operators lost something. One of them begins most runs; whatever else happens comes after.
+//! Sequences in which operators have lost something. One of them starts most runs; random actions follow.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::names::OTHER;
 use crate::process::Setup;
 use crate::script::{Action, Script};
 
-/// Begins a script with a story, or with none.
+/// Starts a script with a story, or with none.
 pub fn tell(random: &mut fastrand::Rng, script: &mut Script) {
     match random.u8(0..16) {
         0 => adopted_and_refused(random, script),
@@ -36,7 +36,7 @@ fn fault(which: Which, how: How, for_ms: u64) -> Action {
     Action::Fault(Fault { which, how, of_ten: 10, for_ms })
 }
 
-/// Values with a Service, the last object of the chart.
+/// Returns values that include the Service, the chart's last object.
 fn with_service(random: &mut fastrand::Rng, name: &str) -> Action {
     match put(random, name) {
         Action::Put(name, mut values) => {
@@ -47,12 +47,12 @@ fn with_service(random: &mut fastrand::Rng, name: &str) -> Action {
     }
 }
 
-/// Configures all processes.
+/// Changes the configuration of all processes.
 fn configure(script: &mut Script, change: impl Fn(&mut Setup)) {
     script.setups.iter_mut().for_each(change);
 }
 
-/// What was there before is adopted, and then the server refuses the last object.
+/// Existing objects are adopted, then the server rejects the last object.
 fn adopted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
     let before = ["secrets/a-random", "secrets/a-guarded", "persistentvolumeclaims/a-data"];
     for object in before.into_iter().filter(|_| random.u8(0..3) > 0) {
@@ -66,7 +66,7 @@ fn adopted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// An action is interrupted late, and then its record cannot be read.
+/// An action is interrupted late, then its record cannot be read.
 fn unanswered(random: &mut fastrand::Rng, script: &mut Script) {
     if random.bool() {
         script.then(0, put(random, "a"));
@@ -77,7 +77,7 @@ fn unanswered(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(random.u64(0..4000), fault(Which::Records, How::Status(500), random.u64(1000..20_000)));
 }
 
-/// A person keeps an object, then the resource goes.
+/// A person marks objects to be kept, then the resource is deleted.
 fn kept_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     for _ in 0..random.usize(1..4) {
@@ -89,7 +89,8 @@ fn kept_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Delete("a".into(), how.into()));
 }
 
-/// A release of Helm's, which a resource wants and cannot take over, because its values are broken. The resource goes again.
+/// A resource claims a release that Helm installed but cannot adopt it, because its values are broken. Then the
+/// resource is deleted.
 fn never_taken_over(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| setup.watch = "adopt: released".into());
     script.then(0, Action::Helm("a".into(), Command::Install, u8::MAX));
@@ -105,7 +106,7 @@ fn never_taken_over(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Disturb("configmaps/b-config".into()));
 }
 
-/// Two kinds want one release.
+/// Two kinds claim one release.
 fn claimed(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| {
         setup.sites = true;
@@ -134,7 +135,8 @@ fn lookups_without_answer(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(10, with_service(random, "a"));
 }
 
-/// A chart that never becomes ready rolls out, one release at a time, while processes are killed. Then it is withdrawn.
+/// A chart that never becomes ready rolls out one release at a time, while processes are killed. Then it is rolled
+/// back.
 fn broken_rollout(random: &mut fastrand::Rng, script: &mut Script) {
     let limited =
         |chart: &str| Setup { chart: chart.into(), watch: "maxParallelUpgrades: 1".into(), ..Setup::default() };
@@ -159,7 +161,7 @@ fn broken_rollout(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// In one of two namespaces ConfigMaps cannot be watched.
+/// ConfigMaps cannot be watched in one of two namespaces.
 fn forbidden_list(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| {
         setup.namespaces = format!("default,{OTHER}");
@@ -175,7 +177,7 @@ fn forbidden_list(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Disturb("configmaps/o-config".into()));
 }
 
-/// The right to watch the Secret that values come from is taken away, and then it changes.
+/// The permission to watch the Secret with values is revoked, then the Secret changes.
 fn forbidden_source(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| (setup.watch, setup.period) = (SOURCES.into(), 10));
     script.then(0, Action::Source("first".into()));
@@ -186,7 +188,7 @@ fn forbidden_source(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Source("second".into()));
 }
 
-/// A namespace goes, with a resource in it, and is made anew.
+/// A namespace with a resource in it is deleted and created again.
 fn emptied_namespace(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "o"));
     let after = later(random);
@@ -196,7 +198,7 @@ fn emptied_namespace(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(100, put(random, "o"));
 }
 
-/// An autoscaler sets the number of replicas that the chart sets, too.
+/// An autoscaler sets the replicas that the chart also sets.
 fn scaled(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     let after = later(random);

@@ -1,4 +1,4 @@
-//! What happened: a hash of every step, which two runs of one seed must share, and the same as text if asked for.
+//! The steps of a run: a hash, equal for two runs of one seed, and on request the steps as text.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -12,22 +12,22 @@ pub struct Trace {
     violation: Option<Violation>,
 }
 
-/// What must not happen.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// When, in simulated time.
+    /// The simulated time.
     pub at: Duration,
-    /// Which invariant, and how.
+    /// The invariant, and how it was violated.
     pub what: String,
 }
 
 impl Trace {
-    /// A trace that prints each step.
+    /// Creates a trace that prints each step.
     pub fn printed() -> Trace {
         Trace { is_printed: true, ..Trace::default() }
     }
 
-    /// Notes a step.
+    /// Records a step.
     pub fn step(&mut self, at: Duration, by: &str, what: impl FnOnce() -> String) {
         let what = what();
         (at, by, &what).hash(&mut self.hasher);
@@ -37,24 +37,24 @@ impl Trace {
         }
     }
 
-    /// Notes that somebody looked, and found nothing that is told here.
+    /// Records a poll, without text.
     pub fn poll(&mut self, at: Duration) {
         at.hash(&mut self.hasher);
         self.steps += 1;
     }
 
-    /// Notes the first violation.
+    /// Records a violation; only the first one is kept.
     pub fn violation(&mut self, at: Duration, what: String) {
         self.step(at, "VIOLATION", || what.clone());
         self.violation.get_or_insert(Violation { at, what });
     }
 
-    /// The first violation.
+    /// Returns the first violation.
     pub fn found(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
 
-    /// How many steps there were, and their hash.
+    /// Returns the number of steps and their hash.
     pub fn sum(&self) -> (u64, u64) {
         (self.steps, self.hasher.finish())
     }

@@ -1,4 +1,4 @@
-//! The cluster that everybody shares: an API server in memory, and the log of its changes, from which actors and checks learn.
+//! The shared cluster: an API server in memory, and the log of its changes, which actors and checks read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +19,9 @@ use crate::trace::Trace;
 /// One change of one object.
 #[derive(Clone)]
 pub struct Change {
-    /// When it happened.
+    /// The time of the change.
     pub at: Instant,
-    /// Who wrote.
+    /// The writer.
     pub by: Arc<str>,
     /// The object's path.
     pub path: Arc<str>,
@@ -31,10 +31,10 @@ pub struct Change {
     pub after: Option<Arc<Value>>,
 }
 
-/// An answer of the server: its status and body.
+/// A response of the server: status and body.
 pub type Answer = (u16, Vec<u8>);
 
-/// The shared cluster. The server's lock is taken first.
+/// The shared cluster. Lock `server` before `state`.
 pub struct World {
     server: Mutex<Server>,
     state: Mutex<State>,
@@ -43,23 +43,22 @@ pub struct World {
     start: i64,
 }
 
-/// What is behind the lock.
+/// The state behind the lock.
 pub struct State {
     /// All objects by path.
     pub objects: BTreeMap<Arc<str>, Arc<Value>>,
-    /// How many changes there were.
+    /// The number of changes so far.
     pub changes: usize,
     /// When something other than a lease or an event was last written.
     pub written: Option<Instant>,
-    /// What goes wrong at present.
+    /// The active faults.
     pub faults: Faults,
-    /// What happened, as a hash and, on request, as text.
+    /// The steps so far, as a hash and, on request, as text.
     pub trace: Trace,
-    /// What must hold.
+    /// The invariants.
     pub checks: Checks,
-    /// What a process last asked for, beside leases, lists and watches.
+    /// The last request of a process other than for leases, lists and watches.
     pub asked: Option<(Instant, String)>,
-    /// Decides everything that the script leaves open.
     /// The field manager of another operator that looks after all ConfigMaps, if there is one.
     pub operator: Option<String>,
     /// Decides everything that the script leaves open.
@@ -67,7 +66,7 @@ pub struct State {
 }
 
 impl World {
-    /// A cluster without objects in which this seed decides.
+    /// Creates an empty cluster whose randomness comes from this seed.
     pub fn new(seed: u64, trace: Trace) -> Arc<World> {
         let mut server = Server::cluster();
         for (kind, plural) in [("Web", "webs"), ("Site", "sites")] {
@@ -96,24 +95,25 @@ impl World {
         _ = self.write("person", &Call::post("/api/v1/namespaces?fieldManager=kubectl-create", body));
     }
 
-    /// The state; not to be held over an `.await`, nor while the server's lock is taken.
+    /// Locks the state. Do not hold the lock across an `.await`, or while the server's lock is held.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server at the present time.
+    /// Locks the server and sets it to the current time.
     pub fn server(&self) -> MutexGuard<'_, Server> {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         server.set_time(self.start + i64::try_from(self.elapsed().as_secs()).unwrap_or(0));
         server
     }
 
-    /// How much time has passed.
+    /// Returns the simulated time since the beginning.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Waits until there are more changes than this; returns how many there are. Waiters wake in the order in which they began to wait.
+    /// Waits until there are more changes than `known`; returns their number. Waiters wake in the order in which they
+    /// began to wait.
     pub async fn news(&self, known: usize) -> usize {
         loop {
             let changes = self.state().changes;
@@ -124,29 +124,29 @@ impl World {
         }
     }
 
-    /// Wakes whoever waits for changes.
+    /// Wakes everyone who waits for changes.
     pub fn wake(&self) {
         self.state().changes += 1;
         self.news.notify_waiters();
     }
 
-    /// A random time up to this limit.
+    /// Draws a random duration up to this limit.
     pub fn pause(&self, most: Duration) -> Duration {
         let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(self.state().random.u64(0..=micros))
     }
 
-    /// The object at a path.
+    /// Returns the object at a path.
     pub fn object(&self, path: &str) -> Option<Arc<Value>> {
         self.state().objects.get(path).cloned()
     }
 
-    /// All objects with their paths.
+    /// Returns all objects with their paths.
     pub fn objects(&self) -> Vec<(Arc<str>, Arc<Value>)> {
         self.state().objects.iter().map(|(path, object)| (path.clone(), object.clone())).collect()
     }
 
-    /// Serves one request at once, in somebody's name.
+    /// Serves one request immediately, on behalf of `by`.
     pub fn serve(&self, by: &str, call: &Call) -> Answer {
         let answer = self.act(by, |server| answer(server.serve(&request(call))));
         let elapsed = self.elapsed();
@@ -155,19 +155,19 @@ impl World {
         answer
     }
 
-    /// Lets a controller do one thing; returns whether there was one.
+    /// Steps a controller; returns whether it acted.
     pub fn step(&self, by: &str, controller: &mut dyn Controller) -> bool {
         let choice = self.state().random.u64(..);
         self.act(by, |server| controller.step(server, choice))
     }
 
-    /// Writes on behalf of an actor; returns the object, or nothing if the server refuses.
+    /// Writes on behalf of an actor; returns the object, or `None` if the server refuses.
     pub fn write(&self, by: &str, call: &Call) -> Option<Value> {
         let (code, body) = self.serve(by, call);
         if code < 300 { serde_json::from_slice(&body).ok() } else { None }
     }
 
-    /// Does something with the server, and notes what that changes.
+    /// Runs a function on the server, and records the changes that it makes.
     fn act<T>(&self, by: &str, act: impl FnOnce(&mut Server) -> T) -> T {
         let (outcome, written) = {
             let mut server = self.server();
@@ -190,7 +190,7 @@ impl World {
 }
 
 impl State {
-    /// Notes a change, and checks what holds at every write.
+    /// Records a change, and checks the invariants that hold at every write.
     fn note(&mut self, change: Change, elapsed: Duration) {
         match &change.after {
             Some(after) => _ = self.objects.insert(change.path.clone(), after.clone()),
@@ -209,12 +209,12 @@ impl State {
     }
 }
 
-/// The path without its query.
+/// Returns the path without its query.
 pub fn trimmed(path: &str) -> &str {
     path.split('?').next().unwrap_or(path)
 }
 
-/// A request as the server reads it.
+/// Converts a call to the server's request.
 pub fn request(call: &Call) -> Request<'_> {
     let (content_type, body) = call.body.as_ref().map_or(("", &[][..]), |(content_type, body)| (*content_type, body));
     Request { method: call.method.as_str(), path: &call.path, content_type, accept: call.accept.unwrap_or(""), body }

@@ -1,4 +1,4 @@
-//! A HorizontalPodAutoscaler's controller: writes the replicas that it is set to, through the scale subresource.
+//! The controller of a HorizontalPodAutoscaler: writes the replicas that a test sets, through the scale subresource.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::Server;
 /// The autoscaler.
 #[derive(Clone, Debug, Default)]
 pub struct Autoscaler {
-    /// The replicas that a target should have, by the autoscaler's path; others stay as they are, within the bounds.
+    /// The replicas that a target should have, by the autoscaler's path. Targets without an entry keep theirs, within
+    /// the bounds.
     pub wanted: BTreeMap<String, i64>,
 }
 
@@ -28,7 +29,7 @@ impl Controller for Autoscaler {
 }
 
 impl Autoscaler {
-    /// The target's path and the replicas that it should have, if it has others.
+    /// Returns the target's path and its wanted replicas if they differ from the current ones.
     fn change(&self, server: &Server, path: &str, autoscaler: &Value) -> Option<(String, i64)> {
         let spec = &autoscaler["spec"];
         let target = &spec["scaleTargetRef"];

@@ -1,4 +1,5 @@
-//! The garbage collector: dependents go after their owners, or before them in foreground deletion, or stay as orphans.
+//! The garbage collector: deletes dependents after their owner, deletes them before it in foreground deletion, or
+//! orphans them.
 //!
 //! Counterpart: k8s.io/kubernetes `pkg/controller/garbagecollector`.
 
@@ -15,13 +16,13 @@ use crate::write::{FOREGROUND, ORPHAN};
 #[derive(Debug, Default)]
 pub struct Collector;
 
-/// What is to be done to one object.
+/// What the collector does to one object.
 enum Action {
-    /// Delete it, in this way.
+    /// Deletes it, with this propagation policy.
     Delete(&'static str),
-    /// Take the collector's finalizer away.
+    /// Removes the collector's finalizer.
     Free(&'static str),
-    /// Remove the references to these owners.
+    /// Removes the references to these owners.
     Disown(Vec<String>),
 }
 
@@ -90,15 +91,15 @@ impl State<'_> {
         let (waiting, solid): (Vec<&Value>, Vec<&Value>) = alive.into_iter().partition(waits);
         match (solid.is_empty(), gone.is_empty(), waiting.is_empty()) {
             (false, true, true) => None,
-            // Another owner keeps it.
+            // Another owner keeps it alive.
             (false, ..) => Some(Action::Disown(gone.iter().chain(&waiting).map(|owner| text(&owner["uid"])).collect())),
-            // Its own dependents must go before an owner that waits for all of them.
+            // The owner waits for all of its dependents, so this object's own dependents must be deleted first.
             (true, _, false) if self.dependents(object).next().is_some() => Some(Action::Delete("Foreground")),
             (true, ..) => Some(Action::Delete("Background")),
         }
     }
 
-    /// What an object that is being deleted waits for.
+    /// Returns the next action for an object that is being deleted.
     fn finish(&self, object: &Value) -> Option<Action> {
         if has_finalizer(object, FOREGROUND) {
             let is_blocked = self.dependents(object).any(|(_, reference)| reference["blockOwnerDeletion"] == true);
@@ -110,7 +111,7 @@ impl State<'_> {
         None
     }
 
-    /// Returns whether an owner is being deleted, with this finalizer.
+    /// Returns whether an owner is being deleted with this finalizer.
     fn is_going_with(&self, uid: &Value, finalizer: &str) -> bool {
         let found = self.server.store.iter().find(|(_, stored)| stored.object["metadata"]["uid"] == *uid);
         found.is_some_and(|(_, stored)| is_going(&stored.object) && has_finalizer(&stored.object, finalizer))

@@ -1,13 +1,14 @@
-//! What makes workloads ready: the controllers of Deployments, StatefulSets, DaemonSets and Jobs with their pods, and the volumes of claims, in one.
+//! Makes workloads ready: the controllers of Deployments, StatefulSets, DaemonSets and Jobs, their pods, and the
+//! volumes of claims, in one controller.
 //!
-//! There are no pods: an object's status says at once what its pods would come to.
+//! There are no pods: an object's status immediately shows their outcome.
 
 use serde_json::{Value, json};
 
 use super::{Controller, is_going, pick};
 use crate::Server;
 
-/// What becomes of an object's pods.
+/// The outcome of an object's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// They become ready, or complete.
@@ -18,10 +19,10 @@ pub enum Fate {
     Fails,
 }
 
-/// Decides about an object's pods, by path and object.
+/// Decides the outcome of an object's pods, by path and object.
 type Decide = Box<dyn FnMut(&str, &Value) -> Fate + Send>;
 
-/// Brings the status of workloads up to date.
+/// Updates the status of workloads.
 pub struct Kubelet {
     fate: Decide,
 }
@@ -32,7 +33,7 @@ impl Default for Kubelet {
     }
 }
 
-/// The collections it looks after.
+/// The collections that it manages.
 const KINDS: [(&str, &str); 5] = [
     ("apps/v1", "deployments"),
     ("apps/v1", "statefulsets"),
@@ -42,7 +43,7 @@ const KINDS: [(&str, &str); 5] = [
 ];
 
 impl Kubelet {
-    /// Creates one that asks what becomes of each object's pods.
+    /// Creates a kubelet that calls `fate` for the outcome of each object's pods.
     pub fn new(fate: impl FnMut(&str, &Value) -> Fate + Send + 'static) -> Kubelet {
         Kubelet { fate: Box::new(fate) }
     }
@@ -64,7 +65,7 @@ impl Controller for Kubelet {
     }
 }
 
-/// Returns whether a status has these fields already, whenever its conditions changed.
+/// Returns whether a status already has these fields, ignoring the times of its conditions.
 fn has(status: &Value, wanted: &Value) -> bool {
     match (status, wanted) {
         (Value::Object(status), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
@@ -82,7 +83,7 @@ fn status_of(plural: &str, object: &Value, fate: Fate, now: &str) -> Option<Valu
     let generation = object["metadata"]["generation"].as_i64().unwrap_or(1);
     let replicas = object["spec"]["replicas"].as_i64().unwrap_or(1);
     let ready = if fate == Fate::Ready { replicas } else { 0 };
-    // Zero is not written.
+    // A count of zero is omitted.
     let count = |number: i64| if number == 0 { Value::Null } else { number.into() };
     match plural {
         "deployments" => Some(json!({
@@ -125,7 +126,7 @@ fn deployment_conditions(fate: Fate, now: &str) -> Value {
 }
 
 fn job_status(job: &Value, fate: Fate, now: &str) -> Value {
-    // A finished Job stays so.
+    // A finished Job keeps its status.
     if job["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty()) {
         return job["status"].clone();
     }

@@ -1,8 +1,8 @@
-//! Controllers that act only when they are stepped: the garbage collector, the namespace controller, Jobs' time to live, a kubelet, an autoscaler,
-//! another operator.
+//! Controllers that act only when a test steps them: the garbage collector, the namespace controller, Jobs' time to
+//! live, a kubelet, an autoscaler, another operator.
 //!
-//! A step is one write at most, so whoever drives controllers decides how their writes and those of others are interleaved. `choice` selects among the
-//! things that are to be done.
+//! A step makes at most one write, so the test decides how the writes of controllers and others are interleaved.
+//! `choice` selects among the pending actions.
 
 mod autoscaler;
 mod collector;
@@ -28,15 +28,15 @@ pub use namespaces::Namespaces;
 pub use operator::OtherOperator;
 pub use ttl::TimeToLive;
 
-/// Something that watches the server and writes.
+/// A controller that reads the server's objects and writes them.
 pub trait Controller {
-    /// Does one thing that is to be done; returns whether there was one.
+    /// Performs one pending action; returns whether there was one.
     fn step(&mut self, server: &mut Server, choice: u64) -> bool;
 }
 
-/// Steps controllers until none has anything to do.
+/// Steps controllers until no action is pending.
 pub fn settle(server: &mut Server, controllers: &mut [&mut dyn Controller]) {
-    // Each step is progress, so the limit only ends controllers that disagree.
+    // Each step makes progress, so only controllers that undo each other's writes reach the limit.
     for _ in 0..10_000 {
         let mut acted = false;
         controllers.iter_mut().for_each(|controller| acted |= controller.step(server, 0));
@@ -46,7 +46,7 @@ pub fn settle(server: &mut Server, controllers: &mut [&mut dyn Controller]) {
     }
 }
 
-/// Picks one of the things to do.
+/// Picks one of the pending actions.
 fn pick<T>(mut things: Vec<T>, choice: u64) -> Option<T> {
     if things.is_empty() {
         return None;
@@ -55,7 +55,7 @@ fn pick<T>(mut things: Vec<T>, choice: u64) -> Option<T> {
     Some(things.swap_remove(at))
 }
 
-/// A write of a controller.
+/// A controller's write.
 struct Write<'a> {
     method: &'a str,
     content_type: &'a str,
@@ -64,7 +64,7 @@ struct Write<'a> {
 }
 
 impl Server {
-    /// Sends a controller's write; a refusal is left for a later step.
+    /// Sends a controller's write; a later step retries a refused one.
     fn send(&mut self, path: &str, write: &Write) -> Result<Value, Status> {
         let path = format!("{path}?fieldManager={}", write.manager);
         let body = write.body.to_string();
@@ -93,12 +93,12 @@ impl Server {
     }
 }
 
-/// The path of a stored object.
+/// Returns the path of a stored object.
 fn path_of(key: &Key, kind: &Kind) -> String {
     kind.path(&key.namespace, &key.name)
 }
 
-/// The preconditions of a deletion that is for this object alone.
+/// Returns the preconditions of a deletion that must hit only this object.
 fn only(object: &Value) -> Value {
     serde_json::json!({"uid": object["metadata"]["uid"]})
 }
@@ -111,7 +111,7 @@ fn has_finalizer(object: &Value, name: &str) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
 }
 
-/// Returns the patch that takes a finalizer away, if no one else writes meanwhile.
+/// Returns the patch that removes a finalizer unless another client writes first.
 fn without_finalizer(object: &Value, name: &str) -> Value {
     let all = object["metadata"]["finalizers"].as_array().into_iter().flatten();
     let left: Vec<&Value> = all.filter(|one| *one != name).collect();

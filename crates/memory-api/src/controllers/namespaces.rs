@@ -1,4 +1,5 @@
-//! The namespace controller: empties a namespace that is being deleted, then lets it go. Counterpart: k8s.io/kubernetes `pkg/controller/namespace`.
+//! The namespace controller: empties a namespace that is being deleted, then removes its finalizer. Counterpart:
+//! k8s.io/kubernetes `pkg/controller/namespace`.
 
 use serde_json::{Value, json};
 

@@ -1,18 +1,19 @@
-//! Another operator: it puts a finalizer, an annotation and a field that it owns on objects, and takes its finalizer away when they are deleted.
+//! Another operator: it sets a finalizer, an annotation and a field that it owns on objects, and removes its finalizer
+//! when they are deleted.
 
 use serde_json::{Value, json};
 
 use super::{Controller, has_finalizer, is_going, pick, without_finalizer};
 use crate::Server;
 
-/// An operator with a field manager and a finalizer that are not the release's.
+/// An operator whose field manager and finalizer differ from the release's.
 #[derive(Clone, Debug)]
 pub struct OtherOperator {
-    /// Its field manager: every kubebuilder operator's is `manager`.
+    /// Its field manager; `manager` for every kubebuilder operator.
     pub manager: String,
     /// Its finalizer.
     pub finalizer: String,
-    /// The kind it looks after: `("v1", "configmaps")`.
+    /// The kind that it manages: `("v1", "configmaps")`.
     pub kind: (String, String),
     /// The annotation that it sets, with its value.
     pub annotation: (String, String),

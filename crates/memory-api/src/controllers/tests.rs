@@ -18,7 +18,7 @@ fn owner(object: &Value, blocks: bool) -> Value {
     })
 }
 
-/// An owner, a dependent, and a dependent of that.
+/// Creates an owner, a dependent, and a dependent of that.
 fn family(server: &mut Server) {
     let map = |name: &str, owners: Vec<Value>| json!({"metadata": {"name": name, "ownerReferences": owners}});
     let first = create(server, MAPS, map("first", Vec::new()));

@@ -1,4 +1,5 @@
-//! Deletes finished Jobs when their time to live is over. Counterpart: k8s.io/kubernetes `pkg/controller/ttlafterfinished`.
+//! Deletes finished Jobs when their time to live has passed. Counterpart: k8s.io/kubernetes
+//! `pkg/controller/ttlafterfinished`.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ impl Controller for TimeToLive {
     }
 }
 
-/// When a finished Job's time is over, in seconds since 1970.
+/// Returns when a finished Job's time to live ends, in seconds since 1970.
 fn ends(job: &Value) -> Option<i64> {
     let time_to_live = job["spec"]["ttlSecondsAfterFinished"].as_i64()?;
     let conditions = job["status"]["conditions"].as_array()?;

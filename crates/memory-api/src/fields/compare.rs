@@ -1,4 +1,4 @@
-//! Which fields two objects differ in. Counterpart: `typed/compare.go`.
+//! Finds the fields in which two objects differ. Counterpart: `typed/compare.go`.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Removes these fields with everything below them.
+    /// Removes these fields and everything below them.
     pub(crate) fn ignore(&mut self, fields: &Set) {
         [&mut self.added, &mut self.modified, &mut self.removed].into_iter().for_each(|set| set.subtract_trees(fields));
     }
 
-    /// Returns the fields that got a new value.
+    /// Returns the fields with a new value.
     pub(crate) fn written(&self) -> Set {
         let mut written = self.modified.clone();
         written.add(&self.added);
@@ -44,7 +44,7 @@ struct Walk {
 
 impl Walk {
     fn compare(&mut self, of: &Type, old: Option<&Value>, new: Option<&Value>) {
-        // Most of two objects is equal.
+        // Most parts of two objects are equal.
         if old == new {
             return;
         }
@@ -118,7 +118,7 @@ impl Walk {
         }
     }
 
-    /// Compares what has the same identity. Duplicates count as one leaf.
+    /// Compares elements of the same identity. Duplicates count as one leaf.
     fn element(&mut self, name: String, of: &Type, before: &[&Value], after: &[&Value]) {
         match (before.len(), after.len()) {
             (0 | 1, 0 | 1) => return self.below(name, of, before.first().copied(), after.first().copied()),

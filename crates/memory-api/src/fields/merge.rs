@@ -1,4 +1,4 @@
-//! A live object with what an apply sets. Counterpart: `typed/merge.go`.
+//! Merges an applied object into the live one. Counterpart: `typed/merge.go`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,16 +10,16 @@ use crate::schema::{Identity, Type};
 /// Two elements of an applied list have the same identity.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Duplicate {
-    /// Where the list is: `.spec.containers`.
+    /// The path of the list: `.spec.containers`.
     pub(crate) list: String,
     /// The identity: `[name="a"]`.
     pub(crate) element: String,
 }
 
-/// Merges what is applied into the live object.
+/// Merges the applied object into the live one.
 ///
 /// # Errors
-/// [`Duplicate`].
+/// Fails if an applied list has [`Duplicate`] elements.
 pub(crate) fn merge(of: &Type, live: &Value, applied: &Value) -> Result<Value, Duplicate> {
     let merged = Walk { path: Vec::new() }.merge(of, Some(live), Some(applied))?;
     Ok(merged.unwrap_or(Value::Null))
@@ -31,7 +31,7 @@ struct Walk {
 
 impl Walk {
     fn merge(&mut self, of: &Type, live: Option<&Value>, applied: Option<&Value>) -> Result<Option<Value>, Duplicate> {
-        // What is applied decides how the value is walked; without it, the live value stays as it is.
+        // The applied value decides how both are walked; without one, the live value stays as it is.
         let Some(new) = applied else { return Ok(live.cloned()) };
         match Shape::of(of, new) {
             Shape::Map(of) if !(is_empty(live) && is_empty(applied)) => self.maps(of, live, new),
@@ -71,7 +71,7 @@ impl Walk {
                 merged.push(before.items[at].clone());
                 continue;
             };
-            // A duplicate of the live list is replaced, not merged.
+            // A duplicate in the live list is replaced, not merged.
             let old = before.by_name.get(name).filter(|_| !before.is_duplicate(name)).map(|at| before.items[*at]);
             self.path.push(name.to_owned());
             merged.extend(self.merge(of, old, Some(new))?);
@@ -85,7 +85,7 @@ fn some_map(map: Map<String, Value>) -> Option<Value> {
     (!map.is_empty()).then(|| map.into())
 }
 
-/// The elements of a list, with their identities.
+/// The elements of a list and their identities.
 struct Elements<'a> {
     names: Vec<String>,
     items: Vec<&'a Value>,
@@ -121,8 +121,9 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Returns the merged list's identities, each with its place in the live list (of elements that are not applied): applied elements keep the order in
-/// which they are applied, others stay as near to their neighbours as that allows.
+/// Returns the merged list's identities, each with its position in the live list (meaningful for elements that are not
+/// applied). Applied elements keep the order in which they are applied; the others stay as close to their neighbours as
+/// that allows.
 fn merged_order<'a>(live: &'a Elements, applied: &'a Elements) -> Vec<(&'a str, usize)> {
     let mut shared = applied.names.iter().filter(|name| live.has(name)).map(String::as_str);
     let mut next_shared = shared.next();

@@ -1,4 +1,4 @@
-//! Sets of fields as `managedFields` records them, and how objects are compared, merged and pruned by them.
+//! Sets of fields as `managedFields` records them, and comparing, merging and pruning objects by them.
 //!
 //! Counterpart: sigs.k8s.io/structured-merge-diff `fieldpath` and `typed`.
 
@@ -105,7 +105,7 @@ impl Set {
         });
     }
 
-    /// Removes the members of another set with everything below them.
+    /// Removes the members of another set and everything below them.
     pub(crate) fn subtract_trees(&mut self, other: &Set) {
         self.nodes.retain(|name, node| {
             let Some(less) = other.nodes.get(name) else { return true };
@@ -114,7 +114,7 @@ impl Set {
         });
     }
 
-    /// Returns the members that both sets have.
+    /// Returns the members common to both sets.
     pub(crate) fn intersection(&self, other: &Set) -> Set {
         let common = self.nodes.iter().filter_map(|(name, node)| {
             let theirs = other.nodes.get(name)?;
@@ -125,7 +125,7 @@ impl Set {
         Set { nodes: common.collect() }
     }
 
-    /// Returns the paths of all members, as conflicts name them: `.spec.containers[name="a"].image`.
+    /// Returns the paths of all members in the form that conflicts use: `.spec.containers[name="a"].image`.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect("", &mut paths);
@@ -138,7 +138,7 @@ impl Set {
         self.nodes.iter().for_each(|(name, node)| node.children.collect(&path(name), paths));
     }
 
-    /// Makes the declared fields of structures members, which own fields alone are not.
+    /// Adds the declared fields of structures as members; without this, only fields with an owner are members.
     pub(crate) fn with_named_fields(mut self, of: &Type) -> Set {
         let structure = match of {
             Type::Struct { name, .. } => Some(schema().structure(name)),

@@ -1,4 +1,4 @@
-//! An object without some of its fields. Counterpart: `typed/remove.go`.
+//! Removes fields from an object. Counterpart: `typed/remove.go`.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::Set;
 use super::shape::{Shape, element, field, named};
 use crate::schema::{Identity, Type};
 
-/// Removes fields from an object. A map or list that loses everything becomes null, an atomic one always does.
+/// Removes fields from an object. A map or list that loses all its content becomes null; an atomic one always does.
 pub(crate) fn remove(of: &Type, value: Value, fields: &Set) -> Value {
     let shape = Shape::of(of, &value);
     match (shape, value) {

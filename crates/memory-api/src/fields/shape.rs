@@ -1,4 +1,4 @@
-//! How a value is walked: as one leaf, as fields or as elements with an identity.
+//! How a value is walked: as one leaf, as fields, or as elements with an identity.
 
 use serde_json::{Map, Value, json};
 
@@ -43,12 +43,12 @@ pub(super) fn field<'a>(of: &'a Type, name: &str) -> (&'a Type, bool) {
     }
 }
 
-/// Returns a field's name as an element of a path.
+/// Returns a field's name in the form of a path element.
 pub(super) fn named(field: &str) -> String {
     format!("f:{field}")
 }
 
-/// Returns what identifies an element of a list; `None` if its keys are missing.
+/// Returns the identity of a list element; `None` if its keys are missing.
 pub(super) fn element(of: &Type, identity: &Identity, item: &Value) -> Option<String> {
     let Identity::Keys(keys) = identity else { return Some(format!("v:{item}")) };
     let mut found = Map::new();
@@ -64,7 +64,7 @@ pub(super) fn element(of: &Type, identity: &Identity, item: &Value) -> Option<St
     (!found.is_empty()).then(|| format!("k:{}", json!(found)))
 }
 
-/// Returns an element as conflicts name it.
+/// Returns an element in the form that conflicts use.
 pub(super) fn shown(element: &str) -> String {
     let (kind, rest) = element.split_once(':').unwrap_or(("f", element));
     match kind {
@@ -79,12 +79,12 @@ pub(super) fn shown(element: &str) -> String {
     }
 }
 
-/// Returns the items of a list; none of null.
+/// Returns the items of a list; an empty slice for null.
 pub(super) fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Returns whether a map or list has nothing in it.
+/// Returns whether a map or list is empty.
 pub(super) fn is_empty(value: Option<&Value>) -> bool {
     match value {
         Some(Value::Object(map)) => map.is_empty(),

@@ -1,4 +1,5 @@
-//! Server-side apply: the merged object, who owns it then, and conflicts. Counterpart: structured-merge-diff `merge/update.go`.
+//! Server-side apply: the merged object, its new owners, and conflicts. Counterpart: structured-merge-diff
+//! `merge/update.go`.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::fields::{Duplicate, Set, fields_of, merge, remove};
 use crate::schema::{CUSTOM, Type};
 use crate::status::Status;
 
-/// The manager of fields that were there before the first apply to an object without managed fields.
+/// The manager of fields that exist before the first apply to an object without managed fields.
 const BEFORE: &str = "before-first-apply";
 
 /// The outcome of an apply.
@@ -25,7 +26,7 @@ pub(crate) enum Refusal {
     Duplicate(Duplicate),
 }
 
-/// Applies `config` to `live`, an object without uid if it does not exist.
+/// Applies `config` to `live`, which has no uid if the object does not exist.
 pub(crate) fn apply(of: &Type, live: &Value, config: &Value, by: &By, force: bool) -> Result<Applied, Refusal> {
     let mut managers = Managers::of(live);
     let live = unmanaged(live);
@@ -61,7 +62,7 @@ pub(crate) fn apply(of: &Type, live: &Value, config: &Value, by: &By, force: boo
     Ok(Applied { object })
 }
 
-/// An object of the type before anything was set.
+/// Returns an object of the type without any field set.
 fn nothing(of: &Type, live: &Value) -> Value {
     match of {
         Type::Struct { name, .. } if *name != CUSTOM => crate::schema::normal::zero(name),
@@ -69,7 +70,7 @@ fn nothing(of: &Type, live: &Value) -> Value {
     }
 }
 
-/// Takes the fields that change from other managers.
+/// Takes the changed fields from other managers.
 fn take(
     managers: &mut Managers,
     me: &Identity,
@@ -94,7 +95,7 @@ fn take(
     Ok(())
 }
 
-/// Removes what the manager applied last time, does not apply now, and nobody else owns.
+/// Removes the fields that the manager applied last time, no longer applies, and no other manager owns.
 fn prune(of: &Type, merged: Value, managers: &Managers, last: Option<Set>) -> Value {
     let Some(last) = last else { return merged };
     let mut managed = Set::default();
@@ -116,7 +117,7 @@ fn prune(of: &Type, merged: Value, managers: &Managers, last: Option<Set>) -> Va
 }
 
 impl Refusal {
-    /// Returns the server's answer.
+    /// Returns the server's response.
     pub(crate) fn status(&self, object: &str) -> Status {
         match self {
             Refusal::Duplicate(Duplicate { list, element }) => {
@@ -130,7 +131,7 @@ impl Refusal {
     }
 }
 
-/// Counterpart: `conflict.go`.
+/// Returns the conflict response. Counterpart: `conflict.go`.
 fn conflict(conflicts: &[(Identity, String, Set)]) -> Status {
     let owned: Vec<(String, Vec<String>)> =
         conflicts.iter().map(|(identity, version, fields)| (shown(identity, version), fields.paths())).collect();

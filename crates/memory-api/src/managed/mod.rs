@@ -1,4 +1,4 @@
-//! Which manager wrote which fields: `metadata.managedFields`.
+//! Field ownership per manager: `metadata.managedFields`.
 //!
 //! Counterpart: k8s.io/apimachinery `pkg/util/managedfields`, with one version per kind.
 
@@ -27,12 +27,12 @@ pub(crate) struct By<'a> {
     pub(crate) reset: &'a Set,
 }
 
-/// What identifies an entry. Its order is that of `managedFields`, apart from the time.
+/// The identity of an entry. Its order is that of `managedFields`, apart from the time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Identity {
     operation: Operation,
     manager: String,
-    /// Empty for applies: a manager has one entry, whatever version it applies in.
+    /// Empty for applies: a manager has one entry for all versions that it applies in.
     api_version: String,
     subresource: String,
 }
@@ -57,10 +57,10 @@ pub(crate) struct Managers {
     entries: BTreeMap<Identity, Entry>,
 }
 
-/// How many entries of updates an object may have.
+/// Maximum number of update entries of an object.
 const MAX_UPDATERS: usize = 10;
 
-/// The manager that the oldest updates are merged into.
+/// The manager that receives the fields of the oldest updates.
 const OLDEST: &str = "ancient-changes";
 
 impl Managers {
@@ -94,7 +94,7 @@ impl Managers {
         self.entries.retain(|identity, entry| Some(identity) == except || !entry.fields.is_empty());
     }
 
-    /// Merges the oldest updates if there are too many.
+    /// Merges the oldest update entries if there are too many.
     fn cap(&mut self) {
         let updates = |(identity, _): &(&Identity, &Entry)| identity.operation == Operation::Update;
         let mut oldest: Vec<(String, Identity)> = self

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{By, Entry, Identity, Managers, Operation, compared, strip, unmanaged};
 use crate::schema::Type;
 
-/// Records in `new` who owns its fields after a write over `live`, an object without uid for a create.
+/// Records in `new` the owners of its fields after a write over `live`, which has no uid for a create.
 pub(crate) fn update(of: &Type, live: &Value, new: &mut Value, by: &By) {
     let is_reset = |fields: &Value| fields == &json!([]) || fields == &json!([{}]);
     let mut managers = match new["metadata"].get("managedFields") {
@@ -22,7 +22,8 @@ pub(crate) fn update(of: &Type, live: &Value, new: &mut Value, by: &By) {
     managers.write(new);
 }
 
-/// Gives the writer the fields that it changed, and takes them and the removed ones from everyone else.
+/// Gives the writer ownership of the fields that it changed, and removes them and the deleted fields from all other
+/// managers.
 pub(super) fn track(managers: &mut Managers, of: &Type, (live, new): (&Value, &Value), by: &By) {
     let comparison = compared(of, live, new, by);
     let mut written = comparison.written();

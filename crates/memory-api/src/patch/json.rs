@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Applies the operations in order.
 ///
 /// # Errors
-/// The message of the operation that cannot be applied; the object is then half patched.
+/// The message of the operation that cannot be applied. The operations before it stay applied.
 pub(crate) fn json_patch(object: &mut Value, patch: &Value) -> Result<(), String> {
     patch.as_array().into_iter().flatten().try_for_each(|step| operation(object, step))
 }
@@ -58,7 +58,7 @@ fn add(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-/// As the server's library does, sets a missing key of a map, too.
+/// Replaces a value. Sets a missing key of a map, too, as the server's library does.
 fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
     let missing = || format!("replace operation does not apply: doc is missing path: {path}: missing value");
     if let Some(found) = object.pointer_mut(path) {

@@ -1,4 +1,5 @@
-//! Strategic merge patch, by the merge keys of built-in kinds. Counterpart: k8s.io/apimachinery `pkg/util/strategicpatch`.
+//! Strategic merge patch by the merge keys of built-in kinds. Counterpart: k8s.io/apimachinery
+//! `pkg/util/strategicpatch`.
 
 use serde_json::{Map, Value};
 
@@ -31,7 +32,7 @@ fn patch_map(of: &Type, map: &mut Map<String, Value>, patch: &Map<String, Value>
     }
 }
 
-/// `$deleteFromPrimitiveList/NAME` and `$setElementOrder/NAME`.
+/// Applies `$deleteFromPrimitiveList/NAME`; ignores `$setElementOrder/NAME`.
 fn directed(directive: &str, map: &mut Map<String, Value>, name: &str, value: &Value) {
     let Some(items) = map.get_mut(name).and_then(Value::as_array_mut) else { return };
     let listed = value.as_array().map_or(&[][..], Vec::as_slice);
@@ -88,7 +89,7 @@ fn patch_list(field: Option<&Field>, of: &Type, mut old: Vec<Value>, patch: &[Va
     in_order(&old, &plain, new, |item| item[key].clone())
 }
 
-/// Puts the elements that the patch does not name among those that it names, by the order they had.
+/// Inserts the elements that the patch does not name among those that it names, in their old order.
 fn in_order(old: &[Value], patch: &[Value], new: Vec<Value>, key: impl Fn(&Value) -> Value) -> Vec<Value> {
     let place = |item: &Value| old.iter().position(|known| key(known) == key(item));
     let others = old.iter().filter(|known| patch.iter().all(|item| key(item) != key(known)));

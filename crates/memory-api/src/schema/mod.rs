@@ -1,7 +1,7 @@
-//! What the fields of built-in kinds are: which lists have keys, which maps are atomic, how strategic patches merge.
+//! The fields of built-in kinds: which lists have keys, which maps are atomic, and how strategic patches merge.
 //!
-//! `types.txt` has one line per kind and one per structure, as the API server's OpenAPI documents have them. Custom resources have no declared
-//! fields below `spec` and `status`: their maps are granular and their lists atomic.
+//! `types.txt` has one line per kind and one per structure, taken from the API server's OpenAPI documents. Custom
+//! resources have no declared fields below `spec` and `status`: their maps are granular and their lists atomic.
 
 pub(crate) mod normal;
 
@@ -24,24 +24,24 @@ pub(crate) struct BuiltIn {
 pub(crate) enum Type {
     /// A string, number or boolean.
     Scalar,
-    /// Anything: maps are granular, lists atomic.
+    /// Any value: maps are granular, lists atomic.
     Any,
-    /// Fields with names.
+    /// Named fields.
     Struct { name: &'static str, is_atomic: bool },
     /// Values by key.
     Map { of: Box<Type>, is_atomic: bool },
-    /// Elements, with what identifies them.
+    /// Elements, and how they are identified.
     List { of: Box<Type>, identity: Identity },
 }
 
-/// What identifies the elements of a list.
+/// How the elements of a list are identified.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Identity {
-    /// Nothing: the list is written as a whole.
+    /// Not at all: the list is written as a whole.
     Atomic,
-    /// The element itself.
+    /// By the whole element.
     Value,
-    /// These of its fields.
+    /// By these of its fields.
     Keys(Vec<&'static str>),
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Identity {
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) of: Type,
-    /// The value that it has in keys if it is missing.
+    /// The value that identifies an element if the field is missing.
     pub(crate) default: Option<&'static str>,
     pub(crate) presence: Presence,
     /// The strategic patch strategy: `merge`, `retainKeys`, both or none.
@@ -57,7 +57,7 @@ pub(crate) struct Field {
     pub(crate) merge_key: Option<&'static str>,
 }
 
-/// Whether a field is there although nobody set it.
+/// How a field looks if no client sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// It is absent.
@@ -96,14 +96,14 @@ pub(crate) fn schema() -> &'static Schema {
 }
 
 impl Schema {
-    /// Returns the structure with this name; one without fields if there is none.
+    /// Returns the structure of this name; one without fields if it does not exist.
     pub(crate) fn structure(&self, name: &str) -> &Struct {
         self.structs.get(name).unwrap_or(&NO_FIELDS)
     }
 }
 
 impl Type {
-    /// Returns the type of whole objects.
+    /// Returns the type of whole objects with this structure.
     pub(crate) fn object(structure: &'static str) -> Type {
         Type::Struct { name: structure, is_atomic: false }
     }
@@ -159,7 +159,8 @@ fn field(text: &'static str) -> Field {
     Field { of: of(text.trim_end_matches(['^', '*'])), default, presence, strategy, merge_key }
 }
 
-/// Parses a type: `s`, `@STRUCT`, `{TYPE}`, `[TYPE]`, `[TYPE]set`, `[TYPE]KEY,KEY`, with `!` before atomic ones, `?` for anything.
+/// Parses a type: `s`, `@STRUCT`, `{TYPE}`, `[TYPE]`, `[TYPE]set`, `[TYPE]KEY,KEY`, with `!` before atomic types, `?`
+/// for any value.
 fn of(text: &'static str) -> Type {
     let is_atomic = text.starts_with('!');
     let text = text.trim_start_matches('!');

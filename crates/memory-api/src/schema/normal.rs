@@ -1,10 +1,11 @@
-//! How objects of built-in kinds look after the server decoded them: without unknown fields and nulls, with the structures that are never absent.
+//! The stored form of objects of built-in kinds: without unknown fields and nulls, and with the structures that are
+//! always present.
 
 use serde_json::{Map, Value, json};
 
 use super::{Field, Identity, Presence, Type, schema};
 
-/// Brings an object into the form in which the server stores it.
+/// Converts an object to the form in which the server stores it.
 pub(crate) fn normalise(of: &Type, value: &mut Value) {
     match (of, value) {
         (Type::Struct { name, .. }, Value::Object(map)) => normalise_struct(name, map),
@@ -34,7 +35,7 @@ fn normalise_struct(name: &str, map: &mut Map<String, Value>) {
     }
 }
 
-/// Returns whether a field with this value is not written at all.
+/// Returns whether a field with this value is omitted.
 fn is_omitted(field: &Field, value: &Value) -> bool {
     if field.presence == Presence::Required {
         return false;
@@ -57,7 +58,7 @@ fn zero_of(field: &Field) -> Value {
     }
 }
 
-/// Returns the structure as it is before anything is set.
+/// Returns the structure without any field set.
 pub(crate) fn zero(name: &str) -> Value {
     let mut map = Map::new();
     normalise_struct(name, &mut map);

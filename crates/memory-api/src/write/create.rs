@@ -1,4 +1,4 @@
-//! Creates, by `POST` or by an apply to nothing.
+//! Creates, by `POST` or by an apply to a missing object.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::status::{Cause, Status};
 use crate::{Fidelity, Server};
 
 impl Server {
-    /// Creates the object that a `POST` sends.
+    /// Creates the object of a `POST`.
     pub(super) fn create(&mut self, write: &Write, body: Value) -> Result<Value, Status> {
         let mut object = body;
         self.address(write, &mut object)?;
@@ -82,7 +82,8 @@ impl Server {
         metadata["creationTimestamp"] = now.into();
     }
 
-    /// Rejects new objects in namespaces that do not exist or are going. Counterpart: the admission plugin `NamespaceLifecycle`.
+    /// Rejects new objects in namespaces that do not exist or are being deleted. Counterpart: the admission plugin
+    /// `NamespaceLifecycle`.
     pub(super) fn check_namespace(&self, write: &Write, name: &str) -> Result<(), Status> {
         let namespace = write.target.namespace;
         if namespace.is_empty() || self.fidelity == Fidelity::Sketch {

@@ -9,10 +9,10 @@ use crate::status::Status;
 use crate::store::Key;
 use crate::{Fidelity, Server};
 
-/// Keeps an owner until its dependents are gone.
+/// The finalizer that keeps an owner until its dependents are deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
-/// Keeps an owner until its dependents are orphans.
+/// The finalizer that keeps an owner until its dependents are orphaned.
 pub(crate) const ORPHAN: &str = "orphan";
 
 impl Server {
@@ -46,7 +46,7 @@ impl Server {
         Ok((*self.store.write(key, write.kind.clone(), new)).clone())
     }
 
-    /// A namespace goes when the namespace controller has emptied it.
+    /// Marks a namespace for deletion, or removes it once the namespace controller has emptied it.
     fn delete_namespace(&mut self, write: &Write, key: Key, mut new: Value, is_dry_run: bool) -> Value {
         let none = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
         let is_empty = none(&new["spec"]["finalizers"]) && none(&new["metadata"]["finalizers"]);
@@ -63,7 +63,7 @@ impl Server {
         (*self.store.write(key, write.kind.clone(), new)).clone()
     }
 
-    /// Deletes what a selector selects.
+    /// Deletes the selected objects of a collection.
     pub(super) fn delete_collection(&mut self, write: &Write, query: Query, options: &Value) -> Result<Value, Status> {
         let watched = self.watched(&write.kind, &write.target, query);
         let selected = |(key, stored): &(&Key, &crate::store::Stored)| {
@@ -79,14 +79,14 @@ impl Server {
         Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
     }
 
-    /// Removes an object, and what is remembered about its kind.
+    /// Removes an object, and with a definition the kinds that it defines.
     pub(crate) fn take(&mut self, key: &Key) -> Option<crate::store::Stored> {
         let removed = self.store.remove(key)?;
         self.after_removal(&removed);
         Some(removed)
     }
 
-    /// The finalizers that a deletion leaves. Counterpart: `deletionFinalizersForGarbageCollection`.
+    /// Returns the finalizers that remain after a deletion. Counterpart: `deletionFinalizersForGarbageCollection`.
     fn finalizers(&self, kind: &Kind, options: &Value, old: &Value) -> Vec<Value> {
         let present = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         if !self.has_collector {
@@ -100,7 +100,7 @@ impl Server {
         left
     }
 
-    /// The answer to a deletion that is complete.
+    /// Returns the response to a completed deletion.
     fn deleted(&self, write: &Write, old: &Value) -> Value {
         let kind = &write.kind;
         if self.fidelity == Fidelity::Sketch {
@@ -154,7 +154,7 @@ fn check_preconditions(write: &Write, options: &Value, old: &Value) -> Result<()
     Ok(())
 }
 
-/// The garbage collector's finalizer that an object gets.
+/// Returns the garbage collector's finalizer that a deletion adds, if any.
 fn propagation(kind: &Kind, options: &Value, present: &[Value]) -> Option<&'static str> {
     let is_event = kind.kind == "Event" && !kind.is_custom();
     if is_event {
@@ -176,7 +176,7 @@ fn propagation(kind: &Kind, options: &Value, present: &[Value]) -> Option<&'stat
     orphans.then_some(ORPHAN)
 }
 
-/// How long a pod may take to stop; other kinds have no grace period.
+/// Returns the grace period in seconds; always 0 for kinds other than pods.
 fn grace_period(kind: &Kind, options: &Value, old: &Value) -> i64 {
     if kind.kind != "Pod" || kind.is_custom() {
         return 0;
@@ -189,7 +189,7 @@ fn grace_period(kind: &Kind, options: &Value, old: &Value) -> i64 {
     asked.or_else(|| old["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30).max(0)
 }
 
-/// Returns whether the object is stopping already, and no sooner end is asked for.
+/// Returns whether the object is already terminating and the request does not shorten its grace period.
 fn is_pending(old: &Value, options: &Value) -> bool {
     let grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
     let is_going = old["metadata"]["deletionTimestamp"].is_string();

@@ -23,7 +23,7 @@ use crate::status::Status;
 use crate::store::Key;
 use crate::{Fidelity, Server};
 
-/// A write, as its path, query and headers ask for it.
+/// A write, as its path, query and headers describe it.
 pub(crate) struct Write<'a> {
     pub(crate) kind: Arc<Kind>,
     pub(crate) target: Target<'a>,
@@ -33,7 +33,7 @@ pub(crate) struct Write<'a> {
     is_sketch: bool,
     /// The time, as RFC 3339.
     pub(crate) now: Arc<str>,
-    /// The fields that this endpoint does not write.
+    /// The fields that this endpoint ignores.
     pub(crate) reset: Set,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Write<'a> {
         self.kind.key(self.target.namespace, name)
     }
 
-    /// An object of the kind before anything is set.
+    /// Returns an object of the kind without any field set.
     fn nothing(&self) -> Value {
         if self.is_sketch {
             return json!({});
@@ -79,7 +79,7 @@ impl<'a> Write<'a> {
 }
 
 impl Server {
-    /// Serves a request that may change something.
+    /// Serves a request that may write.
     pub(crate) fn write(
         &mut self,
         kind: Arc<Kind>,
@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    /// Fills in what the path says about an object, and rejects what contradicts it.
+    /// Fills in the fields that the path determines, and rejects contradictions.
     fn address(&self, write: &Write, object: &mut Value) -> Result<(), Status> {
         if !object["metadata"].is_object() {
             object["metadata"] = json!({});
@@ -157,7 +157,7 @@ impl Server {
         Ok(())
     }
 
-    /// Brings an object into the stored form.
+    /// Converts an object to its stored form.
     fn normalise(&self, kind: &Kind, object: &mut Value) {
         match self.fidelity {
             Fidelity::Sketch => {}
@@ -166,7 +166,7 @@ impl Server {
         }
     }
 
-    /// Lets the webhooks change an object that is about to be stored.
+    /// Lets webhooks change an object before it is stored.
     fn admit(&mut self, write: &Write, object: &mut Value) {
         let hooks = std::mem::take(&mut self.webhooks);
         if write.target.subresource.is_empty() {

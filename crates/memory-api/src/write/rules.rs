@@ -1,4 +1,4 @@
-//! What an update keeps, what it must not change, and when it is the end of an object.
+//! The fields that an update keeps, those it must not change, and when it removes the object.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(super) fn may_create_by_replace(kind: &Kind) -> bool {
     !kind.is_custom() && kinds.contains(&kind.kind.as_str())
 }
 
-/// Returns whether an update of the kind may leave out the resource version.
+/// Returns whether an update of the kind may omit the resource version.
 pub(super) fn may_write_blindly(kind: &Kind) -> bool {
     let kinds =
         ["PodDisruptionBudget", "Lease", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "CSIDriver"];
@@ -22,7 +22,7 @@ pub(super) fn may_write_blindly(kind: &Kind) -> bool {
     !kind.is_custom() && !kinds.contains(&kind.kind.as_str()) && !others.contains(&kind.kind.as_str())
 }
 
-/// Keeps what no update changes.
+/// Carries over the metadata that updates never change.
 pub(super) fn carry_over(new: &mut Value, old: &Value) {
     let (before, after) = (&old["metadata"], &mut new["metadata"]);
     if after["uid"].as_str().unwrap_or_default().is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn violated(server: &Server, write: &Write, new: &Value, old: &Value)
     Some(Cause { reason: "FieldValueInvalid", field, message: "Invalid value: {}: field is immutable".into() })
 }
 
-/// Returns whether two states differ in nothing but the times of managed fields; the version is that of the old one.
+/// Returns whether two states differ only in the times of managed fields. Both must have the same resource version.
 pub(super) fn is_same(new: &Value, old: &Value) -> bool {
     let fields = |object: &Value| object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let (before, after) = (fields(old), fields(new));

@@ -1,4 +1,5 @@
-//! What a kind's endpoints write, and what the server sets by itself: status, generation, finalizers of namespaces.
+//! The fields that a kind's endpoints write, and the fields that the server sets: status, generation, finalizers of
+//! namespaces.
 //!
 //! Counterpart: `strategy.go` in k8s.io/kubernetes `pkg/registry`.
 
@@ -26,7 +27,7 @@ pub(super) fn reset_fields(kind: &Kind, subresource: &str) -> Set {
     set
 }
 
-/// Returns whether the server counts the generations of a kind's objects.
+/// Returns whether the server maintains `generation` for a kind.
 fn has_generation(kind: &Kind) -> bool {
     kind.is_custom()
         || matches!(
@@ -117,7 +118,7 @@ fn keep_all_but_status(kind: &Kind, new: &mut Value, old: &Value) {
     }
 }
 
-/// Returns whether a change starts a new generation.
+/// Returns whether a change increments the generation.
 fn is_generation(kind: &Kind, new: &Value, old: &Value) -> bool {
     let differs = |field: &str| new.get(field) != old.get(field);
     match kind.kind.as_str() {

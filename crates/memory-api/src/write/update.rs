@@ -1,4 +1,4 @@
-//! Writes to an object that exists: replace, patches, apply.
+//! Writes to an existing object: replace, patches, apply.
 
 use serde_json::Value;
 
@@ -10,23 +10,23 @@ use crate::read::as_version;
 use crate::status::{Cause, Status};
 use crate::{Fidelity, Server};
 
-/// Why a write of an older version is refused.
+/// The message of a conflict with a newer version.
 const STALE: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Where etcd has an object.
+/// Returns the object's key in etcd, as error messages show it.
 fn storage_key(write: &Write) -> String {
     let group = if write.kind.is_custom() { format!("{}/", write.kind.group()) } else { String::new() };
     format!("/registry/{group}{}/{}/{}", write.kind.plural, write.target.namespace, write.target.name)
 }
 
-/// An applied object as errors name it: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+/// Returns an applied object's name in errors: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
 fn typed_of(write: &Write, config: &Value) -> String {
     let text = |key: &str| config["metadata"][key].as_str().unwrap_or_default();
     format!("{}/{}; {}, Kind={}", text("namespace"), text("name"), write.kind.api_version, write.kind.kind)
 }
 
 impl Server {
-    /// Returns the object that a write is for.
+    /// Returns the object that a write addresses.
     fn existing(&self, write: &Write) -> Result<Value, Status> {
         let stored = self.store.get(&write.key(write.target.name));
         let stored = stored.ok_or_else(|| write.kind.about(write.target.name).not_found())?;
@@ -95,7 +95,7 @@ impl Server {
         self.store_next(write, &old, new)
     }
 
-    /// Applies server-side.
+    /// Applies an object by server-side apply.
     pub(super) fn apply(&mut self, write: &Write, body: Value) -> Result<Value, Status> {
         let mut config = body;
         self.check_apply(write, &config)?;
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Returns a kind as the server's messages about invalid objects name it: `Deployment.apps`.
+    /// Returns a kind's name in messages about invalid objects: `Deployment.apps`.
     pub(super) fn kind_in_errors(&self, kind: &Kind) -> String {
         match kind.group() {
             group if !group.is_empty() && self.fidelity == Fidelity::Cluster => format!("{}.{group}", kind.kind),
@@ -132,7 +132,8 @@ impl Server {
         }
     }
 
-    /// Rejects a custom resource whose last field below `spec` was dropped: the server then validates null.
+    /// Rejects a custom resource whose `spec` or `status` became null when its last field was removed: the server
+    /// validates that null.
     fn check_nulls(&self, write: &Write, object: &Value) -> Result<(), Status> {
         if self.fidelity == Fidelity::Sketch || !write.kind.is_custom() {
             return Ok(());
@@ -162,7 +163,7 @@ impl Server {
         Ok(())
     }
 
-    /// Stores the next state of an object, whose managed fields are complete.
+    /// Stores the next state of an object whose managed fields are complete.
     pub(super) fn store_next(&mut self, write: &Write, old: &Value, mut new: Value) -> Result<Value, Status> {
         self.check_version(write, old, &mut new)?;
         self.admit(write, &mut new);
