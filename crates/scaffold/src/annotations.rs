@@ -1,9 +1,10 @@
-//! The keys of the annotations on a resource that control its release: the one list of the operator and of generated policies.
+//! The keys of the annotations on a resource that control its release: one list for the operator and for generated
+//! policies.
 
-/// How the annotations begin.
+/// The prefix of the annotations.
 pub const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
-/// The keys that may have another name.
+/// The keys that an entry of watches.yaml may rename.
 pub const RENAMED: [&str; 8] = [
     "pause",
     "install-disable-hooks",
@@ -15,7 +16,7 @@ pub const RENAMED: [&str; 8] = [
     "upgrade-force",
 ];
 
-/// The keys that have an effect besides.
+/// The other keys with an effect.
 const OTHERS: [&str; 10] = [
     "adopt",
     "drift",

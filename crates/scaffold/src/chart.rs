@@ -1,4 +1,4 @@
-//! Charts in a project: those that come in, and those that are there.
+//! Charts in a project: new ones and existing ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use helm::disk::without_ignored;
 use crate::kustomize::joined;
 use crate::{Error, Project, dockerfile};
 
-/// Where a project's charts are.
+/// The folder of a project's charts.
 pub(crate) const FOLDER: &str = "helm-charts";
 
-/// The files of a chart that comes into a project.
+/// The files of a chart to add to a project.
 #[derive(Clone, Debug)]
 pub struct ChartFiles {
     /// The chart's name.
@@ -21,10 +21,10 @@ pub struct ChartFiles {
 }
 
 impl ChartFiles {
-    /// The chart of these files, whose paths are relative to its folder. `given` names it in errors.
+    /// Loads a chart from files with paths relative to its folder. `given` names it in errors.
     ///
     /// # Errors
-    /// The files are not a chart, or its subcharts are missing.
+    /// Fails if the files are not a chart, or its subcharts are missing.
     pub fn new(given: &str, files: Vec<(String, Vec<u8>)>) -> Result<ChartFiles, Error> {
         let chart = load(given, files.iter().map(|(name, data)| (name.as_str(), data.as_slice())))?;
         if let Some(reason) = chart.not_installable() {
@@ -38,13 +38,14 @@ impl ChartFiles {
         Ok(ChartFiles { name: chart.metadata.name.clone(), files })
     }
 
-    /// The chart's files: their paths and contents.
+    /// Returns the paths and contents of the chart's files.
     #[cfg(test)]
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files.iter().map(|(name, content)| (name.as_str(), content.as_slice()))
     }
 
-    /// Copies the chart into the project, unless it has a chart of this name. Returns its path, and whether it was copied.
+    /// Copies the chart into the project, unless the project has a chart of this name. Returns its path, and whether it
+    /// was copied.
     pub(crate) fn copy(&self, project: &mut Project) -> (String, bool) {
         let path = format!("{FOLDER}/{}", self.name);
         let missing = project.below(&path).next().is_none();
@@ -65,8 +66,8 @@ impl ChartFiles {
     }
 }
 
-/// Returns the project's path of a chart in watches.yaml, which may be one of the image: then Dockerfiles show what is copied there. A chart that the
-/// project does not have keeps its path.
+/// Returns the path in the project of a chart in watches.yaml. That may be a path in the image, which Dockerfiles map
+/// to the project. Returns the given path for a chart that the project does not have.
 pub(crate) fn path(project: &Project, given: &str) -> String {
     let plain = if given.starts_with('/') { given.trim_end_matches('/').to_owned() } else { joined("", given) };
     let exists = |path: &str| project.contains(path) || project.below(path).next().is_some();
@@ -78,7 +79,7 @@ pub(crate) fn path(project: &Project, given: &str) -> String {
     in_image.or(by_name).unwrap_or(plain)
 }
 
-/// Loads a project's chart: a folder or an archive.
+/// Loads a project's chart, which is a folder or an archive.
 pub(crate) fn of(project: &Project, path: &str) -> Result<Arc<Chart>, Error> {
     match project.bytes(path) {
         Some(archive) => Chart::load_archive(archive).map_err(|error| Error::chart(path, error)),
@@ -94,18 +95,18 @@ fn missing(path: &str) -> &'static str {
     }
 }
 
-/// The texts of a chart's `values.yaml` and of its subcharts', with comments.
+/// The texts of `values.yaml`, comments included, of a chart and its subcharts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     /// The chart's name.
     pub(crate) name: String,
-    /// The text; empty if there is none.
+    /// The text; empty if the file is missing.
     pub(crate) values: String,
     /// The subcharts.
     pub(crate) below: Vec<Text>,
 }
 
-/// Reads the values' texts of a project's chart.
+/// Reads the texts of the values of a project's chart.
 pub(crate) fn text(project: &Project, path: &str) -> Text {
     match project.bytes(path) {
         Some(archive) => archived(archive),
@@ -119,7 +120,7 @@ fn archived(archive: &[u8]) -> Text {
 }
 
 impl Text {
-    /// `files` are named by their paths below the chart's folder.
+    /// Reads the texts from `files`, whose paths are relative to the chart's folder.
     fn of(files: &[(&str, &[u8])]) -> Text {
         let file = |name: &str| files.iter().find(|(path, _)| *path == name).map(|(_, content)| *content);
         let text = |name: &str| file(name).map(|content| String::from_utf8_lossy(content).into_owned());

@@ -1,6 +1,7 @@
-//! The definitions of custom resources in a project: what its kinds are called, and where they are written down.
+//! Finds the definitions of custom resources in a project, and with them the kinds' plural names.
 //!
-//! A kind is found by its group and name in the definitions' content. Only a kind without a definition gets a plural by the rules of client tools.
+//! A kind is found by its group and name in the definitions' content. Only a kind without a definition gets a plural by
+//! the rules of client tools.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +10,10 @@ use serde_json::Value as Json;
 use crate::documents::{self, Document};
 use crate::{Error, Project, gvk, kustomize};
 
-/// Where definitions are listed.
+/// The folder that lists definitions.
 pub(crate) const FOLDER: &str = "config/crd";
 
-/// All definitions of a project, those that are deployed first.
+/// All definitions of a project, deployed ones first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Definitions {
     all: Vec<Definition>,
@@ -30,7 +31,7 @@ impl Definitions {
     /// Finds the definitions: those that `config/crd` lists, then those in other files, except charts.
     ///
     /// # Errors
-    /// A kustomization is not valid YAML.
+    /// Fails if a kustomization is not valid YAML.
     pub(crate) fn of(project: &Project) -> Result<Definitions, Error> {
         let mut paths = kustomize::files(project, FOLDER)?;
         let charts = chart_folders(project);
@@ -64,25 +65,25 @@ impl Definitions {
     }
 }
 
-/// Returns whether the definition is the kind's.
+/// Returns whether the definition defines the kind.
 pub(crate) fn defines(crd: &Json, group: &str, kind: &str) -> bool {
     crd["spec"]["group"] == group && crd["spec"]["names"]["kind"] == kind
 }
 
-/// Whether the file may contain definitions.
+/// Returns whether the file may contain definitions.
 fn is_candidate(path: &str, content: &[u8]) -> bool {
     let is_yaml = [".yaml", ".yml", ".json"].iter().any(|end| path.ends_with(end));
     is_yaml && std::str::from_utf8(content).is_ok_and(|text| text.contains("CustomResourceDefinition"))
 }
 
-/// Bundles and releases hold copies of what `config` has.
+/// Returns whether the path is build output: bundles and releases hold copies of files in `config`.
 fn is_output(path: &str) -> bool {
     ["bundle", "dist", "deploy/olm-catalog", "catalog"]
         .iter()
         .any(|folder| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with(['/', '.'])))
 }
 
-/// The folders of the project's charts, each with a slash.
+/// Returns the folders of the project's charts, each with a trailing slash.
 fn chart_folders(project: &Project) -> Vec<String> {
     let folder = |(path, _): (&str, &[u8])| Some(path.strip_suffix("Chart.yaml")?.to_owned());
     project.files().filter_map(folder).filter(|folder| folder.ends_with('/')).collect()

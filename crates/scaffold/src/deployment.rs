@@ -1,18 +1,18 @@
-//! How the project deploys the operator: as which account, and for which namespaces.
+//! Finds how the project deploys the operator: its ServiceAccount and the namespaces that it serves.
 
 use serde_json::Value as Json;
 
 use crate::documents::{self, Document};
 use crate::{Error, Project, kustomize};
 
-/// The account of pods that name none.
+/// The account of pods that do not name one.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// The account and namespace of projects without a Deployment, as operator-sdk writes them.
+/// The account and namespace that operator-sdk writes, for projects without a Deployment.
 const SDK_ACCOUNT: &str = "controller-manager";
 const SDK_NAMESPACE: &str = "system";
 
-/// Where Deployments are looked for: today's layout, then the one before kustomize.
+/// The folders to search for Deployments: today's layout, then the one before kustomize.
 const FOLDERS: [&str; 3] = ["config/manager", "config", "deploy"];
 
 /// The operator's Deployment.
@@ -20,9 +20,9 @@ const FOLDERS: [&str; 3] = ["config/manager", "config", "deploy"];
 pub(crate) struct Deployment {
     /// The ServiceAccount's name.
     pub(crate) account: String,
-    /// The namespace, as the files name it: kustomize may replace it later.
+    /// The namespace in the project's files; kustomize may replace it later.
     pub(crate) namespace: String,
-    /// Which namespaces the operator serves.
+    /// The namespaces that the operator serves.
     pub(crate) watched: Watched,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct Deployment {
 pub(crate) enum Watched {
     /// All of them.
     All,
-    /// Its own.
+    /// The operator's own.
     Own,
-    /// Known only in the cluster, or a list.
+    /// A list, or known only in the cluster.
     Some,
 }
 
@@ -41,7 +41,7 @@ impl Deployment {
     /// Finds the operator's Deployment. A project without one gets operator-sdk's names.
     ///
     /// # Errors
-    /// A kustomization is not valid YAML.
+    /// Fails if a kustomization is not valid YAML.
     pub(crate) fn of(project: &Project) -> Result<Deployment, Error> {
         let found = find(project)?;
         let pod = found.as_ref().map(|one| &one.content["spec"]["template"]["spec"]);
@@ -63,12 +63,12 @@ impl Deployment {
 /// Returns whether the project deploys the operator.
 ///
 /// # Errors
-/// A kustomization is not valid YAML.
+/// Fails if a kustomization is not valid YAML.
 pub(crate) fn exists(project: &Project) -> Result<bool, Error> {
     Ok(find(project)?.is_some())
 }
 
-/// The Deployment of a manager, or the only one.
+/// Returns the Deployment of a manager, or the only one.
 fn find(project: &Project) -> Result<Option<Document>, Error> {
     for folder in FOLDERS {
         let mut paths = kustomize::files(project, folder)?;
@@ -84,7 +84,7 @@ fn find(project: &Project) -> Result<Option<Document>, Error> {
     Ok(None)
 }
 
-/// Patches lack most fields.
+/// Returns whether the document is a whole Deployment: patches lack most fields.
 fn is_whole(document: &Document) -> bool {
     document.content["spec"]["selector"].is_object()
 }

@@ -1,6 +1,7 @@
-//! The only module that touches the disk: reads projects, charts and the library's sources, writes what changed.
+//! The only module that accesses the disk: reads projects, charts and the library's sources, and writes changes.
 //!
-//! Folders may come from others. What is read ends in the project, in git and in an image, so no link leaves its folder, in either direction.
+//! Folders may come from others, and files that are read end up in the project, in git and in an image. Therefore no
+//! link may leave its folder, when reading or writing.
 
 use std::fs;
 use std::io::Read as _;
@@ -19,30 +20,31 @@ const BUILT: [&str; 3] = ["bin", "dist", "target"];
 /// Folders that are part of neither a project nor a chart.
 const FOREIGN: [&str; 2] = [".git", "node_modules"];
 
-/// The bounds of a project. Broken links and sockets, such as editors leave behind, are not part of it.
+/// The limits of a project. Broken links and sockets, such as editors leave behind, are not part of it.
 const PROJECT_BOUNDS: Bounds = Bounds { what: "project", bytes: 256 << 20, entries: 100_000, odd: Odd::Skipped };
 
 /// Reads a project's files. A folder that does not exist is an empty project.
 ///
 /// # Errors
-/// A file or folder cannot be read, a link leaves the folder, or it holds too much.
+/// Fails if a file or folder cannot be read, a link leaves the folder, or it exceeds a limit.
 pub fn read(folder: &Path) -> Result<Project, Error> {
     if !folder.exists() {
         return Ok(Project::default());
     }
     let skips = |name: &str, about: &fs::Metadata| match about.is_dir() {
         true => BUILT.contains(&name) || is_foreign(name),
-        // Whatever it is, no chart and no manifest is that large.
+        // No chart or manifest is that large.
         false => about.len() > MAX_CHART_BYTES,
     };
     let files = read_folder(folder, PROJECT_BOUNDS, &skips).map_err(|cause| refused(folder, cause))?;
     Ok(Project::from_files(files.into_iter().map(|file| (file.name, file.data.to_vec()))))
 }
 
-/// Writes the files that changed, and deletes those that were removed.
+/// Writes the changed files, and deletes the removed ones.
 ///
 /// # Errors
-/// A file or folder cannot be written, or would be written through a link that leaves the folder; earlier files are written then.
+/// Fails if a file or folder cannot be written, or would be written through a link that leaves the folder; earlier
+/// files have been written then.
 pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
     for (name, change) in project.changes() {
         let path = folder.join(name);
@@ -65,7 +67,7 @@ pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
 /// Reads a chart from a folder, with the files that `.helmignore` excludes, or from a `.tgz` archive.
 ///
 /// # Errors
-/// The path cannot be read, is not a chart, holds too much, or links to files that are not its own.
+/// Fails if the path cannot be read, is not a chart, exceeds a limit, or has links that leave it.
 pub fn read_chart(path: &str) -> Result<ChartFiles, Error> {
     if !Path::new(path).exists() && is_remote(path) {
         return Err(Error::Remote(path.to_owned()));
@@ -74,10 +76,11 @@ pub fn read_chart(path: &str) -> Result<ChartFiles, Error> {
     ChartFiles::new(path, files)
 }
 
-/// Reads what a project's copy of the library consists of. `None` if the folder is not a checkout of the library, or no longer.
+/// Reads the files of a project's copy of the library. Returns `None` if the folder is not, or no longer, a checkout of
+/// the library.
 ///
 /// # Errors
-/// A file or folder cannot be read.
+/// Fails if a file or folder cannot be read.
 pub fn read_sources(checkout: &Path) -> Result<Option<Sources>, Error> {
     let below = |folder: &str| match checkout.join(folder) {
         folder if folder.is_dir() => files_below(&folder),
@@ -86,10 +89,10 @@ pub fn read_sources(checkout: &Path) -> Result<Option<Sources>, Error> {
     Sources::of(|name| fs::read(checkout.join(name)).ok(), below)
 }
 
-/// The library in place: `path` is a checkout, or the folder of the crate in one.
+/// Finds the library in place: `path` is a checkout, or the folder of the crate in one.
 ///
 /// # Errors
-/// The folder has no such crate.
+/// Fails if the folder has no such crate.
 pub fn find_checkout(path: &str) -> Result<Library, Error> {
     let is_crate = |folder: &Path| folder.join("src").is_dir() && folder.join("Cargo.toml").is_file();
     let given = Path::new(path);
@@ -103,25 +106,25 @@ pub fn find_checkout(path: &str) -> Result<Library, Error> {
     Ok(Library::Checkout(Checkout { folder: folder.display().to_string(), lock }))
 }
 
-/// URLs, and `repository/chart` names.
+/// Returns whether a chart is a URL or a `repository/chart` name.
 fn is_remote(path: &str) -> bool {
     let is_name = !path.starts_with(['.', '/']) && !path.ends_with(".tgz");
     path.contains("://") || (is_name && path.split('/').count() == 2)
 }
 
-/// The files of a folder that somebody else made, with a chart's bounds.
+/// Reads the files of a folder from elsewhere, with the limits of a chart.
 fn files_below(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let skips = |name: &str, about: &fs::Metadata| about.is_dir() && is_foreign(name);
     let files = read_folder(folder, CHART_BOUNDS, &skips).map_err(|cause| refused(folder, cause))?;
     Ok(files.into_iter().map(|file| (file.name, file.data.to_vec())).collect())
 }
 
-/// Whether the last part of the path names a folder of other tools.
+/// Returns whether the last part of the path is a folder of other tools.
 fn is_foreign(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|last| FOREIGN.contains(&last))
 }
 
-/// A link that leaves the folder says what to do about it.
+/// Converts a read error; for a link that leaves the folder the error names the remedy.
 fn refused(folder: &Path, cause: ReadError) -> Error {
     let folder = folder.display().to_string();
     match cause {
@@ -132,7 +135,7 @@ fn refused(folder: &Path, cause: ReadError) -> Error {
 
 fn archive(path: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let failed = |source| Error::Disk { what: "read", path: path.to_owned(), source };
-    // Opening a pipe would wait for its writer, and a device may have no end.
+    // Opening a pipe would block until it has a writer, and a device may never end.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(Error::chart(path, "it is neither a folder nor a file"));
     }
@@ -145,7 +148,7 @@ fn archive(path: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
     Ok(files.into_iter().map(|file| (file.name, file.data.to_vec())).collect())
 }
 
-/// Returns the first link on the path of a project's file that leads out of the project, or nowhere yet.
+/// Returns the first link on the path of a project's file that leaves the project, or whose target does not exist.
 fn leaving(folder: &Path, name: &str) -> Option<String> {
     let root = fs::canonicalize(folder).ok()?;
     let mut path = root.clone();
@@ -177,7 +180,7 @@ mod tests {
         assert_eq!(read.changes().count(), 0);
     }
 
-    /// A folder that holds a chart `app` and, beside it, a file that is not the chart's.
+    /// Returns a folder with a chart `app` and, beside it, a file outside the chart.
     fn chart() -> (tempfile::TempDir, std::path::PathBuf) {
         let around = tempfile::tempdir().unwrap();
         let chart = around.path().join("app");
@@ -192,7 +195,7 @@ mod tests {
         std::os::unix::fs::symlink(target, at).unwrap();
     }
 
-    /// The errors of reading the folder as a chart and as a project.
+    /// Returns the errors of reading the folder as a chart and as a project.
     fn errors(folder: &Path) -> [String; 2] {
         [read_chart(folder.to_str().unwrap()).unwrap_err().to_string(), read(folder).unwrap_err().to_string()]
     }
@@ -226,7 +229,7 @@ mod tests {
         let error = read_chart(archive.to_str().unwrap()).unwrap_err().to_string();
         assert!(error.ends_with("the archive is too large"), "{error}");
         fs::remove_file(chart.join("files/large")).unwrap();
-        // Too large for a project's file.
+        // Too large for a file of a project.
         assert!(!read(&chart).unwrap().contains("large.tgz"));
     }
 
@@ -248,7 +251,7 @@ mod tests {
     fn nothing_is_written_through_a_link_that_leaves_the_project() {
         let (around, folder) = chart();
         let outside = around.path().join("new");
-        // The target does not exist, so the link is no part of the project that is read.
+        // The target does not exist, so the link is not part of the project that is read.
         link(&outside, &folder.join("role.yaml"));
         let mut project = read(&folder).unwrap();
         project.create("role.yaml", "rules: []\n");

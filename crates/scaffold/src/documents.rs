@@ -1,4 +1,4 @@
-//! The objects in a project's YAML files. A `List` counts as its items, as kubectl takes it.
+//! The objects in a project's YAML files. A `List` counts as its items, as in kubectl.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ pub(crate) struct Document {
     /// The object; always a table.
     pub(crate) content: Json,
     text: Arc<Text>,
-    /// The keys on the way to the object, if it is an item of a list.
+    /// The keys that lead to the object if it is an item of a list.
     prefix: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Document {
 #[derive(Debug)]
 struct Text {
     text: String,
-    /// The lines before it.
+    /// The number of lines before it.
     offset: usize,
     lines: OnceLock<Lines>,
 }
@@ -35,12 +35,12 @@ pub(crate) struct Broken {
     pub(crate) path: String,
     /// The line on which the document starts.
     pub(crate) line: Option<usize>,
-    /// Why.
+    /// The cause.
     pub(crate) reason: String,
 }
 
 impl Document {
-    /// Returns the line of the key at this path, or of the innermost key on the way that exists.
+    /// Returns the line of the key at this path, or of the innermost existing key on the way.
     pub(crate) fn line<T: AsRef<str>>(&self, path: &[T]) -> Option<usize> {
         let lines = self.text.lines.get_or_init(|| Lines::of(&self.text.text, self.text.offset));
         let path: Vec<&str> = self.prefix.iter().map(String::as_str).chain(path.iter().map(AsRef::as_ref)).collect();
@@ -53,7 +53,7 @@ impl Document {
             && parts(text).iter().filter(|(_, part)| yaml::parse(part).is_ok_and(|one| !one.is_null())).count() == 1
     }
 
-    /// The content of the document's part of the file, with another object in this one's place.
+    /// Returns the content of the document's part of the file with this object replaced.
     fn within(&self, part: &str, new: &Json) -> Json {
         let pointer: String = self.prefix.iter().map(|key| format!("/{key}")).collect();
         let mut whole = yaml::parse(part).unwrap_or_default();
@@ -64,23 +64,23 @@ impl Document {
         whole
     }
 
-    /// Returns a field of text; empty if there is none.
+    /// Returns a string field; empty if absent.
     pub(crate) fn text(&self, pointer: &str) -> &str {
         self.content.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
     }
 
-    /// Returns whether it is an object of this kind, whatever its version.
+    /// Returns whether it is an object of this kind, in any version.
     pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
         self.text("/kind") == kind && group_of(self.text("/apiVersion")) == group
     }
 }
 
-/// The group of an API version: empty for the core group.
+/// Returns the group of an API version; empty for the core group.
 pub(crate) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Returns the objects of a file, and what of it cannot be read.
+/// Returns the objects of a file, and errors for the documents that cannot be read.
 pub(crate) fn read(project: &Project, path: &str) -> Vec<Result<Document, Broken>> {
     let broken = |line, reason: String| Err(Broken { path: path.to_owned(), line, reason });
     let Some(text) = project.text(path) else {
@@ -99,7 +99,7 @@ pub(crate) fn read(project: &Project, path: &str) -> Vec<Result<Document, Broken
     found
 }
 
-/// Returns the objects of a file as far as it is valid.
+/// Returns the objects in the valid documents of a file.
 pub(crate) fn valid(project: &Project, path: &str) -> Vec<Document> {
     read(project, path).into_iter().filter_map(Result::ok).collect()
 }
@@ -120,7 +120,7 @@ fn add(path: &str, content: Json, text: &Arc<Text>, prefix: &[String], found: &m
     }
 }
 
-/// Returns the file's text with another object in a document's place. Other documents keep their text.
+/// Returns the file's text with a document's object replaced. Other documents keep their text.
 pub(crate) fn replaced(text: &str, document: &Document, new: &Json) -> String {
     let mut found = String::new();
     for (offset, part) in parts(text) {
@@ -135,7 +135,7 @@ pub(crate) fn replaced(text: &str, document: &Document, new: &Json) -> String {
     found
 }
 
-/// Returns the items of a list object: of `List`, which may have none, and of typed lists such as `ConfigMapList`.
+/// Returns the items of a list object: of `List`, which may be empty, and of typed lists such as `ConfigMapList`.
 pub(crate) fn items(object: &Json) -> Option<&[Json]> {
     let kind = object["kind"].as_str()?;
     match &object["items"] {

@@ -1,4 +1,4 @@
-//! Why a command leaves the project as it was.
+//! Errors of commands, which leave the project unchanged.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use helm::disk::ReadError;
 use crate::gvk::InvalidName;
 use crate::yaml::EditError;
 
-/// Why a command fails. Nothing has been written then.
+/// Why a command fails. Nothing has been written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A group, version, kind, domain or project name that Kubernetes rejects.
@@ -16,7 +16,7 @@ pub enum Error {
     /// The folder has no `PROJECT` file.
     #[error("no PROJECT file here; run 'init' first")]
     NoProject,
-    /// The folder has a project with other settings.
+    /// The folder has a project with different settings.
     #[error(
         "this folder is a project already, with {field} {found:?} and not {wanted:?}: leave the flag out to work on it, or make the other project in an empty folder"
     )]
@@ -25,7 +25,7 @@ pub enum Error {
         field: &'static str,
         /// Its content.
         found: String,
-        /// What was asked for.
+        /// The requested value.
         wanted: String,
     },
     /// The folder has a project of another tool.
@@ -44,13 +44,13 @@ pub enum Error {
     /// A native kind in a project without code.
     #[error("this project serves charts only; 'init --hybrid' adds Rust to it")]
     NotHybrid,
-    /// Neither kind nor chart.
+    /// Neither a kind nor a chart is given.
     #[error("either --kind or --helm-chart need to be provided")]
     NoKind,
     /// A required flag is missing.
     #[error("--{0} is required")]
     Missing(&'static str),
-    /// Files are named by kind alone.
+    /// The kind exists in another group, and files are named by kind alone.
     #[error(
         "kind {kind:?} exists already in group {group:?}; files are named by kind, so each kind needs a name of its own"
     )]
@@ -60,7 +60,7 @@ pub enum Error {
         /// The group that has it.
         group: String,
     },
-    /// A chart and code for one kind.
+    /// The kind already has a chart or code.
     #[error("{0} is already served by {1}")]
     ServedBy(String, &'static str),
     /// A file of the project cannot be edited.
@@ -68,7 +68,7 @@ pub enum Error {
     Edit {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: EditError,
     },
@@ -79,15 +79,15 @@ pub enum Error {
         path: String,
         /// The comment.
         marker: &'static str,
-        /// What should have been added.
+        /// The line that should have been added.
         line: String,
     },
-    /// A file of the project is not what its name says.
+    /// A file of the project does not have the content that its name implies.
     #[error("cannot read {path}: {reason}")]
     Read {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// The chart cannot be used.
@@ -95,16 +95,16 @@ pub enum Error {
     Chart {
         /// The path as given.
         chart: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// A folder that is no checkout of the library.
+    /// The folder is not a checkout of the library.
     #[error("{0} has no sources of the library: it needs crates/helm-operator, or must be that folder itself")]
     NoLibrary(String),
-    /// A chart from a repository.
+    /// The chart is in a repository.
     #[error("cannot download charts; run 'helm pull {0} --untar' and pass the folder")]
     Remote(String),
-    /// A symbolic link of a folder that leads out of it.
+    /// A symbolic link leaves its folder.
     #[error(
         "the link {link} leaves {folder}: remove it, or put what it links to in its place; of a chart whose files you trust, 'helm package' makes an archive that holds them"
     )]
@@ -114,23 +114,23 @@ pub enum Error {
         /// The folder.
         folder: String,
     },
-    /// A folder that is not read, or not to its end.
+    /// A folder cannot be read completely.
     #[error("cannot read {folder}")]
     Folder {
         /// The folder.
         folder: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: ReadError,
     },
-    /// The disk.
+    /// A file cannot be read or written.
     #[error("cannot {what} {path}")]
     Disk {
         /// `read` or `write`.
         what: &'static str,
         /// The path.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! Group, version and kind of an API, the names that follow from them, and which names Kubernetes accepts.
+//! Group, version and kind of an API, the names that follow from them, and the rules of valid names.
 
 use std::fmt;
 
@@ -28,10 +28,10 @@ pub struct InvalidName {
 const MAX_LABEL: usize = 63;
 
 impl Gvk {
-    /// An API of the group below the domain. An empty group means the domain itself.
+    /// Creates an API whose group is below the domain. An empty group means the domain itself.
     ///
     /// # Errors
-    /// Kubernetes rejects one of the names.
+    /// Fails if Kubernetes rejects one of the names.
     pub fn new(group: &str, domain: &str, version: &str, kind: &str) -> Result<Gvk, InvalidName> {
         let group = if group.is_empty() { domain.to_owned() } else { format!("{group}.{domain}") };
         check("group", &group, is_dns_name, "it must be a DNS name in lower case")?;
@@ -40,34 +40,34 @@ impl Gvk {
         Ok(Gvk { group, version: version.to_owned(), kind: kind.to_owned() })
     }
 
-    /// The kind in lower case, for names of files and roles.
+    /// Returns the kind in lower case, for names of files and roles.
     pub fn lower(&self) -> String {
         self.kind.to_lowercase()
     }
 
-    /// The plural name of a new kind. Existing kinds have a definition, which may name another.
+    /// Returns the plural name of a new kind. Existing kinds have a definition, which may name another.
     pub fn plural(&self) -> String {
         plural(&self.kind)
     }
 
-    /// The name of the Rust module of a native kind.
+    /// Returns the name of the Rust module of a native kind.
     pub fn module(&self) -> String {
         self.kind.to_snake_case()
     }
 
-    /// `group/version`, or the version alone without a group.
+    /// Returns `group/version`, or the version alone if the group is empty.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The path of the sample. Upstream names it by the group without its domain.
+    /// Returns the path of the sample. Upstream names it after the group without its domain.
     pub fn sample_file(&self, domain: &str) -> String {
         let group = self.short_group(domain);
         let prefix = if group.is_empty() { String::new() } else { format!("{group}_") };
         format!("config/samples/{prefix}{}_{}.yaml", self.version, self.lower())
     }
 
-    /// The group without the domain.
+    /// Returns the group without the domain.
     pub fn short_group<'a>(&'a self, domain: &str) -> &'a str {
         if self.group == domain {
             return "";
@@ -82,7 +82,7 @@ impl fmt::Display for Gvk {
     }
 }
 
-/// The plural of a kind, in lower case, by the rules of client tools.
+/// Returns the plural of a kind, in lower case, by the rules of client tools.
 pub(crate) fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     let before_y = |word: &str| word.ends_with(|letter| !"aeiou".contains(letter));
@@ -101,7 +101,7 @@ pub(crate) fn check_domain(domain: &str) -> Result<(), InvalidName> {
     check("domain", domain, is_dns_name, "it must be a DNS name in lower case")
 }
 
-/// What is left of a Service's 63 characters after `-controller-manager-metrics-service`.
+/// The part of a Service's 63 characters that `-controller-manager-metrics-service` leaves.
 const MAX_PROJECT: usize = 28;
 
 /// Checks a project's name: it becomes a prefix of object names, a namespace and a crate.

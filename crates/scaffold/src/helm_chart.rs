@@ -1,14 +1,15 @@
 //! `generate helm-chart`: a chart that installs the operator, from the project's `config`. Counterpart: kubebuilder's Helm plugin.
 //!
-//! The chart holds what `make deploy` applies except the namespace, with names that start with the release's. Image, replicas, resources and
-//! environment are values. Definitions lie in `crds`, which Helm installs once and never upgrades.
+//! The chart holds the objects that `make deploy` applies, except the namespace. Their names start with the release's.
+//! Image, replicas, resources and environment are values. Definitions are in `crds`, which Helm installs once and never
+//! upgrades.
 
 use serde_json::{Value as Json, json};
 
 use crate::project_file::{self, ProjectFile};
 use crate::{Error, Project, kustomize, yaml};
 
-/// Where the chart is written.
+/// The folder of the chart.
 pub const FOLDER: &str = "dist/chart";
 
 /// The version of a new project, and of its chart.
@@ -17,7 +18,7 @@ const VERSION: &str = "0.0.1";
 /// Folders of `config` that are deployed.
 const DEPLOYED: [&str; 2] = ["config/rbac", "config/manager"];
 
-/// Places of values in the templates, and the actions that fill them.
+/// Placeholders of values in the templates, and the actions that replace them.
 const PLACES: [(&str, &str); 4] = [
     ("__image__", "\"{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}\""),
     ("__replicas__", "{{ .Values.replicas }}"),
@@ -43,7 +44,7 @@ env: []
 /// Writes the chart. Returns notes.
 ///
 /// # Errors
-/// The folder is not a project, or a file of `config` is not valid YAML.
+/// Fails if the folder is not a project, or a file of `config` is not valid YAML.
 pub fn generate(project: &mut Project) -> Result<Vec<String>, Error> {
     let text = project.text(project_file::PATH).ok_or(Error::NoProject)?;
     let name = ProjectFile::parse(text)?.name().to_owned();
@@ -80,7 +81,8 @@ fn documents(project: &Project, path: &str) -> Result<Vec<Json>, Error> {
     Ok(documents.into_iter().filter(Json::is_object).collect())
 }
 
-/// A document as a template: names start with the release's, and the Deployment takes values. `resources` receives the Deployment's own.
+/// Returns a document as a template: names start with the release's, and the Deployment takes values. `resources`
+/// receives the Deployment's own.
 fn template(mut document: Json, project: &str, resources: &mut Json) -> String {
     let rename = |name: &mut Json| {
         if let Some(text) = name.as_str() {

@@ -1,19 +1,20 @@
-//! Adds Rust to a project that had only charts.
+//! Adds Rust to a project that has only charts.
 //!
-//! A file that `init` wrote and the user left alone is replaced. One that the user edited stays, and what it lacks is written beside it.
+//! Replaces files that `init` wrote and the user did not edit. Keeps edited files, and writes the missing parts beside
+//! them.
 
 use crate::library::Library;
 use crate::project_file::{self, ProjectFile};
 use crate::templates::{CHARTS, HYBRID, Template, fill};
 use crate::{Error, Project};
 
-/// What cargo builds.
+/// Cargo's build folder.
 const TARGET: &str = "/target/";
 
-/// Makes the project hybrid; returns notes for the user. A project that is hybrid stays as it is.
+/// Makes the project hybrid; returns notes for the user. Leaves a hybrid project unchanged.
 ///
 /// # Errors
-/// The folder is not a project, or has a layout that this program does not know.
+/// Fails if the folder is not a project, or has an unknown layout.
 pub fn add_rust(project: &mut Project, library: &Library) -> Result<Vec<String>, Error> {
     let mut file = ProjectFile::parse(project.text(project_file::PATH).ok_or(Error::NoProject)?)?;
     if file.is_hybrid() {
@@ -34,7 +35,7 @@ pub fn add_rust(project: &mut Project, library: &Library) -> Result<Vec<String>,
     Ok(notes)
 }
 
-/// What templates of projects say.
+/// The words that fill the templates of projects.
 pub(crate) struct Words {
     project: String,
     repository: String,
@@ -53,7 +54,7 @@ impl Words {
     }
 }
 
-/// The line of `Cargo.toml` that names the sources; a comment without `--repo`.
+/// Returns the line of `Cargo.toml` that names the repository; a comment if `--repo` is missing.
 fn repository(repo: &str) -> String {
     match repo {
         "" => "# repository = \"https://…\"".to_owned(),
@@ -62,7 +63,7 @@ fn repository(repo: &str) -> String {
     }
 }
 
-/// Writes a file of a hybrid project. One that the user has stays, unless it is that of a project of charts, unedited.
+/// Writes a file of a hybrid project. Keeps the user's file, unless it is the unedited one of a project of charts.
 fn replace(project: &mut Project, (path, text): &Template, words: &Words) -> Option<String> {
     let wanted = words.fill(text);
     let unedited = CHARTS.iter().find(|(name, _)| name == path).map(|(_, text)| words.fill(text));
@@ -81,7 +82,7 @@ fn replace(project: &mut Project, (path, text): &Template, words: &Words) -> Opt
     }
 }
 
-/// Writes what the user has to merge into a file of the same name.
+/// Writes a file beside the user's, for the user to merge.
 fn beside(project: &mut Project, path: &str, wanted: String) -> Option<String> {
     let what = match path {
         "Makefile" => "its targets build and run this program instead of helm-operator",
@@ -94,7 +95,7 @@ fn beside(project: &mut Project, path: &str, wanted: String) -> Option<String> {
     Some(format!("{path} was edited, and stays: take over what {new} has ({what}), then delete {new}"))
 }
 
-/// Keeps git from committing what cargo builds.
+/// Adds cargo's build folder to `.gitignore`.
 fn ignore_builds(project: &mut Project) -> Result<(), Error> {
     let is_target = |line: &str| line.trim().trim_matches('/') == TARGET.trim_matches('/');
     match project.text(".gitignore") {

@@ -1,4 +1,4 @@
-//! `init`: a project without APIs.
+//! `init`: creates a project without APIs.
 
 use crate::gvk::{check_domain, check_project};
 use crate::hybrid::{Words, add_rust};
@@ -7,20 +7,20 @@ use crate::project_file::{self, ProjectFile};
 use crate::templates::{CHARTS, HYBRID, PROJECT};
 use crate::{Error, Project, chart};
 
-/// What kind of project to make.
+/// The project to create.
 #[derive(Clone, Debug)]
 pub struct Init {
     /// The project's name: the prefix of its objects, and the name of its program.
     pub name: String,
-    /// What the groups of its APIs end with.
+    /// The suffix of its APIs' groups.
     pub domain: String,
-    /// Where its sources are: `example.com/cache-operator`.
+    /// Where its sources are published: `example.com/cache-operator`.
     pub repo: Option<String>,
-    /// The library for a project with Rust code; `None` for one of charts alone.
+    /// The library for a project with Rust code; `None` for a project of charts.
     pub hybrid: Option<Library>,
 }
 
-/// What a folder's project is called.
+/// The settings of a folder's project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The project's name.
@@ -32,10 +32,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of a project; `None` for a folder without one.
+    /// Returns the settings of a project; `None` for a folder without one.
     ///
     /// # Errors
-    /// `PROJECT` cannot be read.
+    /// Fails if `PROJECT` cannot be read.
     pub fn of(project: &Project) -> Result<Option<Settings>, Error> {
         let file = project.text(project_file::PATH).map(ProjectFile::parse).transpose()?;
         Ok(file.map(|file| Settings {
@@ -46,11 +46,11 @@ impl Settings {
     }
 }
 
-/// Creates what is missing; returns notes for the user. A project of charts becomes hybrid if that is what `options` ask for. A hybrid project's copy
-/// of the library is replaced by theirs.
+/// Creates the missing files; returns notes for the user. A project of charts becomes hybrid if `options` ask for that.
+/// In a hybrid project, the copy of the library is replaced by the one in `options`.
 ///
 /// # Errors
-/// A name is invalid, or the folder has a project with other settings.
+/// Fails if a name is invalid, or the folder has a project with other settings.
 pub fn init(project: &mut Project, options: &Init) -> Result<Vec<String>, Error> {
     check_project(&options.name)?;
     check_domain(&options.domain)?;
@@ -68,7 +68,7 @@ pub fn init(project: &mut Project, options: &Init) -> Result<Vec<String>, Error>
     }
 }
 
-/// Makes a project of an empty folder.
+/// Creates a project in an empty folder.
 fn start(project: &mut Project, options: &Init) -> Result<(), Error> {
     let repo = options.repo.as_deref();
     let file = ProjectFile::new(&options.name, &options.domain, repo, options.hybrid.is_some());
@@ -77,7 +77,7 @@ fn start(project: &mut Project, options: &Init) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the files that a project of this program lacks. One that another tool made has another layout.
+/// Writes the missing files of a project that this program made. A project of another tool has another layout.
 fn complete(project: &mut Project, file: &ProjectFile, library: Option<&Library>) {
     if !file.is_ours() {
         return;
@@ -112,7 +112,7 @@ fn check_same(file: &ProjectFile, options: &Init) -> Result<(), Error> {
     }
 }
 
-/// What one can do in a project that exists.
+/// Returns hints on the next commands for an existing project.
 fn ways_on(file: &ProjectFile) -> Vec<String> {
     let kind = if file.is_hybrid() { "a hybrid project" } else { "a project of charts" };
     let is_foreign = !file.is_ours() && file.is_charts();

@@ -1,4 +1,4 @@
-//! The project's kustomizations: which files they deploy, and lists that grow.
+//! The project's kustomizations: reads the files that they deploy, and extends their lists.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ use crate::{Error, Project, yaml};
 /// The file names that kustomize reads.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// The fields that list what is deployed. `bases` is the old name for folders in `resources`.
+/// The fields that list deployed files. `bases` is the old name for folders in `resources`.
 const FIELDS: [&str; 3] = ["resources", "bases", "components"];
 
-/// The path of a folder's kustomization, if it has one.
+/// Returns the path of a folder's kustomization, if it has one.
 pub(crate) fn path(project: &Project, folder: &str) -> Option<String> {
     NAMES.iter().map(|name| joined(folder, name)).find(|path| project.contains(path))
 }
 
-/// Returns the files that a folder's kustomization lists, those of the folders that it lists included.
+/// Returns the files that a folder's kustomization lists, including those of listed folders.
 ///
 /// # Errors
-/// A kustomization is not valid YAML.
+/// Fails if a kustomization is not valid YAML.
 pub(crate) fn files(project: &Project, folder: &str) -> Result<Vec<String>, Error> {
     let mut found = Reached::default();
     found.folder(project, folder)?;
@@ -31,13 +31,13 @@ pub(crate) fn files(project: &Project, folder: &str) -> Result<Vec<String>, Erro
 /// Returns a folder's kustomization, parsed; null if it has none.
 ///
 /// # Errors
-/// It is not valid YAML.
+/// Fails if it is not valid YAML.
 pub(crate) fn content(project: &Project, folder: &str) -> Result<Json, Error> {
     let Some(path) = path(project, folder) else { return Ok(Json::Null) };
     yaml::parse(project.text(&path).unwrap_or_default()).map_err(|error| Error::read(&path, error))
 }
 
-/// What kustomizations reach.
+/// The files and folders that kustomizations reach.
 #[derive(Default)]
 struct Reached {
     files: Vec<String>,
@@ -65,7 +65,7 @@ impl Reached {
     }
 }
 
-/// What a kustomization lists, files and folders alike.
+/// Returns the entries of a kustomization, files and folders alike.
 fn entries(list: &Json) -> impl Iterator<Item = &str> {
     FIELDS.iter().filter_map(|field| list[*field].as_array()).flatten().filter_map(Json::as_str)
 }
@@ -78,7 +78,7 @@ fn is_remote(entry: &str) -> bool {
     entry.contains("://") || entry.starts_with("github.com/") || entry.starts_with("git@")
 }
 
-/// A path relative to a folder, without `.` and `..`.
+/// Returns a path relative to a folder, without `.` and `..`.
 pub(crate) fn joined(folder: &str, entry: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').collect();
     for part in entry.split('/') {
@@ -92,20 +92,20 @@ pub(crate) fn joined(folder: &str, entry: &str) -> String {
     parts.join("/")
 }
 
-/// What becomes of a list.
+/// The outcome of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// The folder got its kustomization.
+    /// A kustomization was created for the folder.
     List,
-    /// The list grew, or had the entry already.
+    /// The entry was added, or was listed already.
     Entry,
 }
 
-/// Adds an entry to the list of a folder, unless it reaches the same file. A folder without a kustomization gets `new`: a file name, and a text with
-/// the placeholder `__entry__`.
+/// Adds an entry to the list of a folder, unless the list already reaches the same file. A folder without a
+/// kustomization gets `new`: a file name, and a text with the placeholder `__entry__`.
 ///
 /// # Errors
-/// A kustomization is not valid YAML, or its `resources` are not a list.
+/// Fails if a kustomization is not valid YAML, or its `resources` are not a list.
 pub(crate) fn add(project: &mut Project, folder: &str, new: (&str, &str), entry: &str) -> Result<Added, Error> {
     let Some(path) = path(project, folder) else {
         project.create(format!("{folder}/{}", new.0), fill(new.1, &[("entry", entry)]));

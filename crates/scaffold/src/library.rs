@@ -1,4 +1,5 @@
-//! Where a hybrid project gets the library `helm-operator` from: the registry, a checkout in place, or a copy in the project.
+//! The source of the library `helm-operator` for a hybrid project: the registry, a checkout in place, or a copy in the
+//! project.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use crate::Project;
 /// The folder of a project's copy.
 pub const FOLDER: &str = "vendor/helm-operator";
 
-/// The library's crates, the one that a project names first. A test compares them with the manifests.
+/// The library's crates; the first is the one that a project depends on. A test compares them with the manifests.
 pub(crate) const CRATES: [&str; 10] = [
     "helm-operator",
     "scaffold",
@@ -21,15 +22,15 @@ pub(crate) const CRATES: [&str; 10] = [
     "golibs",
 ];
 
-/// Parts of a crate that only its own tests and benchmarks need.
+/// Folders of a crate that only its own tests and benchmarks need.
 const UNUSED: [&str; 4] = ["benches", "examples", "target", "tests"];
 
-/// Where a hybrid project gets `helm-operator` from.
+/// The source of `helm-operator` for a hybrid project.
 #[derive(Clone, Debug)]
 pub enum Library {
-    /// The registry, in this version.
+    /// This version in the registry.
     Version(String),
-    /// A checkout, in place.
+    /// A checkout in place.
     Checkout(Checkout),
     /// A copy of these sources in the project.
     Copy(Sources),
@@ -40,11 +41,11 @@ pub enum Library {
 pub struct Checkout {
     /// The crate's folder, as the project's `Cargo.toml` names it.
     pub(crate) folder: String,
-    /// The versions of dependencies that the library is tested with.
+    /// The lock file with the dependency versions that the library is tested with.
     pub(crate) lock: Option<Vec<u8>>,
 }
 
-/// The files of a library's copy.
+/// The files of a copy of the library.
 #[derive(Clone, Debug)]
 pub struct Sources {
     files: BTreeMap<String, Vec<u8>>,
@@ -52,8 +53,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The sources in a checkout: `file` reads a file at its root, `below` lists a folder's files with paths relative to it. `None` if a part is
-    /// missing.
+    /// Reads the sources of a checkout: `file` reads a file at its root, `below` lists a folder's files with paths
+    /// relative to it. Returns `None` if a part is missing.
     pub(crate) fn of<E>(
         file: impl Fn(&str) -> Option<Vec<u8>>,
         below: impl Fn(&str) -> Result<Vec<(String, Vec<u8>)>, E>,
@@ -77,7 +78,7 @@ impl Sources {
 }
 
 impl Library {
-    /// The dependency in `Cargo.toml`, with the comment that explains it.
+    /// Returns the dependency's line in `Cargo.toml`, with a comment that explains it.
     pub(crate) fn dependency(&self) -> String {
         match self {
             Library::Version(version) => format!("helm-operator = {version:?}"),
@@ -93,7 +94,8 @@ impl Library {
         }
     }
 
-    /// Writes the copy, if this is one and the project's `Cargo.toml` names it, and the versions of dependencies unless the project has its own.
+    /// Writes the copy, if this is one and the project's `Cargo.toml` names it. Writes the lock file unless the project
+    /// has its own.
     pub(crate) fn write(&self, project: &mut Project) {
         let lock = match self {
             Library::Version(_) => None,
@@ -112,7 +114,7 @@ impl Library {
 }
 
 impl Sources {
-    /// Makes the project's copy the same as these sources.
+    /// Replaces the project's copy by these sources.
     fn write(&self, project: &mut Project) {
         let is_gone = |path: &&str| !self.files.contains_key(*path);
         let gone: Vec<String> = project.below(FOLDER).map(|(path, _)| path).filter(is_gone).map(in_copy).collect();
@@ -127,7 +129,7 @@ fn in_copy(path: &str) -> String {
     format!("{FOLDER}/{path}")
 }
 
-/// The copy's explanation for those who find it.
+/// The README of the copy, for people who find it.
 const README: &str = "\
 # A copy of helm-operator
 
@@ -135,7 +137,7 @@ const README: &str = "\
 published yet. Commit them, and do not edit them: the same command, run again with a newer program, replaces them.
 ";
 
-/// A manifest for the copy: the versions that its crates inherit, from the `manifest` of the checkout.
+/// Returns a manifest for the copy, with the versions that its crates inherit from the checkout's `manifest`.
 fn workspace(manifest: &str) -> String {
     let is_inherited = |table: &&str| {
         let name = table.lines().next().unwrap_or_default();
@@ -160,14 +162,15 @@ unsafe_code = \"forbid\"
 warnings = \"allow\"
 ";
 
-/// The tables of a TOML file, each with its header.
+/// Returns the tables of a TOML file, each with its header.
 fn tables(text: &str) -> Vec<&str> {
     let mut starts: Vec<usize> = text.match_indices("\n[").map(|(at, _)| at + 1).collect();
     starts.push(text.len());
     starts.windows(2).map(|ends| &text[ends[0]..ends[1]]).collect()
 }
 
-/// Returns whether a crate compiles only with this file. Modules of tests are files called `tests.rs` and folders called `tests`.
+/// Returns whether a crate needs this file to compile. Test modules are files named `tests.rs` and folders named
+/// `tests`.
 fn is_needed(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     let is_hidden = parts.iter().any(|part| part.starts_with('.'));
@@ -203,7 +206,7 @@ debug = 1
 name = \"root\"
 ";
 
-    /// Sources of a library whose crate has these files.
+    /// Returns sources of a library whose crate has these files.
     pub(crate) fn sources(files: &[(&str, &str)]) -> Sources {
         let file = |name: &str| (name != "LICENSE").then(|| MANIFEST.as_bytes().to_vec());
         let below = |folder: &str| {

@@ -1,4 +1,4 @@
-//! The line of each key in a YAML document.
+//! Finds the line of each key in a YAML document.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_yaml::Spanned;
@@ -7,7 +7,7 @@ use serde_yaml::Spanned;
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     tree: Tree,
-    /// The lines before the document.
+    /// The number of lines before the document.
     offset: usize,
 }
 
@@ -22,13 +22,14 @@ enum Tree {
 impl Lines {
     /// Reads a document that starts after `offset` lines. A document that is not valid YAML has no lines.
     pub(crate) fn of(text: &str, offset: usize) -> Lines {
-        // Keeps the number of lines, unlike cutting the marker off.
+        // Keeps the line count, unlike removing the marker's line.
         let text = if text.starts_with("---") { text.replacen("---", "", 1) } else { text.to_owned() };
         let options = serde_yaml::options! { with_snippet: false };
         Lines { tree: serde_yaml::from_str_with_options(&text, options).unwrap_or_default(), offset }
     }
 
-    /// The line of the key at this path, or of the innermost key on the way that exists. Items of lists have their index as key.
+    /// Returns the line of the key at this path, or of the innermost existing key on the way. Items of lists have their
+    /// index as key.
     pub(crate) fn line<T: AsRef<str>>(&self, path: &[T]) -> Option<usize> {
         let (mut tree, mut line) = (&self.tree, None);
         for key in path.iter().map(AsRef::as_ref) {
@@ -60,7 +61,7 @@ impl<'de> Deserialize<'de> for Tree {
 
 struct TreeVisitor;
 
-/// Defines visits of values that have no keys.
+/// Defines the visits of values without keys.
 macro_rules! leaves {
     ($($name:ident: $type:ty),+) => {
         $(fn $name<E>(self, _: $type) -> Result<Tree, E> {

@@ -1,11 +1,11 @@
-//! The key of watches.yaml that a chart's lookups in other namespaces need.
+//! Finds the key of watches.yaml that a chart's lookups in other namespaces require.
 
 use helm::chart::Chart;
 use helm::engine::{LookupGrant, lookups};
 
 use crate::watches::Watch;
 
-/// Names the first lookup that the entry does not open, and the key that opens all of them.
+/// Names the first lookup that the entry does not allow, and the key that allows all of them.
 pub(crate) fn closed(watch: &Watch, chart: &Chart) -> Option<String> {
     let calls = lookups(chart);
     let needed = LookupGrant::of(&calls);

@@ -1,7 +1,8 @@
-//! `generate policies`: ValidatingAdmissionPolicies that say at the API server what watches.yaml says to the operator.
+//! `generate policies`: writes ValidatingAdmissionPolicies that enforce watches.yaml at the API server.
 //!
-//! One policy per kind judges what a resource may ask for; one judges what the operator's account writes. The operator enforces the same itself: the
-//! policies refuse earlier, and hold if the operator has a fault. How large a `spec` is, CEL cannot tell.
+//! One policy per kind restricts what a resource may request; another restricts what the operator's account writes. The
+//! operator enforces the same rules itself. The policies refuse earlier, and still hold if the operator has a bug. CEL
+//! cannot measure the size of a `spec`.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +16,20 @@ use crate::deployment::Deployment;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, chart, kustomize, yaml};
 
-/// Where they are. `config/default` does not list the folder: policies need rights that an operator's installer may lack.
+/// The folder of the policies. `config/default` does not list it: policies require permissions that the operator's
+/// installer may lack.
 const FOLDER: &str = "config/policies";
 
-/// What a folder's list says first.
+/// The start of the folder's kustomization.
 const LIST: &str = "# kubectl apply -k config/policies\nresources:\n- __entry__\n";
 
 /// The annotation on each object of a release.
 const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
-/// Writes the policies of all kinds in watches.yaml, and of what the operator writes. Returns notes.
+/// Writes the policies of all kinds in watches.yaml, and of the operator's writes. Returns notes.
 ///
 /// # Errors
-/// A chart does not load, or a list of `config` cannot be edited.
+/// Fails if a chart does not load, or a list of `config` cannot be edited.
 pub fn generate(project: &mut Project, force: bool) -> Result<Vec<String>, Error> {
     let (watches, definitions) = (watches::read(project)?, Definitions::of(project)?);
     let (mut notes, mut done) = (Vec::new(), BTreeSet::new());
@@ -44,7 +46,7 @@ pub fn generate(project: &mut Project, force: bool) -> Result<Vec<String>, Error
     Ok(notes)
 }
 
-/// Writes a file, unless it is the user's, and lists it.
+/// Writes and lists a file, unless it belongs to the user.
 fn write(project: &mut Project, file: &str, documents: &[Json], force: bool) -> Result<Vec<String>, Error> {
     let path = format!("{FOLDER}/{file}");
     if !force && project.text(&path).is_some_and(|text| !is_generated(text)) {
@@ -56,7 +58,7 @@ fn write(project: &mut Project, file: &str, documents: &[Json], force: bool) -> 
     Ok(Vec::new())
 }
 
-/// The operator's user at the API server, once kustomize has named it.
+/// Returns the operator's username at the API server, with the names that kustomize generates.
 fn account(project: &Project) -> Result<String, Error> {
     let (deployment, default) = (Deployment::of(project)?, kustomize::content(project, "config/default")?);
     let namespace = default["namespace"].as_str().unwrap_or(&deployment.namespace);
@@ -64,7 +66,7 @@ fn account(project: &Project) -> Result<String, Error> {
     Ok(format!("system:serviceaccount:{namespace}:{prefix}{}", deployment.account))
 }
 
-/// A policy with its binding.
+/// Returns a policy with its binding.
 fn policy(name: &str, spec: Json) -> [Json; 2] {
     let (api, metadata) = ("admissionregistration.k8s.io/v1", json!({"name": name}));
     let bound = json!({"policyName": name, "validationActions": ["Deny"]});
@@ -74,7 +76,8 @@ fn policy(name: &str, spec: Json) -> [Json; 2] {
     ]
 }
 
-/// What a resource may ask for. An annotation that stays as it was is no reason to refuse: finalizers must be able to go.
+/// Returns the policy for requests about resources. An unchanged annotation is never refused, because finalizers must
+/// remain removable.
 fn of_resources(watch: &Watch, plural: &str) -> [Json; 2] {
     let changed = "has(object.metadata.annotations) ? object.metadata.annotations.filter(k, k in variables.known \
         && !(oldObject != null && has(oldObject.metadata.annotations) && k in oldObject.metadata.annotations \
@@ -104,7 +107,7 @@ fn of_resources(watch: &Watch, plural: &str) -> [Json; 2] {
     )
 }
 
-/// What the operator's account may write for releases.
+/// Returns the policy for the writes of the operator's account.
 fn of_objects(project: &Project, watches: &[Watch], account: &str) -> Result<[Json; 2], Error> {
     let (mut namespaces, mut kinds) = (Some(BTreeSet::new()), Some(BTreeSet::new()));
     for watch in watches {
@@ -129,7 +132,7 @@ fn of_objects(project: &Project, watches: &[Watch], account: &str) -> Result<[Js
         }));
     }
     if validations.is_empty() {
-        // A policy needs one.
+        // A policy needs at least one validation.
         validations.push(json!({"expression": "true"}));
     }
     let rule =
@@ -154,7 +157,7 @@ fn of_objects(project: &Project, watches: &[Watch], account: &str) -> Result<[Js
     ))
 }
 
-/// Adds what a watch grants to what others do; `None` means any.
+/// Adds the permissions of one watch to those of others; `None` means any.
 fn join(all: &mut Option<BTreeSet<String>>, granted: &Json, chart: &BTreeSet<String>) {
     let Some(names) = all else { return };
     match granted {
@@ -169,17 +172,17 @@ fn join(all: &mut Option<BTreeSet<String>>, granted: &Json, chart: &BTreeSet<Str
     }
 }
 
-/// A list of texts in CEL.
+/// Returns a list of strings in CEL.
 fn list<'a>(texts: impl Iterator<Item = &'a String>) -> String {
     format!("[{}]", texts.map(|one| text(one)).collect::<Vec<_>>().join(", "))
 }
 
-/// A text in CEL, which has the escapes of JSON.
+/// Returns a string in CEL, which has JSON's escapes.
 fn text(text: &str) -> String {
     Json::from(text).to_string()
 }
 
-/// Returns the annotations that the entry of watches.yaml does not allow, with their prefix.
+/// Returns the annotations, with their prefix, that the entry of watches.yaml does not allow.
 pub(crate) fn refused_annotations(entry: &Json) -> Vec<String> {
     let named = |key: &str| format!("{PREFIX}{key}");
     let renamed: BTreeSet<&str> =

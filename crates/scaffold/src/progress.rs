@@ -1,23 +1,23 @@
-//! Reports how far slow work is: a chart is rendered with up to some thousand combinations of values.
+//! Reports the progress of slow work: a chart is rendered with up to several thousand combinations of values.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// How far the exploration of one chart is.
+/// The progress of exploring one chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
     /// The chart's folder or archive.
     pub chart: &'a str,
-    /// How many combinations of values were rendered.
+    /// The number of rendered combinations of values.
     pub done: usize,
-    /// How many are planned so far.
+    /// The number of combinations planned so far.
     pub planned: usize,
 }
 
-/// Takes each step.
+/// Receives each step.
 type Report = Arc<dyn Fn(Step<'_>) + Send + Sync>;
 
-/// Who hears of steps; by default, no one.
+/// The receiver of steps; none by default.
 #[derive(Clone, Default)]
 pub(crate) struct Progress(Option<Report>);
 

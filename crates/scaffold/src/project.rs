@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::Error;
 use crate::progress::{Progress, Step};
 
-/// The files of a project, by their paths relative to its folder, with `/`.
+/// The files of a project, by path relative to its folder, with `/` as separator.
 #[derive(Clone, Debug, Default)]
 pub struct Project {
     files: BTreeMap<String, File>,
@@ -31,7 +31,7 @@ pub enum Change {
 }
 
 impl Project {
-    /// A project of these existing files.
+    /// Creates a project with these existing files.
     pub fn from_files<P: Into<String>, C: Into<Vec<u8>>>(files: impl IntoIterator<Item = (P, C)>) -> Project {
         let files = files.into_iter().map(|(path, content)| {
             let file = File { content: content.into(), change: None };
@@ -40,7 +40,7 @@ impl Project {
         Project { files: files.collect(), ..Project::default() }
     }
 
-    /// Calls `report` at each step of slow work on this project.
+    /// Sets the receiver of progress reports of slow work on this project.
     pub fn report_to(&mut self, report: impl Fn(Step<'_>) + Send + Sync + 'static) {
         self.progress = Progress::to(report);
     }
@@ -86,7 +86,7 @@ impl Project {
         missing
     }
 
-    /// Sets a file's content. The same content is no change.
+    /// Sets a file's content. Identical content counts as no change.
     pub fn write(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
         let (path, content) = (path.into(), content.into());
         let change = match self.files.get(&path) {
@@ -106,7 +106,7 @@ impl Project {
         }
     }
 
-    /// Rewrites a text file that exists.
+    /// Rewrites an existing text file.
     pub(crate) fn edit(&mut self, path: &str, edit: impl FnOnce(&str) -> Result<String, Error>) -> Result<(), Error> {
         let text = self.text(path).ok_or_else(|| Error::read(path, "the file does not exist or is not UTF-8"))?;
         let text = edit(text)?;
@@ -114,7 +114,7 @@ impl Project {
         Ok(())
     }
 
-    /// Returns what changed, in the order of paths.
+    /// Returns the changes, sorted by path.
     pub fn changes(&self) -> impl Iterator<Item = (&str, Change)> {
         let written = self.files.iter().filter_map(|(path, file)| Some((path.as_str(), file.change?)));
         let removed = self.removed.iter().map(|path| (path.as_str(), Change::Removed));

@@ -1,6 +1,7 @@
-//! `PROJECT`: what upstream's tools know about a project. Counterpart: kubebuilder's `pkg/config/v3`.
+//! `PROJECT`: the facts about a project that upstream's tools read and write. Counterpart: kubebuilder's
+//! `pkg/config/v3`.
 //!
-//! Fields that are unknown here are kept.
+//! Unknown fields are kept.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -9,9 +10,9 @@ use crate::{Error, yaml};
 
 pub(crate) const PATH: &str = "PROJECT";
 
-/// The layout of projects without code, as operator-sdk's Helm plugin names it.
+/// The layout of projects without code, named as in operator-sdk's Helm plugin.
 const CHARTS: &str = "helm.sdk.operatorframework.io/v1";
-/// The layout of hybrid projects, as helm-operator-plugins names it.
+/// The layout of hybrid projects, named as in helm-operator-plugins.
 const HYBRID: &str = "hybrid.helm.sdk.operatorframework.io/v1-alpha";
 
 const HEADER: &str = "\
@@ -26,7 +27,7 @@ pub(crate) struct ProjectFile {
     fields: Map<String, Json>,
 }
 
-/// Who serves a kind.
+/// How a kind is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     Chart,
@@ -61,7 +62,7 @@ impl ProjectFile {
         format!("{}{}", self.header, yaml::print(&Json::Object(self.fields.clone())))
     }
 
-    /// A field of text; empty if absent.
+    /// Returns a string field; empty if absent.
     pub(crate) fn text(&self, field: &str) -> &str {
         self.fields.get(field).and_then(Json::as_str).unwrap_or_default()
     }
@@ -89,7 +90,7 @@ impl ProjectFile {
         self.header == HEADER
     }
 
-    /// The names of its layouts. Older tools wrote one text instead of a list.
+    /// Returns the names of its layouts. Older tools wrote a string instead of a list.
     pub(crate) fn layouts(&self) -> Vec<&str> {
         match self.fields.get("layout") {
             Some(Json::Array(layouts)) => layouts.iter().filter_map(Json::as_str).collect(),
@@ -97,7 +98,7 @@ impl ProjectFile {
         }
     }
 
-    /// Lets Rust serve kinds, too.
+    /// Allows Rust to serve kinds, too.
     pub(crate) fn make_hybrid(&mut self) -> Result<(), Error> {
         if !self.is_charts() {
             return Err(Error::OtherLayout(self.layouts().join(", ")));
@@ -108,12 +109,12 @@ impl ProjectFile {
         Ok(())
     }
 
-    /// Returns whether a layout starts so.
+    /// Returns whether a layout has this prefix.
     pub(crate) fn has_layout(&self, start: &str) -> bool {
         self.layouts().iter().any(|layout| layout.starts_with(start))
     }
 
-    /// Records an API once.
+    /// Records an API, unless it is recorded already.
     pub(crate) fn add(&mut self, gvk: &Gvk, served: Served) {
         if let Some(known) = self.position(gvk) {
             if served == (Served::Native { controller: true }) {
@@ -147,11 +148,11 @@ impl ProjectFile {
         self.resources().iter().position(|known| known == gvk)
     }
 
-    /// The recorded APIs.
+    /// Returns the recorded APIs.
     pub(crate) fn resources(&self) -> Vec<Gvk> {
         let text = |entry: &Json, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
         let entries = self.fields.get("resources").and_then(Json::as_array);
-        // Before version 3, all groups had the project's domain.
+        // Before version 3, every group had the project's domain.
         let domain = if self.text("version") == "3" { "" } else { self.domain() };
         let gvk = |entry: &Json| {
             let own = entry["domain"].as_str().unwrap_or(domain).to_owned();

@@ -1,5 +1,5 @@
-//! The sample of an API that a chart serves: a resource that sets what people set first. The chart's other values stand there as comments, so a
-//! resource made from the sample follows the chart when its defaults change.
+//! The sample of an API that a chart serves: a resource that sets the values that people set first. The chart's other
+//! values are comments, so a resource made from the sample follows the chart when its defaults change.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::yaml;
 /// Values that people set first, if a chart has them.
 const USUAL: [&str; 3] = ["replicaCount", "replicas", "size"];
 
-/// The sample's text. `values` and `schema` are the texts of the chart's `values.yaml` and `values.schema.json`.
+/// Returns the sample's text. `values` and `schema` are the texts of the chart's `values.yaml` and
+/// `values.schema.json`.
 pub(crate) fn of_chart(gvk: &Gvk, chart: &str, values: &str, schema: &str) -> String {
     let wanted = Wanted::of(values, schema);
     let mut text = format!(
@@ -37,7 +38,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What the schema requires; otherwise what people usually set; otherwise the first value.
+    /// Chooses the values that the schema requires; otherwise those that people usually set; otherwise the first one.
     fn of(values: &str, schema: &str) -> Wanted {
         let defaults = yaml::parse(values).unwrap_or(Json::Null);
         let schema: Json = serde_json::from_str(schema).unwrap_or(Json::Null);
@@ -61,7 +62,7 @@ impl Wanted {
         self.keys.is_empty() && self.missing.is_empty()
     }
 
-    /// The chart's values: those that the sample sets as they are, all others as comments.
+    /// Returns the chart's values: those that the sample sets unchanged, all others as comments.
     fn comment(&self, values: &str) -> String {
         let defaults = yaml::parse(values).unwrap_or(Json::Null);
         let is_set = |line: &str| self.keys.iter().any(|key| is_scalar_of(line, key, &defaults));
@@ -78,14 +79,14 @@ fn lines(values: &str) -> impl Iterator<Item = &str> {
     values.trim_start_matches('\u{feff}').trim_end().lines().filter(|line| *line != "---")
 }
 
-/// Whether the line alone sets this top-level key to its default.
+/// Returns whether the line alone sets this top-level key to its default.
 fn is_scalar_of(line: &str, key: &str, defaults: &Json) -> bool {
     let default = &defaults[key];
     let is_scalar = default.is_string() || default.is_number() || default.is_boolean();
     is_scalar && line.starts_with(key) && yaml::parse(line).is_ok_and(|parsed| parsed == json!({ key: default }))
 }
 
-/// A value of the type that a schema asks for.
+/// Returns a value of the type that a schema requires.
 fn example(schema: &Json) -> Option<Json> {
     if let Some(first) = schema["enum"].get(0).or(schema.get("default")) {
         return Some(first.clone()).filter(|first| !first.is_object() && !first.is_array());

@@ -1,9 +1,9 @@
-//! The chart that a kind starts with if the user brings none. Counterpart: `helm create`.
+//! The chart that a kind starts with if the user provides none. Counterpart: `helm create`.
 
 use crate::templates::{STARTER_CHART, fill};
 use crate::{ChartFiles, Error};
 
-/// A chart of this name.
+/// Returns a starter chart with this name.
 pub(crate) fn chart(name: &str) -> Result<ChartFiles, Error> {
     let file = |(path, text): &(&str, &str)| ((*path).to_owned(), fill(text, &[("name", name)]).into_bytes());
     ChartFiles::new(name, STARTER_CHART.iter().map(file).collect())

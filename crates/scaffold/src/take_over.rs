@@ -1,7 +1,7 @@
-//! `init --from-operator-sdk`: makes a project of operator-sdk's Helm plugin run with this operator.
+//! `init --from-operator-sdk`: converts a project of operator-sdk's Helm plugin to this operator.
 //!
-//! Everything that works stays: charts, watches.yaml, CRDs, samples, deployment, RBAC. What changes is where the program comes from, and each chart
-//! gets its own role. What cannot be changed here is named, with file and line.
+//! Charts, watches.yaml, CRDs, samples, deployment and RBAC keep working as they are. Only the source of the program
+//! changes, and each chart gets its own role. Parts that cannot be converted are named, with file and line.
 
 use helm::engine::{Key, spelled_out};
 
@@ -11,7 +11,7 @@ use crate::lines::Lines;
 use crate::project_file::{self, ProjectFile, Served};
 use crate::{Error, Project, chart, dockerfile, kustomize, lookups, rbac, watches};
 
-/// What [`decided`] wrote.
+/// The note about what [`decided`] wrote.
 const DECIDED_NOTE: &str = "serviceAccountName and storageNamespace say what holds in operator-sdk: charts have the operator's rights, and release \
     records are beside the release; an account of each namespace and a namespace for records limit both";
 
@@ -32,11 +32,11 @@ manifests: ## Write CRDs and roles again, from charts and watches.yaml.
 
 ";
 
-/// Copies the files of `from` that the project lacks, and changes what has to change. Returns what it did, for the user. A second call changes
-/// nothing.
+/// Copies the files of `from` that the project lacks, and converts them. Returns a note for each change. A second call
+/// changes nothing.
 ///
 /// # Errors
-/// `from` is not such a project, or a file cannot be edited. `name` names it in errors.
+/// Fails if `from` is not such a project, or a file cannot be edited. `name` names it in errors.
 pub fn take_over(project: &mut Project, from: &Project, name: &str) -> Result<Vec<String>, Error> {
     check(from, name)?;
     for (path, content) in from.files() {
@@ -54,7 +54,7 @@ pub fn take_over(project: &mut Project, from: &Project, name: &str) -> Result<Ve
     Ok(notes)
 }
 
-/// Refuses folders without watches.yaml, and projects of other plugins.
+/// Rejects folders without watches.yaml, and projects of other plugins.
 fn check(from: &Project, name: &str) -> Result<(), Error> {
     let refused = |reason: String| Err(Error::NotHelmProject { folder: name.to_owned(), reason });
     if !from.contains(watches::PATH) {
@@ -73,7 +73,7 @@ fn check(from: &Project, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Writes PROJECT where operator-sdk's is missing: it names the kinds that watches.yaml serves.
+/// Writes PROJECT if operator-sdk's is missing, with the kinds that watches.yaml serves.
 fn project_file(project: &mut Project, folder: &str) -> Result<Vec<String>, Error> {
     if project.contains(project_file::PATH) {
         return Ok(Vec::new());
@@ -87,7 +87,7 @@ fn project_file(project: &mut Project, folder: &str) -> Result<Vec<String>, Erro
     Ok(vec![format!("PROJECT was missing and names {name:?}, the domain {domain:?} and the kinds of watches.yaml")])
 }
 
-/// The group without its first part, unless nothing but a domain is left.
+/// Returns the group without its first part, unless only a domain would be left.
 fn domain(group: &str) -> &str {
     match group.split_once('.') {
         Some((_, domain)) if domain.contains('.') => domain,
@@ -95,7 +95,7 @@ fn domain(group: &str) -> &str {
     }
 }
 
-/// The prefix of the project's objects, or the folder's name.
+/// Returns the prefix of the project's objects, or the folder's name.
 fn project_name(project: &Project, folder: &str) -> Result<String, Error> {
     let prefix = kustomize::content(project, "config/default")?["namePrefix"].as_str().map(str::to_owned);
     let folder = folder.trim_end_matches('/').rsplit('/').next().unwrap_or(folder);
@@ -104,7 +104,7 @@ fn project_name(project: &Project, folder: &str) -> Result<String, Error> {
     Ok(if name.is_empty() { "operator".to_owned() } else { name.to_owned() })
 }
 
-/// Lets images run this program.
+/// Rebases the images on this program.
 fn dockerfiles(project: &mut Project) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     let mut runs = false;
@@ -162,11 +162,11 @@ fn makefile(project: &mut Project) -> Result<Vec<String>, Error> {
     )])
 }
 
-/// Names the key that each chart's lookups in other namespaces need; operator-sdk lets templates read all of them.
+/// Names the key that each chart's lookups in other namespaces require; operator-sdk allows all of them.
 fn closed_lookups(project: &Project) -> Result<Vec<String>, Error> {
     let lines = Lines::of(project.text(watches::PATH).unwrap_or_default(), 0);
     let note = |(at, watch): (usize, &watches::Watch)| {
-        // A chart that does not load has been named with its role.
+        // A chart that does not load has been reported together with its role.
         let closed = lookups::closed(watch, &*chart::of(project, &watch.chart).ok()?)?;
         let line = lines.line(&[&at.to_string(), "chart"]).map(|line| format!(":{line}")).unwrap_or_default();
         Some(format!("{}{line}: {closed}", watches::PATH))
@@ -174,7 +174,7 @@ fn closed_lookups(project: &Project) -> Result<Vec<String>, Error> {
     Ok(watches::read(project)?.iter().enumerate().filter_map(note).collect())
 }
 
-/// Writes that override values are strings, as operator-sdk sets them.
+/// Declares that override values are strings, as in operator-sdk.
 fn override_types(project: &mut Project) -> Result<Vec<String>, Error> {
     let is_of_plugins = match project.text(project_file::PATH) {
         Some(text) => ProjectFile::parse(text)?.has_layout("hybrid.helm."),
@@ -182,7 +182,7 @@ fn override_types(project: &mut Project) -> Result<Vec<String>, Error> {
     };
     let mut notes = Vec::new();
     let open = |watch: &watches::Watch| !(is_of_plugins || watch.overrides.is_empty() || watch.has_overrides_type);
-    // From the end, so that the lines before stay where they are.
+    // In reverse order, so that earlier line numbers stay valid.
     for (at, watch) in watches::read(project)?.into_iter().enumerate().rev().filter(|(_, watch)| open(watch)) {
         let kind = &watch.gvk.kind;
         let lines = Lines::of(project.text(watches::PATH).unwrap_or_default(), 0);
@@ -202,7 +202,7 @@ fn override_types(project: &mut Project) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// Allows what charts compute: operator-sdk has no limit.
+/// Allows the namespaces and kinds that charts compute: operator-sdk does not restrict them.
 fn objects(project: &mut Project) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     for (at, watch) in watches::read(project)?.into_iter().enumerate().rev() {
@@ -214,7 +214,7 @@ fn objects(project: &mut Project) -> Result<Vec<String>, Error> {
         let line = lines.line(&[&at.to_string(), "chart"]);
         let added = match watch.leaves_open(Key::Namespace) && watch.leaves_open(Key::Kind) {
             true => line.map(|line| insert(project, line, "chart", &key)).transpose()?.flatten(),
-            // The entry has the key already, with other parts.
+            // The entry already has the key, with other parts.
             false => None,
         };
         let path = watches::PATH;
@@ -231,7 +231,7 @@ fn objects(project: &mut Project) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// Writes what holds in operator-sdk about rights and records.
+/// Writes operator-sdk's defaults about permissions and records into watches.yaml.
 fn decided(project: &mut Project) -> Result<Vec<String>, Error> {
     let (mut notes, mut has_added, path) = (Vec::new(), false, watches::PATH);
     for (at, watch) in watches::read(project)?.into_iter().enumerate().rev() {
@@ -252,12 +252,12 @@ fn decided(project: &mut Project) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// Inserts that override values are strings, before the line, from 1, at which they begin. Returns the line.
+/// Inserts that override values are strings, before the line (from 1) at which they begin. Returns the line.
 fn with_strings(project: &mut Project, line: usize) -> Result<Option<usize>, Error> {
     insert(project, line, "overrideValues", "overrideValuesType: string")
 }
 
-/// Inserts a key before this line, from 1, if the key `before` begins there. Returns the line.
+/// Inserts a key before this line (from 1), if the key `before` begins there. Returns the line.
 fn insert(project: &mut Project, line: usize, before: &str, key: &str) -> Result<Option<usize>, Error> {
     let text = project.text(watches::PATH).unwrap_or_default();
     let mut all: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
@@ -269,7 +269,7 @@ fn insert(project: &mut Project, line: usize, before: &str, key: &str) -> Result
     Ok(Some(line))
 }
 
-/// What only the user can decide.
+/// Returns notes on decisions that only the user can make.
 fn advice(project: &Project) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     if project.contains("config/rbac/role.yaml") {
@@ -286,7 +286,7 @@ fn advice(project: &Project) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// What a project of operator-sdk has besides.
+/// Returns notes on the parts of an operator-sdk project that are missing.
 fn missing(project: &Project) -> Result<Vec<String>, Error> {
     let parts = [
         ("Makefile", project.contains("Makefile")),

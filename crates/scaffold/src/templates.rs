@@ -1,4 +1,4 @@
-//! The files that commands write, from `templates/`. Words such as `__project__` are replaced.
+//! The files that commands write, from `templates/`. Placeholders such as `__project__` are replaced.
 
 /// A file to write: its path in the project, and its text with placeholders.
 pub(crate) type Template = (&'static str, &'static str);
@@ -10,7 +10,7 @@ macro_rules! templates {
     };
 }
 
-/// What every project has.
+/// The files of every project.
 pub(crate) const PROJECT: &[Template] = templates! {
     ".dockerignore": "project/dockerignore",
     ".gitignore": "project/gitignore",
@@ -29,14 +29,14 @@ pub(crate) const PROJECT: &[Template] = templates! {
     "config/rbac/service_account.yaml": "project/config/rbac/service_account.yaml",
 };
 
-/// What a project without code has besides.
+/// The additional files of a project without code.
 pub(crate) const CHARTS: &[Template] = templates! {
     "Dockerfile": "charts/Dockerfile",
     "Makefile": "charts/Makefile",
     "README.md": "charts/README.md",
 };
 
-/// What a hybrid project has besides.
+/// The additional files of a hybrid project.
 pub(crate) const HYBRID: &[Template] = templates! {
     "Cargo.toml": "hybrid/Cargo.toml",
     "Dockerfile": "hybrid/Dockerfile",
@@ -48,7 +48,7 @@ pub(crate) const HYBRID: &[Template] = templates! {
     "src/controllers/mod.rs": "hybrid/src/controllers/mod.rs",
 };
 
-/// A chart to start from; paths are relative to its folder.
+/// The starter chart; paths are relative to its folder.
 pub(crate) const STARTER_CHART: &[Template] = templates! {
     ".helmignore": "chart/helmignore",
     "Chart.yaml": "chart/Chart.yaml",
@@ -67,11 +67,11 @@ pub(crate) const STARTER_CHART: &[Template] = templates! {
 pub(crate) const EDITOR_ROLE: &str = include_str!("../templates/api/editor_role.yaml");
 pub(crate) const VIEWER_ROLE: &str = include_str!("../templates/api/viewer_role.yaml");
 
-/// What a bundle starts from.
+/// The base of a bundle.
 pub(crate) const BUNDLE_BASE: &str = include_str!("../templates/bundle/base.yaml");
 pub(crate) const BUNDLE_ICON: &str = include_str!("../templates/bundle/icon.svg");
 
-/// Lists that the first API starts.
+/// Kustomizations that the first API starts.
 pub(crate) const CRD_KUSTOMIZATION: &str = include_str!("../templates/api/crd-kustomization.yaml");
 pub(crate) const SAMPLES_KUSTOMIZATION: &str = include_str!("../templates/api/samples-kustomization.yaml");
 

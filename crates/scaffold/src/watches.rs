@@ -1,4 +1,4 @@
-//! watches.yaml, as far as generators need it. The operator itself reads it in `helm-operator`.
+//! The parts of watches.yaml that generators need. The operator itself reads the file in `helm-operator`.
 
 use go_template::Map;
 use helm::engine::{Key, LookupGrant};
@@ -10,7 +10,7 @@ use crate::{Error, Project, chart, policies, yaml};
 
 pub(crate) const PATH: &str = "watches.yaml";
 
-/// One entry.
+/// An entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) gvk: Gvk,
@@ -18,29 +18,29 @@ pub(crate) struct Watch {
     pub(crate) chart: String,
     /// Dotted paths and values that always apply.
     pub(crate) overrides: Vec<(String, String)>,
-    /// Whether the entry says how they become values.
+    /// Whether the entry declares how they become values.
     pub(crate) has_overrides_type: bool,
     /// Whether values also come from ConfigMaps, or from anything that a resource's annotation names.
     pub(crate) reads_config_maps: bool,
-    /// Whether any values come from elsewhere than the resource.
+    /// Whether any values come from other sources than the resource.
     pub(crate) has_other_values: bool,
     /// Whether expressions read the resource.
     pub(crate) reads_resource: bool,
-    /// Whether the chart's definitions are left to others.
+    /// Whether the entry leaves installing the chart's definitions to others.
     pub(crate) skips_crds: bool,
-    /// The annotations that a resource must not have.
+    /// The annotations that a resource must not set.
     pub(crate) refused_annotations: Vec<String>,
-    /// What a release may contain.
+    /// The objects that a release may contain.
     pub(crate) objects: Json,
-    /// Whether the entry says in which namespaces objects may be.
+    /// Whether the entry declares the namespaces that objects may be in.
     pub(crate) has_namespaces: bool,
-    /// Whether the entry says which kinds without a namespace they may have.
+    /// Whether the entry declares the cluster-scoped kinds that objects may have.
     pub(crate) has_cluster_scoped: bool,
     /// The ServiceAccount that writes the chart's objects, without its namespace.
     pub(crate) account: Option<String>,
-    /// The keys about rights and records that the entry lacks.
+    /// The keys about permissions and records that the entry lacks.
     pub(crate) undecided: Vec<&'static str>,
-    /// What templates may look up beyond their release.
+    /// The lookups that templates may make beyond their release.
     pub(crate) grant: LookupGrant,
 }
 
@@ -89,7 +89,7 @@ fn grant(lookup: &Json) -> LookupGrant {
     }
 }
 
-/// Override values as `--set` takes them: `a.b`, `value`. Nested tables are flattened.
+/// Returns override values in the form of `--set`: `a.b`, `value`. Nested tables are flattened.
 fn flat(table: &serde_json::Map<String, Json>) -> Vec<(String, String)> {
     let entry = |(key, value): (&String, &Json)| match value {
         Json::Object(inner) => {
@@ -102,7 +102,7 @@ fn flat(table: &serde_json::Map<String, Json>) -> Vec<(String, String)> {
 }
 
 impl Watch {
-    /// Returns whether the entry leaves it to the chart's own text what an object may be.
+    /// Returns whether the chart's own text decides this property of objects, because the entry does not.
     pub(crate) fn leaves_open(&self, what: Key) -> bool {
         match what {
             Key::Namespace => !self.has_namespaces,
@@ -110,7 +110,7 @@ impl Watch {
         }
     }
 
-    /// The override values as a table; those that do not parse, such as ones with unexpanded variables, are left out.
+    /// Returns the override values as a table, except those that do not parse, such as ones with unexpanded variables.
     pub(crate) fn override_values(&self) -> Map {
         let mut values = Map::default();
         for (path, value) in &self.overrides {
@@ -123,7 +123,7 @@ impl Watch {
     }
 }
 
-/// What an entry says about rights and records: the defaults, in sight of whoever may want others.
+/// The keys about permissions and records with their defaults, written out so that users see what they can change.
 pub(crate) const DECIDED: [(&str, &str); 2] =
     [("serviceAccountName", "$(operator)"), ("storageNamespace", "$(release)")];
 

@@ -1,4 +1,4 @@
-//! Edits YAML that users wrote too: appends to lists, and keeps every comment and the layout.
+//! Edits YAML files that users may have edited: appends to lists, and keeps all comments and the layout.
 
 use std::str::FromStr as _;
 
@@ -7,7 +7,7 @@ use go_template::{Map, Value};
 use serde_json::Value as Json;
 use yaml_edit::{Document, Mapping, Sequence};
 
-/// Comments with this text mark where scaffolding tools insert.
+/// Marks comments at which scaffolding tools insert.
 const MARKER: &str = "+kubebuilder:scaffold:";
 
 /// Why a file cannot be edited.
@@ -16,7 +16,7 @@ pub enum EditError {
     /// The text is not YAML.
     #[error("the file is not valid YAML: {0}")]
     Yaml(String),
-    /// Another type where a list should be.
+    /// A list has another type.
     #[error("{0} is not a list")]
     NotAList(&'static str),
 }
@@ -41,7 +41,7 @@ pub(crate) fn push_table(text: &str, fields: &[(&str, &str)]) -> Result<String, 
     Ok(format!("{}{tail}", with_newline(&list.to_string())))
 }
 
-/// Appends an entry to the list `key` of a file whose top level is a table, unless the list has it.
+/// Appends an entry to the list `key` of a file whose top level is a table, unless the list contains it.
 pub(crate) fn push_entry(text: &str, key: &'static str, entry: &str) -> Result<String, EditError> {
     let known = parse(text)?;
     if known[key].as_array().is_some_and(|list| list.iter().any(|known| known == entry)) {
@@ -74,7 +74,7 @@ pub(crate) fn print(value: &Json) -> String {
     yaml::emit(&value).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
 }
 
-/// Values as the engine takes them; empty unless the value is a table. Numbers become floats, as in Helm.
+/// Returns values in the engine's form; empty unless the value is a table. Numbers become floats, as in Helm.
 pub(crate) fn to_map(value: &Json) -> Map {
     match json::from_serde(value) {
         Value::Map(map) => map,

@@ -1,4 +1,4 @@
-//! The ClusterServiceVersion: the base's fields, and what follows from manifests, samples and charts.
+//! The ClusterServiceVersion: the base's fields, and those that follow from manifests, samples and charts.
 
 use heck::ToTitleCase as _;
 use serde_json::{Map, Value as Json, json};
@@ -7,14 +7,14 @@ use super::descriptors;
 use super::parts::Parts;
 use crate::gvk::Gvk;
 
-/// A kind that a chart serves, and the (API version, kind) of what the chart creates.
+/// A kind that a chart serves, and the (API version, kind) of the objects that the chart creates.
 #[derive(Debug)]
 pub(super) struct Chart {
     pub(super) gvk: Gvk,
     pub(super) kinds: Vec<(String, String)>,
 }
 
-/// The CSV without its name.
+/// Returns the CSV without its name.
 pub(super) fn assemble(base: &Json, parts: &Parts, examples: &[Json], charts: &[Chart]) -> Json {
     let mut csv = base.clone();
     csv["apiVersion"] = "operators.coreos.com/v1alpha1".into();
@@ -54,7 +54,7 @@ fn install(parts: &Parts) -> Json {
     json!({"strategy": "deployment", "spec": spec})
 }
 
-/// The entries of a definition: one per served version. Fields of a `known` entry win.
+/// Returns the entries of a definition: one per served version. Fields of a `known` entry win.
 fn owned(crd: &Json, charts: &[Chart], known: &[Json]) -> Vec<Json> {
     let (spec, name) = (&crd["spec"], &crd["metadata"]["name"]);
     let kind = spec["names"]["kind"].as_str().unwrap_or_default();
@@ -88,7 +88,7 @@ fn resource((api_version, kind): &(String, String)) -> Json {
     json!({"kind": kind, "name": "", "version": version})
 }
 
-/// Lays the user's fields over an entry. Descriptors replace those of the same path and keep the others.
+/// Merges the user's fields into an entry. Descriptors replace those with the same path and keep the others.
 fn overlay(entry: &mut Json, known: &Map<String, Json>) {
     for (key, value) in known {
         let Some(given) = value.as_array().filter(|_| key.ends_with("Descriptors")) else {

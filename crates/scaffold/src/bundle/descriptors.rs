@@ -1,12 +1,13 @@
-//! Descriptors: how consoles show the fields of a kind, from its schema.
+//! Descriptors: how consoles show the fields of a kind, derived from its schema.
 
 use heck::ToTitleCase as _;
 use serde_json::{Value as Json, json};
 
-/// How deep fields are described: `image` and `image.tag`. Charts have hundreds of fields, and forms should stay readable.
+/// Maximum depth of described fields: `image` and `image.tag`. Charts have hundreds of fields, and forms should stay
+/// readable.
 const MAX_DEPTH: usize = 2;
 
-/// The descriptors of a `spec`: every field of the top level, and the scalars of its tables.
+/// Returns the descriptors of a `spec`: every top-level field, and the scalars of its tables.
 pub(super) fn of_spec(schema: &Json) -> Vec<Json> {
     let mut found = Vec::new();
     fields(schema, "", 1, &mut found);
@@ -48,7 +49,7 @@ fn descriptor(path: &str, group: &str, name: &str, field: &Json, is_resources: b
     descriptor
 }
 
-/// The console's input for a scalar; `None` for lists and tables, which are edited as YAML.
+/// Returns the console's input widget for a scalar; `None` for lists and tables, which are edited as YAML.
 fn widget(name: &str, field: &Json) -> Option<&'static str> {
     let lower = name.to_lowercase();
     let is_secret = ["password", "passphrase", "token"].iter().any(|word| lower.ends_with(word));
@@ -70,7 +71,7 @@ fn widget(name: &str, field: &Json) -> Option<&'static str> {
     }
 }
 
-/// The descriptors of a `status`.
+/// Returns the descriptors of a `status`.
 pub(super) fn of_status(schema: &Json, is_chart: bool) -> Vec<Json> {
     let conditions = json!({"path": "conditions", "displayName": "Conditions",
         "x-descriptors": ["urn:alm:descriptor:io.kubernetes.conditions"]});

@@ -1,4 +1,4 @@
-//! What a registry reads of a bundle: annotations, and the same as labels of its image.
+//! The metadata that a registry reads: annotations of the bundle, and the same as labels of its image.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::{Error, Project, yaml};
 /// The annotations' prefix.
 const PREFIX: &str = "operators.operatorframework.io.bundle";
 
-/// Writes `metadata/annotations.yaml`, whose other annotations are kept, and `bundle.Dockerfile`.
+/// Writes `metadata/annotations.yaml`, keeping its other annotations, and `bundle.Dockerfile`.
 pub(super) fn write(project: &mut Project, package: &str, options: &Options) -> Result<(), Error> {
     let path = format!("{FOLDER}/metadata/annotations.yaml");
     let known = yaml::parse(project.text(&path).unwrap_or_default()).map_err(|error| Error::read(&path, error))?;

@@ -1,12 +1,13 @@
-//! `generate bundle`: what the Operator Lifecycle Manager (OLM) installs the operator from. Counterpart: operator-sdk's `generate bundle`.
+//! `generate bundle`: writes the bundle from which the Operator Lifecycle Manager (OLM) installs the operator.
+//! Counterpart: operator-sdk's `generate bundle`.
 //!
 //! ```text
 //! kubectl kustomize config/default ─▶ parts ─▶ csv ─▶ bundle/manifests, bundle/metadata, bundle.Dockerfile
 //! the base CSV, CRDs, samples, charts ──────────┘
 //! ```
 //!
-//! The base CSV belongs to the user: what it says about the operator and its kinds wins over what is generated. No date is written, so a second run
-//! changes nothing.
+//! The base CSV belongs to the user: its statements about the operator and its kinds take precedence over generated
+//! ones. No date is written, so a second run changes nothing.
 
 mod csv;
 mod descriptors;
@@ -25,29 +26,30 @@ use crate::templates::{BUNDLE_BASE, BUNDLE_ICON, fill};
 use crate::{Error, Project, kustomize, rbac, watches, yaml};
 use parts::Parts;
 
-/// Where the bundle is written.
+/// The folder of the bundle.
 pub const FOLDER: &str = "bundle";
 
-/// The icon, which is the user's.
+/// The icon, which belongs to the user.
 const ICON: &str = "config/manifests/icon.svg";
 
-/// What the manifests do not say.
+/// Facts about the bundle that the manifests do not contain.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The operator's version, such as `0.0.1`.
     pub version: String,
     /// The channels that offer this version.
     pub channels: Vec<String>,
-    /// The channel for those who choose none; OLM requires it if there are several.
+    /// The channel for users who choose none; OLM requires it if there are several channels.
     pub default_channel: Option<String>,
     /// The package's name; by default the project's.
     pub package: Option<String>,
 }
 
-/// Writes the bundle from `manifests`, which is what `make deploy` applies. Removes files of an earlier bundle. Returns notes.
+/// Writes the bundle from `manifests`, the output that `make deploy` applies. Removes files of an earlier bundle.
+/// Returns notes.
 ///
 /// # Errors
-/// The manifests are not valid YAML or lack a Deployment, a chart does not load, or a name is not known.
+/// Fails if the manifests are not valid YAML or lack a Deployment, a chart does not load, or a name is not known.
 pub fn generate(project: &mut Project, manifests: &str, options: &Options) -> Result<Vec<String>, Error> {
     let parts = Parts::of(documents("the standard input", manifests)?)?;
     let name = package(project, &parts, options)?;
@@ -74,7 +76,7 @@ pub fn generate(project: &mut Project, manifests: &str, options: &Options) -> Re
     Ok(notes)
 }
 
-/// The tables among the documents of a stream.
+/// Returns the tables among the documents of a stream.
 fn documents(name: &str, text: &str) -> Result<Vec<Json>, Error> {
     let parts = text.split("\n---").map(|part| part.trim_start_matches("---"));
     let documents = parts.map(yaml::parse).collect::<Result<Vec<_>, _>>().map_err(|error| Error::read(name, error))?;
@@ -88,7 +90,7 @@ fn package(project: &Project, parts: &Parts, options: &Options) -> Result<String
     options.package.clone().or(own).or_else(|| deployed().map(str::to_owned)).ok_or(Error::Missing("package"))
 }
 
-/// What the user says about the operator: in the manifests, or in a file, which is created.
+/// Returns the user's base CSV, from the manifests or from a file, which is created if it is missing.
 fn base(project: &mut Project, name: &str, parts: &Parts, notes: &mut Vec<String>) -> Result<Json, Error> {
     if let Some(base) = &parts.base {
         return check_base("the ClusterServiceVersion in the standard input", base.clone());
@@ -104,7 +106,7 @@ fn base(project: &mut Project, name: &str, parts: &Parts, notes: &mut Vec<String
     check_base(&path, base)
 }
 
-/// Refuses a base in which a table that the bundle fills is something else.
+/// Rejects a base in which a table that the bundle fills has another type.
 fn check_base(name: &str, base: Json) -> Result<Json, Error> {
     let tables = ["", "/metadata", "/metadata/annotations", "/spec", "/spec/customresourcedefinitions"];
     let is_other = |table: &&str| base.pointer(table).is_some_and(|value| !value.is_object() && !value.is_null());
@@ -122,7 +124,7 @@ fn icon(project: &Project, version: &mut Json) {
     }
 }
 
-/// The samples of the bundle's kinds.
+/// Returns the samples of the bundle's kinds.
 fn examples(project: &Project, parts: &Parts) -> Result<Vec<Json>, Error> {
     let mut found = parts.examples.clone();
     for path in kustomize::files(project, "config/samples")? {
@@ -132,7 +134,7 @@ fn examples(project: &Project, parts: &Parts) -> Result<Vec<Json>, Error> {
     Ok(found)
 }
 
-/// The kinds that charts serve, and what each chart creates.
+/// Returns the kinds that charts serve, and the objects that each chart creates.
 fn charts(project: &Project) -> Result<Vec<csv::Chart>, Error> {
     let chart = |watch: &watches::Watch| {
         let kinds = rbac::kinds(project, watch)?;

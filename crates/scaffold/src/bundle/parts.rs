@@ -1,4 +1,4 @@
-//! Which manifests go where: OLM makes the account and its roles itself, from the CSV.
+//! Assigns manifests to parts of the bundle. OLM creates the account and its roles itself, from the CSV.
 
 use std::collections::BTreeSet;
 
@@ -29,21 +29,23 @@ const SUPPORTED: [&str; 14] = [
 pub(super) struct Parts {
     pub(super) deployments: Vec<Json>,
     pub(super) definitions: Vec<Json>,
-    /// `{serviceAccountName, rules}` for the whole cluster.
+    /// `{serviceAccountName, rules}` with cluster-wide scope.
     pub(super) cluster_permissions: Vec<Json>,
-    /// `{serviceAccountName, rules}` for the operator's namespace.
+    /// `{serviceAccountName, rules}` with the scope of the operator's namespace.
     pub(super) permissions: Vec<Json>,
     /// A CSV among the manifests.
     pub(super) base: Option<Json>,
     /// Custom resources among the manifests.
     pub(super) examples: Vec<Json>,
-    /// What goes beside the CSV.
+    /// Manifests for files beside the CSV.
     others: Vec<Json>,
 }
 
 impl Parts {
+    /// Sorts the manifests into parts.
+    ///
     /// # Errors
-    /// There is no Deployment.
+    /// Fails if there is no Deployment.
     pub(super) fn of(documents: Vec<Json>) -> Result<Parts, Error> {
         let mut parts = Parts::default();
         for document in documents {
@@ -65,7 +67,7 @@ impl Parts {
         Ok(parts)
     }
 
-    /// Whether the document is of a kind that the bundle defines.
+    /// Returns whether the document is of a kind that the bundle defines.
     pub(super) fn defines(&self, document: &Json) -> bool {
         let group = document["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
         let of_kind = |crd: &&Json| crd["spec"]["names"]["kind"] == document["kind"];
@@ -108,7 +110,7 @@ impl Parts {
         });
     }
 
-    /// The files beside the CSV, named as operator-sdk names them.
+    /// Returns the files beside the CSV, named as operator-sdk names them.
     pub(super) fn files(&self) -> Vec<(String, Json)> {
         let definition = |crd: &Json| {
             let spec = &crd["spec"];
@@ -118,7 +120,7 @@ impl Parts {
         definitions.chain(self.others.iter().map(|document| (file(document), without_namespace(document)))).collect()
     }
 
-    /// What the user should know.
+    /// Returns warnings for the user.
     pub(super) fn notes(&self) -> Vec<String> {
         let refused = |document: &&Json| !SUPPORTED.contains(&text(&document["kind"]));
         let mut notes: Vec<String> = self
@@ -161,13 +163,13 @@ fn grant(list: &mut Vec<Json>, account: &str, rules: &Json) {
     }
 }
 
-/// `NAME_GROUP_VERSION_KIND.yaml`.
+/// Returns the file name `NAME_GROUP_VERSION_KIND.yaml`.
 fn file(document: &Json) -> String {
     let (version, kind) = (text(&document["apiVersion"]).replace('/', "_"), text(&document["kind"]).to_lowercase());
     format!("{}_{version}_{kind}.yaml", text(&document["metadata"]["name"]))
 }
 
-/// OLM installs into a namespace of the user's choice.
+/// Removes the namespace: OLM installs into one of the user's choice.
 fn without_namespace(document: &Json) -> Json {
     let mut document = document.clone();
     document["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));

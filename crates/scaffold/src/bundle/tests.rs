@@ -1,11 +1,11 @@
-//! Bundles in memory.
+//! Tests of bundles in memory.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::{Change, CreateApi, Init, Source, create_api, init};
 
-/// What `kubectl kustomize config/default` prints, in short.
+/// An excerpt of the output of `kubectl kustomize config/default`.
 const MANIFESTS: &str = "\
 apiVersion: v1
 kind: Namespace
@@ -74,7 +74,7 @@ fn options() -> Options {
     Options { version: "1.2.3".into(), channels, default_channel: Some("stable".into()), package: None }
 }
 
-/// A project with one chart, and what its `make deploy` applies.
+/// Returns a project with one chart, and the manifests that its `make deploy` applies.
 fn project() -> (Project, String) {
     let mut project = Project::default();
     let about = Init { name: "web-operator".into(), domain: "my.domain".into(), repo: None, hybrid: None };
@@ -151,7 +151,7 @@ fn owned_kinds_have_descriptors_resources_and_examples() {
     let hint = |name: &str| json!(format!("urn:alm:descriptor:com.tectonic.ui:{name}"));
     assert_eq!(field("replicaCount")["x-descriptors"], json!([hint("podCount")]));
     assert_eq!(field("ingress.enabled")["x-descriptors"], json!([hint("fieldGroup:ingress"), hint("booleanSwitch")]));
-    // Each field of the sample is described, as operator-sdk's scorecard asks.
+    // Each field of the sample is described, as operator-sdk's scorecard requires.
     let examples: Json =
         serde_json::from_str(csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap()).unwrap();
     assert_eq!((examples.as_array().map(Vec::len), &examples[0]["kind"]), (Some(1), &json!("WebApp")));

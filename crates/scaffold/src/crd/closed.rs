@@ -1,4 +1,4 @@
-//! Whether the API server may refuse unknown fields of `spec`.
+//! Decides whether the API server may reject unknown fields of `spec`.
 
 use helm::reads::Reads;
 use serde_json::{Value as Json, json};
@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use helm::chart::Chart;
 
-/// Returns all fields that resources may have at the top of `spec`; `None` if others could matter.
+/// Returns all fields that resources may have at the top of `spec`; `None` if others could have an effect.
 ///
-/// Either the chart's own schema refuses others, or no template can read them.
+/// Either the chart's own schema rejects others, or no template can read them.
 pub(super) fn top_level(chart: &Arc<Chart>, spec: &Json) -> Option<BTreeSet<String>> {
     let described = spec["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone());
     let known: BTreeSet<String> = described.chain(["global".to_owned()]).collect();
@@ -20,14 +20,14 @@ pub(super) fn top_level(chart: &Arc<Chart>, spec: &Json) -> Option<BTreeSet<Stri
     }
 }
 
-/// Whether the schema lists all fields.
+/// Returns whether the schema lists all fields.
 fn is_closed_by_schema(chart: &Chart) -> bool {
     let schema = chart.schema.as_ref().and_then(|text| serde_json::from_slice::<Json>(text).ok()).unwrap_or_default();
     let others = ["patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"];
     schema["additionalProperties"] == false && others.iter().all(|key| schema.get(key).is_none())
 }
 
-/// Lets the server drop all other fields, and refuse them where clients ask for it, as kubectl does.
+/// Lets the server drop all other fields, or reject them for clients that request field validation, as kubectl does.
 pub(super) fn close(spec: &mut Json, fields: &BTreeSet<String>) {
     for field in fields {
         let known = &mut spec["properties"][field.as_str()];

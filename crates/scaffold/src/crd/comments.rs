@@ -1,32 +1,32 @@
-//! Descriptions of values: the comments in `values.yaml`, in the plain form and in those of helm-docs and Bitnami.
+//! Reads descriptions of values from comments in `values.yaml`, in plain form and in those of helm-docs and Bitnami.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-/// The descriptions, by dotted path.
+/// Descriptions by dotted path.
 pub(super) type Comments = BTreeMap<String, String>;
 
-/// Where the reader is: the open tables, each with the column of its keys.
+/// The reader's position: the open tables, each with the column of its keys.
 #[derive(Default)]
 struct Reader {
     tables: Vec<(usize, String)>,
-    /// The column of the dash, while in a list.
+    /// The column of the dash while in a list.
     list: Option<usize>,
-    /// The column of the key whose block of text is open.
+    /// The column of the key whose block scalar is open.
     text: Option<usize>,
     above: Vec<String>,
     found: Comments,
 }
 
-/// Reads the comments above keys, or behind them on their line.
+/// Reads the comments above keys, or behind them on the same line.
 pub(super) fn read(values: &str) -> Comments {
     let mut reader = Reader::default();
     values.lines().for_each(|line| reader.line(line));
     reader.found
 }
 
-/// Describes the fields of a converted schema that say nothing but their default.
+/// Adds comments to the fields of a converted schema that describe only their default.
 pub(super) fn describe_fields(schema: &mut Json, path: &str, comments: &Comments) {
     let Some(properties) = schema.get_mut("properties").and_then(Json::as_object_mut) else { return };
     for (key, field) in properties {
@@ -39,7 +39,7 @@ pub(super) fn describe_fields(schema: &mut Json, path: &str, comments: &Comments
     }
 }
 
-/// The comment before what a description says about default and choices. Prose of the schema stays.
+/// Puts the comment before a description of default and choices. Prose of the schema stays.
 fn with_comment(comment: &str, text: &str) -> String {
     let (default, choices) = match text.find("One of: ") {
         Some(start) => (text[..start].trim_end(), format!(" {}", &text[start..])),
@@ -88,7 +88,7 @@ impl Reader {
             self.list.get_or_insert(column);
             return;
         }
-        // Keys of a list's items are deeper than its dash.
+        // Keys of a list's items are indented deeper than its dash.
         match self.list {
             Some(dash) if column > dash => return,
             _ => self.list = None,
@@ -108,7 +108,7 @@ impl Reader {
     }
 }
 
-/// The key and what follows it. Keys in quotes lose them.
+/// Returns the key, without quotes, and the rest of the line.
 fn key(content: &str) -> Option<(&str, &str)> {
     let (key, rest) = content.split_once(':')?;
     let is_key = rest.is_empty() || rest.starts_with([' ', '\t']);
@@ -116,9 +116,9 @@ fn key(content: &str) -> Option<(&str, &str)> {
     (is_key && !key.contains([' ', '{', '['])).then_some((key, rest.trim_start()))
 }
 
-/// The prose of the comment lines above a key; `None` if they are commented-out YAML.
+/// Returns the prose of the comment lines above a key; `None` if they are commented-out YAML.
 fn describe(lines: &[String]) -> Option<String> {
-    // helm-docs: the description starts with `-- `; lines before it are something else.
+    // helm-docs: the description starts with `-- `; earlier lines are unrelated.
     let start = lines.iter().rposition(|line| line.starts_with("-- "));
     let lines = &lines[start.unwrap_or(0)..];
     let prose: Vec<&str> =
@@ -127,7 +127,7 @@ fn describe(lines: &[String]) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.trim().to_owned())
 }
 
-/// Whether a comment looks like YAML that was commented out: `key: value`, `key:` or `- item`.
+/// Returns whether a comment looks like commented-out YAML: `key: value`, `key:` or `- item`.
 fn is_yaml(line: &str) -> bool {
     let Some((key, rest)) = line.split_once(':') else { return line.starts_with("- ") };
     let is_word = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "._-/\"'".contains(c));

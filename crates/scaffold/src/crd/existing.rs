@@ -1,9 +1,9 @@
-//! What stays of a definition that is generated anew: everything but the values' schema.
+//! The parts of an existing definition that regenerating it preserves: everything but the values' schema.
 
 use serde_json::{Map, Value as Json, json};
 
-/// Takes over from an existing definition what a chart does not decide: names, scope, labels, conversion, other versions, printer columns, the
-/// schema of the status, subresources, and which version is stored.
+/// Takes from an existing definition everything that a chart does not decide: names, scope, labels, conversion, other
+/// versions, printer columns, the schema of the status, subresources, and the stored version.
 pub(super) fn keep(mut new: Json, old: &Json) -> Json {
     let known: Vec<&Json> = old["spec"]["versions"].as_array().into_iter().flatten().collect();
     for pointer in ["/metadata/annotations", "/metadata/labels", "/metadata/name", "/spec/scope", "/spec/conversion"] {
@@ -59,7 +59,7 @@ fn keep_version(new: &mut Json, old: &Json) {
     new["additionalPrinterColumns"] = columns(&new["additionalPrinterColumns"], &old["additionalPrinterColumns"]);
 }
 
-/// The existing columns that are not ours come before our last one, the age. One with a name of ours takes its place.
+/// Merges printer columns. Existing columns precede our last one, the age; one with the name of ours replaces it.
 fn columns(ours: &Json, old: &Json) -> Json {
     let list = |columns: &Json| columns.as_array().cloned().unwrap_or_default();
     let (ours, old) = (list(ours), list(old));
@@ -72,7 +72,8 @@ fn columns(ours: &Json, old: &Json) -> Json {
     all.into()
 }
 
-/// The definition in the form of the API version that clusters serve, if it is in the one before.
+/// Converts a definition from `apiextensions.k8s.io/v1beta1` to the API version that clusters serve; returns others
+/// unchanged.
 pub(super) fn upgraded(old: &Json) -> Json {
     let spec = &old["spec"];
     if old["apiVersion"] != "apiextensions.k8s.io/v1beta1" {
@@ -102,7 +103,7 @@ fn move_in(version: &mut Map<String, Json>, from: &Json, field: &str, into: &str
     version.insert(into.to_owned(), value);
 }
 
-/// `JSONPath` was its name before.
+/// Renames `JSONPath`, the field's name in v1beta1.
 fn rename_paths(version: &mut Map<String, Json>) {
     for column in version.get_mut("additionalPrinterColumns").and_then(Json::as_array_mut).into_iter().flatten() {
         if let Some(path) = column.as_object_mut().and_then(|column| column.remove("JSONPath")) {

@@ -1,13 +1,13 @@
-//! A schema from a chart's default values, for charts without `values.schema.json`.
+//! Infers a schema from a chart's default values, for charts without `values.schema.json`.
 
 use serde_json::{Map, Value as Json, json};
 
 use super::comments::Comments;
 
-/// How deep tables are described. Deeper ones are open.
+/// Maximum depth of described tables. Deeper ones are left open.
 const MAX_DEPTH: usize = 24;
 
-/// The schema of a table of values.
+/// Returns the schema of a table of values.
 pub(super) fn table(values: &Json, comments: &Comments) -> Json {
     schema(values, "", comments, 0)
 }
@@ -18,10 +18,10 @@ fn schema(value: &Json, path: &str, comments: &Comments, depth: usize) -> Json {
         Json::Object(table) => object(table, path, comments, depth),
         Json::Array(items) => json!({"type": "array", "items": item(items, path, comments, depth)}),
         Json::Bool(_) => json!({"type": "boolean"}),
-        // Charts print numbers as text, and users write ports, tags and quantities either way.
+        // Charts print numbers as text, and users write ports, tags and quantities as either.
         Json::Number(number) if number.is_f64() => json!({"type": "number"}),
         Json::Number(_) | Json::String(_) => json!({"x-kubernetes-int-or-string": true}),
-        // A null says nothing about the type.
+        // A null reveals nothing about the type.
         Json::Null => json!({"x-kubernetes-preserve-unknown-fields": true}),
     };
     schema["nullable"] = true.into();
@@ -42,7 +42,7 @@ fn object(table: &Map<String, Json>, path: &str, comments: &Comments, depth: usi
     schema
 }
 
-/// The schema of a list's items: what all of them are.
+/// Returns the schema of a list's items: what all of them have in common.
 fn item(items: &[Json], path: &str, comments: &Comments, depth: usize) -> Json {
     let common = items.iter().cloned().reduce(common).unwrap_or(Json::Null);
     let mut schema = match common {
@@ -54,7 +54,7 @@ fn item(items: &[Json], path: &str, comments: &Comments, depth: usize) -> Json {
     schema
 }
 
-/// A value with the shape of both: tables have the fields of both, and what differs in type is null.
+/// Returns a value with the shape of both: tables have the fields of both, and values of different types become null.
 fn common(one: Json, other: Json) -> Json {
     match (one, other) {
         (Json::Object(mut one), Json::Object(other)) => {
@@ -70,7 +70,7 @@ fn common(one: Json, other: Json) -> Json {
     }
 }
 
-/// Scalars of one class share a schema.
+/// Returns the class of a value. Scalars of one class share a schema.
 fn class(value: &Json) -> u8 {
     match value {
         Json::Bool(_) => 0,
@@ -82,7 +82,7 @@ fn class(value: &Json) -> u8 {
     }
 }
 
-/// The comment, and a scalar's default.
+/// Returns the comment with a scalar's default.
 pub(super) fn description(default: &Json, comment: Option<&String>) -> Option<String> {
     let default = match default {
         Json::Bool(_) | Json::Number(_) => Some(default.to_string()),

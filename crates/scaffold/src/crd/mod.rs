@@ -1,10 +1,11 @@
-//! Definitions of custom resources: from charts, and from the types of native kinds.
+//! Definitions of custom resources, from charts and from the types of native kinds.
 //!
-//! The chart decides which values it takes, so a definition never rejects what the chart could accept: unknown fields stay unless nothing can read
-//! them (`closed`), every field may be null (which removes a default), no default is written into resources, and nothing is required that the chart
-//! has a default for.
+//! The chart decides which values it takes, so a definition never rejects what the chart could accept: unknown fields
+//! stay unless no template can read them (`closed`), every field may be null (which removes a default), resources get
+//! no defaults, and no field is required that has a default in the chart.
 //!
-//! Each kind has one definition, wherever the project keeps it. What a chart does not decide stays (`existing`).
+//! Each kind has one definition, wherever the project keeps it. Everything that a chart does not decide is preserved
+//! (`existing`).
 
 mod closed;
 mod comments;
@@ -30,10 +31,11 @@ use values::{Extent, MAX_DEPTH};
 
 pub use printed::{HEADER, is_generated};
 
-/// The longest name of a release, which is the resource's.
+/// Maximum length of a release's name, which is the resource's name.
 const MAX_NAME: usize = 53;
 
-/// How large a definition may become, in bytes: `kubectl apply` keeps a copy in an annotation, which may have 256 KiB.
+/// Maximum size of a definition in bytes: `kubectl apply` keeps a copy in an annotation, and annotations may have 256
+/// KiB in total.
 const MAX_BYTES: usize = 200_000;
 
 /// Writes the definitions of all kinds in watches.yaml, and of `natives`, which are complete definitions. Returns notes.
@@ -41,7 +43,7 @@ const MAX_BYTES: usize = 200_000;
 /// A file that does not start with [`HEADER`] belongs to the user and is left alone, unless `force` is set.
 ///
 /// # Errors
-/// A chart does not load, or a list of `config` cannot be edited.
+/// Fails if a chart does not load, or a list in `config` cannot be edited.
 pub fn generate(project: &mut Project, natives: &[Json], force: bool) -> Result<Vec<String>, Error> {
     let definitions = Definitions::of(project)?;
     let watches = watches::read(project)?;
@@ -61,7 +63,7 @@ pub fn generate(project: &mut Project, natives: &[Json], force: bool) -> Result<
     Ok(notes)
 }
 
-/// As [`generate`], for one kind that a chart serves.
+/// Writes the definition of one kind that a chart serves, as [`generate`] does.
 pub(crate) fn generate_kind(project: &mut Project, gvk: &Gvk) -> Result<Vec<String>, Error> {
     let (watches, definitions) = (watches::read(project)?, Definitions::of(project)?);
     write_chart_kind(project, gvk, (&watches, &definitions), false)
@@ -109,7 +111,8 @@ fn write_chart_kind(
     Ok(notes)
 }
 
-/// Whether unknown fields of `spec` mean nothing but to the chart. Code and expressions may read them, and versions of a kind share what is stored.
+/// Returns whether only the chart reads unknown fields of `spec`. Code and expressions may read them, too, and versions
+/// of a kind share the stored object.
 fn may_close(project: &Project, versions: &[&Watch], old: Option<&Json>) -> Result<bool, Error> {
     let is_hybrid = match project.text(project_file::PATH) {
         Some(text) => ProjectFile::parse(text)?.is_hybrid(),
@@ -122,7 +125,7 @@ fn may_close(project: &Project, versions: &[&Watch], old: Option<&Json>) -> Resu
     Ok(is_single && !is_hybrid && !has_code && !only.reads_resource)
 }
 
-/// One version of a kind.
+/// Returns one version of a kind.
 fn version(project: &Project, watch: &Watch, depth: usize, may_close: bool) -> Result<Json, Error> {
     let loaded = chart::of(project, &watch.chart)?;
     let texts = chart::text(project, &watch.chart);
@@ -153,7 +156,7 @@ fn version(project: &Project, watch: &Watch, depth: usize, may_close: bool) -> R
                 "status": {
                     "description": "The state that the operator last observed.",
                     "type": "object",
-                    // Until the operator has seen the resource, tools that follow kstatus must not take it for ready.
+                    // Until the operator has seen the resource, tools that follow kstatus must not report it as ready.
                     "default": {"observedGeneration": -1},
                     "x-kubernetes-preserve-unknown-fields": true,
                 },
@@ -162,7 +165,7 @@ fn version(project: &Project, watch: &Watch, depth: usize, may_close: bool) -> R
     }))
 }
 
-/// The columns of `kubectl get`; those with a priority only with `-o wide`.
+/// Returns the columns of `kubectl get`; those with a priority appear only with `-o wide`.
 fn columns() -> Json {
     let condition = |kind: &str, field: &str| format!(".status.conditions[?(@.type==\"{kind}\")].{field}");
     json!([
@@ -177,7 +180,7 @@ fn columns() -> Json {
     ])
 }
 
-/// The definition of a kind. Its last version in watches.yaml is stored.
+/// Returns the definition of a kind. Its last version in watches.yaml is stored.
 fn definition(gvk: &Gvk, plural: &str, mut versions: Vec<Json>) -> Json {
     if let Some(last) = versions.last_mut() {
         last["storage"] = true.into();
@@ -200,13 +203,13 @@ fn definition(gvk: &Gvk, plural: &str, mut versions: Vec<Json>) -> Json {
     })
 }
 
-/// The note that a file is the user's, if it is.
+/// Returns a note if the file belongs to the user.
 fn kept(project: &Project, path: &str, force: bool) -> Option<String> {
     let is_own = !force && project.bytes(path).is_some() && !project.text(path).is_some_and(is_generated);
     is_own.then(|| format!("{path} is kept: it was not generated; --force replaces it"))
 }
 
-/// Where a definition is or will be. Copies are never rewritten.
+/// Returns the path of a definition, existing or new. Copies are never rewritten.
 fn path(known: Option<&Definition>, group: &str, plural: &str) -> String {
     match known.filter(|known| !known.is_copy) {
         Some(known) => known.document.path.clone(),
@@ -236,7 +239,7 @@ fn put(
     Ok(notes)
 }
 
-/// Lists a definition that `config/crd` holds; others are deployed in another way.
+/// Lists a definition in `config/crd`'s kustomization if it is in that folder; others are deployed in another way.
 fn list(project: &mut Project, path: &str) -> Result<(), Error> {
     if path.starts_with(FOLDER) { add_crd(project, path) } else { Ok(()) }
 }

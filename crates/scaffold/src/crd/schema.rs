@@ -1,17 +1,17 @@
-//! A structural schema from a chart's `values.schema.json`.
+//! Converts a chart's `values.schema.json` to a structural schema.
 //!
-//! Kubernetes accepts a part of JSON Schema. What it does not know (references, alternatives, conditions, closed tables) is resolved where that is
-//! possible, and left to Helm otherwise, which checks the whole schema at each render.
+//! Kubernetes accepts a subset of JSON Schema. Unsupported features (references, alternatives, conditions, closed
+//! tables) are resolved where possible, and otherwise left to Helm, which checks the whole schema at each render.
 
 use golibs::regex::Regex;
 use serde_json::{Map, Value as Json, json};
 
 use super::infer::description;
 
-/// How deep schemas may nest, references included. Deeper ones are open, and so are recursive ones.
+/// Maximum depth of schemas, references included. Deeper and recursive ones are left open.
 const MAX_DEPTH: usize = 24;
 
-/// Keywords that mean the same in both.
+/// Keywords with the same meaning in both.
 const KEPT: [&str; 9] = [
     "title",
     "format",
@@ -24,26 +24,27 @@ const KEPT: [&str; 9] = [
     "multipleOf",
 ];
 
-/// What is known about the values that a resource need not give.
+/// The values that a resource need not set.
 pub(super) struct Defaults<'a> {
     pub(super) values: &'a Json,
-    /// Whether values also come from elsewhere, so that nothing can be required of the resource.
+    /// Whether values also come from other sources, so that nothing can be required of the resource.
     pub(super) others: bool,
 }
 
-/// A schema's place.
+/// The position of a schema in the document and in the values.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     root: &'a Json,
-    /// The chart's own value here; `None` below a list, whose items have no defaults.
+    /// The chart's default value here; `None` below a list, whose items have no defaults.
     default: Option<&'a Json>,
     others: bool,
     depth: usize,
-    /// Whether there may be many such values: in a list, or under any key.
+    /// Whether there may be many such values: in a list, or under arbitrary keys.
     is_repeated: bool,
 }
 
-/// Converts the schema of a chart's values. Marks what it leaves open with [`UNSAID`], and what it decides without a translation with [`DECIDED`].
+/// Converts the schema of a chart's values. Marks schemas that it leaves open with [`UNSAID`], and fields that
+/// alternatives and conditions decide with [`DECIDED`].
 pub(super) fn convert(schema: &Json, defaults: &Defaults<'_>) -> Json {
     let (default, others) = (Some(defaults.values), defaults.others);
     Place { root: schema, default, others, depth: 0, is_repeated: false }.schema(schema)
@@ -83,7 +84,7 @@ impl<'a> Place<'a> {
         converted
     }
 
-    /// A value of which the schema says at most what it is for.
+    /// Returns an open schema for a value that is described at most by prose.
     fn unsaid(self, schema: &Json) -> Json {
         let mut open = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true, UNSAID: true});
         if let Some(text) = schema["description"].as_str() {
@@ -92,7 +93,7 @@ impl<'a> Place<'a> {
         open
     }
 
-    /// Follows references inside the document; other references are unknown.
+    /// Follows references inside the document; returns `None` for other references.
     fn resolved(self, schema: &'a Json) -> Option<&'a Json> {
         let mut schema = schema;
         for _ in 0..=MAX_DEPTH {
@@ -114,7 +115,7 @@ impl<'a> Place<'a> {
         if let Some(properties) = properties.filter(|properties| !properties.is_empty()) {
             converted["properties"] = Json::Object(properties);
         } else if schema["additionalProperties"].is_object() {
-            // Kubernetes does not let a table have named fields and a schema for all others.
+            // Kubernetes does not allow both named fields and a schema for all other fields.
             let any = self.repeated().schema(&schema["additionalProperties"]);
             converted = json!({"type": "object", "additionalProperties": any});
         }
@@ -125,7 +126,7 @@ impl<'a> Place<'a> {
         converted
     }
 
-    /// The required fields that have no default.
+    /// Returns the required fields without default.
     fn required(self, schema: &Json) -> Vec<Json> {
         let has_default = |key: &Json| self.default.is_some_and(|d| !d[key.as_str().unwrap_or_default()].is_null());
         let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -155,7 +156,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The types that a schema allows; none if it does not say.
+/// Returns the types that a schema allows; empty if it does not restrict them.
 fn types(schema: &Json) -> Vec<&str> {
     match &schema["type"] {
         Json::String(one) => vec![one],
@@ -165,14 +166,14 @@ fn types(schema: &Json) -> Vec<&str> {
     }
 }
 
-/// The type that all choices have.
+/// Returns the common type of all choices.
 fn implied(schema: &Json) -> Option<&'static str> {
     let choices = schema["enum"].as_array()?;
     let is_text = choices.iter().all(|choice| choice.is_string() || choice.is_null());
     (is_text && choices.iter().any(Json::is_string)).then_some("string")
 }
 
-/// Limits of a value's size.
+/// Copies the limits of a value's size.
 fn bounds(schema: &Json, converted: &mut Json) {
     for key in KEPT {
         if let Some(value) = schema.get(key) {
@@ -188,7 +189,7 @@ fn bounds(schema: &Json, converted: &mut Json) {
             }
         }
     }
-    // The API server uses Go's regular expressions and refuses definitions with others.
+    // The API server uses Go's regular expressions, and rejects definitions with patterns that Go cannot compile.
     let pattern = schema["pattern"].as_str().filter(|pattern| Regex::new(pattern.as_bytes()).is_ok());
     if let Some(pattern) = pattern {
         converted["pattern"] = pattern.into();
@@ -196,8 +197,9 @@ fn bounds(schema: &Json, converted: &mut Json) {
 }
 
 impl Place<'_> {
-    /// `enum` and `const` of texts and whole numbers, as a rule in CEL: the API server accepts a null, which removes a default, in no `enum`, even if it
-    /// lists null. Where values repeat, the server's estimate of the rule's cost would be too high, and a pattern has to do.
+    /// Translates `enum` and `const` of strings and integers to a CEL rule: the API server rejects null, which removes
+    /// a default, in every `enum`, even if it lists null. Where values repeat, the server's estimate of the rule's cost
+    /// would exceed its limit, so a pattern replaces the rule.
     fn choices(self, schema: &Json, converted: &mut Json) {
         let one = schema.get("const").map(|value| vec![value.clone()]);
         let Some(choices) = schema["enum"].as_array().cloned().or(one) else { return };
@@ -231,7 +233,7 @@ impl Place<'_> {
     }
 }
 
-/// A text or number in CEL.
+/// Returns a string or number as a CEL literal.
 fn literal(value: &Json) -> String {
     match value.as_str() {
         Some(text) => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n")),
@@ -239,22 +241,22 @@ fn literal(value: &Json) -> String {
     }
 }
 
-/// Marks a schema of which `values.schema.json` says nothing.
+/// Marks a schema that `values.schema.json` does not describe.
 pub(super) const UNSAID: &str = "x-unsaid";
 
-/// Lists the fields that `values.schema.json` decides by alternatives and conditions, which are left to Helm.
+/// Lists the fields that `values.schema.json` restricts by alternatives and conditions, which are left to Helm.
 pub(super) const DECIDED: &str = "x-decided";
 
 /// Keywords that hold schemas of the same value.
 const PARTS: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 
-/// Whether the schema accepts anything.
+/// Returns whether the schema accepts any value.
 fn says_nothing(schema: &Json) -> bool {
     let about = ["$comment", "$id", "$schema", "default", "deprecated", "description", "examples", "title"];
     schema.as_object().is_some_and(|fields| fields.keys().all(|key| about.contains(&key.as_str())))
 }
 
-/// The fields that alternatives and conditions mention. `*` if they may be any.
+/// Returns the fields that alternatives and conditions mention; `*` if they may mention any.
 fn decided(schema: &Json) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Vec<&Json> = parts(schema);

@@ -1,4 +1,4 @@
-//! Definitions of charts in memory.
+//! Tests of definitions of charts in memory.
 
 use serde_json::{Value as Json, json};
 

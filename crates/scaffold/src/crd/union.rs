@@ -1,10 +1,10 @@
-//! A translated schema, with what the chart's defaults tell about everything that it leaves open.
+//! Completes a translated schema with what the chart's defaults reveal about the parts that it leaves open.
 
 use serde_json::{Map, Value as Json};
 
 use super::schema::{DECIDED, UNSAID};
 
-/// Adds the fields of an inferred schema to a translated one. What the translated one says wins.
+/// Adds the fields of an inferred schema to a translated one. The translated one wins.
 pub(super) fn union(said: Json, inferred: Json) -> Json {
     if said[UNSAID] == true {
         return with_description(inferred, &said);
@@ -23,7 +23,7 @@ pub(super) fn union(said: Json, inferred: Json) -> Json {
     }
 }
 
-/// A table whose other fields are not described.
+/// Returns whether the schema is a table whose other fields are not described.
 fn is_table(schema: &Map<String, Json>) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object") && !schema.contains_key("additionalProperties")
 }
@@ -49,7 +49,7 @@ fn tables(mut said: Map<String, Json>, mut inferred: Map<String, Json>) -> Map<S
     said
 }
 
-/// The schema's own words come before a comment's.
+/// Takes the description of the translated schema rather than a comment's.
 fn with_description(mut inferred: Json, said: &Json) -> Json {
     if let Some(text) = said["description"].as_str() {
         let default =

@@ -1,4 +1,4 @@
-//! The schema of a chart's values: its subcharts' are below their names, and globals of all charts together.
+//! The schema of a chart's values, with subcharts' values below their names and the globals of all charts together.
 
 use helm::chart::Chart;
 use serde_json::{Value as Json, json};
@@ -9,22 +9,22 @@ use super::schema::{self, Defaults};
 use super::union::{union, without_marks};
 use crate::{chart, yaml};
 
-/// The key whose table reaches all subcharts.
+/// The key whose table is passed to all subcharts.
 const GLOBAL: &str = "global";
 
-/// How deep subcharts are described at most.
+/// Maximum depth of described subcharts.
 pub(super) const MAX_DEPTH: usize = 4;
 
-/// How much to describe.
+/// The extent of a description.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
-    /// Whether values also come from elsewhere than the resource, so that nothing can be required of it.
+    /// Whether values also come from other sources than the resource, so that nothing can be required of it.
     pub(super) has_others: bool,
-    /// How deep subcharts are described.
+    /// The depth to which subcharts are described.
     pub(super) depth: usize,
 }
 
-/// Describes the values of a chart. `text` holds its `values.yaml`, and those of its subcharts.
+/// Describes the values of a chart. `text` holds its `values.yaml` and its subcharts'.
 pub(super) fn describe(chart: &Chart, text: &chart::Text, extent: Extent) -> Json {
     let mut spec = below(chart, text, extent);
     without_marks(&mut spec);
@@ -51,7 +51,7 @@ fn below(chart: &Chart, text: &chart::Text, extent: Extent) -> Json {
     spec
 }
 
-/// The chart's own values.
+/// Describes the chart's own values.
 fn own(chart: &Chart, text: &chart::Text, extent: Extent) -> Json {
     let values = yaml::parse(&text.values).unwrap_or(Json::Null);
     let values = if values.is_object() { values } else { json!({}) };
@@ -67,7 +67,7 @@ fn own(chart: &Chart, text: &chart::Text, extent: Extent) -> Json {
     union(said, inferred)
 }
 
-/// The subcharts with their aliases. Libraries have no values of their own.
+/// Returns the subcharts with their aliases. Library charts are skipped, because they take no values.
 fn subcharts(chart: &Chart) -> Vec<(&str, &Chart)> {
     let by_name = |name: &str| chart.dependencies.iter().find(|one| one.metadata.name == name);
     let listed = &chart.metadata.dependencies;
@@ -81,7 +81,7 @@ fn subcharts(chart: &Chart) -> Vec<(&str, &Chart)> {
     all.filter(|(_, one)| one.metadata.kind != "library").collect()
 }
 
-/// Adds a field, or to a field: what the parent chart says comes first.
+/// Adds a field, or completes an existing one: the parent chart's description takes precedence.
 fn add(table: &mut Json, name: &str, schema: Json) {
     if !table["properties"].is_object() {
         table["properties"] = json!({});
@@ -91,7 +91,7 @@ fn add(table: &mut Json, name: &str, schema: Json) {
     *field = if known.is_null() { schema } else { union(known, schema) };
 }
 
-/// A subchart may be disabled, so nothing is required of its values.
+/// Makes all values of a subchart optional, because it may be disabled.
 fn without_required(schema: &mut Json) {
     match schema {
         Json::Object(fields) => {

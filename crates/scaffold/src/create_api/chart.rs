@@ -1,4 +1,4 @@
-//! An API that a chart serves.
+//! Adds an API that a chart serves.
 
 use super::add_common;
 use crate::chart::ChartFiles;

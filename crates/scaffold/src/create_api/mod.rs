@@ -15,7 +15,7 @@ use crate::project_file::{self, ProjectFile, Served};
 use crate::templates::{CRD_KUSTOMIZATION, EDITOR_ROLE, SAMPLES_KUSTOMIZATION, VIEWER_ROLE, fill};
 use crate::{Error, Project, kustomize, starter, watches};
 
-/// The group and version of an API whose user names only a chart, as in operator-sdk.
+/// The default group of an API for which the user names only a chart, as in operator-sdk.
 const DEFAULT_GROUP: &str = "charts";
 const DEFAULT_VERSION: &str = "v1alpha1";
 
@@ -28,18 +28,18 @@ pub struct CreateApi {
     pub version: Option<String>,
     /// The kind. Optional with a chart.
     pub kind: Option<String>,
-    /// What serves it.
+    /// The source that serves it.
     pub source: Source,
 }
 
-/// What serves an API.
+/// The source that serves an API.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A chart that the user brings.
+    /// A chart that the user provides.
     Chart(ChartFiles),
-    /// A chart to start from.
+    /// A starter chart.
     Starter,
-    /// Rust.
+    /// Rust code.
     Native(Native),
 }
 
@@ -52,10 +52,10 @@ pub struct Native {
     pub controller: bool,
 }
 
-/// Adds the API. What exists is kept, so a second call changes nothing. Returns notes for the user.
+/// Adds the API. Existing files are kept, so a second call changes nothing. Returns notes for the user.
 ///
 /// # Errors
-/// The folder is not a project, a name is invalid or taken, or a file that lists APIs cannot be edited.
+/// Fails if the folder is not a project, a name is invalid or taken, or a file that lists APIs cannot be edited.
 pub fn create_api(project: &mut Project, api: &CreateApi) -> Result<Vec<String>, Error> {
     let text = project.text(project_file::PATH).ok_or(Error::NoProject)?;
     let mut file = ProjectFile::parse(text)?;
@@ -74,7 +74,7 @@ pub fn create_api(project: &mut Project, api: &CreateApi) -> Result<Vec<String>,
     Ok(notes)
 }
 
-/// The API's names, with the defaults that a chart implies.
+/// Returns the API's names, with the defaults that a chart implies.
 fn gvk(file: &ProjectFile, api: &CreateApi) -> Result<Gvk, Error> {
     let chart = match &api.source {
         Source::Chart(files) => Some(files),
@@ -88,7 +88,7 @@ fn gvk(file: &ProjectFile, api: &CreateApi) -> Result<Gvk, Error> {
     Ok(Gvk::new(&group, file.domain(), &version, &kind)?)
 }
 
-/// Files are named by kind alone, and one controller serves a kind.
+/// Checks that the kind is free: files are named by kind alone, and one controller serves a kind.
 fn check_free(project: &Project, file: &ProjectFile, gvk: &Gvk) -> Result<(), Error> {
     let watched = watches::read(project)?.into_iter().map(|watch| watch.gvk);
     let same_name = |known: &Gvk| known.lower() == gvk.lower() && known.group != gvk.group;

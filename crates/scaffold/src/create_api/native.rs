@@ -1,4 +1,4 @@
-//! An API that Rust serves.
+//! Adds an API that Rust serves.
 
 use super::{Native, add_common};
 use crate::gvk::Gvk;
@@ -10,7 +10,7 @@ const MAIN: &str = "src/main.rs";
 const MODULES: &str = "// +kubebuilder:scaffold:modules";
 const BUILDER: &str = "// +kubebuilder:scaffold:builder";
 
-/// Adds the type and the controller, as far as `native` asks for them. Returns notes.
+/// Adds the type and the controller, as requested by `native`. Returns notes.
 pub(super) fn create(
     project: &mut Project,
     file: &ProjectFile,
@@ -48,7 +48,7 @@ pub(super) fn create(
     Ok(vec!["run 'make manifests' to write the CRD from src/api".to_owned()])
 }
 
-/// What the controller to start from does, as its own `rights` say.
+/// Returns the permissions of the starter controller, equal to those that its `rights` declare.
 fn rights(gvk: &Gvk) -> rbac::Native {
     let (group, plural) = (gvk.group.clone(), gvk.plural());
     let rule = |group: &str, resource: String, verbs: &[&str]| rbac::Rule {

@@ -1,4 +1,4 @@
-//! Adding kinds to projects in memory.
+//! Tests that add kinds to projects in memory.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn project(hybrid: bool) -> Project {
     project
 }
 
-/// The same files, none of them changed.
+/// Returns the same files, all of them unchanged.
 fn saved(project: &Project) -> Project {
     Project::from_files(project.files())
 }
@@ -28,7 +28,7 @@ fn read_yaml(project: &Project, path: &str) -> Json {
     yaml::parse(project.text(path).unwrap_or_else(|| panic!("{path} is missing"))).unwrap()
 }
 
-/// Every entry of every kustomization exists.
+/// Checks that every entry of every kustomization exists.
 fn check_kustomizations(project: &Project) {
     let folders: BTreeSet<String> = project
         .below("config")

@@ -1,7 +1,7 @@
-//! Dockerfiles, as far as a move needs them: instructions with their lines, images, and where files go.
+//! Parses Dockerfiles as far as moving a project requires: instructions with their lines, images, and copied files.
 //!
-//! Read by BuildKit's rules: continued lines, comments between them, here-documents, and `ARG` before the first `FROM`. There is no maintained crate
-//! that keeps lines.
+//! Follows BuildKit's rules: continued lines, comments between them, here-documents, and `ARG` before the first `FROM`.
+//! No maintained crate keeps lines.
 
 mod images;
 mod parse;
@@ -15,10 +15,10 @@ use crate::kustomize::joined;
 use parse::Dockerfile;
 pub(crate) use rebase::rebase;
 
-/// Where operator-sdk's images keep charts: the value of `HOME`, and the working directory.
+/// The directory of charts in operator-sdk's images: the value of `HOME`, and the working directory.
 const HOME: &str = "/opt/helm";
 
-/// Returns the paths of the project's Dockerfiles, those of charts excluded.
+/// Returns the paths of the project's Dockerfiles, except those inside charts.
 pub(crate) fn paths(project: &Project) -> Vec<String> {
     let is_one = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
@@ -31,7 +31,8 @@ pub(crate) fn paths(project: &Project) -> Vec<String> {
     project.files().map(|(path, _)| path).filter(|path| is_one(path)).map(str::to_owned).collect()
 }
 
-/// Returns the project's path of a file of the operator's image, as the Dockerfiles copy it. `path` may be relative to the working directory.
+/// Returns the project's path of a file in the operator's image, according to the Dockerfiles. `path` may be relative
+/// to the working directory.
 pub(crate) fn source(project: &Project, path: &str) -> Option<String> {
     let wanted = if path.starts_with('/') { joined("", path) } else { joined(&HOME[1..], path) };
     paths(project).iter().find_map(|file| {
@@ -48,12 +49,12 @@ fn exists(project: &Project, path: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Copy {
     pub(crate) sources: Vec<String>,
-    /// An absolute path, without the first slash.
+    /// An absolute path without the leading slash.
     target: String,
 }
 
 impl Copy {
-    /// The project's path of a path in the image: the content of folders is copied, and files keep their names.
+    /// Returns the project's path of a path in the image. Copying a folder copies its content; files keep their names.
     fn source_of(&self, project: &Project, wanted: &str) -> Option<String> {
         let rest = match self.target.as_str() {
             "" => wanted,

@@ -1,4 +1,4 @@
-//! A Dockerfile's instructions and stages.
+//! Parses a Dockerfile's instructions and stages.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,23 +17,23 @@ pub(crate) struct Dockerfile {
 pub(crate) struct Instruction {
     /// In upper case.
     pub(crate) keyword: String,
-    /// What follows, with continued lines joined.
+    /// The rest of the instruction, with continued lines joined.
     pub(crate) args: String,
     /// Its first line, from 1.
     pub(crate) line: usize,
-    /// Its bytes in the file, with all of its lines.
+    /// Its byte range in the file, including all of its lines.
     pub(crate) range: Range<usize>,
     /// The number of its stage, from 1; 0 before the first `FROM`.
     pub(crate) stage: usize,
 }
 
 impl Instruction {
-    /// The words that are not flags.
+    /// Returns the words after the flags.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         self.args.split_whitespace().skip_while(|word| word.starts_with("--"))
     }
 
-    /// The value of a flag such as `--from`.
+    /// Returns the value of a flag such as `--from`.
     pub(crate) fn flag(&self, name: &str) -> Option<&str> {
         let flags = self.args.split_whitespace().take_while(|word| word.starts_with("--"));
         flags.filter_map(|flag| flag.strip_prefix(name)?.strip_prefix('=')).next()
@@ -61,12 +61,12 @@ impl Dockerfile {
         Dockerfile { instructions }
     }
 
-    /// The instructions with this keyword.
+    /// Returns the instructions with this keyword.
     pub(crate) fn all<'a>(&'a self, keyword: &'a str) -> impl Iterator<Item = &'a Instruction> {
         self.instructions.iter().filter(move |one| one.keyword == keyword)
     }
 
-    /// The image of a `FROM`, with the defaults of arguments filled in.
+    /// Returns the image of a `FROM`, with defaults of arguments substituted.
     pub(crate) fn image(&self, from: &Instruction) -> String {
         let arguments = self.all("ARG").filter(|arg| arg.stage == 0);
         let mut values = BTreeMap::new();
@@ -76,7 +76,7 @@ impl Dockerfile {
         expand(from.words().next().unwrap_or_default(), &values)
     }
 
-    /// What is copied from the project, in all stages.
+    /// Returns all copies from the project, in all stages.
     pub(crate) fn copies(&self) -> Vec<Copy> {
         let mut values = BTreeMap::new();
         let mut folder = HOME[1..].to_owned();
@@ -103,7 +103,7 @@ impl Dockerfile {
     }
 }
 
-/// The words of an instruction, which may be a JSON list.
+/// Returns the words of an instruction, which may be a JSON list.
 fn list(one: &Instruction) -> Vec<String> {
     let rest = one.words().collect::<Vec<_>>().join(" ");
     match rest.starts_with('[') {
@@ -116,7 +116,7 @@ fn absolute(folder: &str, path: &str) -> String {
     if path.starts_with('/') { joined("", path) } else { joined(folder, path) }
 }
 
-/// Sets what `ARG` and `ENV` set: `A=b C="d"`, or `A b`.
+/// Sets the variables of an `ARG` or `ENV`: `A=b C="d"`, or `A b`.
 fn set(values: &mut BTreeMap<String, String>, args: &str) {
     if !args.contains('=') {
         if let Some((name, value)) = args.trim().split_once(char::is_whitespace) {
@@ -133,7 +133,7 @@ fn set(values: &mut BTreeMap<String, String>, args: &str) {
     }
 }
 
-/// Replaces `$name`, `${name}` and `${name:-default}`. Unknown names become nothing.
+/// Replaces `$name`, `${name}` and `${name:-default}`. Unknown names expand to nothing.
 fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
     let Some((before, rest)) = text.split_once('$') else { return text.to_owned() };
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -151,7 +151,7 @@ fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
     format!("{before}{value}{}", expand(after, values))
 }
 
-/// The lines that are still to be read.
+/// The remaining lines.
 struct Lines<'a> {
     text: &'a str,
     at: usize,
@@ -159,7 +159,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The next line: its number from 1, where it starts, and its text.
+    /// Returns the next line: its number from 1, its start, and its text.
     fn next(&mut self) -> Option<(usize, usize, &'a str)> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
         let line = rest.split_inclusive('\n').next()?;
@@ -169,7 +169,7 @@ impl<'a> Lines<'a> {
         Some((self.number, start, line))
     }
 
-    /// The line with those that continue it. Comments and empty lines between them do not count.
+    /// Returns the line joined with its continuations. Comments and empty lines between them are skipped.
     fn continued(&mut self, first: &str) -> String {
         let mut all = first.to_owned();
         while let Some(open) = all.strip_suffix('\\') {
@@ -184,7 +184,7 @@ impl<'a> Lines<'a> {
         all
     }
 
-    /// Skips the bodies of `<<EOF`.
+    /// Skips the bodies of here-documents such as `<<EOF`.
     fn skip_here_documents(&mut self, args: &str) {
         for (at, _) in args.match_indices("<<") {
             let name = args[at + 2..].trim_start_matches(['-', '"', '\'']);

@@ -1,17 +1,17 @@
-//! A Dockerfile of upstream's operator, on this one: what can be changed is, and the rest is named with its line.
+//! Rebases a Dockerfile of upstream's operator on this operator: changes what it can, and names the rest with its line.
 
 use std::ops::Range;
 
 use super::images::is_upstream;
 use super::parse::{Dockerfile, Instruction};
 
-/// The base image, as `make docker-build-base` names it.
+/// The base image that `make docker-build-base` builds.
 const BASE: &str = "helm-operator:latest";
 
-/// Where the base image has its program.
+/// The path of the program in the base image.
 const PROGRAM: &str = "/usr/local/bin/helm-operator";
 
-/// Explains the base image. A Dockerfile that has it has moved.
+/// The comment that explains the base image. A Dockerfile with it has been moved already.
 const ABOUT: &str =
     "# The operator's base image; `make docker-build-base` in helm-operator's sources builds helm-operator:latest.\n";
 
@@ -23,11 +23,11 @@ const ARGUMENT: &str = "HELM_OPERATOR_IMAGE";
 pub(crate) struct Rebased {
     /// The new text; the old one if nothing can be changed.
     pub(crate) text: String,
-    /// What was changed, and what is left to do, each with its line.
+    /// What was changed and what is left to do, each with its line.
     pub(crate) notes: Vec<(usize, String)>,
 }
 
-/// Moves a Dockerfile. `None` if it does not build an operator with charts, or has moved already.
+/// Moves a Dockerfile. Returns `None` if it does not build an operator with charts, or has been moved already.
 pub(crate) fn rebase(text: &str) -> Option<Rebased> {
     let parsed = Dockerfile::parse(text);
     if text.contains(ABOUT.trim_end()) || !is_operators(&parsed) {
@@ -44,7 +44,7 @@ pub(crate) fn rebase(text: &str) -> Option<Rebased> {
     Some(change.finish())
 }
 
-/// Whether the image holds watches.yaml, or upstream's program.
+/// Returns whether the image holds watches.yaml or upstream's program.
 fn is_operators(parsed: &Dockerfile) -> bool {
     let is_watches = |one: &Instruction| one.args.contains("watches.yaml") && one.keyword != "RUN";
     let is_based = |from: &Instruction| is_upstream(&parsed.image(from));
@@ -54,15 +54,15 @@ fn is_operators(parsed: &Dockerfile) -> bool {
 struct Change<'a> {
     text: &'a str,
     parsed: &'a Dockerfile,
-    /// Places in the text and what comes there.
+    /// Ranges of the text and their replacements.
     edits: Vec<(Range<usize>, String)>,
     notes: Vec<(usize, String)>,
-    /// The stages that stand on our image.
+    /// The stages based on our image.
     on_base: Vec<usize>,
 }
 
 impl<'a> Change<'a> {
-    /// Replaces the images of stages.
+    /// Replaces the base images of stages.
     fn bases(&mut self) {
         let mut needs_argument = false;
         for from in self.parsed.all("FROM") {
@@ -89,7 +89,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The `ARG` before the first stage that is the whole image.
+    /// Returns the `ARG` before the first stage that holds the whole image.
     fn argument(&self, raw: &str) -> Option<&'a Instruction> {
         let name = raw.strip_prefix('$')?;
         let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
@@ -105,7 +105,7 @@ impl<'a> Change<'a> {
         self.edits.push((argument.range.clone(), format!("{ABOUT}ARG {name}={BASE}\n")));
     }
 
-    /// The number of the stage of this name.
+    /// Returns the number of the stage with this name.
     fn stage(&self, name: &str) -> Option<usize> {
         let named = |from: &&Instruction| {
             let words: Vec<&str> = from.words().collect();
@@ -145,7 +145,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Says what to do where nothing is known.
+    /// Adds a note for an image that runs the operator in an unknown way.
     fn unknown(&mut self) {
         let last = |keyword: &str| self.parsed.instructions.iter().rfind(|one| one.keyword == keyword);
         let Some(place) = last("ENTRYPOINT").or_else(|| last("CMD")).or_else(|| last("FROM")) else { return };
@@ -154,7 +154,7 @@ impl<'a> Change<'a> {
         self.notes.push((place.line, format!("{what}; let it run this operator: {todo}")));
     }
 
-    /// Commands need a shell, which the base image lacks unless it is built on one.
+    /// Adds a note for commands: they need a shell, which the base image lacks unless it is built on one that has it.
     fn shells(&mut self) {
         let needs = |one: &&Instruction| one.keyword == "RUN" && self.on_base.contains(&one.stage);
         if let Some(first) = self.parsed.instructions.iter().find(needs) {

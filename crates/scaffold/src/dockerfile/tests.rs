@@ -1,4 +1,4 @@
-//! Dockerfiles of each shape.
+//! Tests with Dockerfiles of each form.
 
 use super::images::is_upstream;
 use super::*;
@@ -74,7 +74,7 @@ fn a_path_of_the_image_leads_to_the_file_that_is_copied_there() {
 const ABOUT: &str =
     "# The operator's base image; `make docker-build-base` in helm-operator's sources builds helm-operator:latest.\n";
 
-/// Checks the moved text and the lines of the notes; a second move changes nothing.
+/// Checks the moved text and the lines of the notes, and that a second move changes nothing.
 fn moves(text: &str, expected: &str, lines: &[usize]) -> Vec<String> {
     let found = rebase(text).unwrap();
     assert_eq!(found.text, expected.replace("@ABOUT\n", ABOUT));

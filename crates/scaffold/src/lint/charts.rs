@@ -1,4 +1,4 @@
-//! Whether a chart renders what its resources ask for, and what it makes of their keys.
+//! Checks whether a chart renders with its resources, and how it uses their keys.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{Error, Project, chart, lookups, rbac};
 /// Renders the chart with each sample, and with its defaults. `line` is that of `chart` in watches.yaml.
 ///
 /// # Errors
-/// The chart does not load.
+/// Fails if the chart does not load.
 pub(super) fn check(
     project: &Project,
     watch: &Watch,
@@ -36,7 +36,7 @@ pub(super) fn check(
     let broken: Vec<Finding> =
         problems(&chart).into_iter().filter(is_always_used).map(|found| broken_file(project, watch, found)).collect();
     if !broken.is_empty() {
-        // No render can say more.
+        // Rendering would reveal nothing more.
         return Ok(broken);
     }
     let mut found = objects::hooks(project, &watch.chart);
@@ -56,7 +56,7 @@ pub(super) fn check(
     Ok(found)
 }
 
-/// Names the objects whose place only values decide, with the key that allows them.
+/// Names the objects whose namespace or kind depends on values, with the key that allows them.
 fn out_of_reach(watch: &Watch, chart: &Chart, line: Option<usize>) -> Option<Finding> {
     let spelled = spelled_out(chart);
     let closed = spelled.computed.iter().find(|computed| watch.leaves_open(computed.what))?;
@@ -67,7 +67,7 @@ fn out_of_reach(watch: &Watch, chart: &Chart, line: Option<usize>) -> Option<Fin
     Some(Finding::warning(watches::PATH, line, message))
 }
 
-/// Names keys that no template reads. A key that the chart itself documents is the chart's slip, not the sample's.
+/// Names keys that no template reads. A key that the chart documents is the chart's mistake, not the sample's.
 fn unread(reads: &Reads, sample: &Document) -> Vec<Finding> {
     let unread = reads.unread(&spec(sample));
     let unread = unread.into_iter().filter(|key| !key.is_documented);
@@ -84,12 +84,12 @@ fn spec(sample: &Document) -> Map {
     to_map(sample.content.get("spec").unwrap_or(&json!({})))
 }
 
-/// Whether the broken file is always used; a subchart may be disabled.
+/// Returns whether the broken file is always used; a subchart may be disabled.
 fn is_always_used(problem: &Problem) -> bool {
     !problem.path.starts_with("charts/")
 }
 
-/// A finding in a file of the chart, which may be packed.
+/// Returns a finding in a file of the chart, which may be in an archive.
 fn broken_file(project: &Project, watch: &Watch, problem: Problem) -> Finding {
     let path = format!("{}/{}", watch.chart, problem.path);
     let what = problem.what.replace('\n', "\n    ");
@@ -104,19 +104,19 @@ struct Checked<'a> {
     folder: &'a str,
     engine: Engine,
     overrides: Map,
-    /// A cluster with all APIs that the templates ask for.
+    /// A cluster with all APIs that the templates query.
     apis: Capabilities,
 }
 
-/// Why a chart does not render, and whether a cluster could make a difference.
+/// Why a chart does not render, and whether a cluster could change that.
 struct Refused {
     failure: Failure,
-    /// What only a cluster knows.
+    /// Facts that only a cluster knows.
     in_cluster: Option<String>,
 }
 
 impl Checked<'_> {
-    /// What is wrong with the samples, and with the chart's defaults.
+    /// Returns the findings about the samples and the chart's defaults.
     fn check(&self, samples: &[&Document]) -> Vec<Finding> {
         let mut found = Vec::new();
         let mut renders = false;
@@ -134,7 +134,7 @@ impl Checked<'_> {
             Err(refused) if is_broken(&refused.failure) && samples.is_empty() => {
                 found.extend(self.explain(&refused, None));
             }
-            // What fails with samples as well has been said.
+            // Failures that also occur with samples have been reported.
             Err(_) if !renders && !samples.is_empty() => {}
             Err(refused) => {
                 let hint = "resources must set values that have no default";
@@ -145,7 +145,7 @@ impl Checked<'_> {
         found
     }
 
-    /// What is wrong with the objects that these values make.
+    /// Returns the findings about the objects that these values produce.
     fn render(&self, values: &Map) -> Result<Vec<Finding>, Box<Refused>> {
         let asked = Arc::new(Asked::default());
         let failure = match self.render_in(values, &Capabilities::default(), &asked) {
@@ -215,7 +215,7 @@ impl Checked<'_> {
     }
 }
 
-/// Whether no values could help.
+/// Returns whether the chart fails with any values.
 fn is_broken(failure: &Failure) -> bool {
     match failure {
         Failure::Template(error) => error.to_string().starts_with("parse error"),
@@ -224,7 +224,7 @@ fn is_broken(failure: &Failure) -> bool {
     }
 }
 
-/// The message, with the file whose values it belongs to.
+/// Returns the message with the file whose values cause it.
 fn with_sample(text: &str, sample: Option<&Document>) -> String {
     let values = sample.map_or("its defaults", |sample| sample.path.as_str());
     format!("does not render with {values}: {}", text.trim_end().replace('\n', "\n    "))

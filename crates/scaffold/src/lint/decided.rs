@@ -1,7 +1,7 @@
-//! Whether watches.yaml says whose rights count for a release and who may read its records. The defaults are operator-sdk's: the operator's, and whoever
-//! reads Secrets beside the release.
+//! Checks whether watches.yaml decides with whose permissions releases are applied and who may read their records. The
+//! defaults are operator-sdk's: the operator's permissions, and everyone who can read Secrets beside the release.
 
-/// The keys, each with what holds without it and what says that this is meant.
+/// The keys, each with its default and the setting that makes the default explicit.
 const KEYS: [(&str, &str, &str); 2] = [
     (
         "serviceAccountName",
@@ -20,7 +20,7 @@ pub fn undecided(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
     KEYS.iter().map(|(key, ..)| *key).filter(|key| !has(key)).collect()
 }
 
-/// Says what holds without these keys, and what decides it.
+/// Describes the defaults of these keys, and the settings that decide them.
 pub fn left_open(keys: &[&str]) -> Option<String> {
     let open: Vec<_> = KEYS.iter().filter(|(key, ..)| keys.contains(key)).collect();
     let join = |texts: Vec<&str>, with: &str| texts.join(with);

@@ -1,4 +1,4 @@
-//! What the operator's account may do, as the API server evaluates roles and bindings.
+//! The permissions of the operator's account, as the API server evaluates roles and bindings.
 
 use serde_json::Value as Json;
 
@@ -6,19 +6,19 @@ use crate::deployment::{Deployment, Watched};
 use crate::documents::Document;
 use crate::rbac;
 
-/// The rights of an account.
+/// The permissions of an account.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
-    /// The rules that count wherever the operator serves resources.
+    /// The rules that apply wherever the operator serves resources.
     pub(super) rules: Vec<Json>,
-    /// The rules that count in one namespace only, while the operator serves all.
+    /// The rules that apply in one namespace only, while the operator serves all.
     pub(super) local: Vec<Json>,
-    /// Roles that are bound but not in the project.
+    /// Bound roles that are not in the project.
     pub(super) unknown: Vec<String>,
 }
 
 impl Grants {
-    /// Gathers the rights that these documents give to the deployment's account.
+    /// Collects the permissions that these documents grant to the deployment's account.
     pub(super) fn of(documents: &[Document], deployment: &Deployment) -> Grants {
         let mut grants = Grants::default();
         for binding in documents {
@@ -42,7 +42,7 @@ impl Grants {
     }
 }
 
-/// Returns whether a binding is for the account, itself or through a group.
+/// Returns whether a binding names the account, directly or through a group.
 fn is_bound(binding: &Document, deployment: &Deployment) -> bool {
     let (account, namespace) = (deployment.account.as_str(), deployment.namespace.as_str());
     let user = format!("system:serviceaccount:{namespace}:{account}");
@@ -51,7 +51,7 @@ fn is_bound(binding: &Document, deployment: &Deployment) -> bool {
     subjects.into_iter().any(|subject| {
         let name = subject["name"].as_str().unwrap_or_default();
         match subject["kind"].as_str() {
-            // Kustomize replaces namespaces, so that they say little before it has run.
+            // Kustomize replaces namespaces, so before it runs they mean little.
             Some("ServiceAccount") => name == account,
             Some("User") => name == user,
             Some("Group") => groups.contains(&name),
@@ -60,7 +60,7 @@ fn is_bound(binding: &Document, deployment: &Deployment) -> bool {
     })
 }
 
-/// The rules of the role that a binding refers to; `None` if the project does not contain it.
+/// Returns the rules of the role that a binding refers to; `None` if the project does not contain it.
 fn rules(documents: &[Document], binding: &Document) -> Option<Vec<Json>> {
     let (kind, name) = (binding.text("/roleRef/kind"), binding.text("/roleRef/name"));
     let role = documents.iter().find(|one| one.text("/kind") == kind && one.text("/metadata/name") == name);
@@ -76,7 +76,7 @@ fn own_rules(role: &Document) -> Vec<Json> {
     role.content["rules"].as_array().cloned().unwrap_or_default()
 }
 
-/// The rules of all ClusterRoles that an aggregated one selects, which replace its own.
+/// Returns the rules of all ClusterRoles that an aggregated one selects; they replace its own.
 fn aggregated(documents: &[Document], role: &Document) -> Vec<Json> {
     let selectors = role.content["aggregationRule"]["clusterRoleSelectors"].as_array().cloned().unwrap_or_default();
     let is_selected = |one: &&Document| {
@@ -86,7 +86,7 @@ fn aggregated(documents: &[Document], role: &Document) -> Vec<Json> {
     documents.iter().filter(is_selected).flat_map(own_rules).collect()
 }
 
-/// Returns whether a label selector fits.
+/// Returns whether a label selector matches.
 fn selects(selector: &Json, labels: &Json) -> bool {
     let wanted = selector["matchLabels"].as_object().into_iter().flatten();
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
@@ -121,7 +121,7 @@ rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]
         format!("---\nkind: {kind}\nroleRef: {role}\nsubjects: [{subject}]\n")
     }
 
-    /// How many rules count, how many do in one namespace, and how many roles are unknown.
+    /// Returns the number of rules that apply everywhere, of those that apply in one namespace, and of unknown roles.
     fn counts(text: &str, watched: Watched) -> (usize, usize, usize) {
         let project = Project::from_files([("a.yaml", text)]);
         let deployment = Deployment { account: "own".into(), namespace: "ns".into(), watched };

@@ -1,4 +1,4 @@
-//! `lint`: what would fail in the cluster, found in the project's files.
+//! `lint`: finds faults in the project's files that would cause failures in the cluster.
 //!
 //! | file | what is checked |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | config/samples | each fits its definition (`samples`) and the chart's schema |
 //! | config/rbac | the operator may do what the charts need (`rights`) |
 //!
-//! Nothing is written, and no cluster is asked.
+//! Writes nothing, and queries no cluster.
 
 mod charts;
 mod decided;
@@ -29,29 +29,29 @@ use crate::rbac::Native;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, kustomize};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Something fails in the cluster.
     Error,
-    /// Something fails there with certain values, or is likely a mistake.
+    /// Something fails there with certain values, or is probably a mistake.
     Warning,
 }
 
-/// What is wrong, and where.
+/// A fault and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
     /// The file or folder, relative to the project.
     pub path: String,
     /// The line, from 1, if known.
     pub line: Option<usize>,
-    /// What is wrong. Never quotes values.
+    /// The fault. Never quotes values.
     pub message: String,
 }
 
-/// `path:line: error: message`, which editors understand.
+/// Formats as `path:line: error: message`, which editors understand.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}: {}", self.place(), self.level, self.message)
@@ -76,7 +76,7 @@ impl Finding {
         Finding { level: Level::Warning, ..Finding::error(path, line, message) }
     }
 
-    /// `path:line: `.
+    /// Returns the position as `path:line: `.
     #[must_use]
     pub fn place(&self) -> String {
         match self.line {
@@ -86,15 +86,15 @@ impl Finding {
     }
 }
 
-/// Returns all findings, errors first, each once. `natives` are the kinds that the program serves itself; those without a definition in the project
-/// are another project's.
+/// Returns all findings, each once, errors first. `natives` are the kinds that the program itself serves; those without
+/// a definition in the project belong to another project.
 ///
 /// # Errors
-/// watches.yaml or a list of `config` is not valid YAML.
+/// Fails if watches.yaml or a list of `config` is not valid YAML.
 pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Error> {
     let mut read = Found::default();
     let definitions = Definitions::of(project)?;
-    // Only what is deployed can be broken; the others are drafts and copies.
+    // Only deployed files can break the cluster; the others are drafts and copies.
     for path in kustomize::files(project, definitions::FOLDER)? {
         read.documents(project, &path);
     }
@@ -128,7 +128,7 @@ pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Erro
     Ok(found)
 }
 
-/// Says that no definition serves a watched kind.
+/// Returns a finding for a watched kind whose version no definition serves.
 fn undefined(watch: &Watch, definitions: &Definitions, line: Option<usize>) -> Option<Finding> {
     let (gvk, missing) = (&watch.gvk, |what: String| Some(Finding::error(watches::PATH, line, what)));
     let Some(crd) = definitions.find(&gvk.group, &gvk.kind) else {
@@ -145,12 +145,12 @@ fn undefined(watch: &Watch, definitions: &Definitions, line: Option<usize>) -> O
     if serves { None } else { missing(format!("{path} does not serve {} in version {}", gvk.kind, gvk.version)) }
 }
 
-/// Findings about files, gathered while they are read.
+/// Findings about files, collected while reading them.
 #[derive(Default)]
 struct Found(Vec<Finding>);
 
 impl Found {
-    /// Returns a file's objects, and notes what is broken.
+    /// Returns a file's objects, and records its broken documents.
     fn documents(&mut self, project: &Project, path: &str) -> Vec<Document> {
         let mut documents = Vec::new();
         for one in documents::read(project, path) {

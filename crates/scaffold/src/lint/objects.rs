@@ -1,4 +1,4 @@
-//! What a chart's objects and hooks must have.
+//! Checks the required fields of a chart's objects and hooks.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::Finding;
 use crate::documents::items;
 use crate::{Project, yaml};
 
-/// The hooks that Helm runs. It drops objects with any other without a word.
+/// The hooks that Helm runs. Helm silently drops objects with any other hook.
 const HOOKS: [&str; 11] = [
     "crd-install",
     "post-delete",
@@ -25,7 +25,7 @@ const HOOKS: [&str; 11] = [
     "test-success",
 ];
 
-/// The longest name of most objects.
+/// Maximum length of most objects' names.
 const MAX_NAME: usize = 253;
 
 /// Checks rendered objects.
@@ -55,12 +55,12 @@ fn text<'a>(object: &'a Json, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// What identifies an object in a cluster.
+/// Returns the identity of an object in a cluster.
 fn key(object: &Json) -> [String; 4] {
     ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"].map(|pointer| text(object, pointer).to_owned())
 }
 
-/// Why the operator or the server would refuse the object.
+/// Returns why the operator or the server would reject the object, if so.
 fn problem(object: &Json, is_hook: bool) -> Option<String> {
     let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
     if text(object, "/apiVersion").is_empty() || kind.is_empty() {
@@ -71,7 +71,7 @@ fn problem(object: &Json, is_hook: bool) -> Option<String> {
         "" if is_generated && is_hook => None,
         "" if is_generated => Some(format!("the {kind} has generateName, which only hooks may have")),
         "" => Some(format!("the {kind} has no metadata.name")),
-        // Rights have names such as system:node.
+        // RBAC objects may have names such as system:node.
         _ if text(object, "/apiVersion").starts_with("rbac.") => None,
         _ => (name.len() > MAX_NAME || !is_dns_name(name)).then(|| format!("the name of the {kind} is not a DNS name")),
     }
@@ -84,7 +84,7 @@ fn is_dns_name(name: &str) -> bool {
     })
 }
 
-/// Hooks that templates name and Helm does not know.
+/// Returns findings for hooks that templates name and Helm does not know.
 pub(super) fn hooks(project: &Project, folder: &str) -> Vec<Finding> {
     let Ok(annotation) = Regex::new(r#"^\s*["']?helm\.sh/hook["']?\s*:\s*["']?([a-z, -]+?)["']?\s*(?:#.*)?$"#) else {
         return Vec::new();
@@ -106,7 +106,7 @@ pub(super) fn hooks(project: &Project, folder: &str) -> Vec<Finding> {
     found
 }
 
-/// The project's file of a template, which Helm names by chart; subcharts in archives have none.
+/// Returns the project's file of a template, which Helm names by chart; `None` for subcharts in archives.
 pub(super) fn file(project: &Project, folder: &str, template: &str) -> Option<String> {
     let path = format!("{folder}/{}", below(template));
     project.contains(&path).then_some(path)
@@ -116,7 +116,7 @@ fn below(template: &str) -> &str {
     template.split_once('/').map_or(template, |(_, rest)| rest)
 }
 
-/// The line that names the kind: rendered objects have no lines of their own.
+/// Returns the line that names the kind: rendered objects have no line numbers.
 pub(super) fn line_of_kind(project: &Project, path: &str, kind: &str) -> Option<usize> {
     let is_kind = |line: &str| line.trim_start().strip_prefix("kind:").is_some_and(|rest| rest.trim() == kind);
     let at = project.text(path)?.lines().position(is_kind)?;

@@ -1,4 +1,4 @@
-//! Whether the project's roles let the operator do what its charts need.
+//! Checks whether the project's roles grant the operator the permissions that its charts need.
 
 use super::grants::Grants;
 use super::{Finding, Found, Level, objects};
@@ -8,13 +8,14 @@ use crate::rbac::{self, Lack, Native};
 use crate::watches::Watch;
 use crate::{Error, Project, documents, kustomize};
 
-/// Where roles are: today's layout, and the one before kustomize.
+/// The folders of roles: today's layout, and the one before kustomize.
 const FOLDERS: [&str; 2] = ["config/rbac", "deploy"];
 
-/// Compares the rules bound to the operator's account with what each chart can render, and with what the program's own reconcilers do.
+/// Compares the rules bound to the operator's account with the objects that each chart can render, and with the
+/// requests of the program's own reconcilers.
 ///
 /// # Errors
-/// A list of `config` is not valid YAML.
+/// Fails if a list of `config` is not valid YAML.
 pub(super) fn check(
     project: &Project,
     watches: &[Watch],
@@ -52,7 +53,7 @@ pub(super) fn check(
     Ok(found.0)
 }
 
-/// What the operator may do, and as whom.
+/// The operator's account and its permissions.
 struct Rights<'a> {
     project: &'a Project,
     folder: &'a str,
@@ -61,7 +62,7 @@ struct Rights<'a> {
 }
 
 impl Rights<'_> {
-    /// An error if the defaults or any values need the right; a warning if only certain values do.
+    /// Returns an error if the defaults or any values need the permission; a warning if only certain values do.
     fn finding(&self, watch: &Watch, lack: &Lack) -> Finding {
         let (template, values) =
             lack.place.split_once(" with ").map_or((lack.place.as_str(), ""), |(file, why)| (file, why));
@@ -98,7 +99,7 @@ impl Rights<'_> {
         text
     }
 
-    /// What cannot be known is no error.
+    /// Lowers an error to a warning if some roles are unknown.
     fn level(&self, level: Level) -> Level {
         if self.grants.unknown.is_empty() { level } else { Level::Warning }
     }

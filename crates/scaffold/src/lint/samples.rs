@@ -1,4 +1,4 @@
-//! Whether a sample fits its definition, as the API server and `kubectl apply` see it.
+//! Checks a sample against its definition, as the API server and `kubectl apply` do.
 
 use helm::reads::near;
 use helm::schema::Schema;
@@ -28,7 +28,7 @@ pub(super) fn check(sample: &Document, definitions: &Definitions) -> Vec<Finding
     }
     let schema = match Schema::compile(schema.to_string().as_bytes()) {
         Ok(schema) => schema,
-        // The API server may take what JSON Schema does not, so this is no error of the definition's.
+        // The API server may accept patterns that JSON Schema does not, so this is not an error in the definition.
         Err(error) => {
             let message = format!("not checked against {}: {}", crd.path, error.to_string().replace('\n', " "));
             return vec![Finding::warning(&sample.path, None, message)];
@@ -46,7 +46,7 @@ pub(super) fn check(sample: &Document, definitions: &Definitions) -> Vec<Finding
     }
 }
 
-/// The findings for `at '/spec': additional properties 'a', 'b' not allowed`, one for each field.
+/// Returns the findings for `at '/spec': additional properties 'a', 'b' not allowed`, one for each field.
 fn foreign(sample: &Document, complaint: &str, schema: &Json, crd: &str) -> Option<Vec<Finding>> {
     let (pointer, rest) = complaint.strip_prefix("at '")?.split_once("': additional properties '")?;
     let names = rest.strip_suffix("' not allowed")?;
@@ -68,12 +68,12 @@ fn foreign(sample: &Document, complaint: &str, schema: &Json, crd: &str) -> Opti
     Some(names.split("', '").map(finding).collect())
 }
 
-/// The lines of a validator's text.
+/// Returns the lines of a validator's message.
 pub(super) fn complaints(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| line.trim().trim_start_matches("- ")).filter(|line| line.starts_with("at '"))
 }
 
-/// The finding for `at '/image/tag': got number, want string`, whose place lies below `prefix`.
+/// Returns the finding for `at '/image/tag': got number, want string`, whose path lies below `prefix`.
 pub(super) fn at(sample: &Document, prefix: &str, complaint: &str) -> Finding {
     let rest = complaint.trim_start_matches("at '");
     let (pointer, what) = rest.split_once("': ").unwrap_or(("", rest));
@@ -81,7 +81,8 @@ pub(super) fn at(sample: &Document, prefix: &str, complaint: &str) -> Finding {
     Finding::error(&sample.path, sample.line(&path), format!("{}: {what}", path.join(".")))
 }
 
-/// A definition's schema as JSON Schema. Fields that the server would drop are an error, as for `kubectl apply`.
+/// Converts a definition's schema to JSON Schema. Fields that the server would drop are an error, as for `kubectl
+/// apply`.
 fn convert(schema: &Json) -> Json {
     let Some(table) = schema.as_object() else { return schema.clone() };
     let mut out = Map::new();
@@ -96,9 +97,9 @@ fn convert(schema: &Json) -> Json {
                 let all = value.as_array().map(Vec::as_slice).unwrap_or_default();
                 out.insert(key.clone(), all.iter().map(convert_part).collect());
             }
-            // Kubernetes reads these as booleans beside the limit, as the drafts up to 4 do.
+            // In Kubernetes these are booleans beside the limit, as in the drafts up to 4.
             "exclusiveMinimum" | "exclusiveMaximum" | "format" | "default" | "example" => {}
-            // To the server, a null is an absent field.
+            // For the server, null means an absent field.
             _ if value.is_null() => {}
             _ if key.starts_with("x-kubernetes-") || key == "nullable" => {}
             _ => _ = out.insert(key.clone(), value.clone()),
@@ -118,7 +119,7 @@ fn convert(schema: &Json) -> Json {
     Json::Object(out)
 }
 
-/// Kubernetes says beside the type that null is allowed, JSON Schema within it.
+/// Allows null. Kubernetes declares it beside the type, JSON Schema within it.
 fn allow_null(schema: &mut Map<String, Json>) {
     if let Some(types) = schema.get_mut("type") {
         let mut all = types.as_array().cloned().unwrap_or_else(|| vec![types.clone()]);
@@ -130,7 +131,7 @@ fn allow_null(schema: &mut Map<String, Json>) {
     }
 }
 
-/// A part of `anyOf` and its like: it only adds conditions, and closes nothing.
+/// Converts a part of `anyOf` and similar keywords: it only adds conditions, and does not close tables.
 fn convert_part(schema: &Json) -> Json {
     let mut open = schema.clone();
     if let Some(table) = open.as_object_mut() {

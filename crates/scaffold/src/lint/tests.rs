@@ -1,11 +1,11 @@
-//! Projects with one fault each.
+//! Tests with projects that have one fault each.
 
 use super::*;
 use crate::{CreateApi, Init, Source, create_api, init};
 
 const WEB: &str = "helm-charts/web";
 
-/// A fresh project with the starter chart, and these files in place of its own.
+/// Returns a new project with the starter chart and these files in place of its own.
 fn project(changes: &[(&str, &str)]) -> Project {
     let mut project = Project::default();
     let about = Init { name: "web-operator".into(), domain: "my.domain".into(), repo: None, hybrid: None };
@@ -20,14 +20,14 @@ fn lint(changes: &[(&str, &str)]) -> Vec<String> {
     check(&project(changes), &[]).unwrap().iter().map(Finding::to_string).collect()
 }
 
-/// As `lint`, with definitions that follow from the changed charts.
+/// Runs `lint` with definitions regenerated from the changed charts.
 fn lint_generated(changes: &[(&str, &str)]) -> Vec<String> {
     let mut project = project(changes);
     crate::crd::generate(&mut project, &[], false).unwrap();
     check(&project, &[]).unwrap().iter().map(Finding::to_string).collect()
 }
 
-/// Checks that there is exactly one finding, which starts and continues so.
+/// Checks that there is exactly one finding, with this position and message.
 fn one(changes: &[(&str, &str)], place: &str, message: &str) {
     let found = lint(changes);
     let is_it = |finding: &String| finding.starts_with(place) && finding.contains(message);
@@ -255,7 +255,7 @@ fn keys_of_samples_that_no_template_reads_are_named_with_the_key_that_was_meant(
         "no template of the chart reads spec.image.tga; did you mean \"image.tag\"?",
     );
     assert_eq!(lint(&[(SAMPLE, &sample("  podAnnotations: {any: thing}\n"))]), Vec::<String>::new());
-    // The chart documents the key: it is not the sample's slip.
+    // The chart documents the key, so it is not a mistake in the sample.
     let values = project(&[]).text("helm-charts/web/values.yaml").unwrap().to_owned() + "dead: 1\n";
     let files = [("helm-charts/web/values.yaml", values.as_str()), (SAMPLE, &sample("  dead: 2\n"))];
     assert_eq!(lint_generated(&files), Vec::<String>::new());

@@ -1,7 +1,7 @@
-//! Which values to render a chart with, so that every template that can print objects prints some.
+//! Chooses the values to render a chart with, so that every template that can print objects prints some.
 //!
-//! Values decide by being true, non-empty or equal to a text. So each boolean is flipped, each empty value filled, and each text that a template
-//! compares with is tried.
+//! Templates branch on values that are true, non-empty or equal to a string. Therefore each boolean is flipped, each
+//! empty value filled, and each string that a template compares with is tried.
 
 use std::collections::BTreeSet;
 
@@ -17,17 +17,17 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// `ingress.enabled=true`, for comments.
+    /// Returns the change as `ingress.enabled=true`, for comments.
     pub(super) fn text(&self) -> String {
         format!("{}={}", self.path.join("."), self.value.as_str().map_or_else(|| self.value.to_string(), str::to_owned))
     }
 
-    /// Whether the value enables something.
+    /// Returns whether the value enables something.
     pub(super) fn switches_on(&self) -> bool {
         self.value == true
     }
 
-    /// Whether the value chooses between branches, rather than filling an empty value.
+    /// Returns whether the value selects a branch, rather than filling an empty value.
     pub(super) fn is_switch(&self) -> bool {
         self.value.is_boolean() || self.value.as_str().is_some_and(|text| text != FILLER)
     }
@@ -47,10 +47,11 @@ impl Change {
     }
 }
 
-/// The most pairs of changes that are tried.
+/// Maximum number of pairs of changes to try.
 const MAX_PAIRS: usize = 300;
 
-/// Pairs of changes of different values that these template texts name, for objects that only two values together make appear. Switches come first.
+/// Returns pairs of changes of different values that these templates name, for objects that require two values
+/// together. Switches come first.
 pub(super) fn pairs<'c>(changes: &'c [Change], texts: &[&str]) -> Vec<(&'c Change, &'c Change)> {
     let words: BTreeSet<&str> = texts.iter().flat_map(|text| text.split(|c: char| !is_word(c))).collect();
     let is_named = |change: &&Change| change.path.last().is_some_and(|key| words.contains(key.as_str()));
@@ -68,17 +69,17 @@ pub(super) fn pairs<'c>(changes: &'c [Change], texts: &[&str]) -> Vec<(&'c Chang
     named.iter().enumerate().flat_map(with_later).take(MAX_PAIRS).collect()
 }
 
-/// The kinds that a template's text names at the start of a line, as its objects do.
+/// Returns the kinds that a template names at the start of a line, as its objects do.
 pub(super) fn named_kinds(text: &str) -> BTreeSet<&str> {
     let kinds = text.lines().filter_map(|line| line.strip_prefix("kind:"));
     let kinds = kinds.map(|kind| kind.split('#').next().unwrap_or_default().trim().trim_matches(['"', '\'']));
     kinds.filter(|kind| !kind.is_empty() && kind.chars().all(char::is_alphanumeric)).collect()
 }
 
-/// The text that fills empty values.
+/// The string that fills empty values.
 pub(super) const FILLER: &str = "x";
 
-/// The most values that are tried; charts with more are covered only in part.
+/// Maximum number of values to try; charts with more are covered only in part.
 const MAX_CHANGES: usize = 1500;
 
 /// Returns the changes to try on these complete values. `conditions` are paths that enable subcharts.
@@ -103,12 +104,12 @@ pub(super) fn changes(values: &Json, templates: &[&str], conditions: &[&str]) ->
     found
 }
 
-/// Templates cannot decide by a key that they do not name.
+/// Returns whether the character may be part of a word. Templates cannot branch on a key that they do not name.
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Pairs of a value's key and a text that a template compares it with.
+/// Pairs of a value's key and a string that a template compares it with.
 type Compared = BTreeSet<(String, String)>;
 
 fn leaves(value: &Json, path: &mut Vec<String>, compared: &Compared, found: &mut Vec<Change>) {
@@ -124,7 +125,7 @@ fn leaves(value: &Json, path: &mut Vec<String>, compared: &Compared, found: &mut
     );
 }
 
-/// Other values than the default, each of which may make templates print other objects.
+/// Returns non-default values that may change which objects are rendered.
 fn alternatives(value: &Json, key: Option<&String>, compared: &Compared) -> Vec<Json> {
     let Some(key) = key else { return Vec::new() };
     let texts = compared.iter().filter(|(name, text)| name == key && Some(text.as_str()) != value.as_str());
@@ -161,7 +162,7 @@ fn compared(templates: &[&str]) -> Compared {
     templates.iter().flat_map(|text| comparison.captures_iter(text)).filter_map(pair).collect()
 }
 
-/// The API versions and kinds that templates ask the cluster for.
+/// Returns the API versions and kinds whose presence templates query.
 pub(super) fn asked_apis(templates: &[&str]) -> BTreeSet<String> {
     let Ok(question) = Regex::new(r#"APIVersions\.Has\s+\(?"([^"]+)""#) else { return BTreeSet::new() };
     templates.iter().flat_map(|text| question.captures_iter(text)).map(|found| found[1].to_owned()).collect()

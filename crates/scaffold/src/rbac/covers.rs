@@ -1,4 +1,5 @@
-//! Whether rules grant a right, as the API server's RBAC authorizer decides. Counterpart: `pkg/apis/rbac/v1/evaluation_helpers.go`.
+//! Decides whether rules grant a permission, as the API server's RBAC authorizer does. Counterpart:
+//! `pkg/apis/rbac/v1/evaluation_helpers.go`.
 
 use serde_json::Value as Json;
 
@@ -7,7 +8,7 @@ pub(super) fn covers(granted: &[Json], group: &str, resource: &str, verb: &str) 
     covers_named(granted, group, resource, None, verb)
 }
 
-/// Returns whether the rules grant the verb on the object of this name; `None`: on all.
+/// Returns whether the rules grant the verb on the object with this name; `None` stands for all objects.
 pub(super) fn covers_named(granted: &[Json], group: &str, resource: &str, name: Option<&str>, verb: &str) -> bool {
     granted.iter().any(|rule| {
         let names = list(rule, "resourceNames");
@@ -16,13 +17,14 @@ pub(super) fn covers_named(granted: &[Json], group: &str, resource: &str, name: 
     })
 }
 
-/// Returns whether the rules grant the verb on the path outside of resources.
+/// Returns whether the rules grant the verb on a non-resource URL.
 pub(super) fn covers_url(granted: &[Json], url: &str, verb: &str) -> bool {
     let matches = |known: &&str| *known == url || known.strip_suffix('*').is_some_and(|start| url.starts_with(start));
     granted.iter().any(|rule| has(rule, "verbs", verb) && list(rule, "nonResourceURLs").iter().any(&matches))
 }
 
-/// `*` means all resources and subresources, `*/scale` this subresource of all.
+/// Returns whether a rule includes the resource. `*` means all resources and subresources, `*/scale` this subresource
+/// of all.
 fn has_resource(rule: &Json, resource: &str) -> bool {
     let of_all = resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
     has(rule, "resources", resource) || of_all.is_some_and(|of_all| list(rule, "resources").contains(&of_all.as_str()))
@@ -33,7 +35,7 @@ fn has(rule: &Json, key: &str, wanted: &str) -> bool {
     all.contains(&wanted) || all.contains(&"*")
 }
 
-/// The texts of a rule's list.
+/// Returns the strings of a rule's list.
 pub(super) fn list<'a>(rule: &'a Json, key: &str) -> Vec<&'a str> {
     rule[key].as_array().into_iter().flatten().filter_map(Json::as_str).collect()
 }

@@ -1,4 +1,4 @@
-//! Which rights a chart needs and a role lacks.
+//! Finds the permissions that a chart needs and a role lacks.
 
 use serde_json::{Value as Json, json};
 
@@ -12,18 +12,18 @@ use crate::{Error, Project};
 /// The group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A right that is not granted.
+/// A missing permission.
 #[derive(Debug)]
 pub(crate) struct Lack {
     /// `[list, watch] on deployments in group apps`.
     pub(crate) rule: String,
     /// The resource; empty for a URL.
     pub(crate) resource: String,
-    /// What needs it: a template relative to the chart, and the values that make it need it.
+    /// The place that needs it: a template relative to the chart, and the values that make it necessary.
     pub(crate) place: String,
     /// The kind of the object that needs it, if it is known.
     pub(crate) kind: String,
-    /// Whether rights that the project does not show may make up for it.
+    /// Whether roles that are not in the project may grant it.
     pub(crate) is_unsure: bool,
 }
 
@@ -34,10 +34,10 @@ impl Lack {
     }
 }
 
-/// Returns the rights that the watch's chart needs beyond these rules.
+/// Returns the permissions that the watch's chart needs beyond these rules.
 ///
 /// # Errors
-/// The chart does not load.
+/// Fails if the chart does not load.
 pub(crate) fn missing(
     project: &Project,
     watch: &Watch,
@@ -65,7 +65,7 @@ pub(crate) fn missing(
     Ok(lacks)
 }
 
-/// What serving the kind needs, whatever its chart contains.
+/// Returns the permissions needed to serve the kind, independent of its chart.
 fn own(watch: &Watch, definitions: &Definitions, granted: &[Json]) -> Vec<Lack> {
     let gvk = &watch.gvk;
     let plural = definitions.plural(&gvk.group, &gvk.kind);
@@ -83,7 +83,7 @@ fn own(watch: &Watch, definitions: &Definitions, granted: &[Json]) -> Vec<Lack> 
     needed.into_iter().filter_map(lack).collect()
 }
 
-/// Acting as a ServiceAccount, which is granted by name.
+/// Returns the missing permission to impersonate a ServiceAccount, which is granted by name.
 fn account(name: &str, granted: &[Json]) -> Option<Lack> {
     let holds = |verb: &str| covers_named(granted, "", "serviceaccounts", Some(name), verb);
     let verbs: Vec<&str> = ACCOUNT_VERBS.iter().copied().filter(|verb| !holds(verb)).collect();
@@ -91,7 +91,7 @@ fn account(name: &str, granted: &[Json]) -> Option<Lack> {
     (!verbs.is_empty()).then(|| Lack::sure(rule, "serviceaccounts", "serviceAccountName in watches.yaml", ""))
 }
 
-/// Returns the rights that a program's own reconcilers need beyond these rules, as text, each with its kind.
+/// Returns the permissions that a program's own reconcilers need beyond these rules, as text, each with its kind.
 pub(crate) fn missing_natives(natives: &[Native], granted: &[Json]) -> Vec<(String, String)> {
     let lacks = |native: &Native| {
         let lack = |needed: &super::Rule| {
@@ -105,7 +105,8 @@ pub(crate) fn missing_natives(natives: &[Native], granted: &[Json]) -> Vec<(Stri
     natives.iter().flat_map(lacks).collect()
 }
 
-/// Kubernetes lets an account write a role only if it holds the role's rights or may `escalate`, and bind one only if it holds them or may `bind`.
+/// Returns the missing permissions of a role in the chart. Kubernetes lets an account write a role only if it holds the
+/// role's permissions or may `escalate`, and bind one only if it holds them or may `bind`.
 fn held_but_missing(held: &Held, granted: &[Json]) -> Vec<Lack> {
     let may = |verb: &str| covers(granted, RBAC, held.resource, verb);
     if may("escalate") && (may("bind") || !held.is_bound) {
@@ -140,7 +141,8 @@ fn urls_but_missing(held: &Held, granted: &[Json]) -> Vec<Lack> {
     list(&held.rule, "nonResourceURLs").into_iter().filter_map(lack).collect()
 }
 
-/// Binding a role that is not the chart's takes `bind`, or the role's rights, which are unknown here.
+/// Returns the missing permission to bind a role outside the chart. It takes `bind`, or the role's permissions, which
+/// are unknown here.
 fn bound_but_missing((resource, name): &(String, String), place: &str, granted: &[Json]) -> Option<Lack> {
     let everything = |group: &str| covers(granted, group, "*", "*");
     let may = covers_named(granted, RBAC, resource, Some(name), "bind") || everything("*");
@@ -155,7 +157,7 @@ fn rule(verbs: &[&str], resource: &str, group: &str) -> String {
     format!("[{}] on {resource} in {group}", verbs.join(", "))
 }
 
-/// The rules of `cluster-admin`, which every cluster has.
+/// Returns the rules of `cluster-admin`, which every cluster has.
 pub(crate) fn cluster_admin() -> Vec<Json> {
     vec![
         json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}),

@@ -1,7 +1,7 @@
-//! The operator's rights, and only those: one file per API, so that regenerating one never touches another.
+//! The operator's minimal permissions: one file per API, so that regenerating one never touches another.
 //!
-//! The chart is rendered with many values (`branches`); each kind that appears needs a rule (`needs`), whose comment names the template. Nothing
-//! is granted by wildcard, unless a Role in the chart contains one.
+//! The chart is rendered with many values (`branches`). Each kind that appears needs a rule (`needs`), whose comment
+//! names the template. Nothing is granted by wildcard, unless a Role in the chart contains one.
 
 mod branches;
 mod covers;
@@ -33,7 +33,7 @@ pub(crate) use render::{Asked, asked_by};
 /// A file that was not generated belongs to the user and is left alone, unless `force` is set.
 ///
 /// # Errors
-/// A chart does not load, or a list of `config` cannot be edited.
+/// Fails if a chart does not load, or a list of `config` cannot be edited.
 pub fn generate(project: &mut Project, natives: &[Native], force: bool) -> Result<Vec<String>, Error> {
     let about = About::of(project)?;
     let mut notes = Vec::new();
@@ -48,13 +48,13 @@ pub fn generate(project: &mut Project, natives: &[Native], force: bool) -> Resul
     Ok(notes)
 }
 
-/// As [`generate`], for one kind.
+/// Writes the role of one kind, as [`generate`] does.
 pub(crate) fn generate_kind(project: &mut Project, gvk: &Gvk) -> Result<Vec<String>, Error> {
     let about = About::of(project)?;
     write_kind(project, &about, gvk, false)
 }
 
-/// What roles depend on besides charts.
+/// The facts besides charts that roles depend on.
 struct About {
     watches: Vec<Watch>,
     definitions: Definitions,
@@ -90,7 +90,7 @@ fn write_kind(project: &mut Project, about: &About, gvk: &Gvk, force: bool) -> R
     Ok(notes)
 }
 
-/// The start of the names of a kind's role and binding: the kind, unless another file has a role of that name.
+/// Returns the prefix of the names of a kind's role and binding: the kind, unless another file has a role of that name.
 fn free_name(project: &Project, gvk: &Gvk, path: &str) -> String {
     let (kind, folder) = (gvk.lower(), "config/rbac");
     let others = project.below(folder).map(|(file, _)| format!("{folder}/{file}")).filter(|file| file != path);
@@ -102,12 +102,12 @@ fn free_name(project: &Project, gvk: &Gvk, path: &str) -> String {
     if is_taken { format!("{kind}-chart") } else { kind }
 }
 
-/// The (API version, kind) of the objects that a watch's chart can render, except hooks.
+/// Returns the (API version, kind) of the objects that a watch's chart can render, except hooks.
 pub(crate) fn kinds(project: &Project, watch: &Watch) -> Result<Vec<(String, String)>, Error> {
     Ok(seen(project, watch)?.kinds.into_keys().collect())
 }
 
-/// What a watch's chart can render.
+/// Returns the objects that a watch's chart can render.
 fn seen(project: &Project, watch: &Watch) -> Result<render::Seen, Error> {
     let chart = chart::of(project, &watch.chart)?;
     let own = project.below(&watch.chart).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
@@ -116,7 +116,7 @@ fn seen(project: &Project, watch: &Watch) -> Result<render::Seen, Error> {
     Ok(render::all(chart, &watch.override_values(), &examples, &report))
 }
 
-/// What the charts of a kind's versions need, with notes about what could not be found out.
+/// Returns the needs of the charts of a kind's versions, with notes about what could not be determined.
 fn needs(
     project: &Project,
     watches: &[&Watch],

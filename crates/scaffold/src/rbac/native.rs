@@ -1,4 +1,4 @@
-//! The roles of kinds that a program serves itself.
+//! The roles of kinds that a program itself serves.
 
 use super::rules::{FINALIZERS, binding, scalar};
 use crate::crd::{HEADER, is_generated};
@@ -7,7 +7,7 @@ use crate::deployment::Deployment;
 use crate::gvk::Gvk;
 use crate::{Error, Project};
 
-/// What a program's own reconcilers of one kind do.
+/// The requests of a program's own reconcilers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Native {
     /// The kind's group.
@@ -18,7 +18,7 @@ pub struct Native {
     pub plural: String,
     /// Whether its resources own objects.
     pub owns_objects: bool,
-    /// What it does, on its own resources first.
+    /// Its requests, those for its own resources first.
     pub rules: Vec<Rule>,
 }
 
@@ -38,7 +38,7 @@ impl Native {
         Gvk { group: self.group.clone(), version: String::new(), kind: self.kind.clone() }
     }
 
-    /// Adds what another reconciler of the kind does.
+    /// Adds the requests of another reconciler of the kind.
     fn join(&mut self, other: Native) {
         self.owns_objects |= other.owns_objects;
         for rule in other.rules {
@@ -51,7 +51,7 @@ impl Native {
         }
     }
 
-    /// The role with its binding, both named by `name`.
+    /// Returns the role with its binding, both named `name`.
     fn print(&self, name: &str, deployment: &Deployment) -> String {
         let is_own =
             |rule: &&Rule| rule.group == self.group && rule.resource.split('/').next() == Some(self.plural.as_str());
@@ -84,7 +84,8 @@ const EVENTS: &str = "\
   verbs: [create, patch]
 ";
 
-/// Writes the role of each kind. `charts` are the kinds, in lower case, whose roles follow from charts: their reconcilers' roles get another name.
+/// Writes the role of each kind. `charts` are the kinds, in lower case, whose roles follow from charts: their
+/// reconcilers' roles get another name.
 pub(super) fn generate(
     project: &mut Project,
     natives: &[Native],
@@ -107,7 +108,7 @@ pub(super) fn generate(
     Ok(notes)
 }
 
-/// Writes one role. `suffix` keeps it apart from the role of a chart.
+/// Writes one role. `suffix` distinguishes it from the role of a chart.
 pub(crate) fn write(
     project: &mut Project,
     native: &Native,

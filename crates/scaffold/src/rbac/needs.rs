@@ -1,4 +1,4 @@
-//! From what a chart renders to the rules that the operator needs.
+//! Derives the rules that the operator needs from the objects that a chart renders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::watches::Watch;
 pub(super) const OBJECT_VERBS: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 /// The verbs on objects of hooks, which are never watched.
 const HOOK_VERBS: &[&str] = &["get", "create", "delete"];
-/// The verbs on objects that a ServiceAccount writes: watch for drift, and clean up when the account is gone.
+/// The verbs on objects that a ServiceAccount writes: watch for drift, and clean up after the account is deleted.
 const WATCHED_VERBS: &[&str] = &["get", "list", "watch", "delete"];
 
-/// The verbs on a ServiceAccount to act as: whether it exists, and the acting.
+/// The verbs on a ServiceAccount to impersonate: check that it exists, and impersonate it.
 pub(super) const ACCOUNT_VERBS: &[&str] = &["get", "impersonate"];
 
 /// Rules beyond those on the custom resource itself.
@@ -29,14 +29,14 @@ pub(super) struct Needs {
     pub(super) held: Vec<Held>,
     /// Roles outside the chart that its bindings refer to: (resource, name), with the binding.
     pub(super) bound: BTreeMap<(String, String), String>,
-    /// ServiceAccounts to act as.
+    /// ServiceAccounts to impersonate.
     pub(super) accounts: BTreeSet<String>,
 }
 
 /// A rule that one of the chart's own roles grants.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// In JSON, with sorted keys.
+    /// The rule in JSON, with sorted keys.
     pub(super) rule: Json,
     /// The role's template.
     pub(super) place: String,
@@ -52,7 +52,7 @@ impl Held {
     }
 }
 
-/// Why and how a resource is accessed.
+/// How a resource is accessed, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Need {
     pub(super) verbs: Vec<&'static str>,
@@ -60,7 +60,7 @@ pub(super) struct Need {
 }
 
 impl Needs {
-    /// Adds what one version's chart needs.
+    /// Adds the needs of one version's chart.
     pub(super) fn add(&mut self, seen: &Seen, watch: &Watch, definitions: &Definitions) {
         if watch.reads_config_maps {
             let why = "valuesFrom in watches.yaml".to_owned();
@@ -72,7 +72,7 @@ impl Needs {
         }
     }
 
-    /// Adds what it takes to act as an account, and to see the objects that it writes.
+    /// Adds the permissions to impersonate an account, and to watch the objects that it writes.
     fn add_watched(&mut self, seen: &Seen, account: &str, definitions: &Definitions) {
         self.accounts.insert(account.to_owned());
         for ((api_version, kind), place) in &seen.kinds {
@@ -80,7 +80,7 @@ impl Needs {
         }
     }
 
-    /// Adds what it takes to write the objects.
+    /// Adds the permissions to write the objects.
     fn add_written(&mut self, seen: &Seen, watch: &Watch, definitions: &Definitions) {
         for ((api_version, kind), place) in &seen.kinds {
             let resource = resource(seen, definitions, api_version, kind);
@@ -113,7 +113,8 @@ impl Needs {
         need.verbs.sort_by_key(|verb| OBJECT_VERBS.iter().position(|known| known == verb));
     }
 
-    /// Kubernetes lets an account create a role only if it holds the role's rights, and bind a role only if it holds them or may bind that role.
+    /// Adds the permissions for the chart's roles and bindings. Kubernetes lets an account create a role only if it
+    /// holds the role's permissions, and bind a role only if it holds them or may bind that role.
     fn add_rights(&mut self, seen: &Seen) {
         let name = |object: &Json| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_role = |object: &Json| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole"));
@@ -148,7 +149,7 @@ impl Needs {
     }
 }
 
-/// A role's rule without names that contain the release's: the operator serves releases of any name.
+/// Returns a role's rule without names that contain the release's: the operator serves releases of any name.
 fn without_release_names(rule: &Json) -> Json {
     let mut rule = rule.clone();
     let names = rule["resourceNames"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -159,7 +160,7 @@ fn without_release_names(rule: &Json) -> Json {
     rule
 }
 
-/// The group and resource of a kind: from the chart's definitions, the project's, or by the rules of plurals.
+/// Returns the group and resource of a kind: from the chart's definitions, the project's, or by the rules of plurals.
 pub(super) fn resource(seen: &Seen, definitions: &Definitions, api_version: &str, kind: &str) -> (String, String) {
     let group = group_of(api_version);
     let own = seen.definitions.iter().find(|crd| defines(crd, group, kind));

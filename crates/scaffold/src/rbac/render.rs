@@ -1,4 +1,4 @@
-//! Renders a chart with all the values worth trying, and collects the objects that appear.
+//! Renders a chart with all relevant values, and collects the objects that appear.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,32 +16,32 @@ use super::branches::{self, Change, asked_apis};
 use crate::documents::items;
 use crate::yaml::{parse, to_map};
 
-/// The release's name and namespace; text that contains one differs between releases.
+/// The release's name and namespace. Text that contains one of them differs between releases.
 pub(super) const RELEASE: &str = "release-name";
 pub(super) const NAMESPACE: &str = "release-namespace";
 
-/// An object's place: the template, relative to the chart's folder, and the values that made it appear.
+/// The place of an object: the template, relative to the chart's folder, and the values that made it appear.
 pub(super) type Place = String;
 
-/// What a chart can render.
+/// The objects that a chart can render.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Each object kind, as (API version, kind), with the first place it appeared in.
+    /// Each kind of objects, as (API version, kind), with the first place where it appeared.
     pub(super) kinds: BTreeMap<(String, String), Place>,
     /// Each kind of hooks.
     pub(super) hooks: BTreeMap<(String, String), HookKind>,
-    /// Roles and bindings, once per text.
+    /// Roles and bindings, each text once.
     pub(super) rights: Vec<(Json, Place)>,
     /// Definitions in `crds/` and in templates.
     pub(super) definitions: Vec<Json>,
     /// Whether `crds/` contains definitions.
     pub(super) has_crds: bool,
-    /// What templates look up: API version, kind, and whether they list.
+    /// The lookups of templates: API version, kind, and whether they list.
     pub(super) lookups: BTreeSet<(String, String, bool)>,
-    /// What could not be found out.
+    /// Notes on what could not be determined.
     pub(super) notes: Vec<String>,
     rendered: BTreeSet<String>,
-    /// What each template has printed: (template, kind).
+    /// The kinds that each template has printed: (template, kind).
     printed: BTreeSet<(String, String)>,
     known: BTreeSet<String>,
 }
@@ -49,20 +49,20 @@ pub(super) struct Seen {
 /// How hooks use a kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HookKind {
-    /// The first place it appeared in.
+    /// The first place where it appeared.
     pub(super) place: Place,
-    /// Whether the server names an object, which is then found by its labels.
+    /// Whether the server generates an object's name, so that the object is found by its labels.
     pub(super) is_generated: bool,
-    /// Whether an object may be applied over an existing one: no policy deletes that before.
+    /// Whether an object may be applied over an existing one, because no policy deletes that one first.
     pub(super) is_overwritten: bool,
 }
 
-/// Records what templates ask for, and finds nothing.
+/// Records the lookups of templates, and finds nothing.
 #[derive(Default)]
 pub(crate) struct Asked(Mutex<BTreeSet<(String, String, bool)>>);
 
 impl Asked {
-    /// The kinds that templates asked for.
+    /// Returns the kinds that templates looked up.
     pub(crate) fn kinds(&self) -> Vec<String> {
         let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kinds: BTreeSet<String> = asked.iter().map(|(_, kind, _)| kind.clone()).collect();
@@ -78,30 +78,30 @@ impl Lookup for Asked {
     }
 }
 
-/// After how many pairs to ask whether something is still missing.
+/// The number of pairs after which to check whether a kind is still missing.
 const PAIRS_AT_ONCE: usize = 20;
 
-/// Values to render with, the cluster, and what to say about objects that appear.
+/// The values to render with, the cluster, and the note for objects that appear.
 type Attempt = (Json, Cluster, String);
 
-/// Hears how many attempts were rendered, and how many are planned so far.
+/// Receives the number of rendered attempts, and of attempts planned so far.
 type Report<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// A chart under exploration.
 struct Explorer<'a> {
     report: Report<'a>,
-    /// Attempts that were rendered, and all so far.
+    /// The number of rendered attempts, and of all planned so far.
     attempts: (usize, usize),
     engine: Engine,
     asked: Arc<Asked>,
     capabilities: Capabilities,
     with_all_apis: Capabilities,
-    /// Values that win over all others.
+    /// Values that override all others.
     overrides: Map,
     seen: Seen,
 }
 
-/// What a render sees of a cluster.
+/// The facts about a cluster that a render sees.
 #[derive(Clone)]
 struct Cluster {
     capabilities: Capabilities,
@@ -139,7 +139,7 @@ impl Explorer<'_> {
                 let _ = self.render_both(&to_serde(&Value::Map(values)), &format!(" with {name}"));
             }
         }
-        // Everything at once, as far as the chart takes it: options often need others.
+        // Change everything at once, as far as the chart accepts it: options often require others.
         let mut everything = defaults.clone();
         self.plan(changes.iter().filter(|change| change.switches_on()).count());
         for change in changes.iter().filter(|change| change.switches_on()) {
@@ -157,7 +157,7 @@ impl Explorer<'_> {
         let attempts: Vec<Attempt> = switches.iter().flat_map(on_both).collect();
         let fillers: Vec<Attempt> = fillers.iter().flat_map(on_both).collect();
         works |= self.render_many(&attempts);
-        // Charts may generate keys in each render, so nothing is tried in vain.
+        // Charts may generate keys in each render, so pointless renders are avoided.
         if failed.is_some() || self.has_computed_kinds() || !self.silent().is_empty() {
             works |= self.render_many(&fillers);
         }
@@ -191,7 +191,7 @@ impl Explorer<'_> {
         }
     }
 
-    /// The texts of templates that name a kind which they have not printed.
+    /// Returns the texts of templates that name a kind which they have not printed.
     fn unprinted(&self, templates: &[(String, String)]) -> Vec<String> {
         let prints = |name: &str, kind: &str| self.seen.printed.contains(&(name.to_owned(), kind.to_owned()));
         let is_missing =
@@ -199,17 +199,17 @@ impl Explorer<'_> {
         templates.iter().filter(is_missing).map(|(_, text)| text.clone()).collect()
     }
 
-    /// A first install in a cluster with only Kubernetes' own APIs.
+    /// Returns a cluster with only Kubernetes' own APIs, at a first install.
     fn sparse(&self) -> Cluster {
         Cluster { capabilities: self.capabilities.clone(), is_upgrade: false }
     }
 
-    /// An upgrade in a cluster with all APIs that templates ask for.
+    /// Returns a cluster with all APIs that templates query, at an upgrade.
     fn full(&self) -> Cluster {
         Cluster { capabilities: self.with_all_apis.clone(), is_upgrade: true }
     }
 
-    /// Renders on all cores; what is found does not depend on their number. Returns whether anything renders.
+    /// Renders on all cores; the result does not depend on their number. Returns whether any attempt renders.
     fn render_many(&mut self, attempts: &[Attempt]) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut works = false;
@@ -272,14 +272,14 @@ impl Explorer<'_> {
         self.engine.render(&request).map_err(|error| error.without_values())
     }
 
-    /// The templates that have printed nothing.
+    /// Returns the templates that have printed nothing.
     fn silent(&self) -> Vec<String> {
         let templates = object_templates(self.engine.chart(), "");
         let names = templates.into_iter().map(|(name, _)| name);
         names.filter(|template| !self.seen.rendered.contains(template)).collect()
     }
 
-    /// Whether a template prints kinds that its text does not name.
+    /// Returns whether a template prints kinds that its text does not name.
     fn has_computed_kinds(&self) -> bool {
         texts(self.engine.chart()).iter().flat_map(|text| text.lines()).any(|line| {
             let kind = line.trim_start().strip_prefix("kind:").map(str::trim_start);
@@ -322,7 +322,7 @@ impl Seen {
 
     fn object(&mut self, path: &str, text: &str, note: &str, is_hook: bool) {
         let template = below_chart(path);
-        // The same text at the same place adds nothing; most renders repeat most objects.
+        // The same text in the same place adds nothing; most renders repeat most objects.
         if !self.known.insert(format!("{template}\n{text}")) {
             return;
         }
@@ -363,24 +363,26 @@ impl Seen {
     }
 }
 
-/// Whether a hook's object may still be there when the hook runs again. Without the annotation, Helm deletes it before.
+/// Returns whether a hook's object may still exist when the hook runs again. Without the annotation, Helm deletes it
+/// first.
 fn outlives_its_run(hook: &Json) -> bool {
     let policies = hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"].as_str();
     policies.is_some_and(|policies| !policies.contains("before-hook-creation"))
 }
 
-/// Whether this is a kind: documents may hold comments alone, and values tried may end up as a kind.
+/// Returns whether this is a kind: documents may contain only comments, and tried values may end up as a kind.
 fn is_kind(api_version: &str, kind: &str) -> bool {
     let mut parts = api_version.split('/').chain([kind]);
     parts.all(|part| !part.is_empty() && part != branches::FILLER)
 }
 
-/// The path without the root chart's name.
+/// Returns the path without the root chart's name.
 fn below_chart(path: &str) -> &str {
     path.split_once('/').map_or(path, |(_, rest)| rest)
 }
 
-/// The templates that may print objects, as Helm names them below the chart's folder, with their texts. Partials are not.
+/// Returns the templates that may print objects, with their names below the chart's folder and their texts. Partials
+/// are excluded.
 fn object_templates(chart: &Chart, prefix: &str) -> Vec<(String, String)> {
     let prints = |name: &str| {
         let file = name.rsplit('/').next().unwrap_or(name);
@@ -400,13 +402,13 @@ fn object_templates(chart: &Chart, prefix: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The sources of all templates, subcharts' too.
+/// Returns the sources of all templates, including subcharts'.
 fn texts(chart: &Chart) -> Vec<String> {
     let own = chart.templates.iter().map(|file| String::from_utf8_lossy(&file.data).into_owned());
     own.chain(chart.dependencies.iter().flat_map(|dependency| texts(dependency))).collect()
 }
 
-/// The paths of values that enable subcharts.
+/// Returns the paths of values that enable subcharts.
 fn conditions(chart: &Chart) -> Vec<String> {
     let own = chart.metadata.dependencies.iter().flat_map(|wanted| wanted.condition.split(',').map(str::trim));
     let mut found: Vec<String> = own.filter(|path| !path.is_empty()).map(str::to_owned).collect();
@@ -418,7 +420,7 @@ fn conditions(chart: &Chart) -> Vec<String> {
     found
 }
 
-/// All values, with the defaults of the chart and its subcharts.
+/// Returns all values, with the defaults of the chart and its subcharts.
 fn complete(chart: &Arc<Chart>, overrides: &Map) -> Json {
     let mut warnings = Vec::new();
     let view = resolve(chart, overrides, &mut warnings);
@@ -426,7 +428,7 @@ fn complete(chart: &Arc<Chart>, overrides: &Map) -> Json {
     to_serde(&Value::Map(values.unwrap_or_else(|_| chart.values.clone())))
 }
 
-/// A cluster with all APIs that a chart's templates ask for.
+/// Returns a cluster with all APIs that a chart's templates query.
 pub(crate) fn asked_by(chart: &Chart) -> Capabilities {
     let texts = texts(chart);
     with_apis(&asked_apis(&texts.iter().map(String::as_str).collect::<Vec<_>>()))

@@ -1,4 +1,4 @@
-//! The text of an API's role.
+//! Prints an API's role.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::needs::{ACCOUNT_VERBS, Needs};
 use crate::deployment::Deployment;
 use crate::gvk::Gvk;
 
-/// The role and its binding, both named by `name`. Each rule says why it is there.
+/// Returns the role and its binding, both named `name`. Each rule has a comment with its reason.
 pub(super) fn print(name: &str, gvk: &Gvk, plural: &str, needs: &Needs, deployment: &Deployment) -> String {
     let group = scalar(&gvk.group);
     let mut text = format!(
@@ -33,7 +33,7 @@ rules:
     text
 }
 
-/// The right to own objects.
+/// The rule to own objects.
 pub(super) const FINALIZERS: &str = "\
 # For owner references with blockOwnerDeletion, where the cluster checks them.
 - apiGroups: [__group__]
@@ -41,7 +41,7 @@ pub(super) const FINALIZERS: &str = "\
   verbs: [update]
 ";
 
-/// Binds the role of this name to the operator's account.
+/// Returns a binding of the role with this name to the operator's account.
 pub(super) fn binding(name: &str, deployment: &Deployment) -> String {
     let words = [("__name__", name), ("__account__", &deployment.account), ("__namespace__", &deployment.namespace)];
     words.iter().fold(BINDING.to_owned(), |text, (place, word)| text.replace(place, word))
@@ -63,7 +63,7 @@ subjects:
   namespace: __namespace__
 ";
 
-/// One rule for the accounts that write objects.
+/// Prints one rule for the accounts that write objects.
 fn print_accounts(needs: &Needs, text: &mut String) {
     let accounts: Vec<String> = needs.accounts.iter().map(|name| scalar(name)).collect();
     if !accounts.is_empty() {
@@ -76,14 +76,14 @@ fn print_accounts(needs: &Needs, text: &mut String) {
     }
 }
 
-/// A rule on objects: each resource with the place that needs it.
+/// A rule on objects; each resource has the place that needs it.
 struct Rule<'a> {
     group: &'a str,
     verbs: &'a [&'static str],
     resources: Vec<(&'a str, &'a str)>,
 }
 
-/// One rule per group and set of verbs.
+/// Prints one rule per group and set of verbs.
 fn print_resources(needs: &Needs, text: &mut String) {
     let mut rules: Vec<Rule<'_>> = Vec::new();
     for ((group, resource), need) in &needs.resources {
@@ -105,7 +105,7 @@ fn print_resources(needs: &Needs, text: &mut String) {
 /// Returns a comment on a verb that most runs do not use.
 fn when(verbs: &[&str]) -> &'static str {
     let has = |verb| verbs.contains(&verb);
-    // Objects of hooks are deleted, and never watched.
+    // Objects of hooks are deleted, but never watched.
     let is_hooks = has("delete") && !has("watch");
     if is_hooks && has("patch") { " # patch: over what an earlier hook left" } else { "" }
 }
@@ -130,7 +130,7 @@ fn print_rights(needs: &Needs, text: &mut String) {
     }
 }
 
-/// A rule of the chart, with its fields in the usual order.
+/// Prints a rule of the chart, with its fields in the usual order.
 fn print_rule(rule: &Json, text: &mut String) {
     let mut lead = "- ";
     for field in ["apiGroups", "resources", "resourceNames", "nonResourceURLs", "verbs"] {
@@ -141,7 +141,7 @@ fn print_rule(rule: &Json, text: &mut String) {
     }
 }
 
-/// A scalar for a list in brackets: quoted unless it is a plain word.
+/// Returns a scalar for a flow sequence: quoted unless it is a plain word.
 pub(super) fn scalar(text: &str) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c))
@@ -149,7 +149,7 @@ pub(super) fn scalar(text: &str) -> String {
     if is_plain { text.to_owned() } else { format!("{text:?}") }
 }
 
-/// A comment must not span lines.
+/// Joins a text into one line, because a comment must not span lines.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

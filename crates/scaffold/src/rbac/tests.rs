@@ -1,4 +1,4 @@
-//! Roles for charts in memory.
+//! Tests of roles for charts in memory.
 
 use serde_json::{Value as Json, json};
 
@@ -15,7 +15,7 @@ fn generated(files: &[(&str, &str)]) -> (String, Vec<String>) {
     (project.text("config/rbac/web_role.yaml").unwrap().to_owned(), notes)
 }
 
-/// The rules that the chart adds to those on the custom resource.
+/// Returns the rules that the chart adds to those on the custom resource.
 fn rules(text: &str) -> Vec<Json> {
     let role = yaml::parse(text).unwrap();
     role["rules"].as_array().unwrap()[3..].to_vec()
