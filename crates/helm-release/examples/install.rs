@@ -22,9 +22,9 @@ data:
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A `kube::Client` in place of the in-memory server makes this real.
+    // A `kube::Client` in place of the in-memory server installs on a real cluster.
     let server = Arc::new(MemoryApi::new());
-    // A real key is random and secret: whoever has it writes records that this program takes for its own.
+    // A real key is random and secret: anyone who has it can write records that this program accepts as its own.
     let keys = Keyring::new(Key::new(b"an example's key of at least 32 bytes").ok_or("the key is short")?, Vec::new());
     let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone(), keys));
     let decoration = Decoration {
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the chart renders to with these values.
+/// Renders the chart with these values.
 fn candidate(values: &str) -> Result<Candidate, Box<dyn Error>> {
     let chart = Chart::from_files([
         ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
@@ -88,7 +88,7 @@ fn candidate(values: &str) -> Result<Candidate, Box<dyn Error>> {
     })
 }
 
-/// The release after its first revision.
+/// Returns the release after its first revision.
 fn current(installed: &Outcome) -> Current {
     Current {
         version: installed.version,

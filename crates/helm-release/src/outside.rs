@@ -1,7 +1,7 @@
-//! What a process takes from outside beside the API server: the time of day, random numbers, threads. A simulation replaces all of it on its own
-//! thread, so that one seed decides everything.
+//! A process's inputs besides the API server: the time of day, random numbers, threads. A simulation replaces all of
+//! them on its own thread, so that one seed decides everything.
 //!
-//! Time that only passes is `tokio::time::Instant`, which tokio itself can pause. Templates keep their own clock and randomness.
+//! Measured durations use `tokio::time::Instant`, which tokio can pause. Templates have their own clock and randomness.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -14,19 +14,20 @@ use tokio::time::Instant;
 
 thread_local! {
     static WORLD: Cell<Option<World>> = const { Cell::new(None) };
-    /// Where work apart from a simulated thread sends what that thread must do for it.
+    /// The channel from work on a separate thread to the simulated thread, for futures that the latter must run.
     static ASKS: RefCell<Option<mpsc::Sender<BoxFuture<'static, ()>>>> = const { RefCell::new(None) };
 }
 
-/// What replaces the outside.
+/// The simulated inputs.
 #[derive(Clone, Copy)]
 struct World {
     start: (Timestamp, Instant),
     random: u64,
 }
 
-/// Simulates the outside on this thread until it is dropped: the time of day begins at `start` and passes as tokio's, random numbers follow from the
-/// seed, and nothing runs while work apart runs. Only for a runtime that stays on this thread.
+/// Simulates these inputs on this thread until dropped: the time of day begins at `start` and advances with tokio's
+/// clock, random numbers follow from the seed, and nothing else runs while separate work runs. Requires a runtime that
+/// stays on this thread.
 #[must_use = "the simulation ends when this is dropped"]
 pub struct Simulation(());
 
@@ -44,13 +45,13 @@ impl Drop for Simulation {
     }
 }
 
-/// The time of day.
+/// Returns the time of day.
 pub fn now() -> Timestamp {
     let Some(World { start: (start, began), .. }) = WORLD.get() else { return Timestamp::now() };
     start.saturating_add(began.elapsed()).unwrap_or(Timestamp::MAX)
 }
 
-/// A random number.
+/// Returns a random number.
 pub fn random() -> u64 {
     let Some(mut world) = WORLD.get() else {
         // The standard library's only source of randomness: each state has its own keys.
@@ -64,12 +65,13 @@ pub fn random() -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Runs work that may compute for long, or [waits](wait), on a thread that may block; `None` if it panicked or the process ends.
+/// Runs work that may compute for long, or [waits](wait), on a thread that may block; returns `None` if it panicked or
+/// the process ends.
 pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     if WORLD.get().is_some() { in_turn(work).await } else { tokio::task::spawn_blocking(work).await.ok() }
 }
 
-/// Runs work on another thread while this one does nothing but what the work waits for.
+/// Runs work on another thread, while this thread runs only the futures that the work waits for.
 async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let ((ask, asked), world) = (mpsc::channel(), WORLD.get());
     let thread = std::thread::spawn(move || {
@@ -84,7 +86,7 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     thread.join().ok()
 }
 
-/// Waits for a future within work [apart]; `None` if nobody waits for that work any more.
+/// Waits for a future within work that runs [apart]; returns `None` if no caller waits for that work any longer.
 pub fn wait<T: Send + 'static>(runtime: &Handle, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
     let Some(ask) = ASKS.with_borrow(Clone::clone) else { return Some(runtime.block_on(future)) };
     let (answer, answered) = mpsc::channel();
@@ -118,7 +120,7 @@ mod tests {
         assert!(now() > noon() && random() != random());
     }
 
-    /// Work that waits for another task.
+    /// Runs work that waits for another task.
     async fn worked() -> Option<Option<u32>> {
         let (runtime, (answer, answered)) = (Handle::current(), tokio::sync::oneshot::channel());
         tokio::spawn(async move { answer.send(7) });

@@ -9,12 +9,12 @@ use crate::kube::{Decoration, Owner, Tie};
 use crate::release::{ChartDocument, Hook, HookEvent, Info, Release};
 use crate::storage::{Key, Keyring};
 
-/// The key that seals records.
+/// Returns the key that seals records.
 pub(crate) fn keys() -> Keyring {
     Keyring::new(Key::new(&[1; 32]).unwrap(), Vec::new())
 }
 
-/// The decoration of the release `web`, owned by the Memcached `web` in the namespace `ns`.
+/// Returns the decoration of the release `web`, owned by the Memcached `web` in the namespace `ns`.
 pub(crate) fn decoration() -> Decoration {
     let owner = Owner {
         api_version: "cache.my.domain/v1".into(),
@@ -32,7 +32,7 @@ pub(crate) fn decoration() -> Decoration {
     }
 }
 
-/// That release's first revision, without objects.
+/// Returns that release's first revision, without objects.
 pub(crate) fn release() -> Release {
     Release {
         name: "web".into(),
@@ -49,7 +49,7 @@ pub(crate) fn release() -> Release {
     }
 }
 
-/// A hook that creates a ConfigMap, and so succeeds at once.
+/// Returns a hook that creates a ConfigMap, and so succeeds immediately.
 pub(crate) fn hook(name: &str, events: &[HookEvent]) -> Hook {
     Hook {
         name: name.into(),

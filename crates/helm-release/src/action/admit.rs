@@ -1,6 +1,8 @@
-//! Judges a release that this operator did not record: it is admitted if it asks for nothing but what the chart renders or what is live already.
+//! Judges a release that this operator did not record: it is admitted if everything in it is rendered by the chart or
+//! already live.
 //!
-//! Generated values, such as passwords, differ in each render; the live ones stay. Whatever else differs is somebody's wish, and the chart decides.
+//! Generated values, such as passwords, differ between renders, so the live ones are kept. Any other difference is
+//! someone's intention, and the chart decides about it.
 
 use serde_json::{Map, Value};
 
@@ -15,9 +17,9 @@ use crate::storage::{Content, Sealed, Unproven};
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 pub enum Admission {
-    /// It does.
+    /// It counts.
     Admitted(Admitted),
-    /// It does not; says what in it the chart does not render.
+    /// It does not; names the part that the chart does not render.
     Refused(String),
 }
 
@@ -31,14 +33,14 @@ pub struct Admitted {
 }
 
 impl From<Sealed<Release>> for Admitted {
-    /// A release that this operator recorded itself.
+    /// Wraps a release that this operator recorded itself.
     fn from(release: Sealed<Release>) -> Admitted {
         Admitted { release, is_as_stored: true }
     }
 }
 
 impl Admitted {
-    /// A deployed revision whose record is damaged, as the chart renders it again.
+    /// Returns the chart's current render in place of a deployed revision whose record is damaged.
     pub fn rendered_again(candidate: &Candidate, decoration: &Decoration, version: u32) -> Admitted {
         let mut release = candidate.as_release(decoration, version);
         release.info.last_deployed = Some(outside::now());
@@ -77,7 +79,8 @@ pub async fn admit(
     Ok(Admission::Admitted(Admitted { release, is_as_stored }))
 }
 
-/// Whether two lists of hooks do the same whenever this operator runs them. Helm's versions differ in the ends of texts; tests are run by people.
+/// Returns whether two lists of hooks do the same whenever this operator runs them. Versions of Helm differ in trailing
+/// whitespace, and this operator never runs tests.
 fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
     let runs = |hook: &&Hook| hook.events.iter().any(|event| !matches!(event, HookEvent::Test | HookEvent::Other));
     let same = |(a, b): (&Hook, &Hook)| {
@@ -90,7 +93,7 @@ fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
     recorded.len() == rendered.len() && recorded.into_iter().zip(rendered).all(same)
 }
 
-/// The objects of kinds that are served, with their keys.
+/// Returns the objects of served kinds, with their keys.
 async fn keyed(env: &Environment<'_>, objects: Vec<Object>) -> Result<Vec<(ObjectKey, Object)>, Error> {
     let mut keyed = Vec::new();
     for object in objects {
@@ -101,18 +104,19 @@ async fn keyed(env: &Environment<'_>, objects: Vec<Object>) -> Result<Vec<(Objec
     Ok(keyed)
 }
 
-/// Whether what an object has beyond the chart's is live. A Job that the server deletes once it finished is not made again.
+/// Returns whether everything that an object has beyond the chart's is live. A missing Job counts as live if the server
+/// deletes it once it finished.
 async fn is_live(env: &Environment<'_>, object: &Object, chart: Option<&Object>) -> Result<bool, Error> {
     let failed =
         |source| ApplyError::Failed { verb: "read", object: format!("{} {:?}", object.kind, object.name), source };
     let Some(live) = env.applier.read_whole(object, env.decoration).await.map_err(failed)? else {
         return Ok(object.expires());
     };
-    // Labels and annotations that say whose it is are added later.
+    // Labels and annotations that record ownership are added later.
     Ok(is_covered(&object.as_sent(), chart.map(Object::as_sent).as_ref(), Some(&live)))
 }
 
-/// Returns whether each part of a recorded value is rendered or live, and no part that is rendered is missing.
+/// Returns whether each part of a recorded value is rendered or live, and no rendered part is missing.
 fn is_covered(recorded: &Value, rendered: Option<&Value>, live: Option<&Value>) -> bool {
     if rendered == Some(recorded) {
         return true;

@@ -13,12 +13,13 @@ pub struct Refusal {
     object: String,
     /// The server's message.
     message: String,
-    /// Whether the server will refuse the same object until something changes.
+    /// Whether the server will reject the same object until something changes.
     is_final: bool,
 }
 
 impl Refusal {
-    /// Returns whether the server refuses the object until something changes, by its status. A kind that is not served yet may be soon.
+    /// Returns whether the status means that the server rejects the object until something changes. An unserved kind is
+    /// not final, because it may be served soon.
     pub fn is_final(&self) -> bool {
         self.is_final
     }
@@ -45,8 +46,8 @@ impl Refusal {
     }
 }
 
-/// Dry-runs the object that the server rejected last time. If it is rejected again, and may not be recreated either, the action ends before it writes
-/// anything, so that retries do not change the running objects back and forth.
+/// Dry-runs the object that the server rejected last time. If it is rejected again and may not be recreated, the action
+/// ends before its first write, so that retries do not switch the running objects back and forth.
 pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observations) -> Result<(), Error> {
     let env = attempt.env;
     let Some(refusal) = &env.options.refused else { return Ok(()) };
@@ -59,7 +60,7 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
         Err(error) if Refusal::of(&error).as_ref() == Some(refusal) => {
             Ok(env.applier.check_recreation(&target, error, &attempt.last().write_options()).await?)
         }
-        // Whether the object is still rejected is not known.
+        // Whether the object is still rejected is unknown.
         Err(error) if kube::is_unanswered(&error) => Err(error.into()),
         _ => Ok(()),
     }

@@ -1,9 +1,9 @@
-//! Which fields of a release's objects are left to other managers.
+//! Determines which fields of a release's objects are left to other managers.
 
 use super::Environment;
 use crate::kube::{Object, ObjectKey, Pointer, Scaled, has_replicas};
 
-/// The fields of a release's objects that others own.
+/// The fields of a release's objects that other managers own.
 pub(super) struct Handover<'a> {
     env: &'a Environment<'a>,
     scaled: Scaled,
@@ -23,7 +23,7 @@ impl<'a> Handover<'a> {
         pointers
     }
 
-    /// Returns whether the object sets a number of replicas that no autoscaler of the release owns.
+    /// Returns whether the object sets replicas that no autoscaler of the release owns.
     pub(super) fn sets_replicas(&self, key: &ObjectKey, object: &Object) -> bool {
         has_replicas(&object.body) && !self.scaled.contains(key)
     }

@@ -1,5 +1,5 @@
-//! Imports a release that is recorded somewhere else, as the next revision: in chunks by helm-operator-plugins, or in the release's namespace before
-//! records got one of their own.
+//! Imports a release that is recorded elsewhere as the next revision: in chunks by helm-operator-plugins, or in the
+//! release's namespace from before records moved to a separate namespace.
 
 use super::uninstall::marks_of;
 use super::{Environment, Error};
@@ -7,12 +7,12 @@ use crate::kube::{Owner, intern};
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Elsewhere, Marks, Stored, Written};
 
-/// A release that was imported.
+/// An imported release.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// Its revision: the one after the newest elsewhere, whose names may be taken.
+    /// Its revision: one more than the newest revision elsewhere, because earlier names may be taken.
     pub version: u32,
-    /// Its record, which is proven only if this operator recorded it elsewhere.
+    /// Its record, which is proven only if this operator wrote the original.
     pub packed: Stored<Packed>,
     /// The resource version of the record.
     pub resource_version: u64,
@@ -20,8 +20,8 @@ pub struct Imported {
     pub marks: Marks,
 }
 
-/// Imports a release that is recorded elsewhere by writing a record of our own, or returns `None` if there is no such release. Changes no object and
-/// keeps the other records.
+/// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
+/// release. Changes no object and keeps the other records.
 ///
 /// # Errors
 /// The records cannot be read or decoded, or the new one exceeds a Secret.
@@ -51,7 +51,7 @@ pub async fn import(env: &Environment<'_>) -> Result<Option<Imported>, Error> {
     }))
 }
 
-/// The release as our record has it.
+/// Returns the release as our record describes it.
 fn next(mut release: Release, version: u32) -> Release {
     let from = std::mem::replace(&mut release.version, version);
     release.set_status(Status::Deployed, format!("Imported from revision {from}, which was recorded elsewhere"));

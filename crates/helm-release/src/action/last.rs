@@ -15,16 +15,16 @@ pub(super) struct Deployed<'a> {
     objects: OnceCell<Vec<(ObjectKey, Object)>>,
 }
 
-/// Where a deployed revision's objects come from.
+/// The source of a deployed revision's objects.
 enum Source<'a> {
-    /// Its record, if anything was deployed, and the record if it is in memory.
+    /// Its record: the revision, if any was deployed, and the record if it is in memory.
     Record(Option<u32>, Option<&'a Stored<Packed>>),
-    /// The release, which was read before.
+    /// The release, which was already read.
     Release(&'a Sealed<Release>),
 }
 
 impl<'a> Deployed<'a> {
-    /// A deployed revision; `None` if nothing was deployed.
+    /// Creates a lazily read deployed revision; `None` if nothing was deployed.
     pub(super) fn new(
         env: &'a Environment<'a>,
         version: Option<u32>,
@@ -33,7 +33,7 @@ impl<'a> Deployed<'a> {
         Deployed { env, record: Source::Record(version, packed), objects: OnceCell::new() }
     }
 
-    /// The deployed revision that was read.
+    /// Creates a deployed revision that was already read.
     pub(super) fn of(env: &'a Environment<'a>, release: &'a Sealed<Release>) -> Deployed<'a> {
         Deployed { env, record: Source::Release(release), objects: OnceCell::new() }
     }
@@ -64,7 +64,8 @@ impl<'a> Deployed<'a> {
         Ok(objects)
     }
 
-    /// As [`Deployed::read`], but a record that cannot be decoded or that is not ours counts as empty: then no field is known to be dropped.
+    /// Reads the objects as [`Deployed::read`] does, but a record that cannot be decoded or that is not ours counts as
+    /// empty: then no field counts as dropped.
     async fn read_or_empty(&self) -> Result<Vec<(ObjectKey, Object)>, kube::Error> {
         match self.read().await {
             Ok(objects) => Ok(objects),
@@ -100,7 +101,7 @@ mod tests {
 
     const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: x/v1\nkind: Gone\nmetadata: {name: b}\n";
 
-    /// The ConfigMap `a` in that revision.
+    /// Returns the ConfigMap `a` in that revision.
     async fn last(server: &Arc<MemoryApi>, version: Option<u32>) -> Result<Option<Object>, kube::Error> {
         let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone(), sample::keys()));
         let decoration = sample::decoration();

@@ -1,4 +1,4 @@
-//! Looks at live objects of a release: who took which of our fields. Writes nothing.
+//! Finds the managers that took over fields of a release's live objects. Writes nothing.
 
 use super::handover::Handover;
 use super::{Environment, Error, read_sealed};
@@ -6,7 +6,8 @@ use crate::kube::{ApplyError, Look, ObjectKey, recorded_objects};
 use crate::release::Packed;
 use crate::storage::Stored;
 
-/// Reads these objects of a revision and finds who took which of our fields. Objects of a kind that is no longer served are left out.
+/// Reads these objects of a revision and finds the managers that took over our fields. Skips objects of kinds that are
+/// no longer served.
 ///
 /// # Errors
 /// The record or an object cannot be read.

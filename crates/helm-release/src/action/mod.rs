@@ -87,7 +87,7 @@ pub const HOOK_TIMEOUT: Duration = Duration::from_secs(3600);
 /// conflict with our field manager. See docs/decisions/0008-helm-by-hand.md.
 pub(crate) const HELM_APPLY_METHOD: &str = "csa";
 
-/// The desired release: what a chart renders to with the user's values.
+/// The desired release: the chart rendered with the user's values.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The chart, as the record keeps it.
@@ -106,19 +106,19 @@ pub struct Candidate {
     pub crds: Vec<Object>,
     /// Objects that the chart renders more than once; `objects` holds only the last of each.
     pub duplicates: Vec<Duplicate>,
-    /// Values that no template reads, as far as that is known.
+    /// Values that no template reads, as far as can be determined.
     pub unread: Vec<Unread>,
     /// The digest of everything it was rendered from. An interrupted action is continued only by a candidate with the same digest.
     pub inputs: String,
 }
 
 impl Candidate {
-    /// Returns how its objects name their owner: as its [`Marks`] will say.
+    /// Returns how its objects name their owner, as its [`Marks`] will record it.
     pub fn tie(&self) -> Tie {
         Marks { delete_hooks: has_delete_hooks(&self.hooks), ..Marks::default() }.tie()
     }
 
-    /// Turns a recorded revision back into a candidate, exactly as it was rendered then. `inputs` is its digest.
+    /// Converts a recorded revision to a candidate that equals its original render. `inputs` is its digest.
     ///
     /// # Errors
     /// The stored manifest cannot be parsed.
@@ -141,7 +141,7 @@ impl Candidate {
 }
 
 impl Candidate {
-    /// The release that it makes as this revision, of which nothing has happened yet.
+    /// Returns the pending release with this revision number.
     pub(crate) fn as_release(&self, decoration: &Decoration, version: u32) -> Release {
         Release {
             name: decoration.release.clone(),
@@ -159,15 +159,15 @@ impl Candidate {
     }
 }
 
-/// What an action works with: clients, the release's identity, and options.
+/// The tools of an action: clients, the release's identity, and options.
 pub struct Environment<'a> {
     /// Applies and deletes objects.
     pub applier: &'a Applier,
     /// Reads and writes release records.
     pub storage: &'a Storage,
-    /// The release's identity, and the metadata that its objects get.
+    /// The release's identity, and the metadata added to its objects.
     pub decoration: &'a Decoration,
-    /// Live objects that are known without a request.
+    /// The view of live objects that needs no request.
     pub live: &'a dyn LiveView,
     /// The caller's worker slot, released while hooks run.
     pub slot: &'a dyn Slot,
@@ -180,15 +180,16 @@ pub struct Environment<'a> {
 pub struct Options {
     /// Whether to skip hooks. Default: false.
     pub disable_hooks: bool,
-    /// Which existing objects that the release does not own to take over. Default: [`Adopt::Never`].
+    /// Which existing objects to take over, although the release does not own them. Default: [`Adopt::Never`].
     pub adopt: Adopt,
     /// The description of a successful revision. Default: Helm's, for example `Install complete`.
     pub description: Option<String>,
-    /// How many revisions to keep; 0 keeps all. Default: 10, as in Helm.
+    /// Maximum number of revisions to keep; 0 keeps all. Default: 10, as in Helm.
     pub max_history: usize,
     /// How long one hook may run; `None` sets no limit. Default: [`HOOK_TIMEOUT`].
     pub hook_timeout: Option<Duration>,
-    /// Whether Helm itself made a revision of this release: then hook objects without an owner may be replaced. Default: false.
+    /// Whether Helm made a revision of this release, so that hook objects without an owner may be replaced. Default:
+    /// false.
     pub unclaimed_hooks: bool,
     /// Whether objects are written by server-side apply, client-side, or either. Default: [`Policy::Auto`].
     pub apply: Policy,
@@ -203,7 +204,7 @@ pub struct Options {
     pub ignore: Arc<[IgnoreRule]>,
     /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a dry run.
     pub refused: Option<Refusal>,
-    /// How the release is before an upgrade that takes a place, for the marks. Default: none.
+    /// The release's state before an upgrade that takes an upgrade permit, for the marks. Default: none.
     pub before: Option<Before>,
 }
 
@@ -241,7 +242,7 @@ impl Environment<'_> {
     }
 }
 
-/// Writes hook phases to the release record, with the marks that it has.
+/// Writes hook phases to the release record, keeping its marks.
 struct Records<'a> {
     storage: &'a Storage,
     marks: &'a Marks,
@@ -253,13 +254,13 @@ impl Journal for Records<'_> {
     }
 }
 
-/// What is known about live objects without a request: the cache that watches fill, or a map in tests.
+/// The facts about live objects that need no request: the cache that watches fill, or a map in tests.
 pub trait LiveView: Send + Sync {
-    /// Returns what is known about an object of this release.
+    /// Returns the cached state of an object of this release.
     fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached;
 }
 
-/// What is known about an object without a request. It may be outdated, so writes based on it carry preconditions.
+/// The cached state of an object. It may be outdated, so writes based on it carry preconditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cached {
     /// Nothing is known, or the object does not belong to this release.
@@ -273,11 +274,11 @@ pub enum Cached {
 /// A live object that is known to belong to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedObject {
-    /// The uid and resource version that were judged.
+    /// The uid and resource version that were checked.
     pub proven: Proven,
     /// Our ownership mark; absent while the object is being deleted.
     pub mark: Option<Mark>,
-    /// Whether its annotation `helm.sh/resource-policy` keeps it when the release goes.
+    /// Whether its annotation `helm.sh/resource-policy` keeps it when the release is uninstalled.
     pub kept: bool,
     /// Whether someone else set its number of replicas through the `scale` subresource.
     pub scaled: bool,
@@ -294,7 +295,7 @@ impl Cached {
 }
 
 impl From<Cached> for Observed {
-    /// What a write may assume without a read.
+    /// Converts a cached state to what a write may assume without a read.
     fn from(cached: Cached) -> Observed {
         match cached {
             Cached::Ours(live) => Observed::Ours { uid: live.proven.uid, scaled: live.scaled },
@@ -304,7 +305,7 @@ impl From<Cached> for Observed {
     }
 }
 
-/// Nothing is known: actions read what they need.
+/// A view that knows nothing: actions read all objects that they need.
 impl LiveView for () {
     fn cached(&self, _: &ObjectKey, _: &Decoration) -> Cached {
         Cached::Unknown
@@ -340,7 +341,7 @@ pub struct Current {
     pub marks: Option<Arc<Marks>>,
     /// When revision 1 was deployed, if known.
     pub first_deployed: Option<Timestamp>,
-    /// How far the newest revision's action got, if it is pending.
+    /// How far the newest revision's action got before it was interrupted, if it is pending.
     pub interrupted: Option<Interrupted>,
     /// Whether Helm itself made one of the revisions.
     pub taken_over: bool,
@@ -370,7 +371,7 @@ pub struct Outcome {
     pub applied: Vec<Applied>,
     /// The objects that were deleted because the revision no longer contains them.
     pub pruned: Vec<ObjectKey>,
-    /// Revisions that were deployed before and are marked superseded now.
+    /// Revisions that were deployed and are now marked superseded.
     pub superseded: Vec<u32>,
     /// Revisions that were deleted from the history.
     pub dropped: Vec<u32>,
@@ -407,8 +408,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the failure says nothing about the candidate: a request failed, was refused by an outage or asked only to read, or a record could
-    /// not be read or written. The same action may succeed later. Everything else is a judgement: the same action fails again.
+    /// Returns whether the failure says nothing about the candidate: a request failed, was refused because of an
+    /// outage, or only wanted to read, or a record could not be read or written. The same action may succeed later. Any
+    /// other failure judges the candidate: the same action fails again.
     pub fn is_unanswered(&self) -> bool {
         match self {
             Error::Apply(ApplyError::StillDeleting { .. })
@@ -426,7 +428,8 @@ impl Error {
         matches!(self, Error::Hook(error) if error.is_interruption())
     }
 
-    /// Returns whether a stored record exists and cannot be decoded, so that reading it again helps only once someone has repaired it.
+    /// Returns whether a stored record exists but cannot be decoded, so that it must be repaired before it can be read
+    /// again.
     pub fn is_undecodable(&self) -> bool {
         matches!(
             self,
@@ -482,7 +485,7 @@ pub struct Failure {
     pub recorded: Option<Recorded>,
 }
 
-/// What a failed action left in the history.
+/// The trace of a failed action in the history.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The revision.
@@ -501,7 +504,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns what a revision's record says: `packed` if it is in memory, otherwise read from storage.
+/// Returns a revision's release: from `packed` if it is in memory, otherwise from storage.
 ///
 /// # Errors
 /// The record cannot be read or decoded.
@@ -519,7 +522,7 @@ pub(crate) async fn read_release(
 /// Returns a revision's release if this operator recorded it.
 ///
 /// # Errors
-/// It did not, or the record cannot be read or decoded.
+/// This operator did not record it, or the record cannot be read or decoded.
 pub(crate) async fn read_sealed(
     env: &Environment<'_>,
     version: u32,

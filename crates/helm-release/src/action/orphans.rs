@@ -1,6 +1,7 @@
-//! Finds a release's objects by their own metadata, for a resource whose record is gone.
+//! Finds a release's objects by their own metadata, for a resource whose record is missing.
 //!
-//! Deleting a namespace deletes the record, too, while cluster-scoped objects have no owner reference that would collect them.
+//! Deleting a namespace also deletes the record, while cluster-scoped objects have no owner reference that would let
+//! the garbage collector delete them.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
@@ -9,7 +10,7 @@ use super::{Environment, Error};
 use crate::kube::{ApplyError, CHART_LABEL, Call, Live, ObjectKey, Ownership, Resource, label_value};
 use crate::storage::{MarkedObject, Marks};
 
-/// How many kinds to list concurrently.
+/// Maximum number of concurrent lists.
 const MAX_LISTS: usize = 8;
 
 #[derive(Deserialize)]
@@ -28,7 +29,8 @@ pub async fn orphans(env: &Environment<'_>) -> Result<Marks, Error> {
     found(env, |_| true).await
 }
 
-/// Finds the objects among [`orphans`] that name the custom resource itself, and not only a release of that name, which somebody else may have made.
+/// Finds the objects among [`orphans`] that name the custom resource itself, rather than only a release of that name,
+/// which another client may have made.
 ///
 /// # Errors
 /// As [`orphans`].
@@ -59,7 +61,7 @@ async fn objects_of_kind(
         found => found,
     };
     let items = match found {
-        // Without permission to list a kind we cannot have created any.
+        // Without permission to list a kind, we cannot have created any of its objects.
         Err(error) if error.is_forbidden() || error.is_not_found() => Vec::new(),
         found => found.map_err(failed)?,
     };

@@ -10,26 +10,28 @@ use crate::kube::{
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Body, MarkedObject, Marks, Sealed, Stored, Written};
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Debug, Default)]
 pub struct Repaired {
     /// The objects that were applied.
     pub applied: Vec<Applied>,
-    /// Objects that lost only fields that others own, as they are now. Nothing was written.
+    /// Objects that differ only in fields that other managers own, in their live state. They were not written.
     pub accepted: Vec<(ObjectKey, Live)>,
-    /// Who changed the objects that were looked at, or that they were gone.
+    /// The managers that changed the inspected objects, or the fact that an object was deleted.
     pub rivals: Vec<(ObjectKey, Rival)>,
-    /// Jobs of a taken-over revision that finished and that the server deleted. They are not made again.
+    /// Jobs of a taken-over revision that finished and were deleted by the server. They are not recreated.
     pub finished: Vec<MarkedObject>,
 }
 
-/// Corrects drift: applies these objects of a revision again, each by the method that wrote it before. No record is written.
+/// Corrects drift: applies these objects of a revision again, each by the method that wrote it. Writes no record.
 ///
-/// An object with fields that may be handed over is read first. If it lost nothing else, it is not written. Of the others, the first `looks` are read
-/// to learn who changed them; what cannot be read then is repaired all the same.
+/// An object with fields that may be handed over is read first, and not written if it differs in nothing else. Of the
+/// other objects, the first `looks` are read to find who changed them; an object that cannot be read then is repaired
+/// anyway.
 ///
-/// Objects whose kind is no longer served are skipped. Repeating a repair changes nothing. When it fails or is cancelled, some objects may
-/// already be repaired; objects of one kind are applied concurrently, kinds one after the other.
+/// Objects of kinds that are no longer served are skipped. Repeating a repair changes nothing. When it fails or is
+/// cancelled, some objects may already be repaired; objects of one kind are applied concurrently, kinds one after the
+/// other.
 ///
 /// # Errors
 /// The record cannot be read, the server rejects an object, or an object now belongs to someone else.
@@ -45,7 +47,7 @@ pub async fn repair(
     apply(env, &release, With::Drifted { objects: drifted, looks }, rule).await
 }
 
-/// Applies these objects of a revision again, whether they drifted or not.
+/// Applies these objects of a revision again, whether or not they drifted.
 ///
 /// # Errors
 /// As [`repair`].
@@ -60,10 +62,12 @@ pub async fn reapply(
     Ok(apply(env, &release, With::These(objects), rule).await?.applied)
 }
 
-/// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields to our field manager,
-/// then applies. [`record_ownership`] completes it. A Job that the server deletes once it finished has finished if it is gone.
+/// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields
+/// to our field manager, then applies. [`record_ownership`] completes it. A missing Job counts as finished if the
+/// server deletes it once it finished.
 ///
-/// Without the move, fields that a later chart drops would stay for ever, owned by the old manager. Repeating it changes nothing.
+/// Without the move, fields that a later chart drops would stay forever, owned by the old manager. Repeating it changes
+/// nothing.
 ///
 /// # Errors
 /// As [`repair`]; objects that lack Helm's ownership metadata are conflicts.
@@ -76,7 +80,7 @@ pub async fn take_ownership(env: &Environment<'_>, release: &Admitted) -> Result
 enum With<'a> {
     All,
     These(&'a [&'a MarkedObject]),
-    /// Only if they lost more than what others own. Of the rest, this many are looked at.
+    /// Only objects that differ in more than what others own. This many of the rest are inspected.
     Drifted {
         objects: &'a [&'a MarkedObject],
         looks: usize,
@@ -144,7 +148,8 @@ fn finished(env: &Environment<'_>, key: ObjectKey, object: &Object) -> MarkedObj
     MarkedObject { expires: true, ..MarkedObject::unapplied(key, object, &env.decoration.namespace) }
 }
 
-/// Looks at an object if its fields may be handed over, or if it `is_named`. An object that is known to be gone is not read.
+/// Inspects an object if its fields may be handed over, or if it `is_named`. Does not read an object that is known to
+/// be deleted.
 async fn look(
     env: &Environment<'_>,
     object: &Object,
@@ -162,18 +167,18 @@ async fn look(
     match env.applier.look(object, env.decoration, handed_over).await {
         Err(source) if is_needed => Err(ApplyError::Failed { verb: "read", object: key.to_string(), source }.into()),
         answer if is_needed => Ok(answer.ok()),
-        // Only who changed it matters: it is repaired whatever was lost.
+        // Only the manager that changed it matters: the object is repaired whatever it lost.
         answer => Ok(answer.ok().map(|look| Look { live: None, rival: look.rival })),
     }
 }
 
-/// Returns the live object if others changed nothing but the fields that are theirs.
+/// Returns the live object if others changed only the fields that are theirs.
 fn as_others_left_it(env: &Environment<'_>, look: &Look) -> Option<Live> {
     let is_ours = |live: &&Live| env.decoration.ownership(live) == Ownership::Ours && !live.deleting;
     look.live.as_ref().filter(is_ours).filter(|_| look.rival.is_nobody()).cloned()
 }
 
-/// The watches' view suffices only for objects that we applied before.
+/// Returns the cached state. It suffices only for objects that we applied before.
 fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Observed {
     if rule != Rule::Keep {
         return Observed::Unknown;

@@ -7,8 +7,8 @@ use crate::storage::Sealed;
 
 /// Returns the recorded candidate of an interrupted action, with the phases of its hooks.
 ///
-/// Returns `None` for another action or other inputs, and for a record that this operator did not write. Returns `None`, too, without hooks: then the candidate rendered now serves as well, and
-/// no record is read.
+/// Returns `None` for another action or other inputs, and for a record that this operator did not write. Also returns
+/// `None` without hooks: then the newly rendered candidate serves as well, and no record is read.
 pub(super) async fn resume(
     env: &Environment<'_>,
     candidate: &Candidate,

@@ -27,7 +27,7 @@ struct World {
 }
 
 impl World {
-    /// A world with an object of Helm's, which the cache has as unmarked or, wrongly, as absent.
+    /// Creates a world with an object of Helm's, which the cache has as unmarked or, wrongly, as absent.
     fn with_helms_object(absent: bool) -> World {
         let mut world = World::new();
         world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
@@ -60,7 +60,7 @@ impl World {
         current(&install(&self.env(), candidate, None).await.unwrap())
     }
 
-    /// Caches the ConfigMap as it is now, as a watch would.
+    /// Caches the ConfigMap in its current state, as a watch would.
     fn watch(&mut self, name: &str) {
         let live: Live = serde_json::from_value(self.map(name)).unwrap();
         let known = CachedObject { proven: live.proven(), mark: live.mark, kept: false, scaled: live.scaled };
@@ -78,7 +78,7 @@ impl World {
         self.server.put(&format!("{MAPS}/{name}"), live, "kubectl");
     }
 
-    /// The requests for the ConfigMap after the first `since` requests.
+    /// Returns the requests for the ConfigMap after the first `since` requests.
     fn requests(&self, since: usize, name: &str) -> Vec<String> {
         let path = format!("{MAPS}/{name}");
         let log = self.server.log();
@@ -94,26 +94,26 @@ fn object(api_version: &str, kind: &str, name: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
 }
 
-/// A ConfigMap with a value.
+/// Returns a ConfigMap with a value.
 fn map(name: &str, value: &str) -> Value {
     let mut object = object("v1", "ConfigMap", name);
     object["data"] = json!({"x": value});
     object
 }
 
-/// A release as this operator recorded it.
+/// Returns a release as this operator records it.
 fn recorded(release: Release) -> Sealed<Release> {
     let content = Content::of(Packed::pack(&release).unwrap().to_record().as_bytes());
     Sealed::new(release, content)
 }
 
-/// The candidate of a chart with these objects.
+/// Returns the candidate of a chart with these objects.
 fn candidate(objects: &[Value]) -> Candidate {
     let manifest = objects.iter().map(|object| format!("---\n{object}\n")).collect();
     Candidate::recorded(recorded(Release { manifest, ..sample::release() }), "inputs").unwrap()
 }
 
-/// The release after an action, as a reconciler knows it.
+/// Returns the release after an action, as a reconciler knows it.
 fn current(outcome: &Outcome) -> Current {
     Current {
         version: outcome.version,
@@ -132,7 +132,7 @@ fn current(outcome: &Outcome) -> Current {
     }
 }
 
-/// A live ConfigMap that Helm made for the named release, with data that is in no chart.
+/// Returns a live ConfigMap that Helm made for the named release, with data that no chart has.
 fn made_by_helm(name: &str, release: &str) -> Value {
     let annotations = json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "ns"});
     let labels = json!({"app.kubernetes.io/managed-by": "Helm", "helm.sdk.operatorframework.io/chart": "memcached"});
@@ -239,7 +239,7 @@ async fn only_objects_with_an_unchanged_mark_are_skipped() {
     }
 }
 
-/// A world whose server rejects applies of ConfigMaps with the value `odd`, and counts them.
+/// Creates a world whose server rejects applies of ConfigMaps with the value `odd`, and counts them.
 fn picky() -> (World, Arc<AtomicUsize>) {
     let (world, asked) = (World::new(), Arc::new(AtomicUsize::new(0)));
     let count = asked.clone();
@@ -274,7 +274,7 @@ async fn client_side_objects_return_to_server_side_apply_only_when_they_change()
 
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
 
-/// A chart with a definition in `crds` and an object of the new kind.
+/// Returns a chart with a definition in `crds` and an object of the new kind.
 fn with_definition() -> Candidate {
     let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y");
     Candidate { crds: vec![Object::new(definition).unwrap()], ..candidate(&[object("x.y/v1", "Db", "db")]) }
@@ -437,7 +437,7 @@ async fn recording_ownership_changes_the_apply_method_for_helm() {
     }
 }
 
-/// An installed release with a ConfigMap and a hook, ready to be uninstalled.
+/// Returns an installed release with a ConfigMap and a hook, ready to be uninstalled.
 async fn installed_with(events: &[HookEvent]) -> (World, Uninstalling) {
     let world = World::new();
     let mut candidate = candidate(&[map("a", "1")]);
@@ -508,7 +508,7 @@ async fn inventories_without_marks_come_from_the_record() {
     }
 }
 
-/// A world with an orphaned ConfigMap, an orphaned ClusterRole, and an object of another release.
+/// Creates a world with an orphaned ConfigMap, an orphaned ClusterRole, and an object of another release.
 fn orphaned() -> World {
     let world = World::new();
     world.server.put(&format!("{MAPS}/a"), made_by_helm("a", "web"), "helm");
@@ -559,7 +559,8 @@ async fn an_outage_is_not_a_kind_without_orphans() {
     }
 }
 
-/// A recorded revision with a ConfigMap, a Thing in a version that is no longer served, and an object of a kind that is gone.
+/// Creates a world with a recorded revision that has a ConfigMap, a Thing in a version that is no longer served, and an
+/// object of a kind that no longer exists.
 async fn outdated() -> World {
     let world = World::new();
     world.server.serve("x/v1", "Thing", "things");
@@ -602,7 +603,7 @@ async fn rivals_are_found_through_another_version() {
     assert_eq!(found, [("b", Some("scaler"))]);
 }
 
-/// A Deployment with three replicas.
+/// Returns a Deployment with three replicas.
 fn deployment(image: &str) -> Value {
     let mut object = object("apps/v1", "Deployment", "web");
     object["spec"] = json!({"replicas": 3, "image": image});
@@ -622,7 +623,7 @@ fn deployment_key() -> ObjectKey {
 }
 
 impl World {
-    /// A world that also serves autoscalers.
+    /// Creates a world that also serves autoscalers.
     fn with_autoscalers() -> World {
         let world = World::new();
         world.server.serve("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
@@ -654,7 +655,7 @@ impl World {
         self.live.insert(deployment_key(), Cached::Ours(known));
     }
 
-    /// Whether we own the Deployment's replicas.
+    /// Returns whether we own the Deployment's replicas.
     fn owns_replicas(&self) -> bool {
         let managers = self.server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
         let owns =
@@ -837,7 +838,7 @@ async fn definitions_are_skipped_created_or_replaced_by_policy() {
     assert_eq!((versions(&world), world.map("a")["data"]["x"].clone()), (2, json!("3")), "nothing was written");
 }
 
-/// A reach of the release's own namespace and, without one, `ClusterRole` only.
+/// Returns a reach of the release's own namespace and, among cluster-scoped kinds, only `ClusterRole`.
 fn own_namespace() -> Arc<kube::Reach> {
     let these = |names: &[&str]| kube::Allowed::These(names.iter().map(|name| (*name).to_owned()).collect());
     Arc::new(kube::Reach { namespaces: these(&[]), cluster_scoped: these(&["ClusterRole"]), ..kube::Reach::default() })

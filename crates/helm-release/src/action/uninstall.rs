@@ -1,4 +1,4 @@
-//! Uninstalls a release by its record alone: the chart may be gone. Helm's `pkg/action/uninstall.go`.
+//! Uninstalls a release by its record alone, because the chart may be missing. Helm's `pkg/action/uninstall.go`.
 
 use futures::future::try_join_all;
 
@@ -9,7 +9,7 @@ use crate::outside;
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written};
 
-/// How often post-delete hooks may fail before the release is removed without them.
+/// Number of failures of post-delete hooks after which the release is removed without them.
 pub const POST_DELETE_TRIES: u32 = 5;
 
 /// The revision that is being uninstalled. The functions here keep it in step with its record.
@@ -17,7 +17,7 @@ pub const POST_DELETE_TRIES: u32 = 5;
 pub struct Uninstalling {
     /// The revision.
     pub version: u32,
-    /// Its marks, which record how far the uninstall got.
+    /// Its marks, which record the progress of the uninstall.
     pub marks: Marks,
     /// Its record, if it is in memory; read from storage otherwise.
     pub packed: Option<Stored<Packed>>,
@@ -34,8 +34,8 @@ pub enum PostDelete {
     GivenUp(Error),
 }
 
-/// Runs the pre-delete hooks and sets the record's status to `uninstalling`, as Helm does. Returns hooks that were skipped because their namespace
-/// is being deleted.
+/// Runs the pre-delete hooks and sets the record's status to `uninstalling`, as Helm does. Returns the hooks that were
+/// skipped because their namespace is being deleted.
 ///
 /// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a repetition after an
 /// error, a cancellation or a crash runs only what has not succeeded yet, and does nothing once all succeeded.
@@ -71,7 +71,8 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     Ok(left_out)
 }
 
-/// Begins an uninstall with what the chart renders in place of a record that this operator did not write: its hooks, its manifest and its values.
+/// Starts an uninstall with the chart's render (hooks, manifest and values) in place of a record that this operator did
+/// not write.
 ///
 /// # Errors
 /// The record cannot be written.
@@ -99,8 +100,8 @@ fn begin(release: &mut Release) {
 
 /// Runs the post-delete hooks. Call it once [`delete_objects`] succeeded and the objects are gone.
 ///
-/// The release's objects are gone by now, so failing hooks must not block the deletion for ever: the record counts failures, and the last one
-/// returns [`PostDelete::GivenUp`].
+/// The release's objects are already deleted, so failing hooks must not block the deletion forever: the record counts
+/// failures, and the last one returns [`PostDelete::GivenUp`].
 ///
 /// # Errors
 /// A hook failed, and tries are left. Or the record cannot be read or written.
@@ -133,8 +134,8 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
 }
 
 impl Uninstalling {
-    /// Follows the record. If it could not be written, the stored one has to be read again: it says which hooks have begun, and what is in memory
-    /// does not.
+    /// Takes over the written record. If it could not be written, the stored one must be read again: it lists the hooks
+    /// that have begun, and the one in memory does not.
     fn take(&mut self, written: Result<Written, storage::Error>) -> Result<(), storage::Error> {
         self.packed = None;
         let written = written?;
@@ -145,8 +146,9 @@ impl Uninstalling {
 
 /// Deletes a release's objects in uninstall order: one kind after the other, objects of one kind concurrently.
 ///
-/// Leaves objects that the manifest or their own annotation keeps, those that a revision only adopted and was never deployed with, and objects that do
-/// not provably belong to this release. Returns once the server accepted the deletions: finalizers may still hold objects. Repeating it is safe.
+/// Leaves objects that the manifest or their own annotation keeps, those that a revision adopted without ever being
+/// deployed with them, and objects that do not provably belong to this release. Returns once the server accepted the
+/// deletions: finalizers may still hold objects. Repeating it is safe.
 ///
 /// # Errors
 /// The server rejects a deletion or is unreachable. Objects of earlier kinds may already be deleted.
@@ -159,7 +161,8 @@ pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<
     Ok(())
 }
 
-/// Deletes one object if it belongs to this release, or leaves it. Returns whether the server accepted a deletion.
+/// Deletes one object if it belongs to this release, otherwise leaves it. Returns whether the server accepted a
+/// deletion.
 pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<bool, Error> {
     let leave = |left| env.applier.leave(&object.key, &object.api_version, left, env.decoration);
     if let Some(adopted) = object.adopted {

@@ -1,4 +1,4 @@
-//! Makes the next revision: applies what changed and prunes what is gone. Helm's `pkg/action/upgrade.go`.
+//! Makes the next revision: applies changed objects and prunes dropped ones. Helm's `pkg/action/upgrade.go`.
 
 use super::deploy::{ActionKind, deploy};
 use super::install::replace_crds;

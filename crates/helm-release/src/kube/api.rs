@@ -15,13 +15,14 @@ use super::refusal::refusal;
 
 /// A connection to an API server: a kube client, or [`super::MemoryApi`] in tests.
 pub trait Api: Send + Sync {
-    /// Sends one request and returns the body of its response. Retries nothing.
+    /// Sends one request and returns the body of its response. Never retries.
     ///
     /// # Errors
     /// A status of 400 or more, no complete response within 90 s, or a body over 64 MiB.
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>>;
 
-    /// Sends one request and returns the body of its response as it arrives, of any size and however long it takes. Default: in one piece.
+    /// Sends one request and returns the body of its response as it arrives, without limits of size and time. By
+    /// default, returns it in one piece.
     ///
     /// # Errors
     /// As [`send`](Self::send), before the first piece.
@@ -54,8 +55,8 @@ pub async fn read_within(api: &dyn Api, call: Call, limit: usize) -> Result<Resp
     tokio::time::timeout(MAX_TIME, read).await.unwrap_or(Err(Error::TimedOut { seconds: MAX_TIME.as_secs() }))
 }
 
-/// Sends each request as one user, through another connection. For a ServiceAccount (`system:serviceaccount:NAMESPACE:NAME`) the server adds its
-/// groups by itself.
+/// Sends each request as one user, through another connection. For a ServiceAccount
+/// (`system:serviceaccount:NAMESPACE:NAME`) the server adds its groups.
 pub(crate) struct ActingAs {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) user: Arc<str>,
@@ -71,7 +72,7 @@ impl Api for ActingAs {
     }
 }
 
-/// Asks for an object's metadata alone.
+/// The `Accept` header for an object's metadata alone.
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// One request.
@@ -83,11 +84,11 @@ pub struct Call {
     pub path: String,
     /// Content type and body.
     pub body: Option<(&'static str, Vec<u8>)>,
-    /// The `Accept` header; JSON without one.
+    /// The `Accept` header; JSON if absent.
     pub accept: Option<&'static str>,
-    /// The entity tag of the response that is known already: the server need not send it again.
+    /// The entity tag of a known response, which the server need not send again.
     pub known: Option<String>,
-    /// The user to act as (`Impersonate-User`); the connection's own without one.
+    /// The user to impersonate (`Impersonate-User`); if absent, the connection's own user.
     pub user: Option<Arc<str>>,
 }
 
@@ -97,48 +98,49 @@ impl Call {
         Call { method, path: path.into(), body: None, accept: None, known: None, user: None }
     }
 
-    /// `GET path`.
+    /// Creates `GET path`.
     pub fn get(path: impl Into<String>) -> Call {
         Call::new(Method::GET, path)
     }
 
-    /// `GET path` for an object's metadata, as `PartialObjectMetadata`.
+    /// Creates `GET path` for an object's metadata, as `PartialObjectMetadata`.
     pub fn metadata(path: impl Into<String>) -> Call {
         Call { accept: Some(METADATA), ..Call::get(path) }
     }
 
-    /// `GET path` for the metadata of a collection's objects, as `PartialObjectMetadataList`.
+    /// Creates `GET path` for the metadata of a collection's objects, as `PartialObjectMetadataList`.
     pub fn metadata_list(path: impl Into<String>) -> Call {
         Call { accept: Some("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), ..Call::get(path) }
     }
 
-    /// `POST path` with a JSON body.
+    /// Creates `POST path` with a JSON body.
     pub fn post(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/json", json)), ..Call::new(Method::POST, path) }
     }
 
-    /// A server-side apply. Its only content type on servers since 1.16 is YAML, so JSON that YAML would read differently is escaped.
+    /// Creates a server-side apply. Its only content type on servers since 1.16 is YAML, so JSON that YAML would read
+    /// differently is escaped.
     pub fn apply(path: impl Into<String>, json: Vec<u8>) -> Call {
         let body = Some(("application/apply-patch+yaml", as_yaml(json)));
         Call { body, ..Call::new(Method::PATCH, path) }
     }
 
-    /// A JSON merge patch.
+    /// Creates a JSON merge patch.
     pub fn merge(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/merge-patch+json", json)), ..Call::new(Method::PATCH, path) }
     }
 
-    /// A strategic merge patch.
+    /// Creates a strategic merge patch.
     pub(crate) fn strategic(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/strategic-merge-patch+json", json)), ..Call::new(Method::PATCH, path) }
     }
 
-    /// A JSON patch.
+    /// Creates a JSON patch.
     pub fn json_patch(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/json-patch+json", json)), ..Call::new(Method::PATCH, path) }
     }
 
-    /// `DELETE path` with options as JSON.
+    /// Creates `DELETE path` with options as JSON.
     pub fn delete(path: impl Into<String>, options: Vec<u8>) -> Call {
         Call { body: Some(("application/json", options)), ..Call::new(Method::DELETE, path) }
     }
@@ -149,7 +151,7 @@ impl Call {
 pub struct Response {
     /// Its body; empty if [`Call::known`] is still up to date.
     pub body: Vec<u8>,
-    /// Its entity tag, if the server gives it one.
+    /// Its entity tag, if the server sends one.
     pub etag: Option<String>,
     /// Whether [`Call::known`] is still up to date.
     pub is_unchanged: bool,
@@ -171,12 +173,12 @@ impl Response {
     }
 }
 
-/// What a request wants from the server.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// To know something. A refusal says nothing about what is there.
+    /// To read. A refusal says nothing about the object.
     Read,
-    /// To change something. A refusal is a judgement of what was sent.
+    /// To write. A refusal judges the sent object.
     #[default]
     Write,
 }
@@ -201,7 +203,7 @@ pub enum Error {
         message: String,
         /// The fields that the server rejects, if it names them.
         fields: Vec<String>,
-        /// What the request wanted.
+        /// The purpose of the request.
         asked: Asked,
     },
     /// The request or its response was lost.
@@ -259,7 +261,7 @@ impl Error {
         }
     }
 
-    /// Notes what the rejected request wanted.
+    /// Records the purpose of the rejected request.
     pub(crate) fn of_request(self, wanted: Asked) -> Error {
         match self {
             Error::Refused { code, reason, message, fields, .. } => {
@@ -274,12 +276,13 @@ impl Error {
         self.code() == Some(404)
     }
 
-    /// Returns whether the server serves the path, and has no object there.
+    /// Returns whether the server serves the path, but has no object there.
     pub fn is_missing_object(&self) -> bool {
         self.is_not_found() && !self.is_unserved_path()
     }
 
-    /// Returns whether the server serves nothing at the path. Of a custom resource's path, its answer is no status; of another, the status names no object.
+    /// Returns whether the server does not serve the path. Its response is not a `Status` for a custom resource's path,
+    /// and a `Status` without an object for other paths.
     pub fn is_unserved_path(&self) -> bool {
         let Error::Refused { code: 404, reason, message, .. } = self else { return false };
         reason != "NotFound" || message.starts_with(UNSERVED)
@@ -296,17 +299,18 @@ impl Error {
     }
 }
 
-/// Counterpart: `NewGenericServerResponse` in k8s.io/apimachinery `pkg/api/errors/errors.go`.
+/// The message for an unserved path. Counterpart: `NewGenericServerResponse` in k8s.io/apimachinery
+/// `pkg/api/errors/errors.go`.
 const UNSERVED: &str = "the server could not find the requested resource";
 
-/// How long a request may take, response body included. The API server ends any request except watches after 60 s (`--request-timeout`); the rest
-/// is for the network.
+/// Maximum duration of a request, response body included. The API server ends any request except watches after 60 s
+/// (`--request-timeout`); the rest is for the network.
 const MAX_TIME: Duration = Duration::from_secs(90);
 
-/// How large a response may be: a `lookup` may list 5,000 Pods of 12 KB. More could exhaust a small process's memory.
+/// Maximum size of a response: a `lookup` may list 5,000 Pods of 12 KB. More could exhaust a small process's memory.
 pub const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// How large the body of a refusal may be.
+/// Maximum size of a refusal's body.
 const MAX_REFUSAL: usize = 1 << 20;
 
 /// The limits of one request.
@@ -388,7 +392,8 @@ mod tests {
 
     use super::*;
 
-    /// A client of a server that sends these bytes for every request and then keeps the connection open silently.
+    /// Returns a client of a server that sends these bytes for every request and then keeps the connection open
+    /// silently.
     async fn client(answer: String) -> ::kube::Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

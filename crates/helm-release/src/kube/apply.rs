@@ -1,4 +1,4 @@
-//! Applies objects as the field manager `helm-operator`, never over an object that belongs to someone else.
+//! Applies objects as the field manager `helm-operator`, but never over an object that belongs to someone else.
 
 use std::sync::Arc;
 
@@ -15,32 +15,33 @@ use super::recreate::{Guard, Stuck};
 use super::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
 use super::{Adopted, DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
-/// How often to try an apply while the live object keeps changing.
+/// Maximum number of tries to apply while the live object keeps changing.
 const MAX_TRIES: usize = 5;
 
-/// An object to apply, and what is known about the live one.
+/// An object to apply, and the known state of the live one.
 #[derive(Clone, Debug)]
 pub(crate) struct Target<'a> {
     /// The chart's object.
     pub object: &'a Object,
     /// Which existing object may be changed.
     pub rule: Rule,
-    /// What is known about the live object.
+    /// The known state of the live object.
     pub observed: Observed,
     /// How it was written before.
     pub previous: Previous,
     /// Whether it may differ from what was applied last.
     pub changed: bool,
-    /// The fields that it is created with and that others own from then on.
+    /// The fields that are set on creation and left to other managers afterwards.
     pub handed_over: Vec<Pointer>,
-    /// Whether it was applied like this, and the server deletes it once it finished: if it is gone, it is not made again.
+    /// Whether it was applied in this form and the server deletes it once it finished. A missing one is then not
+    /// recreated.
     pub expires: bool,
 }
 
-/// What is known about a live object before a write.
+/// The known state of a live object before a write.
 #[derive(Clone, Debug)]
 pub(crate) enum Observed {
-    /// Nothing is known: it is read first.
+    /// Nothing is known; it is read first.
     Unknown,
     /// It does not exist.
     Absent,
@@ -56,7 +57,8 @@ pub(crate) enum Observed {
 }
 
 impl Observed {
-    /// Returns what is known about an object that the release has: what it was before the release found it, if that is not over yet.
+    /// Returns the state of an object that the release already contains, with how it was adopted if that is not settled
+    /// yet.
     pub(crate) fn of_release(mut self, adopted: Option<Adopted>) -> Observed {
         if let Observed::Read(existing) = &mut self {
             existing.adopted = adopted;
@@ -64,7 +66,7 @@ impl Observed {
         self
     }
 
-    /// Whether the object was there before the release, and is not the resource's own.
+    /// Returns whether the object existed before the release and does not belong to the resource.
     pub(super) fn is_adopted(&self) -> bool {
         let Observed::Read(existing) = self else { return false };
         matches!(existing.adopted, Some(Adopted::Claimed | Adopted::Unclaimed))
@@ -80,14 +82,14 @@ pub(crate) struct Existing {
     pub(super) scaled: bool,
     /// The object without its managed fields; `None` if only its metadata was read.
     pub(super) whole: Option<Value>,
-    /// What it is to a release that does not know it.
+    /// How the object is adopted by a release that does not contain it yet.
     pub(crate) adopted: Option<Adopted>,
 }
 
 /// An applied object.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// Which object.
+    /// The object's key.
     pub key: ObjectKey,
     /// The `apiVersion` in which it was applied.
     pub api_version: Arc<str>,
@@ -116,7 +118,7 @@ pub enum ApplyError {
     /// The release may not contain these objects. Nothing was written.
     #[error("{}", describe_unreached(.0))]
     OutOfReach(Vec<OutOfReach>),
-    /// Replacing a custom resource definition would lose objects, or it is another release's. Nothing was written to it.
+    /// Replacing a custom resource definition would lose objects, or another release owns it. It was not written.
     #[error("cannot replace {object}: {why}")]
     Definition {
         /// Kind and name.
@@ -124,25 +126,26 @@ pub enum ApplyError {
         /// What would be lost.
         why: String,
     },
-    /// The server refuses to change immutable fields, and the object may not be deleted to create it anew. Nothing was written to it.
+    /// The server rejects changes of immutable fields, and the object may not be deleted and recreated. It was not
+    /// written.
     #[error("cannot apply {object}, and cannot recreate it, because {guard}")]
     Guarded {
         /// Kind and name.
         object: String,
-        /// What forbids it, and what helps.
+        /// The reason, and the remedy.
         guard: Box<Guard>,
         /// What the server says about the fields.
         #[source]
         source: Error,
     },
-    /// The object is to be recreated, and is not gone yet. Applying again waits on.
+    /// The object is being recreated, and its deletion is not complete. Applying again continues to wait.
     #[error("cannot recreate {object}: after {seconds} s it is still being deleted{}", held_by(.finalizers))]
     StillDeleting {
         /// Kind and name.
         object: String,
         /// How long the action waited, in seconds.
         seconds: u64,
-        /// What holds the object.
+        /// The finalizers that hold the object.
         finalizers: Vec<String>,
     },
     /// The request failed.
@@ -163,16 +166,19 @@ pub enum ApplyError {
 ///
 /// # Flow of an apply
 /// 1. Discovery maps the object's kind to a resource. A kind that is unknown triggers one new discovery.
-/// 2. The live object is judged by its own metadata: as the caller's cache knows it, or read.
+/// 2. The live object is checked by its own metadata, from the caller's cache or read.
 /// 3. A new object is created by server-side apply with a resource version that no object has, so that an existing one is never overwritten. An
 ///    existing one is applied with its uid, after moving fields of the release's earlier managers to ours.
-/// 4. Fields that are handed over to others are created with the chart's value, and then released; see [`Pointer`].
+/// 4. Fields that are handed over to other managers are created with the chart's value, and then released; see
+///    [`Pointer`].
 /// 5. If the server permanently rejects the apply and the [`Policy`](super::Policy) allows it, the object is created or merged client-side, as Helm does.
-/// 6. If immutable fields are all that it rejects, an object that may be recreated is deleted, and created once it is gone.
+/// 6. If it rejects only immutable fields, an object that may be recreated is deleted, and created once its deletion is
+///    complete.
 ///
 /// # Guarantees
-/// Applying twice changes nothing. An object that changes hands between reading and writing is never overwritten: the write conflicts, and the object
-/// is judged again, up to 5 times. Other requests are not retried; the caller decides by [`Error::is_transient`].
+/// Applying twice changes nothing. An object that changes hands between reading and writing is never overwritten: the
+/// write conflicts, and the object is checked again, up to 5 times. Other requests are not retried; the caller decides
+/// by [`Error::is_transient`].
 ///
 /// A cancelled call may or may not have written the object; applying again completes it.
 #[derive(Clone)]
@@ -211,7 +217,8 @@ impl Applier {
         Ok(key_of(object, decoration, &resource))
     }
 
-    /// Returns the key of an object that was applied before; `None` if its kind is no longer served in any version, so that the object cannot exist.
+    /// Returns the key of an object that was applied before; `None` if its kind is no longer served in any version, so
+    /// the object cannot exist.
     ///
     /// # Errors
     /// Discovery fails.
@@ -227,8 +234,8 @@ impl Applier {
         }
     }
 
-    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. A Job that finished meanwhile, and that the server
-    /// deleted, is left out.
+    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. Skips a Job that
+    /// has finished and been deleted by the server.
     ///
     /// # Errors
     /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and some of the same kind, may be applied.
@@ -255,7 +262,7 @@ impl Applier {
         Ok(applied)
     }
 
-    /// Applies one object; returns it as stuck if immutable fields are all that the server rejects.
+    /// Applies one object; returns it as stuck if the server rejects only immutable fields.
     async fn try_apply<'a>(
         &self,
         target: &'a Target<'a>,
@@ -267,10 +274,10 @@ impl Applier {
         }
     }
 
-    /// Applies one object; `None` if it finished and is gone. Repeating it changes nothing.
+    /// Applies one object; returns `None` if it finished and was deleted. Repeating it changes nothing.
     ///
-    /// `target.observed` may be outdated: the write carries what was observed as a precondition, and if that no longer holds, the object is read and
-    /// judged by the rule again.
+    /// `target.observed` may be outdated: the write carries the observed state as a precondition. If the precondition
+    /// fails, the object is read and checked against the rule again.
     ///
     /// # Errors
     /// The object belongs to someone else, its kind is not served, or the server rejects it.
@@ -332,7 +339,7 @@ impl Applier {
         Ok(Body { resource, key, path, json, handed_over: Vec::new(), owner })
     }
 
-    /// Hands the number of replicas over if an autoscaler outside the release sets it.
+    /// Hands the replicas over if an autoscaler outside the release sets them.
     async fn leave_replicas(&self, body: &mut Body, live: &Observed, decoration: &Decoration) -> Result<(), Error> {
         let Observed::Read(existing) = live else { return Ok(()) };
         if existing.whole.is_some()
@@ -350,7 +357,7 @@ impl Applier {
         found.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })
     }
 
-    /// Returns why a request for an object failed: where the server serves nothing at its path, its kind has gone since the last discovery.
+    /// Returns why a request for an object failed: if the server does not serve its path, the kind is no longer served.
     pub(super) async fn explain(&self, object: &Object, error: Error) -> Error {
         if !error.is_unserved_path() || self.mapper.refresh().await.is_err() {
             return error;
@@ -423,7 +430,7 @@ impl Applier {
         }
     }
 
-    /// Reads an object's metadata in the version that the last discovery found.
+    /// Reads an object's metadata in the version found by the last discovery.
     async fn find_as_known(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
         match self.mapper.any_version(api_version, &key.kind).await {
             Err(Error::NoKind { .. }) => Ok(None),

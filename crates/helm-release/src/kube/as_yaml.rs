@@ -2,10 +2,10 @@
 //!
 //! Counterpart: the character classes of libyaml's reader and scanner, as go.yaml.in/yaml/v2 has them.
 
-/// The longest key in bytes, quotes included, that may be a simple key. YAML searches 1,024 characters for the colon after a key.
+/// Maximum length of a simple key in bytes, quotes included. YAML searches 1,024 characters for the colon after a key.
 const MAX_SIMPLE_KEY: usize = 1000;
 
-/// Converts compact JSON to YAML of the same meaning.
+/// Converts compact JSON to YAML with the same meaning.
 pub(super) fn as_yaml(json: Vec<u8>) -> Vec<u8> {
     with_long_keys(escaped(json))
 }
@@ -30,7 +30,7 @@ fn with_long_keys(json: Vec<u8>) -> Vec<u8> {
     marked
 }
 
-/// The end of the string that opens there, after its closing quote.
+/// Returns the end of the string that opens at `open`, after its closing quote.
 fn text_end(json: &[u8], open: usize) -> usize {
     let mut at = open + 1;
     while let Some(byte) = json.get(at) {
@@ -63,8 +63,9 @@ fn escaped(json: Vec<u8>) -> Vec<u8> {
     escaped.into_bytes()
 }
 
-/// YAML rejects control characters and non-characters, folds line breaks and drops byte order marks. It accepts everything beyond the basic plane,
-/// where it would reject JSON's surrogate escapes.
+/// Returns whether a character needs an escape. YAML rejects control characters and non-characters, folds line breaks
+/// and drops byte order marks. It accepts everything beyond the basic plane, where it would reject JSON's surrogate
+/// escapes.
 fn is_special(c: char) -> bool {
     matches!(c, '\u{7F}'..='\u{9F}' | '\u{2028}' | '\u{2029}' | '\u{FEFF}' | '\u{FFFE}' | '\u{FFFF}')
 }

@@ -1,8 +1,8 @@
 //! Drops placeholder CA bundles, which charts set until an injector writes the real bundle.
 //!
-//! Applying a placeholder makes the field ours: an injector would take it away, and applying again would break the webhook until the injector
-//! returns. Charts use `""`, `Cg==` (a line end) or a comment. None of these trusts any CA, so leaving the field alone loses nothing. A bundle that
-//! contains PEM is applied as rendered.
+//! Applying a placeholder would make the field ours: an injector would take it over, and applying again would break the
+//! webhook until the injector restores it. Charts use `""`, `Cg==` (a line end) or a comment. None of these trusts a
+//! CA, so leaving the field alone loses nothing. A bundle that contains PEM is applied as rendered.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,7 +30,7 @@ fn drop_at(value: &mut Value, pointer: &str) {
     }
 }
 
-/// Returns whether the bundle contains no PEM. Invalid base64 stays, for the server to reject.
+/// Returns whether the bundle contains no PEM. Invalid base64 is kept, for the server to reject.
 fn is_placeholder(bundle: &str) -> bool {
     const PEM: &[u8] = b"-----BEGIN ";
     STANDARD.decode(bundle).is_ok_and(|text| !text.windows(PEM.len()).any(|part| part == PEM))

@@ -8,19 +8,19 @@ use super::apply::{Applier, ApplyError, Existing, Observed, describe, key_of};
 use super::decorate::Decoration;
 use super::{Live, NotOurs, Object, ObjectKey, Proven, Rule};
 
-/// How many objects to read concurrently before a write.
+/// Maximum number of objects to read concurrently before a write.
 const MAX_READS: usize = 16;
 
 /// An existing object that the release may not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Which object.
+    /// The conflicting object.
     pub key: ObjectKey,
-    /// Who owns it, or what its metadata lacks.
+    /// Its owner, or the missing metadata.
     pub why: NotOurs,
 }
 
-/// How many conflicts an error lists in full.
+/// Maximum number of conflicts that an error lists.
 const MAX_SHOWN: usize = 5;
 
 pub(super) fn describe_all(all: &[Conflict]) -> String {
@@ -70,7 +70,7 @@ impl Applier {
         Ok(observed.map(|observed| (key, observed)))
     }
 
-    /// Reads the metadata of the object at a path, or the `whole` object, and judges it.
+    /// Reads the object at a path, only its metadata unless `whole`, and checks its ownership.
     pub(super) async fn check_path(
         &self,
         object: &Object,

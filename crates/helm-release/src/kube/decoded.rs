@@ -1,13 +1,15 @@
-//! Decodes objects of built-in kinds as the server would, before they are applied: an apply would own fields that the decoder drops.
+//! Decodes objects of built-in kinds before they are applied, as the server would: an apply would own fields that the
+//! decoder drops.
 //!
-//! Measured on Kubernetes 1.36: a create and a first apply of the same body leave the same object. But whoever applies `replicas: null` owns the
-//! field, loses it to an autoscaler and takes it back; and whoever applies `stringData` never notices a changed key of `data`.
+//! Measured on Kubernetes 1.36: a create and a first apply of the same body leave the same object. But a manager that
+//! applies `replicas: null` owns the field, loses it to an autoscaler and takes it back; and one that applies
+//! `stringData` never notices a changed key of `data`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// The API groups compiled into the server. It decodes other groups without a schema of its own.
+/// The API groups compiled into the server. It decodes other groups without its own schema.
 const BUILT_IN: &[&str] = &[
     "",
     "admissionregistration.k8s.io",
@@ -34,8 +36,8 @@ const BUILT_IN: &[&str] = &[
     "storagemigration.k8s.io",
 ];
 
-/// Fields of built-in kinds with arbitrary keys or arbitrary JSON, in which a null is data. Where another kind has a struct field of the same name its
-/// nulls are kept, too, and owned without harm.
+/// Fields of built-in kinds with arbitrary keys or arbitrary JSON, in which null is data. If another kind has a struct
+/// field with the same name, its nulls are also kept, and owning them is harmless.
 pub const OPEN_FIELDS: &[&str] = &[
     "additionalItems",
     "additionalProperties",
@@ -91,7 +93,7 @@ pub(super) fn decode(body: &mut Value) {
     }
 }
 
-/// Keeps nulls in lists, where they are items.
+/// Drops the nulls in a value, except in lists, where they are items.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -104,7 +106,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// `stringData` overrides `data`. Invalid content stays, for the server to reject.
+/// Moves a Secret's `stringData`, which overrides `data`, to `data`. Keeps invalid content, for the server to reject.
 fn decode_secret(secret: &mut Value) {
     let Some(encoded) = secret["stringData"].as_object().and_then(encoded) else { return };
     let Some(fields) = secret.as_object_mut() else { return };

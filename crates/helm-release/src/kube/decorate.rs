@@ -1,4 +1,5 @@
-//! Adds to each object what a release needs and the stored manifest does not contain: Helm's ownership metadata, the chart's label, the owner.
+//! Adds to each object the metadata that a release needs and the stored manifest does not contain: Helm's ownership
+//! metadata, the chart's label, the owner.
 
 use serde_json::{Map, Value, json};
 
@@ -59,12 +60,12 @@ pub enum Tie {
     /// By a controller owner reference, where Kubernetes allows one and the object is not kept; otherwise by annotations.
     #[default]
     Reference,
-    /// By annotations. With a reference the garbage collector deletes an object as soon as its resource is deleted in the foreground, before a
-    /// `pre-delete` hook has run, and the hook itself.
+    /// By annotations. With a reference, the garbage collector would delete an object as soon as its resource is
+    /// deleted in the foreground: before a `pre-delete` hook has run, and the hook itself.
     Annotations,
 }
 
-/// A release's identity, and what it adds to its objects.
+/// A release's identity, and the metadata that it adds to its objects.
 #[derive(Clone, Debug)]
 pub struct Decoration {
     /// The release's name.
@@ -83,8 +84,8 @@ pub struct Decoration {
 const SERVER_SIDE: [&str; 5] = ["managedFields", "resourceVersion", "uid", "creationTimestamp", "ownerReferences"];
 
 impl Object {
-    /// Returns the object as writes send it, without the release's metadata: decoded as the server would, without placeholders and without metadata that
-    /// charts must not set.
+    /// Returns the object as writes send it, without the release's metadata: decoded as the server would, without
+    /// placeholders and without metadata that charts must not set.
     pub fn as_sent(&self) -> Value {
         let mut body = self.body.clone();
         decoded::decode(&mut body);

@@ -7,7 +7,7 @@ use super::apply::{Applier, ApplyError, Existing, Observed, describe};
 use super::write::{Body, Previous};
 use super::{Decoration, Live, Object, ObjectKey, Ownership};
 
-/// What to do with the definitions in a chart's `crds` folder: `crds` in watches.yaml. None is ever deleted.
+/// The policy for the definitions in a chart's `crds` folder: `crds` in watches.yaml. No policy ever deletes one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrdPolicy {
     /// Leave them to others.
@@ -52,7 +52,8 @@ impl Applier {
     }
 }
 
-/// Returns who else claims the live definition: the release of a chart that has it among its templates. What no release claims, charts share.
+/// Returns who else claims the live definition: the release of a chart that has it among its templates. Charts share a
+/// definition that no release claims.
 fn claim(live: &Value, decoration: &Decoration) -> Option<String> {
     let live: Live = serde_json::from_value(live.clone()).ok()?;
     match decoration.ownership(&live) {

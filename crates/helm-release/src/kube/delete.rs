@@ -1,4 +1,4 @@
-//! Deletes objects: only with proof that they belong to the release, and only in the proven state.
+//! Deletes objects: only if they provably belong to the release, and only in the state that was checked.
 
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::live::Live;
 use super::ownership::NotOurs;
 use super::{Decoration, ObjectKey};
 
-/// How often to try a deletion while the object keeps changing between proof and deletion.
+/// Maximum number of tries to delete while the object keeps changing between check and deletion.
 const MAX_TRIES: usize = 5;
 
 /// The identity and state of an object that was proven to belong to this release.
@@ -17,11 +17,11 @@ const MAX_TRIES: usize = 5;
 pub struct Proven {
     /// Its uid.
     pub uid: String,
-    /// Its resource version when it was judged.
+    /// Its resource version when it was checked.
     pub resource_version: String,
 }
 
-/// What the server does with the objects that depend on a deleted one.
+/// The server's treatment of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Propagation {
     /// Deletes them afterwards.
@@ -46,9 +46,9 @@ pub(crate) enum Removal {
 impl Applier {
     /// Deletes an object, with background propagation, if it belongs to this release and is not annotated to be kept.
     ///
-    /// `proven` is the state in which a watch showed it to be deletable; without it the object's metadata is read. Either way the deletion carries uid and
-    /// resource version as preconditions, and an object that changed since is judged again, up to 5 times. Repeating it is safe. A cancelled call may
-    /// or may not have deleted the object.
+    /// `proven` is the state in which a watch showed it to be deletable; without it, the object's metadata is read.
+    /// Either way the deletion has uid and resource version as preconditions, and an object that changed since then is
+    /// checked again, up to 5 times. Repeating it is safe. A cancelled call may or may not have deleted the object.
     ///
     /// # Errors
     /// The server rejects the deletion or is unreachable, or the object keeps changing.
@@ -67,7 +67,7 @@ impl Applier {
         }
     }
 
-    /// Deletes an object in the version that the last discovery found.
+    /// Deletes an object in the version found by the last discovery.
     async fn delete_as_known(
         &self,
         key: &ObjectKey,
@@ -100,8 +100,8 @@ impl Applier {
         }
     }
 
-    /// Runs discovery if the server serves nothing at a path that the last one gave; then the request is worth another try: `None`. A version may have
-    /// gone, and the object be there in another.
+    /// Runs discovery and returns `None`, for another try, if the server does not serve a path that the last discovery
+    /// returned. The version may no longer be served, while the object still exists in another.
     pub(super) async fn after_unserved<T>(&self, answer: Result<T, Error>) -> Result<Option<T>, Error> {
         match answer {
             Err(error) if error.is_unserved_path() => self.mapper.refresh().await.map(|()| None),
@@ -109,7 +109,7 @@ impl Applier {
         }
     }
 
-    /// Deletes the object in its proven state; a conflict means that it changed since.
+    /// Deletes the object in the state that was checked; a conflict means that it changed since then.
     pub(super) async fn delete_proven(
         &self,
         path: &str,
@@ -128,7 +128,7 @@ impl Applier {
         }
     }
 
-    /// Reads an object's metadata; `None` if it does not exist. That the server serves nothing at the path is an error.
+    /// Reads an object's metadata; `None` if it does not exist. Fails if the server does not serve the path.
     pub(super) async fn read_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
         match self.api.send(Call::metadata(path)).await {
             Err(error) if error.is_missing_object() => Ok(None),
@@ -137,7 +137,7 @@ impl Applier {
     }
 }
 
-/// Returns the state to delete, or why the object stays.
+/// Returns the state to delete, or why the object is kept.
 pub(super) fn check_deletable(decoration: &Decoration, live: &Live) -> Result<Proven, Removal> {
     if live.kept {
         return Err(Removal::Kept);

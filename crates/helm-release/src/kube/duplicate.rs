@@ -1,7 +1,7 @@
-//! Objects that a manifest contains more than once: the last one counts, as in Helm's upgrade.
+//! Resolves objects that a manifest contains more than once: the last one counts, as in Helm's upgrade.
 //!
-//! Helm v4's install applies all of them concurrently, so any may win, and a client-side create of the second one fails. Applying one after the
-//! other would look like drift for ever.
+//! Helm v4's install applies all of them concurrently, so any of them may win, and a client-side create of the second
+//! one fails. Applying one after the other would look like endless drift.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -12,7 +12,7 @@ use super::{Object, ObjectKey};
 /// An object that a chart renders more than once, with different content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
-    /// Which object.
+    /// The object's key.
     pub key: ObjectKey,
     /// The template whose object is ignored.
     pub dropped: Arc<str>,

@@ -1,7 +1,7 @@
 //! Lets kube's watches serve types whose kind is known only at run time.
 
-/// Implements `kube::Resource` for a type that has an `ObjectMeta` in a field `metadata` and whose kind is an `ApiResource`. With
-/// `metadata only`, requests for it ask for nothing else.
+/// Implements `kube::Resource` for a type that has an `ObjectMeta` in a field `metadata` and whose kind is an
+/// `ApiResource`. With `metadata only`, its requests ask only for metadata.
 #[macro_export]
 macro_rules! dynamic_resource {
     ($type:ty) => {

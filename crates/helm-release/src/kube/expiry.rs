@@ -1,12 +1,12 @@
-//! Which objects the server deletes by itself once they finished: Jobs with a TTL.
+//! Recognizes objects that the server deletes by itself once they finished: Jobs with a TTL.
 
 use serde_json::Value;
 
 /// The field of a Job's spec that makes the server delete it some seconds after it finished.
 pub(super) const TTL: &str = "ttlSecondsAfterFinished";
 
-/// Returns whether the server deletes an object of this kind and spec after it finished. Such an object is not missing once it is gone: nothing but its
-/// end, or a person, can have deleted it.
+/// Returns whether the server deletes an object of this kind and spec after it finished. A deleted one does not count
+/// as missing: only its TTL, or a person, can have deleted it.
 pub(super) fn expires(kind: &str, spec: &Value) -> bool {
     kind == "Job" && spec[TTL].is_number()
 }

@@ -1,15 +1,15 @@
-//! Stores each text that many objects share only once: groups, kinds, versions, namespaces, names, owners.
+//! Stores each string that many objects share only once: groups, kinds, versions, namespaces, names, owners.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use hashbrown::HashSet;
 
-/// The least number of texts before unused ones are dropped.
+/// Minimum number of strings before unused ones are dropped.
 const FEW: usize = 1024;
 
 static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
 
-/// Returns the process's only copy of a text. It is dropped some time after its last use.
+/// Returns the process's only copy of a string. It is dropped some time after its last use.
 pub fn intern(text: &str) -> Arc<str> {
     TEXTS.lock().unwrap_or_else(PoisonError::into_inner).intern(text)
 }
@@ -17,7 +17,7 @@ pub fn intern(text: &str) -> Arc<str> {
 #[derive(Default)]
 struct Texts {
     all: HashSet<Arc<str>>,
-    /// How many texts were in use when unused ones were last dropped.
+    /// The number of strings in use when unused ones were last dropped.
     used: usize,
 }
 

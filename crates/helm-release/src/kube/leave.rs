@@ -1,6 +1,7 @@
-//! Leaves a live object that the release does not delete: takes off what would delete it later.
+//! Leaves a live object that the release does not delete: removes the metadata that would get it deleted later.
 //!
-//! With our owner reference on it the garbage collector deletes an object together with the resource, and with our metadata the next clean-up does.
+//! With our owner reference, the garbage collector would delete the object together with the resource; with our
+//! metadata, the next cleanup would.
 
 use serde_json::{Map, Value, json};
 
@@ -12,17 +13,17 @@ use super::decorate::{
 use super::live::Live;
 use super::{Decoration, FIELD_MANAGER, ObjectKey};
 
-/// How often to try while the object keeps changing between the read and the write.
+/// Maximum number of tries while the object keeps changing between read and write.
 const MAX_TRIES: usize = 5;
 
-/// What an object was before an attempt found it. It outlives the attempt's failure.
+/// The object's owner before an attempt adopted it. Recorded so that it survives the attempt's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adopted {
-    /// The resource's own, by its owner: a release that was lost, or kept the object.
+    /// The resource itself: the object is from a release that was lost, or that kept it.
     Owned,
-    /// It had the metadata by which Helm imports objects into the release.
+    /// None, but it had the metadata by which Helm imports objects into the release.
     Claimed,
-    /// It had no owner, or another one.
+    /// None, or another owner.
     Unclaimed,
 }
 
@@ -31,12 +32,13 @@ pub enum Adopted {
 pub(crate) enum Left {
     /// Its annotation `helm.sh/resource-policy` keeps it.
     Kept,
-    /// It was there before the attempt that failed.
+    /// It existed before the attempt that failed.
     Before(Adopted),
 }
 
 impl Decoration {
-    /// Returns what a live object is to a release that does not know it. One that is being deleted will not outlive anything: `None`.
+    /// Returns how a live object would be adopted by a release that does not contain it. Returns `None` if it is being
+    /// deleted.
     pub(super) fn adopted(&self, live: &Live) -> Option<Adopted> {
         let owner = self.owner.as_ref();
         let is_controlled = owner.is_some_and(|o| live.controller.as_ref().is_some_and(|c| c.uid == o.uid));
@@ -52,7 +54,7 @@ impl Decoration {
         }
     }
 
-    /// Returns the patch of the metadata of a live object that is left; `None` if nothing on it is ours to take off.
+    /// Returns the patch of the metadata of a live object that is left; `None` if it has no metadata of ours.
     fn leave(&self, metadata: &Value, left: Left) -> Option<Value> {
         let mut patch = Map::new();
         let is_ours = |reference: &&Value| self.owner.as_ref().is_some_and(|owner| reference["uid"] == *owner.uid);
@@ -96,9 +98,10 @@ impl Decoration {
 }
 
 impl Applier {
-    /// Takes our metadata off an object of this release that is left. A kept one still names its resource, by annotations, so that it can return.
+    /// Removes our metadata from an object of this release that is left. A kept one still names its resource, by
+    /// annotations, so that the resource can adopt it again.
     ///
-    /// Repeating it is safe. An object that is gone, or that belongs to someone else, is not touched.
+    /// Repeating it is safe. An object that does not exist, or that belongs to someone else, is not touched.
     ///
     /// # Errors
     /// The server rejects the write or is unreachable, or the object keeps changing.
@@ -117,7 +120,7 @@ impl Applier {
         }
     }
 
-    /// Leaves an object in the version that the last discovery found.
+    /// Leaves an object in the version found by the last discovery.
     async fn leave_as_known(
         &self,
         key: &ObjectKey,

@@ -1,4 +1,4 @@
-//! Live objects reduced to what we keep: identity, owner, our ownership mark, readiness.
+//! Live objects reduced to what the operator keeps: identity, owner, ownership mark, readiness.
 //!
 //! Parsed from apply responses and watches alike; the rest of spec, status and managed fields is dropped while parsing.
 
@@ -20,7 +20,7 @@ use super::delete::Proven;
 use super::expiry;
 use super::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_of};
 
-/// The digest of the managed fields that are ours. It changes when someone takes one away.
+/// The digest of the managed fields that are ours. It changes when another manager takes one over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub u64);
 
@@ -46,7 +46,7 @@ pub struct Live {
     pub mark: Option<Mark>,
     /// Whether someone else set its number of replicas through the `scale` subresource.
     pub scaled: bool,
-    /// What readiness depends on; `None` if only metadata was read.
+    /// The fields that readiness depends on; `None` if only metadata was read.
     reported: Option<Reported>,
     /// Its JSON without managed fields, if it was read as [`Whole`](super::Whole).
     pub whole: Option<std::sync::Arc<str>>,
@@ -60,7 +60,7 @@ pub struct Live {
     pub release_name: Option<String>,
     /// The annotation `meta.helm.sh/release-namespace`.
     pub release_namespace: Option<String>,
-    /// Whether `helm.sh/resource-policy` keeps the object when its release goes.
+    /// Whether `helm.sh/resource-policy` keeps the object when its release is uninstalled.
     pub kept: bool,
     /// `operator-sdk/primary-resource`: namespace and name of its owner.
     pub primary: Option<String>,
@@ -69,7 +69,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Returns its readiness. Items of a list do not name their kind, so the caller does. Always ready if only metadata was read.
+    /// Returns its readiness. Items of a list do not name their kind, so the caller does. Always ready if only metadata
+    /// was read.
     pub fn readiness(&self, group: &str, kind: &str) -> Readiness {
         self.reported.as_ref().map_or(Readiness::Ready, |r| readiness_of(group, kind, r.generation, &r.spec, &r.status))
     }
@@ -90,13 +91,13 @@ impl Live {
         Proven { uid: text(&self.metadata.uid), resource_version: text(&self.metadata.resource_version) }
     }
 
-    /// Returns the resource version as a number; 0 if it is not one.
+    /// Returns the resource version as a number; 0 if it is not a number.
     pub fn resource_version(&self) -> u64 {
         self.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 }
 
-/// What readiness depends on.
+/// The fields that readiness depends on.
 #[derive(Clone, Debug)]
 struct Reported {
     generation: Option<i64>,
@@ -114,7 +115,7 @@ struct Full {
     status: Option<Box<RawValue>>,
 }
 
-/// The fields that readiness needs; those nested too deep are dropped.
+/// Returns the fields of `spec` that readiness needs; drops those nested too deep.
 fn readiness_spec(text: Option<&RawValue>) -> Value {
     let fields: Option<BTreeMap<String, Box<RawValue>>> = text.and_then(|text| serde_json::from_str(text.get()).ok());
     let wanted = fields.into_iter().flatten().filter(|(field, _)| READINESS_FIELDS.contains(&field.as_str()));
@@ -200,7 +201,7 @@ impl Live {
     }
 }
 
-/// Digests our entries: of applies, of client-side writes (one for each version written), or of both.
+/// Digests our entries: those of applies, of client-side writes (one per version written), or of both.
 fn mark_of(entries: &[Entry]) -> Option<Mark> {
     let ours = entries.iter().filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
     let digests = ours.filter_map(|e| match (&*e.operation, &e.fields_v1) {
@@ -213,7 +214,7 @@ fn mark_of(entries: &[Entry]) -> Option<Mark> {
 
 crate::dynamic_resource!(Live);
 
-/// A live object of which only the metadata is asked for and read. It always counts as ready.
+/// A live object of which only the metadata is requested and read. It always counts as ready.
 #[derive(Clone, Debug)]
 pub struct LiveMetadata(Live);
 
@@ -263,7 +264,7 @@ impl Fields {
     }
 }
 
-/// FNV-1a. Stored marks must be the same in every build, which the standard library's hashers do not promise.
+/// Hashes with FNV-1a. Stored marks must be equal in all builds, which the standard library's hashers do not guarantee.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3))
 }

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use super::api::{Api, Call, Error, Response};
 use super::resource::{Resource, group_of};
 
-/// Asks for all kinds at once.
+/// The `Accept` header for discovery of all kinds at once.
 pub(super) const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The verbs that finding and deleting a kind's objects takes.
+/// The verbs required to find and delete a kind's objects.
 const CLEANABLE: [&str; 2] = ["list", "delete"];
 
-/// Where discovery begins: the core group, and all others.
+/// The roots of discovery: the core group, and all others.
 const ROOTS: [&str; 2] = ["/api", "/apis"];
 
 /// The last discovery.
@@ -24,19 +24,19 @@ const ROOTS: [&str; 2] = ["/api", "/apis"];
 struct Table {
     /// When it ran; `None` before the first time.
     read: Option<Instant>,
-    /// The entity tags of its responses: one that is unchanged is not sent again.
+    /// The entity tags of its responses; an unchanged response is not sent again.
     tags: [Option<String>; 2],
     found: Arc<Found>,
 }
 
-/// What a discovery found.
+/// The result of a discovery.
 #[derive(Default)]
 struct Found {
     generation: usize,
     resources: HashMap<(Arc<str>, Arc<str>), Arc<Resource>>,
     /// One version of each kind whose objects can be listed and deleted.
     cleanable: Vec<Arc<Resource>>,
-    /// The group versions of API servers that do not answer: which kinds they serve is unknown, or was known some time ago.
+    /// The group versions of API servers that do not answer: which kinds they serve is unknown or outdated.
     stale: Vec<Arc<str>>,
     api_versions: Vec<String>,
 }
@@ -82,13 +82,13 @@ impl Mapper {
         }
     }
 
-    /// Returns what [`Mapper::any_version`] would, as far as the last discovery tells. Sends no request.
+    /// Returns the result of [`Mapper::any_version`] as of the last discovery. Sends no request.
     pub fn known(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
         let found = &self.table().found;
         find(found, api_version, kind).or_else(|| found.any_version(group_of(api_version), kind))
     }
 
-    /// Whether the last discovery rules out that a version of the kind is served. Sends no request.
+    /// Returns whether no version of the kind is served, as of the last discovery. Sends no request.
     pub fn is_unserved(&self, group: &str, kind: &str) -> bool {
         let table = self.table();
         let unknown = || table.found.stale.iter().any(|stale| group_of(stale) == group);
@@ -122,12 +122,12 @@ impl Mapper {
         Ok(self.table().found.cleanable.clone())
     }
 
-    /// Returns a number that changes with each discovery that finds something else.
+    /// Returns a number that changes with each discovery whose result differs.
     pub fn generation(&self) -> usize {
         self.table().found.generation
     }
 
-    /// Runs discovery. Concurrent calls share one.
+    /// Runs discovery. Concurrent calls share one run.
     ///
     /// # Errors
     /// Discovery fails; the last result stays.
@@ -170,7 +170,7 @@ impl Mapper {
         self.api.send(Call { accept: Some(DISCOVERY), known, ..Call::get(root) }).await
     }
 
-    /// Reads all that is served; one of the responses has changed.
+    /// Reads all served kinds, after one of the responses has changed.
     async fn find_all(&self, answers: &mut [Response; 2], generation: usize) -> Result<Found, Error> {
         let mut found = Found { generation, ..Found::default() };
         for (root, answer) in ROOTS.into_iter().zip(answers) {
@@ -194,7 +194,7 @@ impl Found {
         self.cleanable.iter().find(|other| *other.kind == *kind && other.group() == group).cloned()
     }
 
-    /// Why a kind was not found.
+    /// Returns why a kind was not found.
     fn lacks(&self, api_version: &str, kind: &str) -> Error {
         let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
         match self.stale.iter().find(|stale| group_of(stale) == group_of(&api_version)) {

@@ -1,8 +1,10 @@
-//! Moves the fields of a release's earlier writers to ours; otherwise fields that a later chart drops would stay for ever.
+//! Moves the fields of a release's earlier writers to ours; otherwise fields that a later chart drops would stay
+//! forever.
 //!
-//! An entry moves because it made the object for the release, never because of a name that any program may have. Then it is gone, so nothing moves
-//! twice. What other controllers add to objects stays, even under the name of an earlier writer: finalizers, their owner references, CA bundles.
-//! Counterpart: client-go's `util/csaupgrade`, which moves the manager that it is given.
+//! An entry moves because its writer made the object for the release, never because of its name, which any program may
+//! use. After the move the entry no longer exists, so nothing moves twice. The additions of other controllers stay,
+//! even under the name of an earlier writer: finalizers, their owner references, CA bundles. Counterpart: client-go's
+//! `util/csaupgrade`, which moves the manager that it is given.
 
 use std::collections::HashSet;
 
@@ -15,8 +17,8 @@ use super::unowned::is_ours;
 /// The manager of Helm's command line.
 const HELM: &str = "helm";
 
-/// Returns the managed fields with those of the release's earlier writers in our entry; `None` if none moves. `owner` is the owner's uid, empty without
-/// one.
+/// Returns the managed fields with those of the release's earlier writers moved to our entry; `None` if none moves.
+/// `owner` is the owner's uid; empty if there is no owner.
 pub(crate) fn migrated_managers(managed_fields: &Value, owner: &str) -> Option<Value> {
     let entries = managed_fields.as_array()?;
     let makers: HashSet<&str> =
@@ -59,7 +61,8 @@ fn is_predecessor(entry: &Value, makers: &HashSet<&str>) -> bool {
     has_no_subresource(entry) && entry["manager"].as_str().is_some_and(wrote)
 }
 
-/// Operators set Helm's annotation and the owner. A person who marks an object for Helm sets no owner.
+/// Returns whether the entry made the object for a release. Operators set Helm's annotation and the owner; a person who
+/// marks an object for Helm sets no owner.
 fn made_release(entry: &Value) -> bool {
     let metadata = &entry["fieldsV1"]["f:metadata"];
     let annotation = |key: &str| !metadata["f:annotations"][format!("f:{key}")].is_null();
@@ -71,7 +74,7 @@ fn has_no_subresource(entry: &Value) -> bool {
     entry["subresource"].as_str().unwrap_or("").is_empty()
 }
 
-/// Returns the fields that move: not those that other controllers add.
+/// Returns the fields that move, without the additions of other controllers.
 fn moving(fields: &Value, owner: &str) -> Value {
     let mut fields = without_ca_bundles(fields, 0);
     if let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut) {
@@ -93,7 +96,7 @@ fn moving(fields: &Value, owner: &str) -> Value {
     fields
 }
 
-/// The key of a list itself, whichever its items are.
+/// The key of a list itself, as opposed to its items.
 const LIST: &str = ".";
 
 fn without_ca_bundles(fields: &Value, depth: usize) -> Value {
@@ -115,7 +118,7 @@ fn without(fields: &Value, moved: &Value, depth: usize) -> Value {
     Value::Object(rest.collect())
 }
 
-/// The server limits the depth of objects; this protects our stack from a hostile one.
+/// Maximum depth of field sets. The server limits the depth of objects; this protects our stack from a hostile server.
 const MAX_DEPTH: usize = 512;
 
 /// Adds the fields of one set to another, from `depth` 0 down to [`MAX_DEPTH`].
@@ -144,7 +147,8 @@ mod tests {
         })
     }
 
-    /// What operator-sdk's and helm-operator-plugins' operators set on an object of the resource `u1`.
+    /// Returns the fields that operator-sdk's and helm-operator-plugins' operators set on an object of the resource
+    /// `u1`.
     fn made(more: Value) -> Value {
         let mut fields = json!({"f:metadata": {
             "f:annotations": {"f:meta.helm.sh/release-name": {}}, "f:ownerReferences": {".": {}, "k:{\"uid\":\"u1\"}": {}},

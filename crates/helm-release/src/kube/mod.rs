@@ -1,12 +1,15 @@
-//! Applies, prunes and deletes the objects of a release, runs its hooks, and judges readiness. Counterpart: Helm's `pkg/kube`, with server-side apply
-//! and ownership marks instead of three-way merges.
+//! Applies, prunes and deletes the objects of a release, runs its hooks, and judges readiness. Counterpart: Helm's
+//! `pkg/kube`, with server-side apply and ownership marks instead of three-way merges.
 //!
 //! All requests go through [`Api`]: raw requests with prepared JSON, sent by kube's client or served by [`MemoryApi`] in tests.
 //!
 //! # Rules
-//! - [`Applier`] changes or deletes only objects whose own metadata admits it ([`Ownership`]); being listed in a manifest proves nothing.
-//! - A write names the uid it was judged by, a deletion the resource version, too. If either changed meanwhile, the object is judged again.
-//! - A [`Mark`] digests the managed fields that are ours. It changes when someone takes a field away, and so reveals drift from metadata alone.
+//! - [`Applier`] changes or deletes only objects whose own metadata allows it ([`Ownership`]); being listed in a
+//!   manifest proves nothing.
+//! - A write names the uid that was checked, a deletion also the resource version. If either changed since then, the
+//!   object is checked again.
+//! - A [`Mark`] digests the managed fields that are ours. It changes when another manager takes over a field, and so
+//!   reveals drift from metadata alone.
 
 mod api;
 mod apply;
@@ -87,5 +90,5 @@ pub(crate) use ownership::Rule;
 pub(crate) use refusal::{is_transient, is_unanswered};
 pub(crate) use write::{Previous, WriteOptions};
 
-/// The field manager of all our writes. operator-sdk's binary has the same name.
+/// The field manager of all our writes; the same as that of operator-sdk's binary.
 pub const FIELD_MANAGER: &str = "helm-operator";

@@ -11,7 +11,7 @@ use go_encoding::yaml;
 use super::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
 use super::{expiry, intern};
 
-/// The identity of an object. It leaves out the version, so that a chart can move an object to another one.
+/// The identity of an object. It excludes the version, so that a chart can move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// The API group; empty for the core group.
@@ -25,7 +25,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Creates a key of [interned](intern()) texts: releases and caches hold several keys of each object.
+    /// Creates a key of [interned](intern()) strings: releases and caches hold several keys of each object.
     pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> ObjectKey {
         ObjectKey { group: intern(group), kind: intern(kind), namespace: intern(namespace), name: intern(name) }
     }
@@ -60,11 +60,11 @@ pub struct Object {
 pub struct ObjectError {
     /// The template that rendered it; empty if the manifest does not name it.
     pub template: Arc<str>,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: ObjectFault,
 }
 
-/// What is wrong with a document.
+/// The fault of a document.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectFault {
     /// It is not valid YAML.
@@ -81,16 +81,16 @@ pub enum ObjectFault {
         /// The JSON type of its value.
         got: &'static str,
     },
-    /// Its name is generated, so no later revision could find it.
+    /// Its name is generated, so later revisions could not find it.
     #[error("{0} has metadata.generateName but no metadata.name: give it a name, because an upgrade could not find it")]
     Generated(String),
-    /// Helm's message.
+    /// Both a name and a prefix are set; Helm's message.
     #[error("metadata.name and metadata.generateName cannot both be set")]
     NameAndGenerateName,
-    /// The objects take too much memory.
+    /// The objects would use too much memory.
     #[error("the objects take more than {} MiB in memory", .0 >> 20)]
     TooHeavy(u64),
-    /// An annotation of ours has an unknown value.
+    /// One of our annotations has an unknown value.
     #[error("annotation {key} must be {allowed}")]
     Annotation {
         /// The annotation.
@@ -101,7 +101,7 @@ pub enum ObjectFault {
 }
 
 impl ObjectFault {
-    /// Returns whether only the memory that the objects would take speaks against them.
+    /// Returns whether the only fault is the memory that the objects would use.
     pub fn is_weight(&self) -> bool {
         match self {
             ObjectFault::TooHeavy(_) => true,
@@ -153,17 +153,17 @@ impl Object {
         expiry::expires(&self.kind, &self.body["spec"])
     }
 
-    /// Returns its key by its own text, without discovery. `namespace` is the release's.
+    /// Returns its key as written, without discovery. `namespace` is the release's.
     pub(super) fn key(&self, namespace: &str) -> ObjectKey {
         ObjectKey::new(self.group(), &self.kind, self.namespace.as_deref().unwrap_or(namespace), &self.name)
     }
 
-    /// Returns an annotation, if it is a string.
+    /// Returns an annotation if it is a string.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.body.get("metadata")?.get("annotations")?.get(key)?.as_str()
     }
 
-    /// Digests what the chart rendered, independent of what we and upstream operators add.
+    /// Digests the object as the chart rendered it, without the additions of this and upstream operators.
     pub fn digest(&self, release_namespace: &str) -> ObjectDigest {
         let mut body = self.body.clone();
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -204,8 +204,8 @@ fn text(value: Option<&Value>, field: &'static str) -> Result<Option<String>, Ob
     Err(ObjectFault::NotString { field, got })
 }
 
-/// Reads every object of a manifest as Helm's client does: splits documents at lines of dashes, keeping the line end of each one's last line, splits
-/// lists into items, skips empty documents, and keeps integers exact.
+/// Reads every object of a manifest as Helm's client does: splits documents at lines of dashes, keeping the newline at
+/// the end of each document, splits lists into items, skips empty documents, and keeps integers exact.
 ///
 /// # Errors
 /// The first document that is not an object.
@@ -213,7 +213,7 @@ pub fn objects_of(manifest: &str) -> Result<Vec<Object>, ObjectError> {
     Weight::unlimited().objects_of(manifest)
 }
 
-/// Reads each document of a manifest, as [`Weight`] allows.
+/// Reads each document of a manifest, within the limits of [`Weight`].
 fn read(manifest: &str, weight: &mut Weight) -> Result<Vec<Object>, ObjectError> {
     let unreadable = |template: Arc<str>, e: yaml::Error, weight: &Weight| ObjectError {
         template,
@@ -233,18 +233,18 @@ fn read(manifest: &str, weight: &mut Weight) -> Result<Vec<Object>, ObjectError>
     Ok(objects)
 }
 
-/// How much memory objects may take: a small text can hold very many values.
+/// The memory that objects may use: a small text can contain very many values.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight {
     most: u64,
     left: u64,
 }
 
-/// What a value, or a key with its place in a map, takes beside its text, in bytes.
+/// The memory of a value, or of a key with its place in a map, besides its text, in bytes.
 const NODE: u64 = 64;
 
 impl Weight {
-    /// Objects that take about this many bytes in all.
+    /// Creates a limit for objects of about this many bytes in total.
     pub fn of(bytes: u64) -> Weight {
         Weight { most: bytes, left: bytes }
     }
@@ -253,15 +253,15 @@ impl Weight {
         Weight::of(u64::MAX)
     }
 
-    /// As [`objects_of`](fn@objects_of), within what earlier manifests left.
+    /// Reads objects as [`objects_of`](fn@objects_of) does, within the rest that earlier manifests left.
     ///
     /// # Errors
-    /// As [`objects_of`](fn@objects_of); or the objects are too heavy.
+    /// As [`objects_of`](fn@objects_of); or the objects exceed the limit.
     pub fn objects_of(&mut self, manifest: &str) -> Result<Vec<Object>, ObjectError> {
         read(manifest, self)
     }
 
-    /// What the next document may hold.
+    /// Returns the limits of the next document.
     fn most(&self) -> yaml::Most {
         let usual = yaml::Most::default();
         let left = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -271,7 +271,7 @@ impl Weight {
         }
     }
 
-    /// Returns what is wrong with text that the reader refused: too much of it is too heavy, whatever unit the reader counts in.
+    /// Returns the fault of a text that the reader rejected: exceeding any of its limits counts as too much memory.
     fn fault(&self, why: String) -> ObjectFault {
         let is_bounded = self.most != u64::MAX;
         match why.contains("exceeded limit MAX_") && is_bounded {
@@ -286,7 +286,7 @@ impl Weight {
     }
 }
 
-/// The reader bounds how deep values nest.
+/// Returns the memory that a value uses. The reader limits the depth of values.
 fn weight(value: &Value) -> u64 {
     NODE + match value {
         Value::String(text) => text.len() as u64,
@@ -296,8 +296,8 @@ fn weight(value: &Value) -> u64 {
     }
 }
 
-/// Returns the objects of a stored manifest that have a fixed name, each once, in install order. Records of other writers may also contain generated
-/// names. `namespace` is the release's.
+/// Returns the objects of a stored manifest with a fixed name, each once, in install order. Records of other writers
+/// may also contain generated names. `namespace` is the release's.
 ///
 /// # Errors
 /// As [`objects_of`].
@@ -309,7 +309,7 @@ pub(crate) fn recorded_objects(manifest: &str, namespace: &str) -> Result<Vec<Ob
     Ok(objects)
 }
 
-/// Reads Helm's `# Source:` line on top of a document; the first document of a stream starts with its dashes.
+/// Reads Helm's `# Source:` line at the top of a document; the first document of a stream starts with its dashes.
 fn template_of(document: &[u8]) -> Arc<str> {
     let first = document.split(|byte| *byte == b'\n').find(|line| !line.starts_with(b"---")).unwrap_or_default();
     let template = first.strip_prefix(b"# Source: ").unwrap_or_default();
@@ -348,7 +348,7 @@ fn items_of(value: &mut Value) -> Option<Vec<Value>> {
     Some(items)
 }
 
-/// The digest of an object as its chart rendered it. As text it has 16 hexadecimal digits.
+/// The digest of an object as its chart rendered it. Formats as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectDigest(u64);
 

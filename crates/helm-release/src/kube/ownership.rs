@@ -1,39 +1,39 @@
-//! Judges who owns a live object, by its own metadata alone, never by who asks or what a manifest lists.
+//! Decides who owns a live object, by its own metadata alone, never by the caller or by a manifest that lists it.
 //!
 //! Counterpart: `checkOwnership` in Helm's `pkg/action/validate.go`, which knows release annotations only.
 
 use super::decorate::{Decoration, MANAGED_BY_LABEL, Owner, RELEASE_NAME, RELEASE_NAMESPACE};
 use super::live::Live;
 
-/// Who owns a live object.
+/// The owner of a live object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// This release: its controller is our owner, or its annotations name release and owner.
     Ours,
-    /// Nobody: its metadata names no owner.
+    /// None: its metadata names no owner.
     Unclaimed,
-    /// Someone else; the text names them.
+    /// Someone else, named in the text.
     Foreign(String),
 }
 
 /// Why a release may not change or delete an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOurs {
-    /// It belongs to someone else, who is named.
+    /// It belongs to someone else, named in the text.
     #[error("it belongs to {0}")]
     Foreign(String),
-    /// Nobody claims it.
+    /// Its metadata names no owner.
     #[error("its metadata does not mark it as part of this release")]
     Unclaimed,
-    /// It lacks the metadata that Helm requires for an import. The faults are in Helm's words.
+    /// It lacks the metadata that Helm requires for an import. The faults have Helm's wording.
     #[error("invalid ownership metadata; {}", .0.join("; "))]
     Metadata(Vec<String>),
 }
 
-/// What a release may take over: `adopt` in watches.yaml. Each level includes those before it.
+/// The objects and releases that may be taken over: `adopt` in watches.yaml. Each level includes the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Adopt {
-    /// Nothing.
+    /// None.
     Never,
     /// Objects without an owner in the release's own namespace.
     Unowned,
@@ -43,14 +43,14 @@ pub enum Adopt {
     Any,
 }
 
-/// Which existing objects an apply may change.
+/// The existing objects that an apply may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// Objects whose metadata marks them as this release's: Helm's rule for objects new to a release.
     Import,
     /// Objects that the release applied before, unless someone else claims them now.
     Keep,
-    /// Objects that do not belong to the release: the user asked for it, and the watch grants it.
+    /// Objects that do not belong to the release, because the user requested it and the watch allows it.
     Adopt(Adopt),
 }
 
@@ -65,7 +65,8 @@ impl Rule {
         if adopt == Adopt::Any { Rule::Adopt(adopt) } else { Rule::Keep }
     }
 
-    /// Returns the rule for an object in this namespace: what belongs to other namespaces, or to the cluster, is adopted with [`Adopt::Any`] only.
+    /// Returns the rule for an object in this namespace: objects in other namespaces, or without one, are adopted only
+    /// with [`Adopt::Any`].
     pub(super) fn in_namespace(self, namespace: &str, decoration: &Decoration) -> Rule {
         match self {
             Rule::Adopt(adopt) if adopt < Adopt::Any && namespace != decoration.namespace => Rule::Import,
@@ -82,7 +83,7 @@ impl Rule {
             (Rule::Keep | Rule::Adopt(_), Ownership::Ours | Ownership::Unclaimed) | (Rule::Adopt(Adopt::Any), _) => {
                 Ok(())
             }
-            // Helm's releases have neither of the two.
+            // Helm's releases have neither.
             (Rule::Adopt(Adopt::Released), Ownership::Foreign(_))
                 if live.controller.is_none() && live.primary.is_none() =>
             {
@@ -95,14 +96,15 @@ impl Rule {
 }
 
 impl Decoration {
-    /// Returns who owns the object. Its controller counts first, then the owner annotations, then the release annotations.
+    /// Returns who owns the object. The controller takes precedence, then the owner annotations, then the release
+    /// annotations.
     pub fn ownership(&self, live: &Live) -> Ownership {
         if let Some(controller) = &live.controller {
             let ours = |owner: &Owner| owner.uid == controller.uid;
             if self.owner.as_ref().is_some_and(ours) {
                 return Ownership::Ours;
             }
-            // The controller may be an earlier resource of the same name; then the annotations decide.
+            // The controller may be an earlier resource with the same name; then the annotations decide.
             let earlier = |o: &Owner| {
                 o.kind == controller.kind && o.name == controller.name && in_group(o, &controller.api_version)
             };
@@ -132,7 +134,7 @@ impl Decoration {
     /// Checks that the object's metadata proves that it belongs to this release.
     ///
     /// # Errors
-    /// Nobody claims the object, or someone else does.
+    /// The object has no owner, or another one.
     pub(super) fn prove(&self, live: &Live) -> Result<(), NotOurs> {
         match self.ownership(live) {
             Ownership::Ours => Ok(()),
@@ -141,7 +143,7 @@ impl Decoration {
         }
     }
 
-    /// Helm's check before it imports an object into a release, with Helm's messages.
+    /// Performs Helm's check before importing an object into a release, with Helm's messages.
     fn import_check(&self, live: &Live) -> Result<(), NotOurs> {
         if self.owner.as_ref().is_some_and(|o| live.controller.as_ref().is_some_and(|c| c.uid == o.uid)) {
             // operator-sdk's drift repair drops Helm's annotations, but keeps the controller.

@@ -1,6 +1,7 @@
-//! Where a release's objects may be, and of which kinds: `objects` in watches.yaml. Checked before anything is written.
+//! Limits the namespaces and kinds of a release's objects: `objects` in watches.yaml. Checked before anything is
+//! written.
 //!
-//! What an account may do is RBAC's to judge. This judges what a chart's values may make of the operator's rights.
+//! RBAC limits what an account may do. This limits what a chart's values may do with the operator's permissions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,18 +9,19 @@ use std::fmt;
 use super::apply::{Applier, ApplyError, key_of};
 use super::{Decoration, Error, Object, ObjectKey};
 
-/// What a release may contain. Deleting is not limited: it takes an object's own proof.
+/// The objects that a release may contain. Deletions are not limited: each requires the object's own proof of
+/// ownership.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The namespaces beside the release's own.
+    /// The namespaces besides the release's own.
     pub namespaces: Allowed,
-    /// The kinds of objects without a namespace.
+    /// The kinds of cluster-scoped objects.
     pub cluster_scoped: Allowed,
     /// All kinds: `Deployment`, or with its group, `Deployment.apps`.
     pub kinds: Allowed,
 }
 
-/// Names that are allowed.
+/// A set of allowed names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allowed {
     /// Every name.
@@ -29,12 +31,12 @@ pub enum Allowed {
     These(BTreeSet<String>),
 }
 
-/// Why a release may not contain an object, and the key that allows it. `Display` explains it.
+/// Why a release may not contain an object, and the key that allows it. `Display` explains both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfReach {
-    /// Which object.
+    /// The object's key.
     pub key: ObjectKey,
-    /// What is not allowed.
+    /// The exceeded limit.
     pub limit: Limit,
 }
 
@@ -43,13 +45,13 @@ pub struct OutOfReach {
 pub enum Limit {
     /// The object's namespace.
     Namespace,
-    /// Its kind, of objects without a namespace.
+    /// Its kind, which is cluster-scoped.
     ClusterScoped,
     /// Its kind.
     Kind,
 }
 
-/// How many objects an error lists in full.
+/// Maximum number of objects that an error lists.
 const MAX_SHOWN: usize = 5;
 
 impl Allowed {
@@ -69,7 +71,7 @@ impl Reach {
     /// Checks whether a release in the namespace `own` may contain the object.
     ///
     /// # Errors
-    /// It may not.
+    /// The release may not contain the object.
     pub fn admits(&self, key: &ObjectKey, own: &str) -> Result<(), OutOfReach> {
         let limit = match &*key.namespace {
             "" if !self.cluster_scoped.has_kind(key) => Limit::ClusterScoped,
@@ -84,7 +86,8 @@ impl Reach {
 }
 
 impl Applier {
-    /// Checks that a release may contain these objects. Objects of a kind that is not served yet are judged when they are written.
+    /// Checks that a release may contain these objects. Objects of a kind that is not served yet are checked when they
+    /// are written.
     ///
     /// # Errors
     /// [`ApplyError::OutOfReach`] with every object that it may not contain; or discovery fails.
@@ -129,7 +132,7 @@ impl fmt::Display for OutOfReach {
     }
 }
 
-/// Describes the first of several objects in full.
+/// Describes the first few objects, and the number of the others.
 pub(super) fn describe_all(all: &[OutOfReach]) -> String {
     let mut lines: Vec<String> = all.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
     if all.len() > MAX_SHOWN {

@@ -1,6 +1,8 @@
-//! Judges whether live objects are ready, by the rules of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus`), which Helm 4 waits by, and says why not.
+//! Judges whether live objects are ready, and why not, by the rules of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus`),
+//! which Helm 4 uses to wait.
 //!
-//! Differences: a failed Pod is not ready, a paused Deployment is (as for `helm --wait`), and a ReplicationController has ReplicaSet's rule.
+//! Differences: a failed Pod is not ready, a paused Deployment is ready (as for `helm --wait`), and a
+//! ReplicationController uses ReplicaSet's rule.
 
 use serde_json::Value;
 
@@ -14,26 +16,26 @@ pub enum Readiness {
     Ready,
     /// It is still changing.
     Progressing,
-    /// It cannot become ready without help.
+    /// It needs intervention to become ready.
     Failed,
 }
 
 /// Why an object is not ready, from its own fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unready {
-    /// Whether it cannot become ready without help.
+    /// Whether it needs intervention to become ready.
     pub failed: bool,
     /// The reason for people: `0 of 3 replicas are available`.
     pub why: String,
-    /// A digest of its status without times and texts: it changes when the object makes progress.
+    /// A digest of its status without times and messages: it changes when the object makes progress.
     pub progress: u64,
 }
 
-/// The fields of `spec` that readiness depends on, also that of an object that is gone.
+/// The fields of `spec` that readiness depends on, including the readiness of an object that no longer exists.
 pub(super) const READINESS_FIELDS: [&str; 7] =
     ["clusterIP", "paused", "progressDeadlineSeconds", "replicas", TTL, "type", "updateStrategy"];
 
-/// The value of `progressDeadlineSeconds` that stands for none.
+/// The value of `progressDeadlineSeconds` that means no deadline.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
 /// A verdict: `Ok` if ready.
@@ -104,7 +106,7 @@ fn verdict(group: &str, kind: &str, generation: Option<i64>, spec: &Value, statu
     }
 }
 
-/// The conditions that kstatus defines decide for every kind.
+/// Decides by the conditions that kstatus defines for every kind.
 fn by_standard_conditions(status: &Value) -> Verdict {
     for condition in conditions(status).filter(|c| text(c, "status") == "True") {
         match text(condition, "type") {
@@ -136,7 +138,7 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
     find_condition(status, kind).map(|c| text(c, "status"))
 }
 
-/// A condition's reason and message: `ProgressDeadlineExceeded: ReplicaSet "web-1" has timed out progressing.`
+/// Returns a condition's reason and message: `ProgressDeadlineExceeded: ReplicaSet "web-1" has timed out progressing.`
 fn words(condition: &Value) -> String {
     match (text(condition, "reason"), text(condition, "message")) {
         ("", "") => format!("{} is {}", text(condition, "type"), text(condition, "status")),
@@ -146,7 +148,7 @@ fn words(condition: &Value) -> String {
     }
 }
 
-/// The pods that could not be created: an exceeded quota, a refusing webhook.
+/// Returns why pods could not be created: an exceeded quota, a rejecting webhook.
 fn replica_failure(status: &Value) -> Option<String> {
     find_condition(status, "ReplicaFailure").filter(|c| text(c, "status") == "True").map(words)
 }
@@ -243,7 +245,7 @@ fn replicas(spec: &Value, status: &Value, states: &[&str]) -> Verdict {
     none_left(number(status, "replicas"), wanted)
 }
 
-/// kstatus counts a running Job as current.
+/// Judges a Job. A running one counts as ready, as kstatus counts it as current.
 fn job(status: &Value) -> Verdict {
     match find_condition(status, "Failed").filter(|c| text(c, "status") == "True") {
         Some(over) => failed(words(over)),
@@ -298,7 +300,7 @@ fn definition(status: &Value) -> Verdict {
     progressing("it is not established")
 }
 
-/// Any other kind: by its condition `Ready`, if it has one.
+/// Judges any other kind by its condition `Ready`, if it has one.
 fn generic(status: &Value) -> Verdict {
     match find_condition(status, "Ready") {
         Some(ready) if text(ready, "status") != "True" => progressing(words(ready)),
@@ -306,7 +308,8 @@ fn generic(status: &Value) -> Verdict {
     }
 }
 
-/// Digests what counts as progress: everything except times, and the texts of conditions, which some controllers rewrite all the time.
+/// Digests what counts as progress: everything except times, and messages of conditions, which some controllers rewrite
+/// constantly.
 pub fn progress_of(status: &Value) -> u64 {
     use std::hash::{DefaultHasher, Hasher as _};
     let mut hasher = DefaultHasher::new();

@@ -1,17 +1,18 @@
-//! Takes over list items that somebody put in the place of ours, where the server refuses to have both.
+//! Takes over list items that replaced ours, if the server rejects having both.
 //!
-//! Someone edits the port of a Service: their item replaces ours, because the port is the item's key. Our next apply adds our item again and leaves
-//! theirs, and the server refuses two ports without distinct names. Once their item is among our fields, applying the manifest without it drops it.
+//! If someone edits the port of a Service, their item replaces ours, because the port is the item's key. Our next apply
+//! adds our item again and keeps theirs, and the server rejects two ports without distinct names. Once their item is
+//! among our fields, applying the manifest without it removes it.
 
 use serde_json::{Map, Value, json};
 
 use super::rivals::{ABSENT, key_of_item};
 use super::unowned::is_ours;
 
-/// Returns the managed fields after items of keyed lists that replaced ours have become ours; `None` if there are none.
+/// Returns the managed fields after moving to us the items of keyed lists that replaced ours; `None` if there are none.
 ///
-/// `objections` are paths in the server's notation: `spec.ports[1].name`. Only lists that contain the refused field count, and only those that lost
-/// one of the manifest's items.
+/// `objections` are paths in the server's notation: `spec.ports[1].name`. Only lists that contain a rejected field
+/// count, and only those in which we lost one of the manifest's items.
 pub(super) fn with_replacements(live: &Value, body: &Value, objections: &[String]) -> Option<Value> {
     let mut entries = live["metadata"]["managedFields"].as_array()?.clone();
     let ours = entries.iter().position(is_ours)?;
@@ -25,13 +26,14 @@ pub(super) fn with_replacements(live: &Value, body: &Value, objections: &[String
     taken.then(|| entries.into())
 }
 
-/// Follows a path of fields such as `spec.ports`. Returns its keys in managed fields, and what the manifest has there.
+/// Follows a path of fields such as `spec.ports`. Returns its keys in managed fields, and the manifest's value.
 fn followed<'a>(body: &'a Value, path: &str) -> (Vec<String>, Option<&'a Value>) {
     let keys = path.split('.').map(|name| format!("f:{name}")).collect();
     (keys, path.split('.').try_fold(body, |value, name| value.get(name)))
 }
 
-/// Moves the items that are not wanted from other managers to us, if we lost a wanted one. Returns whether it moved any.
+/// Moves the items that are not in the manifest from other managers to us, if we lost one of the manifest's. Returns
+/// whether it moved any.
 fn take(entries: &mut [Value], ours: usize, path: &[String], wanted: &[Value]) -> bool {
     let own = set_at(&entries[ours]["fieldsV1"], path).cloned().unwrap_or_default();
     if wanted.iter().all(|item| key_of_item(item, &own) != ABSENT) {
@@ -44,7 +46,8 @@ fn take(entries: &mut [Value], ours: usize, path: &[String], wanted: &[Value]) -
     !moved.is_empty() && add(&mut entries[ours]["fieldsV1"], path, moved).is_some()
 }
 
-/// Removes and returns the items at a path that match no wanted one. What becomes empty goes too: an empty set owns the field itself.
+/// Removes and returns the items at a path that match none of the manifest's. Sets that become empty are removed, too:
+/// an empty set owns the field itself.
 fn extract(set: &mut Map<String, Value>, path: &[String], wanted: &[Value]) -> Map<String, Value> {
     let Some((key, rest)) = path.split_first() else { return without_wanted(set, wanted) };
     let Some(inner) = set.get_mut(key).and_then(Value::as_object_mut) else { return Map::new() };
@@ -55,7 +58,7 @@ fn extract(set: &mut Map<String, Value>, path: &[String], wanted: &[Value]) -> M
     removed
 }
 
-/// Removes and returns the items of a set that match no wanted one.
+/// Removes and returns the items of a set that match none of the manifest's.
 fn without_wanted(items: &mut Map<String, Value>, wanted: &[Value]) -> Map<String, Value> {
     let mut removed = Map::new();
     items.retain(|key, fields| {
@@ -73,7 +76,7 @@ fn set_at<'a>(set: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(set, |set, key| set.get(key))
 }
 
-/// Adds items to the set at a path; `None` if something there is no set.
+/// Adds items to the set at a path; `None` if something on the path is not a set.
 fn add(set: &mut Value, path: &[String], items: Map<String, Value>) -> Option<()> {
     let at = path
         .iter()
@@ -95,7 +98,7 @@ mod tests {
         json!({"metadata": {"managedFields": [entry("kubectl-edit", "Update", theirs), entry(FIELD_MANAGER, "Apply", ours)]}})
     }
 
-    /// What they and we have afterwards.
+    /// Returns their fields and ours after the takeover.
     fn after(live: &Value, ports: Value, objection: &str) -> Option<(Value, Value)> {
         let entries = with_replacements(live, &json!({"spec": {"ports": ports}}), &[objection.to_owned()])?;
         Some((entries[0]["fieldsV1"]["f:spec"].clone(), entries[1]["fieldsV1"]["f:spec"].clone()))
@@ -108,7 +111,7 @@ mod tests {
         let item = json!({THEIR_PORT: {".": {}, "f:port": {}}});
         let seen = after(&live(json!({"f:selector": {}}), theirs.clone()), json!([{"port": 80}]), "spec.ports[0].name");
         assert_eq!(seen, expected(json!({"f:selector": {}, "f:ports": item})));
-        // One of two is left.
+        // One of the two items is left.
         let second = "k:{\"port\":443,\"protocol\":\"TCP\"}";
         let ports = json!([{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]);
         let seen = after(&live(json!({"f:ports": {second: {}}}), theirs), ports, "spec.ports[2].name");

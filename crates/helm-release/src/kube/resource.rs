@@ -15,17 +15,17 @@ pub struct Resource {
     pub kind: Arc<str>,
     /// The plural name, as in paths.
     pub plural: Box<str>,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects belong to namespaces.
     pub namespaced: bool,
 }
 
 impl Resource {
-    /// The API group; empty for the core group.
+    /// Returns the API group; empty for the core group.
     pub fn group(&self) -> &str {
         group_of(&self.api_version)
     }
 
-    /// The plural name with the group, as kubectl understands it: `deployments.apps`, `pods`.
+    /// Returns the plural name with the group, in kubectl's notation: `deployments.apps`, `pods`.
     pub fn full_name(&self) -> String {
         match self.group() {
             "" => self.plural.to_string(),
@@ -33,7 +33,7 @@ impl Resource {
         }
     }
 
-    /// Returns the collection's path, in one namespace or, without one, in all.
+    /// Returns the collection's path, in one namespace or, if that is empty, in all.
     ///
     /// # Errors
     /// The namespace cannot be a path segment.

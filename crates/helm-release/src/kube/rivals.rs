@@ -1,4 +1,5 @@
-//! Finds who took which of our fields away, by the managed fields of a live object. Reports fields and managers, never values.
+//! Finds the managers that took over fields of ours, by the managed fields of a live object. Reports fields and
+//! managers, but never values.
 
 use std::fmt::Write as _;
 
@@ -10,25 +11,25 @@ use super::handover::{hand_over, has_replicas};
 use super::migrate::union;
 use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Pointer};
 
-/// How many fields one message names.
+/// Maximum number of fields that one message names.
 const MAX_FIELDS: usize = 5;
 
 /// The key of a list item that a field set does not contain.
 pub(super) const ABSENT: &str = "[]";
 
-/// Who competes for an object, and for which fields.
+/// A manager that competes for an object, and the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rival {
     /// Whether the object does not exist.
     pub gone: bool,
-    /// The manager that last took one of the fields; `None` if no entry has them.
+    /// The manager that last took over one of the fields; `None` if no entry has them.
     pub manager: Option<String>,
     /// Fields that we apply and no longer own, such as `.spec.replicas`.
     pub fields: Vec<String>,
 }
 
 impl Rival {
-    /// Formats it for a message about a fight: `x keeps changing .spec.replicas of Deployment "web"`.
+    /// Formats it for a message about a drift loop: `x keeps changing .spec.replicas of Deployment "web"`.
     pub fn describe(&self, object: &ObjectKey) -> String {
         if self.gone { format!("someone keeps deleting {object}") } else { self.tell("keeps changing", object) }
     }
@@ -38,7 +39,8 @@ impl Rival {
         if self.gone { format!("{object} is gone") } else { self.tell("changed", object) }
     }
 
-    /// Formats it for a message that names the object already: `x changed .spec.replicas`; `None` if nothing was taken.
+    /// Formats it for a message that already names the object: `x changed .spec.replicas`; `None` if no field was taken
+    /// over.
     pub fn describe_change(&self) -> Option<String> {
         match self.gone {
             true => Some("it was gone".to_owned()),
@@ -67,23 +69,24 @@ impl Rival {
         }
     }
 
-    /// Returns whether the object has everything that the release applies.
+    /// Returns whether the object has all fields that the release applies.
     pub fn is_nobody(&self) -> bool {
         !self.gone && self.fields.is_empty()
     }
 }
 
-/// A live object as it was read, and who took which of our fields.
+/// A live object as it was read, and the manager that took over fields of ours.
 #[derive(Debug)]
 pub struct Look {
     /// The object; `None` if it does not exist.
     pub live: Option<Live>,
-    /// Who took which fields, those that are handed over left out.
+    /// The manager and the fields, except those that are handed over.
     pub rival: Rival,
 }
 
 impl Applier {
-    /// Reads the object and finds who took which of our fields. Fields at these pointers, and the replicas of an autoscaler's target, are no loss.
+    /// Reads the object and finds the managers that took over fields of ours. Ignores fields at these pointers, and the
+    /// replicas of an autoscaler's target.
     ///
     /// # Errors
     /// The object cannot be read, or the autoscalers cannot be listed.
@@ -121,7 +124,7 @@ fn rival(live: &Value, applied: &Value) -> Rival {
     entries().filter(whole).filter(is_ours).for_each(|entry| union(&mut ours, &entry["fieldsV1"], 0));
     let mut lost = Vec::new();
     collect_lost(applied, &ours, &mut Vec::new(), &mut lost);
-    // Whoever owns a lost field now wrote it; of several, the last.
+    // The manager that owns a lost field now wrote it; of several, the latest counts.
     let has = |entry: &&Value| lost.iter().any(|path| contains(&entry["fieldsV1"], path));
     // Autoscalers write through `scale`, so only `status` is skipped.
     let others = entries().filter(|entry| entry["subresource"] != "status").filter(|entry| !is_ours(entry)).filter(has);
@@ -133,10 +136,10 @@ fn rival(live: &Value, applied: &Value) -> Rival {
     }
 }
 
-/// Collects the applied fields that the set lacks, as paths of `fieldsV1` keys.
+/// Collects the applied fields that are not in the set, as paths of `fieldsV1` keys.
 fn collect_lost(applied: &Value, set: &Value, path: &mut Vec<String>, lost: &mut Vec<Vec<String>>) {
     match applied {
-        // A leaf of the set is owned as a whole.
+        // A manager that owns a leaf owns it as a whole.
         _ if !path.is_empty() && set.as_object().is_some_and(Map::is_empty) => {}
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -159,7 +162,7 @@ fn step(key: String, value: &Value, set: &Value, path: &mut Vec<String>, lost: &
     path.push(key);
     match (found, value) {
         (Some(inner), value) => collect_lost(value, inner, path, lost),
-        // Field by field, because another manager may have only some of them.
+        // Compare field by field, because another manager may own only some of them.
         (None, Value::Object(fields)) if has_name && !fields.is_empty() => {
             collect_lost(value, &Value::Null, path, lost)
         }

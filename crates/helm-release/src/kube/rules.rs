@@ -1,4 +1,4 @@
-//! Rules of the operator's user about single objects: how drift is treated, and which objects and fields a rule means.
+//! The operator user's rules about single objects: how drift is treated, and which objects and fields a rule selects.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use super::{Object, ObjectError, ObjectFault, ObjectKey, RECREATE_ANNOTATION};
 /// The annotation on a chart's object that sets its [`DriftPolicy`].
 pub const DRIFT_ANNOTATION: &str = "helm.sdk.operatorframework.io/drift";
 
-/// What to do when an object differs from what the release applied.
+/// The treatment of an object that differs from what the release applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriftPolicy {
     /// Apply it again.
     #[default]
     Repair,
-    /// Report it, and write nothing.
+    /// Report it, but write nothing.
     Detect,
     /// Ignore it.
     Off,
@@ -51,7 +51,8 @@ impl Object {
         DriftPolicy::parse(text).map(Some).ok_or_else(unknown)
     }
 
-    /// Returns whether the object's annotation wants it recreated when the server refuses to change its immutable fields, if it has one.
+    /// Returns whether the object's annotation requests recreation when the server rejects changes of its immutable
+    /// fields; `None` without the annotation.
     ///
     /// # Errors
     /// The annotation has an unknown value.
@@ -64,7 +65,7 @@ impl Object {
         }
     }
 
-    /// Checks the annotations that direct the operator.
+    /// Checks the annotations that control the operator.
     ///
     /// # Errors
     /// One of them has an unknown value.
@@ -96,9 +97,9 @@ impl ObjectRule {
 /// Fields of some objects that the release leaves to other managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IgnoreRule {
-    /// Which objects.
+    /// The selected objects.
     pub objects: ObjectRule,
-    /// Which fields.
+    /// The selected fields.
     pub paths: Vec<Pointer>,
 }
 

@@ -29,12 +29,12 @@ async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyEr
     Ok(applier.apply(&target, &WriteOptions::new(&decoration(), Policy::Auto, &())).await?.unwrap())
 }
 
-/// Applies the service without knowing the live object.
+/// Applies the service without a known live object.
 async fn put(applier: &Applier, rule: Rule) -> Result<Applied, ApplyError> {
     apply(applier, target(&service(), rule, Observed::Unknown)).await
 }
 
-/// A live service that belongs to the named release.
+/// Returns a live service that belongs to the named release.
 fn service_of(release: &str) -> Value {
     let annotations = json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "ns"});
     let labels = json!({"app.kubernetes.io/managed-by": "Helm"});
@@ -80,7 +80,7 @@ async fn a_kind_that_has_gone_since_the_last_discovery_is_not_served() {
     for error in [checked, applied] {
         assert!(matches!(error, ApplyError::Failed { source: Error::NoKind { .. }, .. }), "{error:?}");
     }
-    // Discovery still names a kind whose definition is being deleted.
+    // Discovery still lists a kind whose definition is being deleted.
     server.serve("x.y/v1", "Db", "dbs");
     let refused = apply(&applier, target(&db, Rule::Import, Observed::Unknown)).await.unwrap_err();
     assert!(matches!(&refused, ApplyError::Failed { source: Error::Refused { code: 404, .. }, .. }), "{refused:?}");
@@ -331,7 +331,7 @@ fn the_mark_covers_all_our_entries() {
     let (status, other) = (entry("helm-operator", "Update", "status", "f:c"), entry("kubectl", "Update", "", "f:c"));
     assert_eq!(mark(&[&status, &other]), None);
     assert_eq!(mark(&[&apply, &status, &other]), mark(&[&apply]));
-    // Marks that earlier versions of the operator stored must stay valid.
+    // Marks stored by earlier versions of the operator must stay valid.
     assert_eq!(mark(&[&apply]).unwrap().to_string(), "9889202c259c1b7a");
     assert_eq!(mark(&[&update]).unwrap().to_string(), "bf7beb58a356ff1a");
     assert_ne!(mark(&[&apply]), mark(&[&update]));
@@ -461,7 +461,7 @@ fn readiness_depends_on_the_spec() {
     assert_eq!((readiness(1), readiness(3)), (Readiness::Ready, Readiness::Progressing));
 }
 
-/// A server that rejects these requests for the service with this status, and on which the service is ours.
+/// Returns a server that rejects these requests for the service with this status, and on which the service is ours.
 async fn refusing(method: &'static str, code: u16, reason: &'static str) -> (Arc<MemoryApi>, Applier) {
     let (server, applier) = server();
     put(&applier, Rule::Import).await.unwrap();

@@ -1,8 +1,8 @@
-//! Claims unowned server defaults that block an apply: since nobody owns them, no apply removes them.
+//! Claims unowned server defaults that block an apply: since no manager owns them, no apply removes them.
 //!
-//! A Deployment without `strategy` gets `rollingUpdate` from the server; after a change to `type: Recreate` the server forbids it. Once the default is
-//! among our fields, applying the manifest without it drops it. The same holds wherever one field excludes another: a StatefulSet's
-//! `updateStrategy`, or a volume's source.
+//! For a Deployment without `strategy`, the server sets `rollingUpdate`; after a change to `type: Recreate` it forbids
+//! that field. Once the default is among our fields, applying the manifest without it removes it. The same applies
+//! wherever one field excludes another: a StatefulSet's `updateStrategy`, or a volume's source.
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ pub(super) fn with_defaults(live: &Value, body: &Value, objections: &[String]) -
     (entries[ours]["fieldsV1"] != before).then(|| entries.into())
 }
 
-/// Returns whether an entry of the managed fields has what we apply.
+/// Returns whether a managed fields entry holds the fields that we apply.
 pub(super) fn is_ours(entry: &Value) -> bool {
     let subresource = entry["subresource"].as_str().unwrap_or_default();
     entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply" && subresource.is_empty()
@@ -103,7 +103,7 @@ mod tests {
 
     const APPLY: &str = "Apply";
 
-    /// A live object with our fields and those of another manager.
+    /// Returns a live object with our fields and those of another manager.
     fn live(spec: Value, ours: Value, theirs: Value) -> Value {
         let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "fieldsV1": {"f:spec": fields}});
         let managed = [

@@ -1,4 +1,5 @@
-//! Live objects with their text, for the few kinds that someone else's rules read. Managed fields are dropped while parsing.
+//! Live objects with their JSON, for the few kinds that user-defined rules read. Managed fields are dropped while
+//! parsing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::Live;
 
-/// The longest text that is kept, in bytes; a longer object counts as unread.
+/// Maximum size of the kept JSON, in bytes; a larger object counts as unread.
 const MAX_TEXT: usize = 256 << 10;
 
 /// The fields of the metadata that are kept.

@@ -29,14 +29,14 @@ pub enum Policy {
     Client,
 }
 
-/// How an object was written before.
+/// How an object was last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Previous {
     /// By server-side apply, or never.
     Apply,
     /// Client-side.
     Client {
-        /// Whether the chart's object changed since, so that server-side apply may accept it.
+        /// Whether the chart's object has changed since then, so that server-side apply may accept it.
         changed: bool,
     },
 }
@@ -77,9 +77,9 @@ pub(crate) struct WriteOptions<'a> {
     pub last: &'a dyn LastApplied,
     /// Custom resource definitions that are applied in the same action.
     pub definitions: &'a [&'a Object],
-    /// Objects that may be deleted and created anew, beside those that say so themselves.
+    /// Objects that may be deleted and recreated, besides those with an annotation that says so.
     pub recreate: &'a [ObjectRule],
-    /// The caller's worker slot, released while deleted objects go.
+    /// The caller's worker slot, released while waiting for deletions.
     pub slot: &'a dyn Slot,
 }
 
@@ -108,21 +108,22 @@ impl<'a> WriteOptions<'a> {
     }
 }
 
-/// An object as it is sent.
+/// An object in the form that is sent.
 #[derive(Clone)]
 pub(super) struct Body {
     pub(super) resource: Arc<Resource>,
     pub(super) key: ObjectKey,
     pub(super) path: String,
     pub(super) json: Value,
-    /// The fields that others own once the object exists.
+    /// The fields that other managers own once the object exists.
     pub(super) handed_over: Vec<Pointer>,
-    /// The uid of the release's owner; empty without one.
+    /// The uid of the release's owner; empty if there is no owner.
     pub(super) owner: String,
 }
 
 impl Body {
-    /// Returns whether the whole live object must be read before the write: some of its fields may belong to others.
+    /// Returns whether the whole live object must be read before the write, because other managers may own some of its
+    /// fields.
     pub(super) fn needs_whole(&self, observed: &Observed) -> bool {
         let scaled = match observed {
             Observed::Ours { scaled, .. } => *scaled,
@@ -133,14 +134,14 @@ impl Body {
         !self.handed_over.is_empty() || (scaled && has_replicas(&self.json))
     }
 
-    /// Returns the object without the fields that others own in the live one.
+    /// Returns the object without the fields that other managers own in the live one.
     pub(super) fn left(&self, json: &Value, live: &Value, managed_fields: &Value) -> Value {
         hand_over(json, live, managed_fields, &self.handed_over).body
     }
 }
 
 impl Applier {
-    /// Writes the object over what was observed. A conflict means that it changed meanwhile.
+    /// Writes the object over its observed state. A conflict means that it changed since it was observed.
     pub(super) async fn write(
         &self,
         body: &Body,
@@ -167,8 +168,8 @@ impl Applier {
         }
     }
 
-    /// Applies. If this action applied the kind's definition, retries while fields are unknown: the server learns them a moment later, and a
-    /// client-side write would drop them.
+    /// Applies. If this action applied the kind's definition, retries while the server rejects fields as unknown: it
+    /// learns them a moment later, and a client-side write would drop them.
     async fn write_once_defined(
         &self,
         body: &Body,
@@ -221,8 +222,9 @@ impl Applier {
         }
     }
 
-    /// Restores the managed fields of an object that the server refuses to change. Others keep what is theirs, and an object that we did not apply
-    /// stays recognizable, so that it may be recreated. If it fails, a person has to delete the object.
+    /// Restores the managed fields of an object that the server rejects to change. Other managers keep their fields,
+    /// and an object that we did not apply stays recognizable, so that it may be recreated. If this fails, a person
+    /// must delete the object.
     async fn give_back(&self, body: &Body, managers: &Value, moved: &Response) {
         let Ok(live) = moved.parse::<Live>() else { return };
         let version = live.metadata.resource_version.unwrap_or_default();
@@ -231,7 +233,7 @@ impl Applier {
         }
     }
 
-    /// Takes our name off the fields that an apply created for others.
+    /// Releases our ownership of the fields that an apply created for other managers.
     async fn release(&self, body: &Body, applied: Response) -> Result<Live, Error> {
         if body.handed_over.is_empty() {
             return applied.parse();
@@ -253,7 +255,7 @@ impl Applier {
         self.send_apply(path, &json).await
     }
 
-    /// Creates by apply: no object has resource version 1, so an existing one conflicts and is unchanged.
+    /// Creates by apply with resource version 1, which no object has: an existing object conflicts and stays unchanged.
     pub(super) async fn create(&self, path: &str, json: &Value) -> Result<Response, Error> {
         let mut json = json.clone();
         json["metadata"]["resourceVersion"] = "1".into();
@@ -265,8 +267,8 @@ impl Applier {
         self.api.send(Call::apply(path, bytes(json))).await
     }
 
-    /// Applies. If something that is not in the manifest blocks it, an unowned server default or an item in the place of ours, claims that and
-    /// applies again, which drops it.
+    /// Applies. If an unowned server default or an item that replaced ours blocks the apply, claims it and applies
+    /// again, which removes it.
     async fn force_over_obstacles(&self, body: &Body, uid: &str) -> Result<Response, Error> {
         let path = format!("{}?", body.path);
         let refused = match self.force(&path, &body.json, uid).await {
@@ -283,7 +285,8 @@ impl Applier {
         applied
     }
 
-    /// Claims what blocks an apply. Returns the managed fields before, and the answer; `None` if nothing is in the way.
+    /// Claims the fields that block an apply. Returns the managed fields from before, and the response; `None` if
+    /// nothing blocks it.
     async fn claim_obstacles(&self, body: &Body, refused: &[String]) -> Result<Option<(Value, Response)>, Error> {
         let live: Value = self.api.send(Call::get(&body.path)).await?.parse()?;
         let claimed = replaced::with_replacements(&live, &body.json, refused);
@@ -305,8 +308,8 @@ impl Applier {
     }
 }
 
-/// Returns what to apply over an existing object, and the managed fields to set before: earlier managers' fields are ours, and those that are handed
-/// over are not.
+/// Returns the object to apply over an existing one, and the managed fields to set first: earlier managers' fields
+/// become ours, and those that are handed over are released.
 fn taken_over(body: &Body, existing: &Existing) -> (Body, Option<Value>) {
     let migrated = migrated_managers(&existing.managed_fields, &body.owner);
     let Some(live) = &existing.whole else { return (body.clone(), migrated) };

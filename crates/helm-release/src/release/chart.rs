@@ -1,4 +1,4 @@
-//! A chart's JSON in release records: Helm's `pkg/chart/v2.Chart`, which leaves subcharts out.
+//! A chart's JSON in release records: Helm's `pkg/chart/v2.Chart`, which omits subcharts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,7 +25,7 @@ impl ChartDocument {
             "files": files(&chart.files),
         });
         if !chart.dependencies.is_empty() {
-            // Helm's records leave subcharts out, and Helm ignores unknown fields.
+            // Helm's records omit subcharts, and Helm ignores unknown fields.
             document[SUBCHARTS] = chart.dependencies_digest().into();
         }
         ChartDocument::from_json(&document.to_string())

@@ -1,7 +1,8 @@
 //! Encodes releases as `base64(gzip(JSON))` and decodes them: Helm's `pkg/storage/driver/util.go`.
 //!
-//! The first part of the JSON, the chart, is the same for all releases of a chart. It is compressed once, as a gzip member of its own, and shared
-//! (a gzip file may have several members, and Go reads them as one). So a release costs only its own bytes.
+//! The first part of the JSON, the chart, is the same for all releases of a chart. It is compressed once, as a separate
+//! gzip member, and shared (a gzip file may have several members, and Go reads them as one). Thus a release costs only
+//! its own bytes.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,10 +21,12 @@ use super::sources::{FILES, files_digest};
 use super::weight::weight;
 use super::{Fields, Hook, Info, Release};
 
-/// The largest JSON in bytes that a record may unpack to. etcd holds about 1.5 MiB compressed, so real records stay far below.
+/// Maximum size of a record's unpacked JSON, in bytes. etcd stores at most about 1.5 MiB compressed, so real records
+/// stay far below.
 const MAX_UNPACKED: u64 = 32 << 20;
 
-/// The most memory in bytes that the values in a record may take. A Secret of 1 MiB can hold millions of them; the values of real releases are thousands.
+/// Maximum memory in bytes of the values in a record. A Secret of 1 MiB can hold millions of values; real releases have
+/// thousands.
 const MAX_WEIGHT: usize = 64 << 20;
 
 /// Why a record could not be encoded or decoded.
@@ -112,7 +115,8 @@ impl ChartDocument {
         Ok(serde_json::from_slice(json)?)
     }
 
-    /// Returns the source of a template by its path in manifests, `shop/templates/service.yaml`; `None` for one of a subchart, which records leave out.
+    /// Returns the source of a template by its path in manifests, `shop/templates/service.yaml`; `None` for a
+    /// subchart's template, which records omit.
     pub fn template(&self, path: &str) -> Option<String> {
         let (chart, name) = path.split_once('/')?;
         let document = self.to_json().ok().filter(|_| chart == self.name)?;
@@ -126,7 +130,7 @@ impl ChartDocument {
         self.to_json().map(|mut document| document["values"].take()).unwrap_or_default()
     }
 
-    /// Returns the chart without its non-template files, the most dispensable part of a record. Their digest stays.
+    /// Returns the chart without its non-template files, the most dispensable part of a record. Keeps their digest.
     ///
     /// # Errors
     /// The JSON exceeds the size limit.
@@ -185,7 +189,7 @@ struct Own {
     namespace: String,
     #[serde(default)]
     apply_method: String,
-    /// Has its own reader; named, or it would count as unknown.
+    /// The chart has a separate reader; it is named here so that it does not count as an unknown field.
     #[serde(default, rename = "chart")]
     _chart: IgnoredAny,
     #[serde(flatten)]
@@ -212,7 +216,7 @@ impl Packed {
         Ok(Packed { chart: release.chart.clone(), own, labels: release.labels.clone() })
     }
 
-    /// Returns a bound on the bytes of a release's record, without compressing it.
+    /// Returns an upper bound of the size of a release's record in bytes, without compressing it.
     ///
     /// # Errors
     /// The values cannot be written as JSON.
@@ -223,7 +227,7 @@ impl Packed {
         Ok(gzip.div_ceil(3) * 4)
     }
 
-    /// Returns the bytes that it holds alone: its own part, and its chart unless others share it.
+    /// Returns the bytes that it alone holds: its own part, and its chart unless others share it.
     pub fn size(&self) -> usize {
         let chart = if Arc::strong_count(&self.chart) == 1 { self.chart.member.len() } else { 0 };
         self.own.len() + chart
@@ -253,7 +257,7 @@ impl Packed {
         STANDARD.encode(bytes)
     }
 
-    /// Reads a record's value, whoever wrote it; early Helm 3 did not compress.
+    /// Reads the value of a record by any writer; early Helm 3 did not compress.
     ///
     /// # Errors
     /// The record is not valid base64, gzip or JSON, or unpacks to more than the limit.
@@ -273,7 +277,7 @@ impl Packed {
     }
 }
 
-/// A release without its chart.
+/// Returns a release without its chart.
 fn own(release: &Release) -> OwnRef<'_> {
     OwnRef {
         name: &release.name,
@@ -292,7 +296,7 @@ fn own(release: &Release) -> OwnRef<'_> {
 fn parse(json: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
     let whole: Whole = serde_json::from_slice(json)?;
     let chart = whole.chart.map_or("null", RawValue::get);
-    // The chart stays text.
+    // The chart stays unparsed.
     check_weight(weight(json).saturating_sub(weight(chart.as_bytes())))?;
     let chart = ChartDocument::from_json(chart)?;
     let own: Own = serde_json::from_slice(json)?;

@@ -26,13 +26,13 @@ pub struct Hook {
     /// Its last run.
     #[serde(default)]
     pub last_run: LastRun,
-    /// Lower weights run first.
+    /// The weight; lower ones run first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub weight: i64,
     /// When to delete its objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delete_policies: Vec<DeletePolicy>,
-    /// When to show its log. Kept for Helm, which alone shows logs.
+    /// When to show its log. Kept for Helm; this operator does not show logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_log_policies: Vec<String>,
     /// Fields that only another version of Helm knows.

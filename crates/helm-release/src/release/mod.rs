@@ -1,4 +1,4 @@
-//! The release record: what was installed, from which chart and values, and with what result.
+//! The release record: what was installed, from which chart and values, and with which result.
 //!
 //! Counterpart: Helm's `pkg/release/v1`. [`crate::storage`] stores records; `codec` encodes them.
 
@@ -33,7 +33,7 @@ pub struct Release {
     pub version: u32,
     /// Times, status and notes.
     pub info: Info,
-    /// The chart as it was then.
+    /// The chart at that time.
     pub chart: Arc<ChartDocument>,
     /// The user's values, without the chart's defaults.
     pub config: serde_json::Value,
@@ -86,7 +86,7 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Info {
-    /// Returns the revision that this one repeats, if it is a rollback. Helm 3 says so in the description only.
+    /// Returns the revision that this one repeats, if it is a rollback. Helm 3 records that only in the description.
     pub fn rolled_back_to(&self) -> Option<u32> {
         match self.rollback_revision {
             0 => self.description.strip_prefix("Rollback to ")?.parse().ok(),

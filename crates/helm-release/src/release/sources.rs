@@ -1,7 +1,8 @@
-//! Compares what a recorded revision was rendered from with a chart and values at hand. If they are the same, rendering again would change
-//! only generated values, such as passwords.
+//! Compares the chart and values of a recorded revision with a given chart and values. If they are the same, rendering
+//! again would change only generated values, such as passwords.
 //!
-//! The proof uses the record alone, whoever wrote it. What a record leaves out, such as subcharts in Helm's, counts as different.
+//! The proof uses the record alone, whoever wrote it. Parts that a record omits, such as subcharts in Helm's records,
+//! count as different.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,15 +13,15 @@ use sha2::{Digest as _, Sha256};
 use super::Release;
 use super::codec::{ChartDocument, Error};
 
-/// The key of the subcharts' digest in our records; absent without subcharts.
+/// The key of the subcharts' digest in our records; absent if there are no subcharts.
 pub(super) const SUBCHARTS: &str = "subchartsDigest";
-/// The key of the digest of files that our record had to leave out.
+/// The key of the digest of files that our record had to omit.
 pub(super) const FILES: &str = "filesDigest";
 
 /// The largest integer up to which floats are exact.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What is not proven to be the same.
+/// The part that is not proven to be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// `Chart.yaml`.
@@ -53,7 +54,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a revision is rendered from.
+/// The chart and values that a revision is rendered from.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     /// The chart's JSON in a record.
@@ -89,8 +90,8 @@ fn difference(recorded: Source<'_>, current: Source<'_>) -> Option<Difference> {
     same.into_iter().find_map(|(part, same)| (!same).then_some(part))
 }
 
-/// Returns whether recorded values match the resource's: as they are, or merged over the chart's defaults, as helm-operator-plugins records them.
-/// A null removes a default, so values with nulls never match the merged form.
+/// Returns whether recorded values match the resource's: either as they are, or merged over the chart's defaults, as
+/// helm-operator-plugins records them. A null removes a default, so values with nulls never match the merged form.
 fn values_match(recorded: &Value, current: Source<'_>) -> bool {
     let (recorded, own) = (table(recorded), table(current.config));
     equivalent(&recorded, &own)
@@ -122,8 +123,8 @@ fn table(value: &Value) -> Cow<'_, Value> {
     if value.is_null() { Cow::Owned(Map::new().into()) } else { Cow::Borrowed(value) }
 }
 
-/// A chart's metadata. Helm records dependencies as a render left them: marked as enabled, without those that values disable. Nothing follows from that
-/// if the record lacks the subcharts as well.
+/// Returns a chart's metadata. Helm records dependencies as a render left them: marked as enabled, without those that
+/// values disable. If the record also lacks the subcharts, they prove nothing and are dropped.
 fn metadata(chart: &Value, recorded: &Value) -> Value {
     let mut metadata = filled(&chart["metadata"]);
     if let Some(fields) = metadata.as_object_mut().filter(|_| recorded[SUBCHARTS].is_null()) {
@@ -132,7 +133,7 @@ fn metadata(chart: &Value, recorded: &Value) -> Value {
     metadata
 }
 
-/// Drops fields that Go's `omitempty` leaves out.
+/// Drops fields that Go's `omitempty` omits.
 fn filled(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -158,23 +159,23 @@ fn text<'a>(file: &'a Value, key: &str) -> &'a str {
     file.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Names and contents of a record's files, sorted.
+/// Returns the names and contents of a record's files, sorted.
 fn sorted(list: &Value) -> Vec<(&str, &str)> {
     let mut files: Vec<_> = list.as_array().into_iter().flatten().map(|f| (text(f, "name"), text(f, "data"))).collect();
     files.sort_unstable();
     files
 }
 
-/// The digest of a recorded chart's files, whether the record holds them or not.
+/// Returns the digest of a recorded chart's files, whether or not the record holds them.
 fn files(chart: &Value) -> String {
     chart[FILES].as_str().map_or_else(|| files_digest(&chart["files"]), str::to_owned)
 }
 
-/// The digest of files as a record lists them.
+/// Returns the digest of files as a record lists them.
 pub(super) fn files_digest(list: &Value) -> String {
     let mut hash = Sha256::new();
     for (name, data) in sorted(list) {
-        // The lengths keep names and contents apart.
+        // The lengths separate names from contents.
         hash.update(format!("{}:{name}{}:{data}", name.len(), data.len()));
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -204,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A chart's JSON in a record.
+    /// Returns a chart's JSON in a record.
     fn chart() -> Value {
         json!({
             "metadata": {"name": "web", "version": "1.0.0", "apiVersion": "v2", "keywords": ["a"]},
@@ -223,7 +224,7 @@ mod tests {
     /// Changes a chart and values.
     type Change = fn(&mut Value, &mut Value);
 
-    /// The difference between a record with this change and the original.
+    /// Returns the difference between a record with this change and the original.
     fn changed(change: Change) -> Option<Difference> {
         let (mut chart_then, mut config_then) = (chart(), config());
         change(&mut chart_then, &mut config_then);

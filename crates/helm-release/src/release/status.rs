@@ -22,7 +22,7 @@ pub enum Status {
     PendingUpgrade,
     /// A rollback is in progress.
     PendingRollback,
-    /// Helm's `unknown`, and any status that we don't know.
+    /// Helm's `unknown`, and any other status.
     #[default]
     #[serde(other)]
     Unknown,

@@ -60,7 +60,7 @@ const HELM_V4: &str = include_str!("../../tests/fixtures/records/helm-v4.json");
 const OPERATOR_SDK: &str = include_str!("../../tests/fixtures/records/operator-sdk.json");
 const PLUGINS: &str = include_str!("../../tests/fixtures/records/helm-operator-plugins.json");
 
-/// The objects in a JSON list, bare or as Kubernetes wraps it.
+/// Returns the objects in a JSON list, bare or as Kubernetes wraps it.
 fn items(list: &str) -> Vec<serde_json::Value> {
     let list: serde_json::Value = serde_json::from_str(list).unwrap();
     list["items"].as_array().or(list.as_array()).unwrap().clone()
@@ -154,7 +154,7 @@ fn records_digest_subcharts() {
     assert!(ChartDocument::of(&alone).unwrap().to_json().unwrap()[sources::SUBCHARTS].is_null());
 }
 
-/// The recorded chart, loaded again from its files.
+/// Returns the recorded chart, loaded again from its files.
 fn reloaded(recorded: &ChartDocument) -> ChartDocument {
     use base64::Engine as _;
     use helm::chart::Chart;
@@ -168,7 +168,7 @@ fn reloaded(recorded: &ChartDocument) -> ChartDocument {
     ChartDocument::of(&Chart::from_files(own.chain(listed)).unwrap()).unwrap()
 }
 
-/// Checks that the release proves to be rendered from its own chart and this spec, and from no other.
+/// Checks that the release is proven to be rendered from its own chart and this spec, and from no other.
 fn check_proof(release: &Release, mut spec: serde_json::Value) {
     let chart = reloaded(&release.chart);
     assert_eq!(release.differs_from(&chart, &spec).unwrap(), None, "{}", release.key());

@@ -1,13 +1,13 @@
-//! How much memory a JSON text takes once it is parsed: a few bytes of it can stand for hundreds.
+//! Estimates the memory of a parsed JSON text: a few bytes of text can stand for hundreds in memory.
 
 /// The memory of a value in an array, in bytes.
 const VALUE: usize = 32;
 /// The memory of an object's smallest node, which has room for eleven entries.
 const NODE: usize = 640;
-/// The memory of an object's further entry: its share of a node.
+/// The memory of each further entry of an object: its share of a node.
 const ENTRY: usize = 64;
 
-/// Returns an estimate of the bytes that the values in the text take, strings not counted: those are as long as in the text.
+/// Returns an estimate of the memory of the text's values, in bytes, without strings, which are as long as in the text.
 pub(super) fn weight(json: &[u8]) -> usize {
     let (mut weight, mut quoted, mut escaped) = (VALUE, false, false);
     for byte in json {

@@ -1,5 +1,6 @@
-//! Reads records in several Secrets, as helm-operator-plugins' chunked storage writes them: an index with the first chunk and the names of the
-//! others. Its keys are those of Helm's records, its `owner` label is the author's.
+//! Reads records in several Secrets, as helm-operator-plugins' chunked storage writes them: an index with the first
+//! chunk and the names of the others. Its data keys are those of Helm's records; its `owner` label is chosen by the
+//! operator's author.
 
 use super::decode;
 use super::proof::{Stored, Unproven};
@@ -10,12 +11,12 @@ use crate::release::{Packed, Status};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The most chunks of one record that are read.
+/// Maximum number of chunks of one record.
 const MAX_CHUNKS: usize = 64;
 
-/// The key of an index's first chunk, and of each further Secret's only one.
+/// The key of an index's first chunk, and of the single chunk in each further Secret.
 const CHUNK: &str = "chunk";
-/// The key of the names of an index's further chunks: a list in JSON.
+/// The key of the names of an index's further chunks: a JSON list.
 const EXTRA_CHUNKS: &str = "extraChunks";
 
 impl Secret {
@@ -30,9 +31,10 @@ impl Secret {
 }
 
 impl Storage {
-    /// Reads a release that is recorded in chunks: its deployed revision, else its newest, and the number of the newest. `None` if there is none.
+    /// Reads a release that is recorded in chunks: its deployed revision, else its newest, and the number of the
+    /// newest. Returns `None` if there is no such release.
     ///
-    /// One list, and a read for each further chunk.
+    /// Sends one list request, and one read for each further chunk.
     ///
     /// # Errors
     /// A request fails, or the record cannot be decoded.
@@ -64,12 +66,12 @@ impl Storage {
         let content = Content::of(&gzip);
         let decoded = decode::decoded(gzip.len(), move || Packed::from_gzip(&gzip, labels)).await;
         let release = decoded.map_err(|source| Error::Codec { key, source })?;
-        // This operator writes none in chunks.
+        // This operator never writes records in chunks.
         Ok(Record { release: Stored::Unproven(Unproven::new(release, content)), marks: None })
     }
 }
 
-/// Deployed revisions come last, and the newest of them.
+/// Returns a sort key by which deployed revisions come last, with the newest of them at the end.
 fn order(index: &Secret) -> (bool, u32) {
     let labels = index.metadata.labels.as_ref();
     let label = |key| labels.and_then(|all| all.get(key)).map_or("", String::as_str);

@@ -1,20 +1,21 @@
-//! Decodes release records. Large ones on a thread of their own, so that nobody waits for them, and one at a time, so that their memory does not add up.
+//! Decodes release records. Large ones run on a separate thread, so that they block no other task, and one at a time,
+//! so that their memory does not add up.
 
 use tokio::sync::Semaphore;
 
 use crate::outside;
 use crate::release::{Error, Release};
 
-/// Smaller records are decoded at once: they unpack to little, whatever they hold.
+/// Size in bytes below which records are decoded immediately: whatever they hold, they unpack to little.
 const LARGE: usize = 16 << 10;
 
-/// Taken while a large record is decoded.
+/// Held while a large record is decoded.
 static ONE: Semaphore = Semaphore::const_new(1);
 
 /// Decodes a record of this many bytes.
 ///
 /// # Errors
-/// Those of `decode`, or the process ends meanwhile.
+/// Those of `decode`, or the process ends.
 pub(super) async fn decoded(
     bytes: usize,
     decode: impl FnOnce() -> Result<Release, Error> + Send + 'static,

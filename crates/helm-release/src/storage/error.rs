@@ -45,13 +45,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the record was read, and is damaged.
+    /// Returns whether the record was read but is damaged.
     pub fn is_damage(&self) -> bool {
         matches!(self, Error::Codec { source, .. } if !matches!(source, release::Error::Interrupted))
             || matches!(self, Error::Incomplete { .. })
     }
 
-    /// Returns whether the revision that was to be created exists.
+    /// Returns whether the revision to create already exists.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Error::Api { verb: "create", source, .. } if source.is_conflict())
     }

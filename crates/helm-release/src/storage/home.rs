@@ -1,28 +1,30 @@
-//! Where a release's records are: beside the release under its name, or in one namespace with those of all others.
+//! The place of a release's records: beside the release under its name, or in one namespace with those of all other
+//! releases.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-/// The longest value of a label.
+/// Maximum length of a label value.
 const LONGEST: usize = 63;
 
-/// Where the records of releases are.
+/// The place of releases' records.
 ///
-/// In one namespace for all, two releases of one name must not meet: a record then carries the name `<release's namespace>.<release's name>`, which is
-/// unique because no namespace contains a dot. `helm list`, `history`, `status` and `get` read it under that name. Names that no label can hold are
-/// cut and end in a hash.
+/// In one namespace for all releases, two releases with the same name must not collide: a record has the name
+/// `<release's namespace>.<release's name>`, which is unique because namespaces contain no dots. `helm list`,
+/// `history`, `status` and `get` accept that name. Names that are too long for a label are cut and end in a hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Home(Option<Arc<str>>);
 
 impl Home {
-    /// One namespace for the records of all releases. [`Home::default`] keeps each release's records in the release's namespace.
+    /// Creates a home in one namespace for the records of all releases. [`Home::default`] keeps each release's records
+    /// in the release's namespace.
     pub fn in_namespace(namespace: &str) -> Home {
         Home(Some(namespace.into()))
     }
 
-    /// The namespace and the name that a release's records have.
+    /// Returns the namespace and the name of a release's records.
     pub fn record<'a>(&'a self, namespace: &'a str, name: &'a str) -> (&'a str, Cow<'a, str>) {
         match &self.0 {
             None => (namespace, Cow::Borrowed(name)),
@@ -30,7 +32,8 @@ impl Home {
         }
     }
 
-    /// The namespace and name of the release whose records have this namespace and name. `None`: they are nobody's here, or their name was cut.
+    /// Returns the namespace and name of the release whose records have this namespace and name; `None` if no release
+    /// here has them, or if the name was cut.
     pub fn release<'a>(&self, namespace: &'a str, record: &'a str) -> Option<(&'a str, &'a str)> {
         match &self.0 {
             None => Some((namespace, record)),
@@ -41,14 +44,14 @@ impl Home {
         }
     }
 
-    /// Whether a record whose release is unknown may have a name that was cut.
+    /// Returns whether a record whose release is unknown may have a name that was cut.
     pub fn may_be_cut(&self, namespace: &str, record: &str) -> bool {
         let hash = record.rsplit_once('-').map_or("", |(_, hash)| hash);
         self.0.as_deref() == Some(namespace) && hash.len() == HASH
     }
 }
 
-/// Digits of a hash in hexadecimal, enough that nobody finds two names with the same.
+/// Number of hexadecimal digits of a hash; enough to make collisions infeasible.
 const HASH: usize = 32;
 
 fn record_name(namespace: &str, name: &str) -> String {
@@ -57,7 +60,7 @@ fn record_name(namespace: &str, name: &str) -> String {
         return whole;
     }
     let hash: String = Sha256::digest(&whole).iter().take(HASH / 2).map(|byte| format!("{byte:02x}")).collect();
-    // Without a dot, it is no other release's name.
+    // Without a dot, it cannot be another release's name.
     let kept = whole.get(..LONGEST - HASH - 1).unwrap_or_default().replace('.', "-");
     format!("{kept}-{hash}")
 }

@@ -1,6 +1,6 @@
 //! The marks annotation on a release's Secret: the inputs digest, the owner, and the inventory with each object's ownership mark.
 //!
-//! With it a restart needs only lists: it reads no record and renders nothing.
+//! Thanks to it a restart needs only lists: it reads no record and renders nothing.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -20,34 +20,35 @@ use crate::kube::{
 /// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
 
-/// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which makes room for three or four times as many
-/// objects; beyond it again it is left out, and a restart applies once more.
+/// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which makes room for three
+/// to four times as many objects. If it is still too large, it is omitted, and a restart applies all objects once more.
 const MAX_TEXT: usize = 200 << 10;
 
-/// The largest inventory that is unpacked, in bytes: as many objects as fit into a record.
+/// Maximum size of an unpacked inventory, in bytes: as many objects as fit into a record.
 const MAX_UNPACKED: u64 = 4 << 20;
 
 /// Flags of an object in the annotation.
 const KEPT: u8 = 1;
 const CLIENT: u8 = 2;
-/// Where the drift policy starts: two bits, 0 for none.
+/// Offset of the drift policy: two bits, 0 for none.
 const DRIFT_SHIFT: u8 = 2;
 const DRIFTS: [Option<DriftPolicy>; 4] =
     [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
-/// Where the state before adoption starts: two bits, 0 for an object of the release.
+/// Offset of the adoption: two bits, 0 for an object that the release made.
 const ADOPTED_SHIFT: u8 = 4;
-/// After the two bits of the state before adoption.
+/// After the two bits of the adoption.
 const EXPIRES: u8 = 1 << 6;
 const ADOPTED: [Option<Adopted>; 4] = [None, Some(Adopted::Owned), Some(Adopted::Claimed), Some(Adopted::Unclaimed)];
 
-/// What the annotation on a release's Secret records.
+/// The content of the annotation on a release's Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The digest of everything the objects were rendered from.
     pub inputs: String,
-    /// The uid of the custom resource that owns the release; empty without one.
+    /// The uid of the custom resource that owns the release; empty if there is no owner.
     pub owner: Arc<str>,
-    /// The owner's `Kind.group`. Together with the record's name and namespace it identifies the same resource after a re-creation with another uid.
+    /// The owner's `Kind.group`. Together with the record's name and namespace it identifies the same resource after it
+    /// was recreated with another uid.
     pub owner_type: Arc<str>,
     /// The objects, in install order.
     pub objects: Vec<MarkedObject>,
@@ -61,13 +62,14 @@ pub struct Marks {
     pub failed_post_deletes: u32,
     /// When revision 1 was deployed, if known.
     pub first_deployed: Option<Timestamp>,
-    /// Whether Helm itself made this revision or an earlier one.
+    /// Whether Helm made this revision or an earlier one.
     pub taken_over: bool,
     /// The revision that this one repeats, if it is a rollback.
     pub rolled_back_to: Option<u32>,
-    /// Whether override values are strings in this release although the operator's own would have types: operator-sdk made it so.
+    /// Whether override values are strings in this release, because operator-sdk made it, although this operator's
+    /// would have types.
     pub string_overrides: bool,
-    /// How the release was before the upgrade to this revision, if that took one of a limited number of places.
+    /// The release's state before the upgrade to this revision, if the upgrade took a permit.
     pub before: Option<Before>,
 }
 
@@ -78,7 +80,7 @@ impl Marks {
     }
 }
 
-/// How a release was before an upgrade.
+/// The release's state before an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Before {
     /// It was ready.
@@ -92,7 +94,7 @@ pub enum Before {
 /// An object in a release's inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkedObject {
-    /// Which object.
+    /// The object's key.
     pub key: ObjectKey,
     /// The `apiVersion` in which it was applied.
     pub api_version: Arc<str>,
@@ -104,16 +106,16 @@ pub struct MarkedObject {
     pub kept: bool,
     /// Whether it was applied and the server deletes it once it finished: its absence is not drift.
     pub expires: bool,
-    /// Whether it was written client-side, because server-side apply rejects it or is switched off.
+    /// Whether it was written client-side, because server-side apply rejects it or is disabled.
     pub client: bool,
     /// The drift policy in its annotation.
     pub drift: Option<DriftPolicy>,
-    /// What it was before an attempt found it; `None` if the release made it, or once a revision with it is deployed.
+    /// How an attempt adopted it; `None` if the release made it, or once a revision with it is deployed.
     pub adopted: Option<Adopted>,
 }
 
 impl MarkedObject {
-    /// Creates an entry for an object of which only this is known.
+    /// Creates an entry for an object of which only key and version are known.
     pub fn new(key: ObjectKey, api_version: Arc<str>) -> MarkedObject {
         MarkedObject {
             key,
@@ -128,7 +130,7 @@ impl MarkedObject {
         }
     }
 
-    /// Creates the entry of a chart's object that was not applied yet.
+    /// Creates the entry of a chart's object that has not been applied yet.
     pub(crate) fn unapplied(key: ObjectKey, object: &Object, namespace: &str) -> MarkedObject {
         MarkedObject {
             digest: Some(object.digest(namespace)),
@@ -138,7 +140,7 @@ impl MarkedObject {
         }
     }
 
-    /// Returns whether the chart's object is the one that it describes.
+    /// Returns whether it describes the chart's object.
     pub(crate) fn is_of(&self, object: &Object, namespace: &str) -> bool {
         *object.api_version == *self.api_version && Some(object.digest(namespace)) == self.digest
     }
@@ -212,7 +214,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// Returns the place of a value that two bits hold.
+/// Returns the position of a value that is stored in two bits.
 fn place<T: PartialEq>(values: &[T; 4], value: T) -> u8 {
     values.iter().zip(0_u8..).find(|(known, _)| **known == value).map_or(0, |(_, at)| at)
 }
@@ -223,7 +225,7 @@ impl Marks {
         let mut text: Text = serde_json::from_str(text).ok()?;
         if !text.z.is_empty() {
             let unpacked = unpack(&text.z);
-            // As if it had been left out.
+            // Treated as if it had been omitted.
             text.c &= unpacked.is_some();
             text.o = unpacked.unwrap_or_default();
         }
@@ -254,7 +256,7 @@ impl Marks {
         })
     }
 
-    /// Formats the annotation. Drops the inventory, and `complete`, if it would be too large.
+    /// Formats the annotation. Omits the inventory, and `complete`, if it would be too large.
     pub fn to_text(&self) -> String {
         let object = |o: &MarkedObject| {
             let mark = o.mark.map(|mark| mark.to_string()).unwrap_or_default();

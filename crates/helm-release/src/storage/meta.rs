@@ -1,4 +1,4 @@
-//! What the metadata of a record's Secret says, without its content.
+//! Reads the metadata of a record's Secret, without its content.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,25 @@ use super::{Content, Keyring, MARKS_ANNOTATION, Marks, OWNER_LABEL, SEAL_ANNOTAT
 use crate::outside;
 use crate::release::{self, Status};
 
-/// The highest revision that is read. Whoever may write Secrets may name any, and the next one must exist.
+/// Maximum revision that is read. Anyone who can write Secrets can choose the number, and the next one must be
+/// representable.
 const HIGHEST: u32 = 1 << 30;
 
-/// Whether this operator wrote a record, as far as its metadata tells.
+/// Whether this operator wrote a record, as far as its metadata shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// It did; the record must have this content.
+    /// It did. The record must have this content.
     Sealed(Content),
     /// It did not: Helm or an upstream operator did.
     Foreign,
-    /// The record has marks without a valid seal: it was changed, copied or made up, or the key that sealed it is lost.
+    /// The record has marks without a valid seal: it was changed, copied or forged, or the key that sealed it is lost.
     Broken,
 }
 
 /// A record's metadata, without its content.
 #[derive(Clone, Debug)]
 pub struct RecordMeta {
-    /// The name that the record carries: the release's, or what its [`Home`](super::Home) makes of it.
+    /// The record's name: the release's, or the one that its [`Home`](super::Home) derives from it.
     pub name: String,
     /// The Secret's namespace.
     pub namespace: String,
@@ -46,12 +47,12 @@ pub struct RecordMeta {
     pub owners: Vec<String>,
     /// When it was last written: the latest of the server's creation time and the writer's labels.
     pub written: Option<Timestamp>,
-    /// The process of ours that wrote it last, if it has a name.
+    /// The process of this operator that wrote it last, if it has a name.
     pub writer: Option<String>,
 }
 
 impl RecordMeta {
-    /// Reads a Secret's metadata and judges it by these keys; `None` if it is not a release record.
+    /// Reads a Secret's metadata and verifies it with these keys; `None` if it is not a release record.
     pub fn read(metadata: &ObjectMeta, keys: &Keyring) -> Option<RecordMeta> {
         let labels = metadata.labels.as_ref()?;
         let name = labels.get("name")?;
@@ -78,7 +79,8 @@ impl RecordMeta {
     }
 }
 
-/// Whose a record says it is. What is sealed says so in its marks, and no label counts against it.
+/// Returns the owners that a record names. A sealed record names its owner in the marks, which take precedence over
+/// labels.
 fn owners(metadata: &ObjectMeta, marks: Option<&Marks>) -> Vec<String> {
     let sealed = marks.map(|marks| marks.owner.to_string()).filter(|owner| !owner.is_empty());
     if let Some(owner) = sealed {
@@ -88,7 +90,7 @@ fn owners(metadata: &ObjectMeta, marks: Option<&Marks>) -> Vec<String> {
     label.into_iter().chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect()
 }
 
-/// Whether these keys sealed a record.
+/// Returns whether one of these keys sealed a record.
 fn proof(metadata: &ObjectMeta, keys: &Keyring) -> Proof {
     let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
     let Some(marks) = annotation(MARKS_ANNOTATION) else { return Proof::Foreign };
@@ -100,8 +102,9 @@ fn proof(metadata: &ObjectMeta, keys: &Keyring) -> Proof {
     content.map_or(Proof::Broken, Proof::Sealed)
 }
 
-/// The creation time bounds a slow writer's clock from below; labels in the future are ignored, and a creation in the future counts as now: a clock
-/// that was set back must not make anybody wait for a day.
+/// Returns when a record was written. The creation time is a lower bound for a slow writer's clock. Labels in the
+/// future are ignored, and a creation time in the future counts as now, so that a clock that was set back cannot stall
+/// a release.
 pub(super) fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp> {
     let labels = metadata.labels.as_ref();
     let label = |key| labels?.get(key)?.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
@@ -109,14 +112,14 @@ pub(super) fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp
     labels.chain(metadata.creation_timestamp.as_ref().map(|time| time.0.min(now))).max()
 }
 
-/// The metadata of a record's Secret, without its managed fields: they are as large as the rest.
+/// The metadata of a record's Secret, without its managed fields, which are as large as the rest.
 #[derive(Clone, Debug)]
 pub struct RecordSecret {
     metadata: ObjectMeta,
 }
 
 impl RecordSecret {
-    /// Reads it and judges it by these keys; `None` if it is not a release record.
+    /// Reads the record's metadata and verifies it with these keys; `None` if it is not a release record.
     pub fn record(&self, keys: &Keyring) -> Option<RecordMeta> {
         RecordMeta::read(&self.metadata, keys)
     }

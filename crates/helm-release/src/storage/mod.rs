@@ -1,7 +1,7 @@
 //! Release records in Secrets, as Helm stores them, so that `helm list`, `history`, `get` and `rollback` work on them.
 //!
-//! Counterpart: Helm's `pkg/storage/driver/secrets.go`. What we add is an annotation with [`Marks`], from which a restart knows every release
-//! without reading a record.
+//! Counterpart: Helm's `pkg/storage/driver/secrets.go`. Our addition is an annotation with [`Marks`], from which a
+//! restart knows every release without reading a record.
 
 mod chunked;
 mod decode;
@@ -36,7 +36,7 @@ use crate::outside;
 use crate::release::{self, Packed, Release, Status};
 use seal::Sealing;
 
-/// The largest encoded record in bytes: the API server's limit on a Secret's data.
+/// Maximum size of an encoded record in bytes: the API server's limit for a Secret's data.
 pub(crate) const MAX_RECORD: usize = 1 << 20;
 
 /// The type of the Secrets that are release records.
@@ -49,39 +49,41 @@ pub const SELECTOR: &str = "owner=helm";
 /// copies them to the revisions it makes.
 pub const OWNER_LABEL: &str = "helm.sdk.operatorframework.io/owner";
 
-/// The annotation that names the process that wrote the record last. Helm drops it, as it drops all annotations.
+/// The annotation that names the process that wrote the record last. Helm drops it with all other annotations.
 pub const WRITER_ANNOTATION: &str = "helm.sdk.operatorframework.io/writer";
 
 /// Labels that Helm sets, and helm-operator-plugins on records in chunks.
 const SYSTEM_LABELS: [&str; 8] = ["name", "owner", "status", "version", "createdAt", "modifiedAt", "key", "type"];
 
-/// Room in a record for what an action adds after its first write, in bytes: phases of hooks, and the description of a failure.
+/// Bytes reserved in a record for additions after an action's first write: phases of hooks, and the description of a
+/// failure.
 const HEADROOM: usize = 16 << 10;
 
-/// How many records to delete at a time.
+/// Maximum number of concurrent deletions of records.
 const MAX_DELETIONS: usize = 8;
 
 /// Reads and writes release records in Secrets. Cheap to clone.
 ///
-/// A record is the Secret `sh.helm.release.v1.<name>.v<revision>` in the release's namespace or at another [`Home`], of type `helm.sh/release.v1`,
-/// with Helm's labels and encoding. Methods take the release's own namespace and name. Each method is one request unless it says otherwise, and retries nothing: after an error or a cancellation the write may or may
-/// not have happened. Repeating [`update`](Storage::update), [`mark`](Storage::mark) and the deletions is safe; repeating
-/// [`create`](Storage::create) fails with a conflict if the first one succeeded.
+/// A record is the Secret `sh.helm.release.v1.<name>.v<revision>` in the release's namespace or at another [`Home`], of
+/// type `helm.sh/release.v1`, with Helm's labels and encoding. Methods take the release's own namespace and name. Each
+/// method sends one request, unless documented otherwise, and never retries: after an error or a cancellation, the
+/// write may or may not have happened. Repeating [`update`](Storage::update), [`mark`](Storage::mark) and the deletions
+/// is safe; repeating [`create`](Storage::create) fails with a conflict if the first one succeeded.
 #[derive(Clone)]
 pub struct Storage {
     api: Arc<dyn Api>,
     keys: Keyring,
     home: Home,
-    /// The name of this process on the records that it writes; empty for none.
+    /// The name of this process on the records that it writes; empty if it has none.
     writer: Arc<str>,
 }
 
-/// A revision's record as it is known.
+/// A revision's record as the caller knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The revision.
     pub version: u32,
-    /// The resource version of its Secret, if known: the record that is deleted must still have it.
+    /// The resource version of its Secret, if known; a deletion requires that the record still has it.
     pub resource_version: Option<u64>,
 }
 
@@ -90,7 +92,7 @@ pub struct Known {
 pub struct Written {
     /// The record's content, which may lack files and notes.
     pub packed: Sealed<Packed>,
-    /// The Secret's resource version, which tells our own write from later ones.
+    /// The Secret's resource version, which distinguishes our own write from later ones.
     pub resource_version: u64,
 }
 
@@ -103,7 +105,7 @@ pub struct Record {
     pub marks: Option<Marks>,
 }
 
-/// What a revision's marks are written beside: the rest of what its seal covers.
+/// The other parts of a record that the seal over its marks covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Body {
     /// The revision.
@@ -114,14 +116,14 @@ pub struct Body {
     pub content: Content,
 }
 
-/// A release that is recorded somewhere else.
+/// A release that is recorded elsewhere.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
-    /// Its deployed revision; of one in chunks, the newest if none is deployed.
+    /// Its deployed revision; in chunked storage, the newest if none is deployed.
     pub(crate) release: Stored<Release>,
     /// The number of its newest revision.
     pub(crate) newest: u32,
-    /// The revision's marks, if it has them.
+    /// The revision's marks, if it has any.
     pub(crate) marks: Option<Marks>,
 }
 
@@ -138,29 +140,31 @@ struct SecretList {
 }
 
 impl Storage {
-    /// Creates a storage on the server behind `api`, which seals and proves records with these keys.
+    /// Creates a storage on the server behind `api` that seals and verifies records with these keys.
     pub fn new(api: Arc<dyn Api>, keys: Keyring) -> Storage {
         Storage { api, keys, home: Home::default(), writer: "".into() }
     }
 
-    /// The storage that writes records in the name of this process, so that another one can tell them from its own.
+    /// Returns a storage that writes records in the name of this process, so that other processes can tell them from
+    /// their own.
     #[must_use]
     pub fn written_by(self, writer: Arc<str>) -> Storage {
         Storage { writer, ..self }
     }
 
-    /// The storage with its records at this place.
+    /// Returns a storage with its records at this home.
     #[must_use]
     pub fn at(self, home: Home) -> Storage {
         Storage { home, ..self }
     }
 
-    /// The storage with each release's records in the release's namespace; `None` if that is where they are.
+    /// Returns a storage with each release's records in the release's namespace; `None` if this one has them there.
     fn beside_releases(&self) -> Option<Storage> {
         (self.home != Home::default()).then(|| Storage::new(self.api.clone(), self.keys.clone()))
     }
 
-    /// Creates the record of a new revision, without the chart's other files or the notes if it would be too large.
+    /// Creates the record of a new revision. Omits the chart's other files, then the notes, if the record would be too
+    /// large.
     ///
     /// # Errors
     /// The revision exists, the request fails, or the record is too large.
@@ -170,7 +174,8 @@ impl Storage {
         Ok(Written { packed, resource_version })
     }
 
-    /// Records a revision that somebody else recorded elsewhere, as unproven as it is there. Returns it with the Secret's resource version.
+    /// Copies a revision that is recorded elsewhere; the copy is as unproven as the original. Returns it with the
+    /// Secret's resource version.
     ///
     /// # Errors
     /// As [`create`](Storage::create).
@@ -222,7 +227,8 @@ impl Storage {
         Ok(Written { packed, resource_version })
     }
 
-    /// Sets the status of a record that this operator did not write, which proves it no more than before. Returns its resource version.
+    /// Sets the status of a record that this operator did not write; the record stays unproven. Returns its resource
+    /// version.
     ///
     /// # Errors
     /// As [`update`](Storage::update).
@@ -251,8 +257,8 @@ impl Storage {
         }
     }
 
-    /// Writes only a revision's marks, and seals it. The record must have the body's status and content, or the seal is not valid. Returns the
-    /// record's resource version.
+    /// Writes only a revision's marks, and seals them. The record must have the body's status and content, or the seal
+    /// will not be valid. Returns the record's resource version.
     ///
     /// # Errors
     /// The record does not exist, or the request fails.
@@ -328,8 +334,9 @@ impl Storage {
         Ok(chunked.map(|(Record { release, marks }, newest)| Elsewhere { release, newest, marks }))
     }
 
-    /// Names the records of this owner's release that are in the release's namespace although this home is another: they were imported, and nothing
-    /// deletes them. Sends one list request if the home is another.
+    /// Returns the names of the records of this owner's release that are still in the release's namespace although this
+    /// home is elsewhere: they were imported, and nothing deletes them. Sends one list request if the home is
+    /// elsewhere.
     ///
     /// # Errors
     /// The request fails.
@@ -346,7 +353,7 @@ impl Storage {
         if !all.iter().any(|meta| meta.owners.iter().any(|uid| uid == owner)) {
             return Ok(None);
         }
-        // What was cut off before it was deployed is installed again.
+        // An action that was interrupted before it was deployed is installed again.
         let Some(deployed) = all.iter().rposition(|meta| meta.status == Status::Deployed) else { return Ok(None) };
         let RecordMeta { version, .. } = all.swap_remove(deployed);
         let Record { release, marks } = self.get(namespace, name, version).await?;
@@ -361,8 +368,8 @@ impl Storage {
         self.delete_known(namespace, name, Known { version, resource_version: None }).await
     }
 
-    /// Deletes these revisions, each by its exact name, several at a time and `last` at the end. Succeeds if they do not exist. Selects nothing by labels:
-    /// people keep copies of records under other names.
+    /// Deletes these revisions, each by its exact name, several at a time and `last` at the end. Succeeds if they do
+    /// not exist. Never selects by labels, because people keep copies of records under other names.
     ///
     /// # Errors
     /// A request fails, or a record is no longer the known one; some revisions may be deleted, but `last` is not.
@@ -396,7 +403,7 @@ impl Storage {
         RecordMeta::read(&ObjectMeta { namespace, ..metadata.clone() }, &self.keys)
     }
 
-    /// Adds marks, and the seal over them and the body.
+    /// Adds marks, and a seal over them and the body.
     fn seal(&self, metadata: &mut Value, (namespace, key): (&str, &str), body: &Body, marks: &Marks) {
         let (marks, status) = (marks.to_text(), body.status.as_str());
         let seal = self.keys.seal(&Sealing { namespace, key, status, marks: &marks }, body.content);
@@ -404,7 +411,7 @@ impl Storage {
         metadata["annotations"][SEAL_ANNOTATION] = seal.into();
     }
 
-    /// Names this process as the writer. Without a name the patch must not name `annotations` at all.
+    /// Records this process as the writer. If it has no name, the patch must not contain `annotations` at all.
     fn name_writer(&self, metadata: &mut Value) {
         if !self.writer.is_empty() {
             metadata["annotations"][WRITER_ANNOTATION] = (*self.writer).into();
@@ -422,18 +429,19 @@ impl Storage {
     }
 }
 
-/// The release as the record's own name has it. A body may name any other, whose record a rewrite would then replace.
+/// Returns the release with the identity in the record's own name. The body may claim any other, whose record a rewrite
+/// would then replace.
 fn placed(release: Release, (namespace, name): (&str, &str), version: u32) -> Release {
     Release { namespace: namespace.to_owned(), name: name.to_owned(), version, ..release }
 }
 
-/// The digest of what a Secret will hold.
+/// Seals the content that a Secret will hold.
 fn seal_content(packed: Packed) -> Sealed<Packed> {
     let content = Content::of(packed.to_record().as_bytes());
     Sealed::new(packed, content)
 }
 
-/// A patch with a record's content, without marks.
+/// Returns a patch with a record's content, without marks.
 fn rewritten(release: &Release, name: &str, packed: &Packed) -> Value {
     json!({
         "metadata": {"labels": labels(release, name, "modifiedAt"), "ownerReferences": null},
@@ -464,20 +472,21 @@ fn labels(release: &Release, name: &str, time: &str) -> Value {
     labels
 }
 
-/// Adds the owner label. Without an owner the patch must not name `labels` at all: `labels: null` would remove them all.
+/// Adds the owner label. Without an owner, the patch must not contain `labels` at all: `labels: null` would remove them
+/// all.
 fn set_owner(metadata: &mut Value, marks: &Marks) {
     if !marks.owner.is_empty() {
         metadata["labels"][OWNER_LABEL] = (*marks.owner).into();
     }
 }
 
-/// The user's labels on a record.
+/// Returns the user's labels on a record.
 fn secret_labels(metadata: ObjectMeta) -> BTreeMap<String, String> {
     let labels = metadata.labels.unwrap_or_default();
     labels.into_iter().filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str())).collect()
 }
 
-/// Checks that a revision can be recorded, its hooks and its outcome included.
+/// Checks that a revision can be recorded, including the outcome of its hooks and its own.
 ///
 /// # Errors
 /// The record would exceed a Secret.
@@ -490,7 +499,7 @@ pub(crate) fn check_fits(release: &Release) -> Result<(), Error> {
     if size + HEADROOM <= MAX_RECORD { Ok(()) } else { Err(Error::TooLarge { name: release.name.clone(), size }) }
 }
 
-/// Packs a release into what a Secret can hold: without the chart's other files if need be, then without notes.
+/// Packs a release to fit into a Secret: without the chart's other files if necessary, then without notes.
 fn fit(release: &Release) -> Result<Packed, Error> {
     let codec = |source| Error::Codec { key: release.key(), source };
     let packed = Packed::pack(release).map_err(codec)?;

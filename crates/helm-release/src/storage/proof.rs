@@ -1,29 +1,31 @@
-//! What is read from records, by whether this operator wrote it. Only what is [`Sealed`] is applied, restored or run.
+//! Types for content read from records, by whether this operator wrote it. Only [`Sealed`] content is applied, restored
+//! or run.
 
 use super::seal::Content;
 use crate::release::{Error, Packed, Release};
 
-/// What this operator recorded itself. Only storage makes one: from its own writes, from what a valid seal covers, and from what was compared with a
-/// chart's render.
+/// Content that this operator recorded itself. Only storage creates it: from its own writes, from content under a valid
+/// seal, and from content that was compared with a chart's render.
 #[derive(Clone, Debug)]
 pub struct Sealed<T> {
     value: T,
     content: Content,
 }
 
-/// What somebody else may have written: Helm, an upstream operator, or whoever may write Secrets. It is compared with, and never applied as it stands.
+/// Content that someone else may have written: Helm, an upstream operator, or anyone who can write Secrets. It is only
+/// compared with, and never applied as it is.
 #[derive(Clone, Debug)]
 pub struct Unproven<T> {
     facts: T,
     content: Content,
 }
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Clone, Debug)]
 pub enum Stored<T> {
     /// This operator wrote it.
     Sealed(Sealed<T>),
-    /// Anybody may have written it.
+    /// Anyone may have written it.
     Unproven(Unproven<T>),
 }
 
@@ -32,17 +34,17 @@ impl<T> Sealed<T> {
         Sealed { value, content }
     }
 
-    /// What was recorded.
+    /// Returns the recorded content.
     pub fn get(&self) -> &T {
         &self.value
     }
 
-    /// Takes what was recorded.
+    /// Returns the recorded content by value.
     pub fn into_inner(self) -> T {
         self.value
     }
 
-    /// The digest of the record that holds it.
+    /// Returns the digest of the record that holds it.
     pub fn content(&self) -> Content {
         self.content
     }
@@ -53,19 +55,19 @@ impl<T> Unproven<T> {
         Unproven { facts, content }
     }
 
-    /// What the record says.
+    /// Returns the record's content.
     pub fn facts(&self) -> &T {
         &self.facts
     }
 
-    /// The digest of the record that says it.
+    /// Returns the digest of the record that holds it.
     pub fn content(&self) -> Content {
         self.content
     }
 }
 
 impl<T> Stored<T> {
-    /// What the record says, whoever wrote it.
+    /// Returns the record's content, whoever wrote it.
     pub fn facts(&self) -> &T {
         match self {
             Stored::Sealed(sealed) => sealed.get(),
@@ -73,7 +75,7 @@ impl<T> Stored<T> {
         }
     }
 
-    /// What this operator recorded; `None` if it did not write the record.
+    /// Returns the content that this operator recorded; `None` if it did not write the record.
     pub fn sealed(self) -> Option<Sealed<T>> {
         match self {
             Stored::Sealed(sealed) => Some(sealed),
@@ -81,7 +83,7 @@ impl<T> Stored<T> {
         }
     }
 
-    /// The digest of the record.
+    /// Returns the digest of the record.
     pub fn content(&self) -> Content {
         match self {
             Stored::Sealed(sealed) => sealed.content(),

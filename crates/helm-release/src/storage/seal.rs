@@ -1,7 +1,8 @@
-//! Seals of release records: proof that this operator wrote a record as it is.
+//! Seals of release records: proof that this operator wrote a record in its current form.
 //!
-//! Whoever may write Secrets in a namespace may copy, change and delete the records there. A seal is an HMAC-SHA256 over where a record is, its status,
-//! its marks and its content, with a key that only the operator knows. What carries no valid seal is a fact to compare with, never an instruction.
+//! Anyone who can write Secrets in a namespace can copy, change and delete the records there. A seal is an HMAC-SHA256
+//! over a record's place, status, marks and content, with a key that only the operator knows. A record without a valid
+//! seal is a fact to compare with, never an instruction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
-/// The key of the annotation that holds a record's seal. Helm drops it, as it drops all annotations.
+/// The key of the annotation that holds a record's seal. Helm drops it with all other annotations.
 pub const SEAL_ANNOTATION: &str = "helm.sdk.operatorframework.io/seal";
 
-/// What is sealed, and how: it begins each sealed text, so that no other use of the key yields a seal.
+/// The purpose and version of a seal. Each sealed text begins with it, so that no other use of the key yields a seal.
 const SCHEME: &str = "helm-operator release record 1";
 
-/// The fewest bytes of a key: those of the hash.
+/// Minimum length of a key in bytes: that of the hash.
 const LEAST: usize = 32;
 
 /// A secret key that seals records.
@@ -28,7 +29,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Takes a key; `None` if it is shorter than 32 bytes.
+    /// Creates a key; returns `None` if it is shorter than 32 bytes.
     pub fn new(secret: &[u8]) -> Option<Key> {
         let named = Sha256::new().chain_update(SCHEME).chain_update(secret).finalize();
         let id = named.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -36,14 +37,14 @@ impl Key {
     }
 }
 
-/// Shows which key it is, and not the key.
+/// Formats the key's identity, never the key.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({})", self.id)
     }
 }
 
-/// The key that seals records, and earlier ones whose seals still count. Cheap to clone.
+/// The key that seals records, and earlier keys whose seals are still valid. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Keyring {
     current: Arc<Key>,
@@ -51,7 +52,7 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Seals with `current`, and accepts the seals of all.
+    /// Creates a keyring that seals with `current`, and accepts the seals of all keys.
     pub fn new(current: Key, previous: Vec<Key>) -> Keyring {
         Keyring { current: Arc::new(current), previous: previous.into() }
     }
@@ -63,7 +64,7 @@ impl Keyring {
         format!("{}.{}.{}", self.current.id, STANDARD.encode(content.0), STANDARD.encode(mac))
     }
 
-    /// Returns the content of the record that was sealed; `None` if the seal is not valid for it.
+    /// Returns the content that was sealed; `None` if the seal is not valid for the record.
     pub(crate) fn open(&self, record: &Sealing<'_>, seal: &str) -> Option<Content> {
         let mut parts = seal.splitn(3, '.');
         let (id, content, mac) = (parts.next()?, parts.next()?, parts.next()?);
@@ -85,20 +86,21 @@ impl Content {
     }
 }
 
-/// A record's metadata, as far as its seal covers it. The marks name the owner.
+/// The part of a record's metadata that its seal covers. The marks name the owner.
 pub(crate) struct Sealing<'a> {
     /// The namespace of its Secret.
     pub(crate) namespace: &'a str,
     /// The name of its Secret, which ends in the revision.
     pub(crate) key: &'a str,
-    /// Its status, as the label has it.
+    /// Its status, as in the label.
     pub(crate) status: &'a str,
-    /// Its marks, as the annotation has them.
+    /// Its marks, as in the annotation.
     pub(crate) marks: &'a str,
 }
 
 impl Sealing<'_> {
-    /// Each part follows its length, or the end of one could pass for the start of the next.
+    /// Computes the seal. Each part follows its length, so that the end of one part cannot pass for the start of the
+    /// next.
     fn mac(&self, key: &Key, content: Content) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&key.secret).ok()?;
         for part in [SCHEME, self.namespace, self.key, self.status, self.marks] {
@@ -130,7 +132,7 @@ mod tests {
             Sealing { key: "web.v2", ..RECORD },
             Sealing { status: "failed", ..RECORD },
             Sealing { marks: "{ }", ..RECORD },
-            // The same text, with other ends.
+            // The same text, split differently.
             Sealing { namespace: "nsweb.v1", key: "", ..RECORD },
         ] {
             assert_eq!(keys.open(&other, &seal), None);

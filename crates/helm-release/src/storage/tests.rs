@@ -6,7 +6,7 @@ use crate::release::{ChartDocument, Info};
 use crate::sample;
 
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
-/// The same without the revision.
+/// The record's path without the revision.
 const RECORD_NAME: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web";
 
 fn release(version: u32, files: usize, notes: usize) -> Release {
@@ -76,7 +76,7 @@ fn the_annotation_round_trips_object_flags() {
     }
 }
 
-/// The body of a record that was just written.
+/// Returns the body of a record that was just written.
 fn body(written: &Written) -> Body {
     Body { version: 1, status: Status::PendingInstall, content: written.packed.content() }
 }
@@ -146,7 +146,7 @@ fn marks_round_trip_unless_they_are_too_large() {
     assert!(spoilt.objects.is_empty() && !spoilt.complete, "as if it had been left out");
 }
 
-/// The mark of one of many objects.
+/// Returns the entry of one of many objects.
 fn object(n: u64) -> MarkedObject {
     let random = |n: u64| n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let name = format!("object-{n}");
@@ -288,7 +288,7 @@ fn a_clock_that_was_set_back_does_not_make_a_record_look_newer_than_now() {
     }
 }
 
-/// A record with this JSON, as somebody may put it into a Secret.
+/// Returns a record with this JSON, as anyone could put it into a Secret.
 fn crafted(json: &str) -> String {
     use std::io::Write as _;
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -395,7 +395,7 @@ async fn only_a_record_as_it_was_written_is_sealed() {
         let record = storage.get("ns", "web", 1).await.unwrap();
         assert_eq!((record.release.is_sealed(), record.marks.is_some()), (is_sealed, is_sealed), "{what}");
         let meta = storage.history("ns", "web").await.unwrap().remove(0);
-        // Metadata alone does not tell that the content is another.
+        // Metadata alone does not show that the content differs.
         let expected =
             if is_sealed || what == "another manifest" { Proof::Sealed(written.packed.content()) } else { unsealed };
         assert_eq!(meta.proof, expected, "{what}");
@@ -423,7 +423,7 @@ async fn a_record_is_sealed_in_its_place_only() {
         server.restore(&format!("/api/v1/namespaces/{namespace}/secrets/{key}"), copy);
         let read = storage.get(namespace, name, version).await.unwrap();
         assert!(!read.release.is_sealed(), "{namespace}/{name} {version}");
-        // What it says of itself would lead a rewrite to another's record.
+        // The identity that it claims would make a rewrite replace another record.
         let facts = read.release.facts();
         assert_eq!((&*facts.namespace, &*facts.name, facts.version), (namespace, name, version));
     }

@@ -33,7 +33,7 @@ pub(super) struct Changes {
     pub(super) pruned: Vec<ObjectKey>,
 }
 
-/// One run of an action: the revision that it makes, and what it starts from.
+/// One run of an action: the revision that it makes, and its starting point.
 pub(super) struct Attempt<'a> {
     pub(super) env: &'a Environment<'a>,
     pub(super) candidate: &'a Candidate,
@@ -41,11 +41,11 @@ pub(super) struct Attempt<'a> {
     pub(super) keys: Vec<ObjectKey>,
     pub(super) current: Option<&'a Current>,
     pub(super) kind: ActionKind,
-    /// The fields that others own.
+    /// The fields that other managers own.
     pub(super) handover: Handover<'a>,
 }
 
-/// Makes a revision from a candidate. If it fails after the record was written, the record says so.
+/// Makes a revision from a candidate. A failure after the record was written is recorded.
 pub(super) async fn deploy(
     env: &Environment<'_>,
     candidate: &Candidate,
@@ -86,7 +86,7 @@ pub(super) async fn deploy(
 /// Checks that the revision can be recorded, before anything is written.
 ///
 /// # Errors
-/// The record would exceed a Secret.
+/// The record would exceed the size of a Secret.
 pub(super) fn check_size(
     env: &Environment<'_>,
     candidate: &Candidate,

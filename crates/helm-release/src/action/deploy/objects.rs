@@ -1,4 +1,4 @@
-//! The cluster's side of a revision: which objects to check, apply, skip and prune.
+//! Decides which objects of a revision to check, apply, skip and prune.
 
 use std::collections::{HashMap, HashSet};
 
@@ -49,7 +49,8 @@ impl Attempt<'_> {
         Deployed::new(self.env, current.and_then(|c| c.last_good), current.and_then(|c| c.packed.as_ref()))
     }
 
-    /// Returns which existing object may be changed: objects that the last revision applied are the release's until someone else claims them.
+    /// Returns which existing object may be changed. Objects that the last revision applied belong to the release until
+    /// another owner claims them.
     fn rule(&self, key: &ObjectKey) -> Rule {
         let had = self.current.is_some_and(|c| c.inventory.complete && c.inventory.find(key).is_some());
         let adopt = self.env.options.adopt;
@@ -88,19 +89,19 @@ impl Attempt<'_> {
             Some(known) if known.client => Previous::Client { changed: !is_same(object, known, env) },
             _ => Previous::Apply,
         };
-        // After an unfinished or failed action the live object may be that of the newest revision or of the one before.
+        // After an unfinished or failed action, the live object may come from the newest revision or the one before.
         let is_settled = self.current.is_some_and(|c| c.inventory.complete);
         let changed = !is_settled || recorded.is_none_or(|known| !is_same(object, known, env));
         Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key), expires })
     }
 
-    /// Returns whether objects name their owner in the way of the last revision.
+    /// Returns whether objects name their owner in the same way as in the last revision.
     fn is_tied_as_before(&self) -> bool {
         self.current.is_none_or(|current| current.inventory.tie() == self.env.decoration.tie)
     }
 
-    /// Returns whether the release drops an autoscaler, which may have been this object's. The object itself cannot tell: the server records no
-    /// manager for a scaled field that nobody owned before.
+    /// Returns whether the release drops an autoscaler, which may have scaled this object. The object itself does not
+    /// show that: the server records no manager for a scaled field without an earlier owner.
     fn takes_replicas_back(&self, key: &ObjectKey, object: &Object) -> bool {
         let is_autoscaler = |key: &ObjectKey| &*key.group == "autoscaling" && &*key.kind == "HorizontalPodAutoscaler";
         let mut known = self.current.iter().flat_map(|c| &c.inventory.objects).map(|object| &object.key);

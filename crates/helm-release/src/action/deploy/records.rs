@@ -1,4 +1,4 @@
-//! The record's side of a revision: built and written ahead, then completed.
+//! Builds a revision's record, writes it ahead and completes it.
 
 use std::collections::HashSet;
 
@@ -64,7 +64,7 @@ impl Attempt<'_> {
         Marks { objects, complete: true, ..self.release_marks(release) }
     }
 
-    /// What the marks say about the release itself.
+    /// Returns the marks that describe the release itself.
     fn release_marks(&self, release: &Release) -> Marks {
         let owner = self.env.decoration.owner.as_ref();
         let hooks = &self.candidate.hooks;
@@ -112,8 +112,8 @@ impl Attempt<'_> {
         Ok(Outcome { version, written, marks, applied, pruned, superseded, dropped, first_deployed, notes })
     }
 
-    /// Marks the revisions superseded that were deployed so far; returns them. Failing is harmless, because the newest revision counts, and the
-    /// next action tries again.
+    /// Marks the earlier deployed revisions superseded; returns them. A failure is harmless, because only the newest
+    /// revision counts, and the next action tries again.
     async fn supersede(&self, version: u32) -> Vec<u32> {
         let Some(current) = self.current else { return Vec::new() };
         let mut superseded = Vec::new();
@@ -129,7 +129,7 @@ impl Attempt<'_> {
         superseded
     }
 
-    /// Keeps the revision's marks. A record that this operator did not write stays unproven.
+    /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven.
     async fn mark_superseded(&self, version: u32, current: &Current) -> Result<(), Error> {
         let known = current.packed.as_ref().zip(current.marks.as_deref()).filter(|_| current.deployed == Some(version));
         let record = match known {

@@ -1,7 +1,8 @@
 //! Writes objects client-side, as Helm does: a create, or a three-way merge of the last manifest, the new one and the live object.
 //!
-//! Used for objects that only server-side apply rejects, and where watches.yaml asks for it. Counterpart: `createPatch` in Helm's
-//! `pkg/kube/client.go`. Unlike there, custom resources get a three-way merge, too, so that drift can be corrected.
+//! Used for objects that only server-side apply rejects, and where watches.yaml requests it. Counterpart: `createPatch`
+//! in Helm's `pkg/kube/client.go`. Unlike in Helm, custom resources get a three-way merge, too, so that drift can be
+//! corrected.
 
 mod patch;
 mod schema;
@@ -27,7 +28,7 @@ pub(crate) trait LastApplied: Send + Sync {
     fn last<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>>;
 }
 
-/// No earlier revision.
+/// A first revision, without an earlier one.
 impl LastApplied for () {
     fn last<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         Box::pin(async { Ok(None) })
@@ -35,7 +36,7 @@ impl LastApplied for () {
 }
 
 impl Applier {
-    /// Creates the object, or patches the observed one. A conflict means that it changed meanwhile.
+    /// Creates the object, or patches the observed one. A conflict means that the object changed since it was observed.
     pub(super) async fn write_client_side(
         &self,
         body: &Body,
@@ -76,7 +77,7 @@ impl Applier {
         if patch == json!({}) {
             return Ok(Merged { live: serde_json::from_value(live).map_err(Error::Json)?, changed: false });
         }
-        // A precondition: the object that was judged, not another of the same name.
+        // A precondition: patch only the object that was checked, not another with the same name.
         patch["metadata"]["uid"] = live["metadata"]["uid"].clone();
         let path = format!("{}?fieldManager={FIELD_MANAGER}", body.path);
         let call = if schema.is_some() { Call::strategic } else { Call::merge };
@@ -87,7 +88,7 @@ impl Applier {
 /// The result of a client-side write.
 pub(super) struct Merged {
     pub(super) live: Live,
-    /// Whether there was anything to change.
+    /// Whether anything changed.
     pub(super) changed: bool,
 }
 

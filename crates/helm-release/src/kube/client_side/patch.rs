@@ -1,7 +1,9 @@
-//! Three-way merges: a patch that turns a live object into the new manifest, and drops what only the last manifest contains.
+//! Three-way merges: returns a patch that turns a live object into the new manifest, and drops what only the last
+//! manifest contains.
 //!
-//! With a schema it is a strategic merge patch, otherwise a JSON merge patch. Counterparts: apimachinery's `CreateThreeWayMergePatch` and
-//! `CreateThreeWayJSONMergePatch`, with one difference: a keyed list with a duplicate key is replaced, where theirs loses entries.
+//! With a schema it is a strategic merge patch, otherwise a JSON merge patch. Counterparts: apimachinery's
+//! `CreateThreeWayMergePatch` and `CreateThreeWayJSONMergePatch`, with one difference: a keyed list with a duplicate
+//! key is replaced, whereas theirs loses entries.
 
 use serde_json::{Map, Value, json};
 

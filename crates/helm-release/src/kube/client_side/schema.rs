@@ -1,6 +1,6 @@
 //! The merge rules of built-in kinds, from the server's OpenAPI documents, which are read on first use and cached.
 //!
-//! Custom resources and kinds of aggregated servers have none and get JSON merge patches, as in Helm.
+//! Custom resources and kinds of aggregated servers have no merge rules and get JSON merge patches, as in Helm.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ impl Schemas {
     }
 }
 
-/// Custom resources may be in `k8s.io` groups, too; [`Document::schema`] excludes them.
+/// Returns whether a group may hold built-in kinds. Custom resources may be in `k8s.io` groups, too;
+/// [`Document::schema`] excludes them.
 fn may_be_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }
@@ -81,7 +82,7 @@ struct Kind {
     kind: String,
 }
 
-/// The longest chain of references to follow.
+/// Maximum length of a chain of references.
 const MAX_REFERENCES: usize = 16;
 
 impl Document {
@@ -147,7 +148,7 @@ impl<'a> Field<'a> {
         self.has("retainKeys")
     }
 
-    /// The field that identifies elements of a merged list; `None` for lists of scalars.
+    /// Returns the field that identifies elements of a merged list; `None` for lists of scalars.
     pub(super) fn merge_key(self) -> Option<&'a str> {
         self.merge_key
     }

@@ -10,7 +10,7 @@ use crate::kube::{
 };
 use crate::sample;
 
-/// An extract of a real server's `/openapi/v3/apis/apps/v1`.
+/// Returns an excerpt of a real server's `/openapi/v3/apis/apps/v1`.
 fn document() -> Document {
     let reference = |name: &str| json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}]});
     let list = |of: &str, key: &str, strategy: &str| json!({"type": "array", "items": reference(of), "x-kubernetes-patch-merge-key": key, "x-kubernetes-patch-strategy": strategy});
@@ -37,7 +37,7 @@ fn document() -> Document {
     serde_json::from_value(document).unwrap()
 }
 
-/// The strategic patch of three `spec`s.
+/// Returns the strategic patch of three `spec`s.
 fn strategic(last: Value, new: Value, live: Value) -> Value {
     let document = document();
     let of = |spec: Value| json!({"spec": spec});
@@ -84,7 +84,7 @@ fn a_union_keeps_only_the_fields_of_the_new_manifest() {
         json!({"strategy": {"type": "Recreate", "$retainKeys": ["type"]}})
     );
     assert_eq!(strategic(recreate.clone(), recreate.clone(), recreate.clone()), Value::Null);
-    // Only the server has more fields; they are cleared, too.
+    // Only the server has additional fields; they are cleared, too.
     let surplus = json!({"strategy": {"type": "Recreate", "rollingUpdate": {}}});
     assert_eq!(strategic(json!({}), recreate.clone(), surplus), json!({"strategy": {"$retainKeys": ["type"]}}));
     let empty = json!({"strategy": {"type": "Recreate", "rollingUpdate": null}});
@@ -207,7 +207,7 @@ impl LastApplied for Last {
 const TYPED: &str =
     "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): .spec.bogus: field not declared in schema";
 
-/// A server that rejects applies of the Deployment with the image `odd` with a typed patch's error.
+/// Returns a server that rejects applies of the Deployment with the image `odd` with a typed patch's error.
 fn server() -> (Arc<MemoryApi>, Applier) {
     let server = Arc::new(MemoryApi::new());
     server.refuse(|call| {
@@ -218,7 +218,7 @@ fn server() -> (Arc<MemoryApi>, Applier) {
     (server.clone(), Applier::new(server))
 }
 
-/// What is known about the Deployment before it is written.
+/// The known state of the Deployment before a write.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     New,
@@ -312,7 +312,7 @@ async fn objects_return_to_server_side_apply_once_it_accepts_them() {
     assert_eq!(log(server, previous), dry_run_then_move);
     let entries = server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
     assert_eq!((entries.as_array().unwrap().len(), &entries[0]["operation"]), (1, &json!("Apply")));
-    // So do objects with the policy `Server`.
+    // Objects with the policy `Server` do, too.
     let world = self::server();
     apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
     let moved = apply(&world, &deployment("fine"), Policy::Server, &(), Mode::Client).await.unwrap();

@@ -1,4 +1,5 @@
-//! Recognises autoscalers, to which `spec.replicas` is handed over: those in the release by its objects, others by their writes.
+//! Recognizes autoscalers, to which `spec.replicas` is handed over: the release's own by its objects, others by their
+//! writes.
 
 use std::collections::HashSet;
 
@@ -15,7 +16,7 @@ const KIND: &str = "HorizontalPodAutoscaler";
 /// The field manager of Kubernetes' own autoscaler.
 const CONTROLLER: &str = "kube-controller-manager";
 
-/// The objects of a release that its own autoscalers scale.
+/// The objects that the release's own autoscalers scale.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scaled(HashSet<ObjectKey>);
 
@@ -38,12 +39,12 @@ impl Scaled {
     }
 }
 
-/// Returns whether an object sets its number of replicas.
+/// Returns whether an object sets its replicas.
 pub(crate) fn has_replicas(body: &Value) -> bool {
     body["spec"]["replicas"].is_number()
 }
 
-/// Returns whether somebody else set the number of replicas through the `scale` subresource; `manager` restricts who.
+/// Returns whether another manager set the replicas through the `scale` subresource; `manager` restricts which one.
 fn was_scaled(managed_fields: &Value, manager: Option<&str>) -> bool {
     let entries = managed_fields.as_array().into_iter().flatten();
     let mut scalers = entries.filter(|entry| entry["subresource"] == "scale" && entry["manager"] != FIELD_MANAGER);
@@ -51,8 +52,9 @@ fn was_scaled(managed_fields: &Value, manager: Option<&str>) -> bool {
 }
 
 impl Applier {
-    /// Returns whether an autoscaler outside the release scales the live object. Only an object that somebody scaled costs a request: a list of the
-    /// autoscalers in its namespace. Where that is forbidden, the field manager of Kubernetes' autoscaler is proof enough.
+    /// Returns whether an autoscaler outside the release scales the live object. Costs a request only for an object
+    /// that was scaled: a list of the autoscalers in its namespace. If the list is forbidden, the field manager of
+    /// Kubernetes' autoscaler is sufficient proof.
     pub(in crate::kube) async fn is_autoscaled(
         &self,
         key: &ObjectKey,
@@ -78,8 +80,8 @@ impl Applier {
     }
 }
 
-/// Returns whether an autoscaler targets the object. The release's own do not count: those that the chart still has are known from the chart, and
-/// any other is about to be pruned.
+/// Returns whether an autoscaler targets the object. The release's own do not count: those in the chart are known from
+/// the chart, and any other is about to be pruned.
 fn scales(autoscaler: &Value, key: &ObjectKey, decoration: &Decoration) -> bool {
     let target = &autoscaler["spec"]["scaleTargetRef"];
     let is_target = target["kind"] == *key.kind

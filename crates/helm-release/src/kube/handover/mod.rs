@@ -1,7 +1,9 @@
-//! Hands fields over to other managers: they are created with the chart's value, and afterwards the release neither applies nor owns them.
+//! Hands fields over to other managers: they are created with the chart's value, and afterwards the release neither
+//! applies nor owns them.
 //!
-//! An apply that leaves out a field which only we own would reset it, so our name is first taken out of the object's managed fields. Then nobody
-//! owns the field, its value stays, and whoever writes it next changes nothing of ours. See docs/decisions/0025-handed-over-fields.md.
+//! An apply without a field that only we own would reset the field, so our name is first removed from the object's
+//! managed fields. Then no manager owns the field, its value stays, and the next writer takes over nothing of ours. See
+//! docs/decisions/0025-handed-over-fields.md.
 
 mod autoscaler;
 mod pointer;
@@ -17,18 +19,19 @@ pub use pointer::{Pointer, PointerError};
 /// An object whose fields are handed over.
 #[derive(Debug, PartialEq)]
 pub(super) struct HandedOver {
-    /// What to apply: without the fields that the live object already has.
+    /// The object to apply, without the fields that the live object already has.
     pub(super) body: Value,
-    /// The managed fields without us as owner of those fields; `None` if we own none of them.
+    /// The managed fields after releasing our ownership of those fields; `None` if we own none of them.
     pub(super) managers: Option<Value>,
 }
 
-/// Hands fields of a live object over. Parts that it lacks, such as a new list item, stay in the body with the chart's values.
+/// Hands over fields of a live object. Parts that it lacks, such as a new list item, stay in the body with the chart's
+/// values.
 pub(super) fn hand_over(body: &Value, live: &Value, managed_fields: &Value, pointers: &[Pointer]) -> HandedOver {
     let entries = || managed_fields.as_array().into_iter().flatten();
     let place = Place { body, live, sets: entries().map(|entry| &entry["fieldsV1"]).collect() };
     let mut paths: Vec<Vec<Key>> = pointers.iter().filter_map(|pointer| place.find(pointer)).collect();
-    // From the end, so that indexes stay valid while items are removed.
+    // In reverse order, so that indexes stay valid while items are removed.
     paths.sort();
     paths.reverse();
     let mut left = body.clone();
@@ -56,7 +59,7 @@ enum Key {
     },
 }
 
-/// The same place in the chart's object, the live one and every manager's fields.
+/// The same position in the chart's object, the live one and every manager's fields.
 struct Place<'a> {
     body: &'a Value,
     live: &'a Value,
@@ -64,8 +67,8 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Finds what a pointer hands over: the field, or a list or map around it that has one owner as a whole. `None` if the chart does not set it,
-    /// or the live object lacks the part that contains it.
+    /// Finds the path that a pointer hands over: the field, or a list or map around it that has one owner as a whole.
+    /// Returns `None` if the chart does not set it, or the live object lacks the part that contains it.
     fn find(&self, pointer: &Pointer) -> Option<Vec<Key>> {
         let mut path = Vec::new();
         self.follow(pointer.steps(), &mut path)?;
@@ -89,7 +92,7 @@ impl<'a> Place<'a> {
                 let at = pointer::index_of(items, step)?;
                 let key = self.sets.iter().map(|set| key_of_item(&items[at], set)).find(|key| key != ABSENT)?;
                 let live = self.live.as_array()?.iter().find(|live| is_item(live, &key))?;
-                // An item without its key would be another one.
+                // An item without its key would be a different item.
                 if let [field] = rest
                     && identity(&key).contains_key(&**field)
                 {
@@ -112,14 +115,14 @@ impl<'a> Place<'a> {
         self.sets.iter().any(is_leaf) && self.live.as_object().is_some_and(|live| !live.is_empty())
     }
 
-    /// Returns whether managers own single items of the list. A list of which nobody owns a part was handed over as a whole.
+    /// Returns whether managers own single items of the list. A list without any owned part was handed over as a whole.
     fn has_owned_items(&self) -> bool {
         let is_item = |key: &String| key.starts_with("k:") || key.starts_with("v:");
         self.sets.iter().any(|set| set.as_object().is_some_and(|set| set.keys().any(is_item)))
     }
 }
 
-/// The fields in a key of a list item; empty for an item of a set.
+/// Returns the fields in a list item's key; empty for an item of a set.
 fn identity(key: &str) -> Map<String, Value> {
     key.strip_prefix("k:").and_then(|fields| serde_json::from_str(fields).ok()).unwrap_or_default()
 }
@@ -131,7 +134,7 @@ fn is_item(item: &Value, key: &str) -> bool {
     }
 }
 
-/// Removes a field, and the maps and lists that it leaves empty: an empty map would be applied as one.
+/// Removes a field, and the maps and lists that become empty: an empty map would be applied as one.
 fn remove(value: &mut Value, path: &[Key]) {
     let Some((key, rest)) = path.split_first() else { return };
     match (value, key) {
@@ -182,7 +185,7 @@ mod tests {
         json!({"manager": manager, "operation": operation, "fieldsV1": fields})
     }
 
-    /// Hands one field over; returns what is applied, and our fields afterwards if they change.
+    /// Hands over one field; returns the applied object, and our fields afterwards if they change.
     fn check(body: &Value, live: &Value, ours: Value, theirs: Value, pointer: &str) -> (Value, Option<Value>) {
         let entries = json!([entry(FIELD_MANAGER, "Apply", ours), entry("other", "Update", theirs)]);
         let HandedOver { body, managers } = hand_over(body, live, &entries, &[Pointer::parse(pointer).unwrap()]);
@@ -240,7 +243,7 @@ mod tests {
     #[test]
     fn an_items_field_is_found_by_key_or_by_the_charts_index() {
         let body = containers(json!([{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]));
-        // An injector has put its own container first.
+        // An injector has added its own container in front.
         let live = containers(json!([{"name": "x"}, {"name": "b", "image": "b:2"}, {"name": "a", "image": "a:1"}]));
         let item = json!({".": {}, "f:name": {}, "f:image": {}});
         let ours = json!({"f:spec": {"f:containers": {"k:{\"name\":\"a\"}": item, "k:{\"name\":\"b\"}": item}}});

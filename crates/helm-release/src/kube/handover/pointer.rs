@@ -10,8 +10,8 @@ use crate::kube::decorate::{
 const OWNERSHIP: [&str; 6] =
     [CHART_LABEL, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE];
 
-/// A JSON pointer to a field. `~1` stands for a slash and `~0` for a tilde. A list item is named by its index in the chart's object, from 0, or
-/// better by its fields: `[name=web]`, `[containerPort=80,protocol=TCP]`.
+/// A JSON pointer to a field. `~1` stands for a slash and `~0` for a tilde. A list item is named by its index in the
+/// chart's object, from 0, or preferably by its fields: `[name=web]`, `[containerPort=80,protocol=TCP]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pointer(Box<[Box<str>]>);
 
@@ -33,7 +33,7 @@ impl Pointer {
     /// Parses a pointer.
     ///
     /// # Errors
-    /// The text is malformed, or points to what identifies the object and its owner.
+    /// The text is malformed, or points to a field that identifies the object or its owner.
     pub fn parse(text: &str) -> Result<Pointer, PointerError> {
         let rest = text.strip_prefix('/').ok_or(PointerError::Syntax)?;
         let steps = rest.split('/').map(unescape).collect::<Result<Box<[Box<str>]>, PointerError>>()?;
@@ -43,7 +43,7 @@ impl Pointer {
         if is_reserved(&steps) { Err(PointerError::Reserved) } else { Ok(Pointer(steps)) }
     }
 
-    /// The field that autoscalers write.
+    /// Returns the pointer to the field that autoscalers write.
     pub(crate) fn replicas() -> Pointer {
         Pointer(["spec", "replicas"].map(Into::into).into())
     }

@@ -15,7 +15,7 @@ use crate::release::{Hook, HookPhase};
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// The longest pause between creates that the server keeps rejecting with transient errors.
+/// Maximum pause between creates that the server keeps rejecting with transient errors.
 const LAST_REFUSED_PAUSE: Duration = Duration::from_secs(15);
 
 /// The time budget of a hook.
@@ -23,12 +23,12 @@ pub(super) struct Clock<'a> {
     pub(super) hook: &'a Hook,
     pub(super) run: &'a HookRun<'a>,
     started: Instant,
-    /// The time that passed before this process started to wait.
+    /// The time that passed before this process began to wait.
     before: Duration,
 }
 
 impl<'a> Clock<'a> {
-    /// Starts the clock: at the recorded start of a running hook, whichever process started it, otherwise now.
+    /// Starts the clock: for a running hook at its recorded start, whichever process started it, otherwise now.
     pub(super) fn start(hook: &'a Hook, run: &'a HookRun<'a>) -> Clock<'a> {
         let running = matches!(hook.last_run.phase, HookPhase::Running | HookPhase::Unknown);
         let before = hook.last_run.started_at.filter(|_| running).map(|at| outside::now().duration_since(at));
@@ -48,7 +48,8 @@ impl<'a> Clock<'a> {
         self.retry_until(what, None, ask).await
     }
 
-    /// As [`Clock::retry`], but gives up once the server has rejected the request for as long as `refused`.
+    /// Repeats a request as [`Clock::retry`] does, but gives up once the server has rejected it for as long as
+    /// `refused`.
     pub(super) async fn retry_until<T, F>(
         &self,
         what: &str,
@@ -76,8 +77,8 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Pauses before the next poll; fails if the hook timed out or was interrupted. While the server does not answer, there is no interruption:
-    /// what follows it would not be answered either.
+    /// Pauses before the next poll; fails if the hook timed out or was interrupted. Ignores interruptions while the
+    /// server does not answer: the action that would follow would not be answered either.
     pub(super) async fn wait(&self, what: &str, trouble: Option<&str>, pause: &mut Pause) -> Result<(), HookError> {
         let answered = trouble.is_none();
         let what = trouble.map_or_else(|| what.to_owned(), |trouble| format!("{what} ({trouble})"));
@@ -111,7 +112,7 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// Formats `2m0s of 1h0m0s`.
+/// Formats progress as `2m0s of 1h0m0s`.
 fn passed(elapsed: Duration, limit: Option<Duration>) -> String {
     let elapsed = go_duration(Duration::from_secs(elapsed.as_secs()));
     limit.map_or(elapsed.clone(), |limit| format!("{elapsed} of {}", go_duration(limit)))

@@ -38,7 +38,7 @@ pub(super) fn outcome(kind: &str, status: &Value) -> Option<Outcome> {
     }
 }
 
-/// The message of a status or condition, or else its reason.
+/// Returns the message of a status or condition, otherwise its reason.
 fn message(of: &Value) -> String {
     of["message"].as_str().or(of["reason"].as_str()).unwrap_or("no reason given").to_owned()
 }
@@ -48,8 +48,8 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     status["conditions"].as_array()?.iter().find(|c| c["type"] == kind && c["status"] == "True")
 }
 
-/// Lets hooks whose objects were deleted because a later one failed run again, so that another attempt has the accounts, roles and settings that it
-/// needs. Jobs and Pods have run.
+/// Resets hooks whose objects were deleted because a later hook failed, so that the next attempt recreates the
+/// accounts, roles and settings that it needs. Jobs and Pods are not reset, because they have run.
 pub(super) fn expect_again(hooks: &mut [Hook], order: &[usize]) {
     let Some(failed) = order.iter().position(|at| hooks[*at].last_run.phase == HookPhase::Failed) else { return };
     for at in &order[..failed] {
@@ -60,7 +60,7 @@ pub(super) fn expect_again(hooks: &mut [Hook], order: &[usize]) {
     }
 }
 
-/// What is known about a hook's object that does not exist.
+/// The facts about a hook's object that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Evidence<'a> {
     /// The record says that it was about to be created.
@@ -71,10 +71,10 @@ pub(super) enum Evidence<'a> {
     Seen(&'a Value),
 }
 
-/// What a missing hook object means.
+/// The meaning of a missing hook object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Absence {
-    /// It has to be created.
+    /// It must be created.
     Create,
     /// It finished.
     Ended(Outcome),
@@ -82,12 +82,15 @@ pub(super) enum Absence {
 
 /// Decides what a missing hook object means.
 ///
-/// - It was only planned: the process died before it created the object, or someone deleted it since. The hook may not have run, so the object is
-///   created. A hook that may not have run must never count as done, or a migration would be skipped.
-/// - It was created or seen and has `ttlSecondsAfterFinished`: the server deletes such a Job only after it finished, so it finished between two
-///   polls. The last status decides, if it shows a failure (`FailureTarget` precedes `Failed`); otherwise the Job counts as succeeded, as a deleted hook
-///   does in Helm. Running it again would end the same way, and with a short TTL it would run for ever.
-/// - It was created or seen, and only a person can have deleted it: it was deleted before it finished, which fails the hook.
+/// - It was only planned: the process died before it created the object, or someone deleted it since then. The hook may
+///   not have run, so the object is created. A hook that may not have run must never count as done, or a migration
+///   would be skipped.
+/// - It was created or seen and has `ttlSecondsAfterFinished`: the server deletes such a Job only after it finished, so
+///   it finished between two polls. The last status decides, if it shows a failure (`FailureTarget` precedes `Failed`);
+///   otherwise the Job counts as succeeded, as a deleted hook does in Helm. Running it again would end the same way,
+///   and with a short TTL it would run forever.
+/// - It was created or seen, and only a person can have deleted it: it was deleted before it finished, so the hook
+///   fails.
 pub(super) fn absence(evidence: Evidence<'_>, expiry: Expiry) -> Absence {
     let status = match evidence {
         Evidence::Planned => return Absence::Create,
@@ -108,19 +111,20 @@ pub(super) fn evidence(phase: HookPhase, expiry: Expiry) -> Evidence<'static> {
     if phase == HookPhase::Running && expiry == Expiry::AfterFinish { Evidence::Created } else { Evidence::Planned }
 }
 
-/// What to do with an object of the release that has the name of a hook's object.
+/// How to treat an object of the release that has the name of a hook's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Another hook of this run made it: apply the hook's object over it, as Helm v4 does.
     Finished,
-    /// It is there for more than one run: apply over it as well.
+    /// It is kept for more than one run: apply over it as well.
     Lasting,
-    /// An earlier run left it: it says nothing about this run.
+    /// An earlier run left it: it proves nothing about this run.
     Left,
 }
 
-/// Decides what to do with an existing object, which the run that this stamp identifies created. A Job or Pod of another hook of the same run has
-/// finished, which is enough for both hooks. One of an earlier run is not: a hook that may not have run must never count as done.
+/// Decides how to treat an existing object that the run with the stamp `made_by` created. A Job or Pod of another hook
+/// of the same run has finished, which is enough for both hooks. One of an earlier run is not enough: a hook that may
+/// not have run must never count as done.
 pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> Standing {
     match made_by.is_some_and(|made_by| runs.iter().any(|run| run == made_by)) {
         true => Standing::Finished,
@@ -129,7 +133,7 @@ pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> St
     }
 }
 
-/// Whether a hook's object of this kind runs and finishes. Any other is done once it exists.
+/// Returns whether a hook's object of this kind runs and finishes. Any other is done once it exists.
 pub(super) fn runs_to_an_end(kind: &str) -> bool {
     matches!(kind, "Job" | "Pod")
 }
@@ -137,7 +141,7 @@ pub(super) fn runs_to_an_end(kind: &str) -> bool {
 /// Whether the server deletes an object by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// Only someone's request deletes it.
+    /// Only a request deletes it.
     Never,
     /// The server deletes it some time after it finished.
     AfterFinish,

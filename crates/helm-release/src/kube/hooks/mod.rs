@@ -1,7 +1,7 @@
 //! Runs a release's hooks by weight and name, waits for each, and deletes their objects by policy. Helm's `pkg/action/hooks.go`.
 //!
-//! `one` runs a single hook, within the time of its `clock`; `objects` creates, finds and deletes its objects, `overwrite` applies them over existing
-//! ones; `decide` interprets their state.
+//! `one` runs a single hook, within the time of its `clock`. `objects` creates, finds and deletes its objects, and
+//! `overwrite` applies them over existing ones. `decide` interprets their state.
 
 mod clock;
 mod decide;
@@ -28,70 +28,73 @@ pub(super) use clock::Pause;
 /// The annotation on a hook's object that identifies its run: revision and recorded start.
 pub(crate) const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
 
-/// What may end the wait for a hook before its time is up.
+/// The events that may end the wait for a hook before its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// An interruption that the slot reports.
     UntilInterrupted,
-    /// Nothing.
+    /// None.
     Full,
 }
 
-/// How long the objects of an interrupted hook may take to go. What they are interrupted for must not wait for a finalizer.
+/// Timeout for deleting the objects of an interrupted hook. The action that interrupts it must not wait for a
+/// finalizer.
 const CLEAN_UP: Duration = Duration::from_secs(30);
 
-/// How to run hooks.
+/// The settings for running hooks.
 #[derive(Clone, Copy)]
 pub(crate) struct HookRun<'a> {
-    /// The release's identity, and the metadata that the hooks' objects get.
+    /// The release's identity, and the metadata added to the hooks' objects.
     pub decoration: &'a Decoration,
-    /// Where the hooks' objects may be.
+    /// The namespaces and kinds that the hooks' objects may have.
     pub reach: &'a Reach,
     /// How long one hook may take since its recorded start, restarts included; `None` sets no limit.
     pub timeout: Option<Duration>,
-    /// Whether Helm itself made a revision of this release. Helm's hook objects name no owner, so unclaimed ones then count as this release's.
+    /// Whether Helm made a revision of this release. Helm's hook objects name no owner, so unclaimed ones then count as
+    /// this release's.
     pub unclaimed: bool,
     /// The caller's worker slot, released while hooks run.
     pub slot: &'a dyn Slot,
-    /// Where runs are recorded.
+    /// The record of runs.
     pub journal: &'a dyn Journal,
-    /// What ends the wait.
+    /// The events that end the wait.
     pub patience: Patience,
 }
 
 impl HookRun<'_> {
-    /// How to clean up after this error.
+    /// Returns the settings for cleaning up after this error.
     fn after(&self, error: &HookError) -> Self {
         let timeout = if error.is_interruption() { Some(CLEAN_UP) } else { self.timeout };
         HookRun { timeout, patience: Patience::Full, ..*self }
     }
 }
 
-/// A slot among a limited number of workers, which a run gives up while it waits for hooks or deletions.
+/// A worker slot, which a run releases while it waits for hooks or deletions.
 pub trait Slot: Send + Sync {
     /// Releases the slot.
     fn leave(&self);
     /// Waits for a free slot and takes it.
     fn enter(&self) -> BoxFuture<'_, ()>;
-    /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called at every poll, every 50 ms at first
-    /// and every 2 s later; must return immediately.
+    /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called
+    /// at every poll, every 50 ms at first and every 2 s later; must return immediately.
     fn waiting_for(&self, _what: &str) {}
-    /// Reports what a hook waits for, as `waiting_for`; the hook's own object says why.
+    /// Reports what a hook waits for, as `waiting_for` does; the hook's own object shows why.
     fn hook_waits(&self, _hook: &Hook, what: &str) {
         self.waiting_for(what);
     }
-    /// Returns why the run must no longer wait for this hook, for example because its release is to be uninstalled. Asked at every poll while the
-    /// server answers; must return immediately. The hook then fails with [`HookError::Interrupted`].
+    /// Returns why the run must no longer wait for this hook, for example because its release must be uninstalled.
+    /// Called at every poll while the server answers; must return immediately. The hook then fails with
+    /// [`HookError::Interrupted`].
     fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
         None
     }
     /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
     fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
-    /// Reports that the run has deleted an object to create it anew, and why. Must return immediately.
+    /// Reports that the run has deleted an object in order to recreate it, and why. Must return immediately.
     fn recreating(&self, _object: &ObjectKey, _why: &str) {}
 }
 
-/// No worker limit.
+/// A slot without a worker limit.
 impl Slot for () {
     fn leave(&self) {}
 
@@ -112,7 +115,7 @@ pub(crate) trait Journal: Send + Sync {
 /// Why a release was not recorded.
 pub(crate) type JournalError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Records nothing.
+/// A journal that records nothing.
 impl Journal for () {
     fn record<'a>(&'a self, _: &'a Release) -> BoxFuture<'a, Result<(), JournalError>> {
         Box::pin(ready(Ok(())))
@@ -127,7 +130,7 @@ pub enum HookError {
     Api {
         /// The hook's template.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Error,
     },
@@ -136,7 +139,7 @@ pub enum HookError {
     OutOfReach {
         /// The hook's template.
         path: String,
-        /// Which object, and why.
+        /// The object, and the cause.
         refused: OutOfReach,
     },
     /// Its manifest is not valid.
@@ -144,7 +147,7 @@ pub enum HookError {
     Object {
         /// The hook's template.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: ObjectError,
     },
@@ -153,7 +156,7 @@ pub enum HookError {
     Record {
         /// The hook's template.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: JournalError,
     },
@@ -164,7 +167,7 @@ pub enum HookError {
         path: String,
         /// Kind and name.
         object: String,
-        /// Who owns it.
+        /// Its owner.
         why: NotOurs,
     },
     /// An earlier run left a Job or Pod of the same name.
@@ -186,7 +189,7 @@ pub enum HookError {
         /// The object, and the message in its status.
         why: String,
     },
-    /// The server did not answer until its time was up, so that it may have succeeded.
+    /// The server did not answer until its timeout, so it may have succeeded.
     #[error("hook {path} is not known to have finished within {limit}: still waiting for {what}")]
     Unanswered {
         /// The hook's template.
@@ -224,8 +227,9 @@ impl HookError {
         matches!(self, HookError::Interrupted { .. })
     }
 
-    /// The policies that a hook's objects are deleted by after this error. Those of an interrupted hook must not run beside the next action, which may
-    /// be an uninstall that creates none: they go at once if the chart wants them gone before the next run.
+    /// Returns the policies by which a hook's objects are deleted after this error. An interrupted hook must not run
+    /// beside the next action, which may be an uninstall that creates no objects: its objects are deleted immediately
+    /// if the chart deletes them before each run.
     fn policies(&self) -> &'static [DeletePolicy] {
         match self {
             HookError::Interrupted { .. } => &[DeletePolicy::HookFailed, DeletePolicy::BeforeHookCreation],
@@ -243,19 +247,23 @@ impl Applier {
     /// Runs the hooks of an event, by weight and name, and sets their phases in `release`. Returns the hooks that a deletion skipped.
     ///
     /// # Flow
-    /// Hooks that succeeded are skipped, unless a later one failed and their objects went with it. For each other hook: delete what an earlier run left, by its policy; record the run as started; create its
-    /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release that have their names; wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its
-    /// own delete policies and those of the hooks before it are applied, and the rest is not run. A hook that the slot interrupts has failed, and its
-    /// objects with the policy `before-hook-creation` go at once, too. Once all succeeded, the caller records `release` and
-    /// calls [`Applier::clean_up_hooks`], in this order: a restart must know what succeeded before its objects are gone.
+    /// Skips hooks that succeeded, unless a later one failed and their objects were deleted with it. Each other hook
+    /// runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
+    /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release with the same names;
+    /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
+    /// policies and those of the hooks before it are applied, and the rest is not run. A hook that the slot interrupts
+    /// has failed, and its objects with the policy `before-hook-creation` are deleted immediately, too. Once all have
+    /// succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a restart, the record
+    /// must show what succeeded before its objects are deleted.
     ///
     /// # Retries
-    /// Transient errors are retried until the hook's timeout, each request after 30 s without a response. A create that the server keeps answering
-    /// with transient errors fails after 2 minutes.
+    /// Transient errors are retried until the hook's timeout, each request after 30 s without a response. A create that
+    /// the server keeps answering with transient errors fails after 2 minutes.
     ///
     /// # Cancellation
-    /// Dropping the future stops waiting and leaves the objects running. A later call finds them by their annotation and continues to wait; the timeout
-    /// counts from the recorded start. A Job with `ttlSecondsAfterFinished` that was created and is gone counts as succeeded.
+    /// Dropping the future stops waiting and leaves the objects running. A later call finds them by their annotation
+    /// and continues to wait; the timeout counts from the recorded start. A Job with `ttlSecondsAfterFinished` that was
+    /// created and no longer exists counts as succeeded.
     ///
     /// # Errors
     /// The first hook that failed, timed out or cannot be recorded. Pre-delete and post-delete hooks whose namespace is being deleted cannot be

@@ -1,4 +1,5 @@
-//! Creates a hook's objects with the mark of their run, finds them by it, and deletes them if they belong to this release.
+//! Creates a hook's objects with the stamp of their run, finds them by it, and deletes them if they belong to this
+//! release.
 
 use serde_json::Value;
 
@@ -79,7 +80,7 @@ impl Applier {
         resource.path(&key.namespace, made["metadata"]["name"].as_str().unwrap_or(&object.name))
     }
 
-    /// Returns what to send for an object of this run; without a path if the server chooses its name.
+    /// Returns the request body for an object of this run; without a path if the server chooses its name.
     pub(super) async fn stamped(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Body, Error> {
         let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
         let key = key_of(object, run.decoration, &resource);
@@ -112,7 +113,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Returns false if the object changed since it was read, so that it must be judged again.
+    /// Deletes an object; returns false if it changed since it was read, so that it must be checked again.
     async fn delete_if_unchanged(&self, path: &str, live: &Live) -> Result<bool, Error> {
         match self.delete_proven(path, &live.proven(), Propagation::Background).await {
             Err(error) if error.is_conflict() => Ok(false),

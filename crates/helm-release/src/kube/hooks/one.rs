@@ -87,7 +87,7 @@ impl Applier {
             .map_err(|refused| HookError::OutOfReach { path: path(), refused })
     }
 
-    /// Finds the object of a run that an earlier process started; `None` if it has to be created.
+    /// Finds the object of a run that an earlier process started; `None` if it must be created.
     async fn find_resumed(
         &self,
         object: &Object,
@@ -104,7 +104,7 @@ impl Applier {
             Absence::Ended(Outcome::Succeeded) => Ok(Some(Found::Ended)),
             Absence::Ended(Outcome::Failed(why)) => Err(clock.failed(object, &why)),
             Absence::Create => {
-                // Whatever has the name belongs to an earlier run.
+                // Any object with this name belongs to an earlier run.
                 if clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
                     self.delete_hook(object, clock).await?;
                 }

@@ -1,6 +1,7 @@
 //! Overwrites objects of the release that have the name of a hook's object, as Helm v4 does: it applies hooks.
 //!
-//! A chart and its subchart may ship the same hook, and a hook without the policy `before-hook-creation` finds what an earlier run left.
+//! A chart and its subchart may ship the same hook, and a hook without the policy `before-hook-creation` finds the
+//! object of an earlier run.
 
 use serde_json::Value;
 
@@ -15,7 +16,8 @@ use crate::kube::write::{Body, Previous};
 use crate::kube::{Live, Object, Response};
 
 impl Applier {
-    /// Overwrites the object that has this one's name. Returns its path; `None` if it has gone meanwhile, so that it can be created.
+    /// Overwrites the object with this one's name. Returns its path; `None` if it was deleted in the meantime, so that
+    /// it can be created.
     ///
     /// # Errors
     /// It belongs to someone else, is a Job or Pod of an earlier run, or the server rejects the change.
@@ -40,7 +42,7 @@ impl Applier {
                 match clock.retry(&what, || self.apply_if_unchanged(&body, &metadata)).await {
                     Ok(true) => return Ok(Some(body.path)),
                     Ok(false) => {}
-                    // The hook that made it has finished, and this one differs in what cannot be changed.
+                    // The hook that made it has finished, and this one differs in an immutable field.
                     Err(HookError::Api { source, .. }) if standing == Standing::Finished && source.is_immutable() => {
                         self.delete_hook(object, clock).await?;
                         return Ok(None);
@@ -53,7 +55,8 @@ impl Applier {
         Ok(None)
     }
 
-    /// Applies over the object with this metadata. Returns false if it changed since it was read, so that it must be judged again.
+    /// Applies over the object with this metadata. Returns false if it changed since it was read, so that it must be
+    /// checked again.
     async fn apply_if_unchanged(&self, body: &Body, live: &Value) -> Result<bool, Error> {
         let metadata = &live["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, order, outcome};
 use super::*;
 
-/// No limit to where hooks' objects may be.
+/// A reach without limits.
 static EVERYWHERE: std::sync::LazyLock<Reach> = std::sync::LazyLock::new(Reach::default);
 use crate::kube::{Asked, Disturbance, MemoryApi};
 use crate::release::{HookPhase, LastRun};
@@ -30,7 +30,7 @@ fn release(hooks: Vec<Hook>) -> Release {
     Release { version: 3, hooks, ..sample::release() }
 }
 
-/// A release whose only hook started some time ago, and the mark of that run.
+/// Returns a release whose only hook started some time ago, and the stamp of that run.
 fn begun(hook: Hook, phase: HookPhase, ago: Duration) -> (Release, String) {
     let started = Timestamp::now() - SignedDuration::try_from(ago).unwrap();
     let last_run = LastRun { started_at: Some(started), phase, ..LastRun::default() };
@@ -38,7 +38,7 @@ fn begun(hook: Hook, phase: HookPhase, ago: Duration) -> (Release, String) {
     (release(vec![Hook { last_run, delete_policies, ..hook }]), format!("3.{started}"))
 }
 
-/// What a run reports and records.
+/// The reports and records of a run.
 #[derive(Default)]
 struct Notes {
     waits: Mutex<Vec<String>>,
@@ -73,7 +73,7 @@ impl Journal for Notes {
     }
 }
 
-/// A server, and what running hooks on it takes.
+/// A server and the settings for running hooks on it.
 struct World {
     server: Arc<MemoryApi>,
     applier: Applier,
@@ -105,7 +105,7 @@ impl World {
         self.applier.clean_up_hooks(release, HookEvent::PreInstall, &run).await
     }
 
-    /// Runs the hooks of an event; returns those that were skipped.
+    /// Runs the hooks of an event; returns the skipped ones.
     async fn run_at(&self, event: HookEvent, release: &mut Release) -> Result<Vec<String>, HookError> {
         release.hooks.iter_mut().for_each(|hook| hook.events = vec![event]);
         let decoration = decoration();
@@ -373,7 +373,7 @@ async fn creates_that_keep_being_rejected_fail_before_the_timeout() {
 #[tokio::test(start_paused = true)]
 async fn outages_restart_the_rejection_limit() {
     let world = World { timeout: Some(Duration::from_secs(3600)), ..World::new() };
-    // Each series of rejections is shorter than two minutes; the outage between restarts the limit.
+    // Each series of rejections is shorter than two minutes; the outage between them restarts the limit.
     world.server.disturb("POST", 12, Disturbance::Refused(503));
     world.server.disturb("POST", 1, Disturbance::Unreachable);
     world.server.disturb("POST", 6, Disturbance::Refused(503));
@@ -396,7 +396,7 @@ async fn existing_objects_that_must_not_be_replaced_fail_the_hook() {
     assert_eq!(world.writes(), [format!("POST {JOBS}")]);
 }
 
-/// A hook that leaves its objects unless it succeeds.
+/// Returns a hook that keeps its objects unless it succeeds.
 fn unreplaced(hook: Hook, path: &str) -> Hook {
     Hook { path: path.into(), delete_policies: vec![DeletePolicy::HookSucceeded], ..hook }
 }
@@ -829,7 +829,7 @@ fn hooks_are_ordered_by_weight_and_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_started_in_the_future_has_all_its_time() {
-    // The clock went back, or another node's is ahead.
+    // The clock was set back, or another node's is ahead.
     let world = World { timeout: Some(Duration::from_secs(60)), ..World::new() };
     let (mut release, _) = begun(job(""), HookPhase::Unknown, Duration::ZERO);
     release.hooks[0].last_run.started_at = Some(Timestamp::now() + SignedDuration::from_hours(24 * 365));

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: lost requests and answers, refusals, a process that dies after so many writes.
+//! Injects faults: lost requests and responses, refusals, and a process that dies after a number of writes.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ pub enum Disturbance {
     Refused(u16),
     /// The request does not arrive and never gets a response.
     Unanswered,
-    /// Nothing is served at the request's path.
+    /// The server does not serve the request's path.
     Unserved,
-    /// The request is served, but its response ends in the middle.
+    /// The request is served, but its response breaks off.
     CutOff,
 }
 
 /// Returns the error that a request is rejected with, if any.
 pub(super) type Refuse = Arc<dyn Fn(&Call) -> Option<Error> + Send + Sync>;
 
-/// The requests so far, and the faults to come.
+/// The requests so far, and the pending faults.
 #[derive(Default)]
 pub(super) struct Faults {
     pub(super) log: Vec<String>,
@@ -70,7 +70,7 @@ impl Faults {
     }
 }
 
-/// The reason that a server gives with a status.
+/// Returns the reason that a server gives with a status.
 pub(super) fn reason_of(code: u16) -> &'static str {
     match code {
         404 => "NotFound",

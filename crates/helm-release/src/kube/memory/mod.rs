@@ -1,6 +1,6 @@
 //! An in-memory API server for tests: the crate `memory-api` behind [`Api`], with faults.
 //!
-//! It does not validate or default. It can fail from a given write on, as if the process had died.
+//! It neither validates objects nor sets defaults. It can fail from a given write on, as if the process had died.
 
 mod faults;
 mod received;
@@ -37,7 +37,8 @@ pub struct MemoryApi {
 }
 
 impl MemoryApi {
-    /// Creates a server that serves common built-in kinds. `default()` serves none. Objects may be sketches ([`Fidelity::Sketch`]).
+    /// Creates a server that serves common built-in kinds; `default()` serves none. Objects may be incomplete
+    /// ([`Fidelity::Sketch`]).
     pub fn new() -> MemoryApi {
         let server = MemoryApi::of(Server::new(Fidelity::Sketch));
         for (api_version, kind, plural) in [
@@ -57,7 +58,7 @@ impl MemoryApi {
         server
     }
 
-    /// Creates a server that answers as a cluster does: [`Server::cluster`].
+    /// Creates a server that responds as a cluster does: [`Server::cluster`].
     pub fn cluster() -> MemoryApi {
         MemoryApi::of(Server::cluster())
     }
@@ -76,12 +77,13 @@ impl MemoryApi {
         self.change(|server| server.add_kind(api_version, kind, plural, Scope::Cluster));
     }
 
-    /// Serves this group version as the aggregator does one whose server does not answer: without kinds.
+    /// Serves this group version as the aggregator serves one whose API service does not respond: without kinds.
     pub fn serve_stale(&self, api_version: &str) {
         self.change(|server| server.add_stale(api_version));
     }
 
-    /// Stops serving a kind in this version: discovery lacks it, and its paths answer without a status, as on a real server.
+    /// Stops serving a kind in this version: discovery omits it, and its paths respond without a `Status`, as on a real
+    /// server.
     pub fn unserve(&self, api_version: &str, kind: &str) {
         let Some(plural) = self.change(|server| server.remove_kind(api_version, kind)) else { return };
         let root = if api_version.contains('/') { "apis" } else { "api" };
@@ -92,7 +94,7 @@ impl MemoryApi {
         });
     }
 
-    /// Makes a field of a kind immutable: `("jobs", "/spec/template")`. By default none is.
+    /// Makes a field of a kind immutable: `("jobs", "/spec/template")`. By default, no field is.
     pub fn make_immutable(&self, plural: &str, pointer: &str) {
         self.change(|server| server.make_immutable(plural, pointer));
     }
@@ -112,7 +114,7 @@ impl MemoryApi {
         self.faults().writes_left = writes;
     }
 
-    /// Returns how many writes are left before requests fail.
+    /// Returns the number of writes left before requests fail.
     pub fn writes_left(&self) -> Option<usize> {
         self.faults().writes_left
     }
@@ -128,7 +130,7 @@ impl MemoryApi {
         self.faults().refusals.clear();
     }
 
-    /// Makes every request take this long from now on, before it is served.
+    /// Delays every request by this time from now on, before it is served.
     pub fn slow_down(&self, delay: Duration) {
         *self.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
     }
@@ -143,7 +145,7 @@ impl MemoryApi {
         self.faults().next = Some((after, how));
     }
 
-    /// Returns whether the request of [`MemoryApi::disturb_request`] has yet to come.
+    /// Returns whether the request of [`MemoryApi::disturb_request`] is still to come.
     pub fn awaits_disturbance(&self) -> bool {
         self.faults().next.is_some()
     }
@@ -183,12 +185,13 @@ impl MemoryApi {
         self.written.subscribe()
     }
 
-    /// Forgets the changes up to a version: watches that begin before it fail with 410 `Expired`.
+    /// Drops the changes up to a version: watches that begin before it fail with 410 `Expired`.
     pub fn compact(&self, version: u64) {
         self.change(|server| server.compact(version));
     }
 
-    /// Returns what a watch of this collection with this label selector sees after a version, oldest first.
+    /// Returns the events that a watch of this collection with this label selector delivers after a version, oldest
+    /// first.
     ///
     /// # Errors
     /// 404 if the server does not serve the collection, 410 `Expired` if the version is compacted.
@@ -196,7 +199,7 @@ impl MemoryApi {
         self.change(|server| server.changes(collection, selector, since)).map_err(|status| error(&status))
     }
 
-    /// Opens the watch that a request with `watch=true` asks for. [`MemoryApi::events`] pulls its events.
+    /// Opens the watch of a request with `watch=true`. [`MemoryApi::events`] pulls its events.
     ///
     /// # Errors
     /// 404 if the server does not serve the path. A version that is too old fails later, as on a real server.
@@ -204,7 +207,7 @@ impl MemoryApi {
         self.change(|server| server.watch(&request(call))).map_err(|status| error(&status))
     }
 
-    /// Returns the events of a watch since the last call, oldest first; none if nothing happened.
+    /// Returns the events of a watch since the last call, oldest first; empty if there are none.
     ///
     /// # Errors
     /// 410 `Expired` if it fell behind a compaction.
@@ -237,7 +240,7 @@ fn error(status: &Status) -> Error {
     refusal(status.code, status.to_json().to_string().as_bytes())
 }
 
-/// Discovery has entity tags, as on a real server.
+/// Returns a response. Discovery has entity tags, as on a real server.
 fn respond(call: &Call, body: Vec<u8>) -> Response {
     if !["/api", "/apis"].contains(&call.path.as_str()) {
         return body.into();
@@ -263,7 +266,7 @@ impl Api for MemoryApi {
 }
 
 impl MemoryApi {
-    /// Serves a request at once; only the answer may be late.
+    /// Serves a request immediately; only the response may be delayed.
     fn answer(&self, call: &Call) -> BoxFuture<'_, Result<Response, Error>> {
         let disturbance = self.faults().disturbance(call);
         let serve = || self.serve_call(call);

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use crate::kube::api::{Call, METADATA};
 use crate::kube::mapping::DISCOVERY;
 
-/// The types of bodies that servers read.
+/// The content types of bodies that servers read.
 const TYPES: [&str; 5] = [
     "application/json",
     "application/apply-patch+yaml",
@@ -18,7 +18,8 @@ const TYPES: [&str; 5] = [
 ];
 
 impl Call {
-    /// Reads a request that a kube client sent, so that a server in memory can answer it. The query is decoded; a body of an unknown type is left out.
+    /// Reads a request that a kube client sent, so that a server in memory can answer it. Decodes the query, and drops
+    /// a body of an unknown type.
     ///
     /// # Errors
     /// The body cannot be read.
@@ -45,7 +46,7 @@ fn accept(sent: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns path and query, decoded as a form's.
+/// Returns path and query, decoded like a form.
 fn path(parts: &Parts) -> String {
     let path = parts.uri.path();
     let Some(query) = parts.uri.query() else { return path.to_owned() };

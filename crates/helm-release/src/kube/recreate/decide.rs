@@ -1,4 +1,4 @@
-//! Decides whether an object may be deleted and created anew, to change its immutable fields. Pure functions.
+//! Decides whether an object may be deleted and recreated to change its immutable fields. Pure functions.
 
 use serde_json::Value;
 
@@ -7,47 +7,47 @@ use crate::kube::decorate::is_kept;
 use crate::kube::delete::{Proven, Removal, check_deletable};
 use crate::kube::{Decoration, Live, NotOurs, Object, ObjectKey, ObjectRule};
 
-/// The annotation on a chart's object that says whether it may be recreated: `"true"` or `"false"`.
+/// The annotation on a chart's object that decides whether it may be recreated: `"true"` or `"false"`.
 pub const RECREATE_ANNOTATION: &str = "helm.sdk.operatorframework.io/recreate";
 
-/// Why an object must not be recreated. The text names what helps.
+/// Why an object must not be recreated. The text names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Guard {
-    /// It is no Job, and neither its annotation nor a rule asks for it.
+    /// It is not a Job, and neither its annotation nor a rule requests it.
     #[error(
         "nothing asks for it: to have it deleted and created anew, set its annotation {RECREATE_ANNOTATION} to \"true\", \
          or list it under recreate in watches.yaml"
     )]
     NotAsked,
-    /// What depends on it would be lost.
+    /// Data that depends on it would be lost.
     #[error("{0}: save what you need, and delete it yourself")]
     HoldsData(&'static str),
     /// It outlives its release.
     #[error("its annotation helm.sh/resource-policy keeps it: delete it yourself")]
     Kept,
-    /// The release only adopts it.
+    /// The release has only adopted it.
     #[error("it was there before the release: delete it yourself")]
     Adopted,
     /// It does not belong to the release.
     #[error("{0}: delete it yourself")]
     NotOurs(NotOurs),
-    /// Someone acts on its deletion.
+    /// Its finalizers belong to controllers that act on its deletion.
     #[error("it has the finalizers {}, whose owners act on a deletion: delete it yourself", .0.join(", "))]
     Finalizers(Vec<String>),
-    /// The release applied the same object before, and this very object accepted it.
+    /// The release applied the same object before, and this live object accepted it.
     #[error(
         "the release has applied the same object before, so something else decides these fields: delete it yourself"
     )]
     Unchanged,
-    /// The server rejects the new object, too; says why.
+    /// The server rejects the new object, too, with this message.
     #[error("the API server would reject the new one: {0}")]
     Rejected(String),
 }
 
-/// Checks what the chart and the user's rules say about an object.
+/// Checks the chart's object against the user's rules.
 ///
 /// # Errors
-/// It must not be recreated, whatever the live object is.
+/// It must not be recreated, whatever the state of the live object.
 pub(super) fn check_chart(object: &Object, key: &ObjectKey, rules: &[ObjectRule]) -> Result<(), Guard> {
     if let Some(why) = holds_data(key, &object.body) {
         return Err(Guard::HoldsData(why));
@@ -61,7 +61,7 @@ pub(super) fn check_chart(object: &Object, key: &ObjectKey, rules: &[ObjectRule]
     if asked { Ok(()) } else { Err(Guard::NotAsked) }
 }
 
-/// Checks the live object. `is_new` is whether the chart's object differs from the one that was applied before.
+/// Checks the live object. `is_new` tells whether the chart's object differs from the one applied before.
 ///
 /// # Errors
 /// The live object must not be deleted.
@@ -84,7 +84,8 @@ pub(super) fn check_live(
     if !foreign.is_empty() {
         return Err(Guard::Finalizers(foreign));
     }
-    // An immutable field of an object that we applied cannot have changed since. Only another object of that name is worth replacing.
+    // An immutable field of an object that we applied cannot have changed since then. Only a different object with that
+    // name is worth replacing.
     if !is_new && live.mark.is_some() {
         return Err(Guard::Unchanged);
     }
@@ -104,7 +105,7 @@ fn holds_data(key: &ObjectKey, body: &Value) -> Option<&'static str> {
     }
 }
 
-/// Returns whether a finalizer is Kubernetes' own: it ends by itself.
+/// Returns whether a finalizer is Kubernetes' own, so that Kubernetes removes it.
 fn is_of_kubernetes(finalizer: &str) -> bool {
     let domain = finalizer.split_once('/').map_or("", |(domain, _)| domain);
     domain == "kubernetes.io"
@@ -112,8 +113,8 @@ fn is_of_kubernetes(finalizer: &str) -> bool {
         || matches!(finalizer, "foregroundDeletion" | "orphan" | "kubernetes")
 }
 
-/// Returns why the server would reject a new object, from the answer to a dry run under another name. Where the answer may be due to the name, to
-/// the old object or to the dry run itself, it proves nothing.
+/// Returns why the server would reject a new object, from the response to a dry run under another name. A response that
+/// may be due to the name, to the old object or to the dry run itself proves nothing.
 pub(super) fn rejection(answer: &Error) -> Option<String> {
     let text = answer.to_string();
     let unrelated = ["exceeded quota", "already allocated", "does not support dry run"];

@@ -1,7 +1,7 @@
-//! Deletes objects whose immutable fields change, and creates them anew. `decide` says which.
+//! Deletes objects whose immutable fields change, and recreates them. `decide` selects the objects.
 //!
-//! Every object of a kind is judged before the first is deleted. Nothing is recorded: if the process dies in between, the next attempt finds the object
-//! gone, or on its way, and creates it.
+//! All objects of a kind are checked before the first is deleted. Nothing is recorded: if the process dies in between,
+//! the next attempt finds the object deleted, or being deleted, and creates it.
 
 mod decide;
 #[cfg(test)]
@@ -22,15 +22,15 @@ use super::{FIELD_MANAGER, Live, Rule};
 
 pub use decide::{Guard, RECREATE_ANNOTATION};
 
-/// How long an attempt waits until deleted objects are gone. Pods get 30 s to end by default.
+/// Maximum time that an attempt waits until deleted objects no longer exist. Pods have 30 s to terminate by default.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How often to judge an object that keeps changing.
+/// Maximum number of checks of an object that keeps changing.
 const MAX_TRIES: usize = 5;
 
 /// An object whose immutable fields the server refuses to change.
 pub(super) struct Stuck<'a> {
     pub(super) target: &'a Target<'a>,
-    /// What the server said.
+    /// The server's error.
     pub(super) source: Error,
 }
 
@@ -39,7 +39,7 @@ impl Stuck<'_> {
         ApplyError::Guarded { object: describe(self.target.object), guard: guard.into(), source: self.source }
     }
 
-    /// Names the fields, never values.
+    /// Names the fields, but never their values.
     fn why(&self) -> String {
         match self.source.fields() {
             [] => "its immutable fields change".to_owned(),
@@ -52,18 +52,19 @@ impl Stuck<'_> {
 struct Doomed<'a> {
     stuck: Stuck<'a>,
     body: Body,
-    /// The state to delete; `None` if it is gone or being deleted.
+    /// The state to delete; `None` if it no longer exists or is being deleted.
     proven: Option<Proven>,
 }
 
 impl Applier {
-    /// Deletes these objects of one kind, waits until they and what depends on them are gone, and creates them. The worker slot is free meanwhile.
+    /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them.
+    /// Releases the worker slot while waiting.
     ///
-    /// An object that someone else creates in between is judged like any other: it is not overwritten.
+    /// An object that someone else creates in between is checked like any other: it is not overwritten.
     ///
     /// # Errors
-    /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if one is not gone in time. Else as
-    /// [`Applier::apply`].
+    /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if a
+    /// deletion is not complete in time. Otherwise as [`Applier::apply`].
     pub(super) async fn recreate(
         &self,
         stuck: Vec<Stuck<'_>>,
@@ -93,7 +94,7 @@ impl Applier {
     /// Checks whether a rejected object may be recreated. Writes nothing.
     ///
     /// # Errors
-    /// `refused` as it is, if there is more to it than immutable fields; otherwise [`ApplyError::Guarded`].
+    /// `refused` itself if it rejects more than immutable fields; otherwise [`ApplyError::Guarded`].
     pub(crate) async fn check_recreation(
         &self,
         target: &Target<'_>,
@@ -109,7 +110,8 @@ impl Applier {
         judged.map(|_| ()).map_err(|guard| Stuck { target, source }.guarded(guard))
     }
 
-    /// Reads the live object and decides. Returns the state to delete; `None` if it is gone or being deleted.
+    /// Reads the live object and decides. Returns the state to delete; `None` if it no longer exists or is being
+    /// deleted.
     async fn judge(
         &self,
         target: &Target<'_>,
@@ -144,7 +146,7 @@ impl Applier {
         }
     }
 
-    /// Returns whether the chart's object differs from what the newest or the deployed revision has.
+    /// Returns whether the chart's object differs from the one in the newest or the deployed revision.
     async fn is_new(&self, target: &Target<'_>, body: &Body, options: &WriteOptions<'_>) -> Result<bool, Error> {
         if target.changed {
             return Ok(true);
@@ -154,7 +156,7 @@ impl Applier {
         Ok(last.is_none_or(|last| last.digest(namespace) != target.object.digest(namespace)))
     }
 
-    /// Asks the server whether it would accept the object under a name that nobody has.
+    /// Asks the server whether it would accept the object under an unused name.
     async fn dry_run_create(&self, body: &Body) -> Result<(), Error> {
         let mut json = body.json.clone();
         if let Some(metadata) = json["metadata"].as_object_mut() {
@@ -166,7 +168,7 @@ impl Applier {
         self.api.send(Call::post(path, bytes(&json))).await.map(drop)
     }
 
-    /// Deletes the object in the state that was judged. If it changed since, it is judged again.
+    /// Deletes the object in the state that was checked. If it changed since then, it is checked again.
     async fn delete_doomed(&self, mut doomed: Doomed<'_>, options: &WriteOptions<'_>) -> Result<(), ApplyError> {
         let mut tries = 0;
         while let Some(proven) = &doomed.proven {
@@ -210,14 +212,15 @@ impl Applier {
         Ok(())
     }
 
-    /// Returns the finalizers of an object that is being deleted; `None` once it is gone, or someone has created another one.
+    /// Returns the finalizers of an object that is being deleted; `None` once it no longer exists, or someone has
+    /// created another one.
     async fn finalizers_of_deleted(&self, path: &str, object: &str) -> Result<Option<Vec<String>>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: object.to_owned(), source };
         let live = self.read_metadata::<Live>(path).await.map_err(failed)?;
         Ok(live.filter(|live| live.deleting).map(|live| live.metadata.finalizers.unwrap_or_default()))
     }
 
-    /// Creates the object. One that exists all the same must have the metadata of this release.
+    /// Creates the object. If it exists anyway, it must have the metadata of this release.
     async fn create_anew(
         &self,
         target: &Target<'_>,

@@ -125,7 +125,7 @@ fn a_dry_run_rejects_only_for_what_is_wrong_with_the_new_object() {
     }
 }
 
-/// The objects of the last revision, and the slot: what the action reports.
+/// The objects of the last revision, and a slot that records the action's reports.
 #[derive(Default)]
 struct Told {
     last: Option<Object>,
@@ -185,7 +185,7 @@ async fn apply(applier: &Applier, object: &Object, changed: bool, told: &Told) -
     applier.apply_all(&[target], &options).await
 }
 
-/// The writes since then, without dry runs' answers.
+/// Returns the writes since then, without responses to dry runs.
 fn writes(server: &MemoryApi, since: usize) -> Vec<String> {
     server.log()[since..].iter().filter(|line| !line.starts_with("GET")).cloned().collect()
 }
@@ -373,7 +373,7 @@ async fn the_object_that_was_applied_before_is_not_recreated_for_the_same_chart(
     server.put(JOB, theirs, "kubectl");
     apply(&applier, &job("b"), false, &told).await.unwrap();
     assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "b");
-    // An interrupted upgrade recorded the object, and the deployed revision has another.
+    // An interrupted upgrade recorded the object, and the deployed revision has another one.
     apply(&applier, &job("c"), false, &told).await.unwrap();
     assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "c");
 }

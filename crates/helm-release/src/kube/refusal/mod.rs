@@ -1,6 +1,7 @@
-//! Interprets error responses: whether a retry can help, and what of the message may be shown.
+//! Interprets error responses: whether a retry can help, and which parts of the message may be shown.
 //!
-//! The server's message stays unchanged except for values: those in schema errors ([`schema_error`]) and those after `Invalid value:` and its like.
+//! The server's message is kept except for values: those in schema errors ([`schema_error`]), and those after `Invalid
+//! value:` and similar phrases.
 
 mod rejected;
 mod schema_error;
@@ -14,13 +15,14 @@ use super::api::{Asked, Error};
 pub use rejected::value_at;
 
 impl Error {
-    /// Returns whether the same request may succeed later: the server, a webhook or the network failed, which says nothing about the request.
-    /// Any other error is permanent: the request is invalid or forbidden, and fails again until someone changes something.
+    /// Returns whether the same request may succeed later: the server, a webhook or the network failed, which says
+    /// nothing about the request. Any other error is permanent: the request is invalid or forbidden, and fails again
+    /// until something is changed.
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Transport(_) | Error::TimedOut { .. } | Error::TooLarge { .. } | Error::Json(_) => true,
             Error::Unanswered { .. } => true,
-            // Of the 409s only a lost race is worth a retry; `AlreadyExists` is not.
+            // Among responses with 409, only a lost race is worth a retry; `AlreadyExists` is not.
             Error::Refused { code: 409, reason, .. } => reason == "Conflict",
             Error::Refused { code: 403, message, .. } => is_unresolved(message),
             Error::Refused { code, .. } => matches!(code, 401 | 408 | 425 | 429 | 500..),
@@ -28,7 +30,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the error says nothing about what was sent: it is transient, or the server refused to let something be read.
+    /// Returns whether the error says nothing about the sent object: it is transient, or the server refused a read.
     pub fn is_unanswered(&self) -> bool {
         self.is_transient() || matches!(self, Error::Refused { asked: Asked::Read, .. })
     }
@@ -39,7 +41,7 @@ impl Error {
         refusal(code, body.to_string().as_bytes())
     }
 
-    /// Returns whether the server may reject only server-side apply, and accept a client-side create or patch.
+    /// Returns whether the server may reject only server-side apply, but accept a client-side create or patch.
     pub(crate) fn may_succeed_client_side(&self) -> bool {
         // 405 and 415: an aggregated server without server-side apply.
         matches!(self.code(), Some(400 | 405 | 415 | 422))
@@ -50,7 +52,7 @@ impl Error {
         matches!(self, Error::Refused { code: 403, reason, .. } if reason == TERMINATING)
     }
 
-    /// Returns whether immutable fields are all that the server rejects, so that it may accept the same object as a new one.
+    /// Returns whether the server rejects only immutable fields, so that it may accept the same object as a new one.
     pub fn is_immutable(&self) -> bool {
         matches!(self, Error::Refused { code: 422, reason, .. } if reason == IMMUTABLE)
     }
@@ -101,12 +103,13 @@ struct Cause {
 }
 
 impl Cause {
-    /// Returns whether it rejects another uid than the object's.
+    /// Returns whether it rejects a uid that differs from the object's.
     fn is_uid(&self) -> bool {
         self.field == "metadata.uid" && self.is_immutable()
     }
 
-    /// Returns whether it rejects the change of an immutable field. Kubernetes has no reason of its own for that, so its texts decide.
+    /// Returns whether it rejects the change of an immutable field. Kubernetes has no separate reason for that, so its
+    /// messages decide.
     fn is_immutable(&self) -> bool {
         let is_rule = matches!(self.reason.as_str(), "FieldValueInvalid" | "FieldValueForbidden");
         is_rule && IMMUTABLE_TEXTS.iter().any(|text| self.message.contains(text))
@@ -118,7 +121,8 @@ pub(crate) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_transient)
 }
 
-/// Returns whether the first API server error in the chain of causes says nothing about what was sent; `false` without one.
+/// Returns whether the first API server error in the chain of causes says nothing about the sent object; `false`
+/// without one.
 pub(crate) fn is_unanswered(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_unanswered)
 }
@@ -127,8 +131,9 @@ fn request_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Er
     std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
 }
 
-/// Returns whether a refusal is due to roles that the server cannot find: it forbids what they would grant until it has read them, for example just
-/// after it started. Counterpart: `RBACAuthorizer.Authorize` in k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac/rbac.go`.
+/// Returns whether a refusal is due to roles that the server cannot find: just after a start, it forbids what they
+/// would grant until it has read them. Counterpart: `RBACAuthorizer.Authorize` in k8s.io/kubernetes
+/// `plugin/pkg/auth/authorizer/rbac/rbac.go`.
 fn is_unresolved(message: &str) -> bool {
     message
         .split_once(": RBAC: ")
@@ -138,10 +143,11 @@ fn is_unresolved(message: &str) -> bool {
 /// The reason and cause of rejecting a create in a namespace that is being deleted.
 const TERMINATING: &str = "NamespaceTerminating";
 
-/// Our reason for rejections of changed immutable fields and of nothing else.
+/// Our reason for rejections only because of changed immutable fields.
 const IMMUTABLE: &str = "FieldImmutable";
 
-/// What Kubernetes says about immutable fields: `k8s.io/kubernetes/pkg/apis/*/validation` and `k8s.io/apimachinery/pkg/api/validate`, 1.33 to 1.36.
+/// Kubernetes' messages about immutable fields: `k8s.io/kubernetes/pkg/apis/*/validation` and
+/// `k8s.io/apimachinery/pkg/api/validate`, 1.33 to 1.36.
 const IMMUTABLE_TEXTS: &[&str] = &[
     // Most fields, among them a Job's template and selectors; immutable ConfigMaps and Secrets; by convention CEL rules of custom resources.
     "immutable",
@@ -149,7 +155,7 @@ const IMMUTABLE_TEXTS: &[&str] = &[
     // A Service's addresses, IP families and load balancer class.
     "may not change once set",
     "cannot change roleRef",
-    // All of a StatefulSet's spec but a few fields, a StorageClass's parameters.
+    // All but a few fields of a StatefulSet's spec, a StorageClass's parameters.
     "updates to ",
     "pod updates may not",
     "may not be changed in an update",
@@ -178,7 +184,8 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let details = status.details.unwrap_or_default();
     let of_secret = matches!(details.kind.as_str(), "Secret" | "secrets") || message.contains("Secret \"");
     let terminating = details.causes.iter().any(|cause| cause.reason == TERMINATING);
-    // A write that names the uid of an object that was replaced meanwhile: a lost race, although the server calls the uid immutable.
+    // A write that names the uid of an object that has been replaced: a lost race, although the server calls the uid
+    // immutable.
     let replaced = code == 422 && !details.causes.is_empty() && details.causes.iter().all(Cause::is_uid);
     let immutable = code == 422 && !details.causes.is_empty() && details.causes.iter().all(Cause::is_immutable);
     let (code, reason) = match (terminating, replaced, immutable) {
@@ -193,7 +200,7 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     Error::Refused { code, reason, message, fields, asked: Asked::default() }
 }
 
-/// Replaces a value that is not shown.
+/// Replaces a hidden value.
 const HIDDEN: &str = "<hidden>";
 
 /// Hides the quoted values that `hide` selects.
@@ -215,7 +222,7 @@ fn split_at_value(text: &str) -> Option<(&str, &str)> {
     ends.min().map(|end| text.split_at(end))
 }
 
-/// The end of a value in Go's or JSON's notation: the next `: ` or `, ` outside quotes and brackets.
+/// Returns the end of a value in Go's or JSON's notation: the next `: ` or `, ` outside quotes and brackets.
 fn value_end(text: &str) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, c) in text.char_indices() {

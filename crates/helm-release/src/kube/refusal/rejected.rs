@@ -1,4 +1,4 @@
-//! Finds what an object has at the fields that the server rejects.
+//! Finds the values of the fields that the server rejects.
 
 use serde_json::Value;
 
@@ -16,8 +16,8 @@ impl Error {
     }
 }
 
-/// Returns what an object has at a field, in any of the server's notations. A decoder's path names no item of a list: then the first that has the
-/// field counts.
+/// Returns an object's value at a field, in any of the server's notations. A decoder's path does not name list items;
+/// then the first item that has the field counts.
 pub fn value_at<'v>(object: &'v Value, field: &str) -> Option<&'v Value> {
     let field = field.trim_start_matches('.');
     if field.is_empty() {
@@ -34,7 +34,7 @@ pub fn value_at<'v>(object: &'v Value, field: &str) -> Option<&'v Value> {
     }
 }
 
-/// The end of a key in brackets: the first bracket outside quotes.
+/// Returns the end of a key in brackets: the first closing bracket outside quotes.
 fn end_of_key(text: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     text.char_indices().find_map(|(at, c)| {
@@ -49,7 +49,8 @@ fn end_of_key(text: &str) -> Option<usize> {
     })
 }
 
-/// What a key in brackets selects: the item at an index, the item with these fields, or the entry of a map.
+/// Returns the value that a key in brackets selects: the item at an index, the item with these fields, or the entry of
+/// a map.
 fn item<'v>(of: &'v Value, key: &str) -> Option<&'v Value> {
     match of {
         Value::Array(items) => match key.parse::<usize>() {

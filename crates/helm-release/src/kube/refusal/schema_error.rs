@@ -2,16 +2,17 @@
 //!
 //! The originals come from structured-merge-diff (`typed/validate.go`) and print values with their Go types, even multi-line ones.
 
-/// How messages about objects that could not be typed begin.
+/// The prefixes of messages about objects that could not be typed.
 const BEGINNINGS: [&str; 2] = ["failed to create typed patch object (", "failed to create typed live object ("];
 
-/// What messages about undecodable objects contain. Other failed conversions, such as an unreachable webhook, lack it.
+/// Part of messages about undecodable objects. Messages of other failed conversions, such as an unreachable webhook, do
+/// not contain it.
 const UNDECODABLE: &str = "error decoding from json: ";
 
 /// The message about a field that the schema does not declare.
 pub(super) const UNDECLARED: &str = "field not declared in schema";
 
-/// The message when details would quote values.
+/// The message without details, used when details would quote values.
 const UNKNOWN: &str = "does not fit its schema";
 
 /// Rewrites such a message; returns `None` for any other.
@@ -39,7 +40,7 @@ pub(super) fn undeclared(message: &str) -> Vec<&str> {
     faults.filter_map(|fault| fault.strip_suffix(UNDECLARED)?.strip_suffix(": ")).collect()
 }
 
-/// The part after the object's identity, `(namespace/name; group/version, Kind=kind)`.
+/// Returns the part after the object's identity, `(namespace/name; group/version, Kind=kind)`.
 fn details(message: &str) -> Option<&str> {
     let (_, kind) = message.split_once(", Kind=")?;
     let (_, rest) = kind.split_once(')')?;
@@ -55,7 +56,7 @@ fn faults(details: &str) -> Vec<String> {
     lines.split("\n  ").filter_map(fault).collect()
 }
 
-/// Parses one fault: `path: what is wrong`.
+/// Parses one fault: `path: message`.
 fn fault(line: &str) -> Option<String> {
     let found = EXPLAINERS.iter().filter_map(|(marker, explainer)| Some((find(line, marker)?, marker, explainer)));
     let (at, marker, explainer) = found.min_by_key(|(at, _, _)| *at)?;
@@ -156,7 +157,8 @@ impl Type {
     }
 }
 
-/// The key of a keyed list names the entry; the key of a set is a value.
+/// Rewrites a fault about duplicates. The key of a keyed list names the entry; the key of a set is a value, so it is
+/// dropped.
 fn duplicate(key: &str) -> String {
     match key.starts_with("[=") {
         true => "duplicate entries".to_owned(),
@@ -164,7 +166,7 @@ fn duplicate(key: &str) -> String {
     }
 }
 
-/// Rewrites `0: associative list with keys may not have a null element`: fixed texts.
+/// Rewrites `0: associative list with keys may not have a null element`; keeps only fixed texts.
 fn element(text: &str) -> String {
     match text.split_once(": ") {
         Some((at, why)) if at.parse::<usize>().is_ok() && why.starts_with("associative list") => {

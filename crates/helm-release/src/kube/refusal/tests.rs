@@ -1,4 +1,4 @@
-//! Real responses of a Kubernetes 1.36 API server, and of webhooks and proxies.
+//! Tests with real responses of a Kubernetes 1.36 API server, of webhooks and of proxies.
 
 use serde_json::{Value, json};
 
@@ -183,7 +183,8 @@ fn only_errors_unrelated_to_the_request_are_transient() {
 
 #[test]
 fn a_path_that_is_not_served_differs_from_a_missing_object() {
-    // As Kubernetes 1.36 answers: a path of a custom resource, of a built-in group, and of a group that does not exist; then missing objects.
+    // Responses of Kubernetes 1.36: a path of a custom resource, of a built-in group, and of a group that does not
+    // exist; then missing objects.
     let unserved = "the server could not find the requested resource";
     for (reason, message, expected) in [
         ("", "404 page not found", true),
