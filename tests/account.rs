@@ -1,5 +1,5 @@
-//! The ServiceAccount that the operator under test runs as: with the rights that `generate rbac` writes for its watches and those of its own work in
-//! `config/rbac`, and no others. Tests themselves act as the administrator.
+//! The ServiceAccount that the operator under test runs as: with the permissions that `generate rbac` writes for its
+//! watches, those of its own work in `config/rbac`, and no others. Tests themselves act as the administrator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use test_cluster::{Request, TestCluster};
 
-/// Where the accounts are: an operator outlives the namespaces that it serves.
+/// The namespace of the accounts: an operator outlives the namespaces that it serves.
 const HOME: &str = "test-operators";
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/rbac");
 
-/// Creates an account with the rights for these watches, or for those of the repository, for an operator of this namespace; returns its kubeconfig.
-/// On an existing cluster, the administrator's.
+/// Creates an account with the permissions for these watches, or for the repository's, for an operator of this
+/// namespace; returns its kubeconfig. On an existing cluster, returns the administrator's.
 pub(crate) fn kubeconfig(cluster: &TestCluster, namespace: &str, watches: Option<&str>) -> PathBuf {
     if std::env::var_os("USE_KUBECONFIG").is_some() {
         return cluster.operator_kubeconfig_path();
@@ -32,22 +32,23 @@ pub(crate) fn kubeconfig(cluster: &TestCluster, namespace: &str, watches: Option
     cluster.kubeconfig_of(HOME, namespace).unwrap()
 }
 
-/// The user of the operator of this namespace.
+/// Returns the user of this namespace's operator.
 pub(crate) fn user(namespace: &str) -> String {
     format!("system:serviceaccount:{HOME}:{namespace}")
 }
 
-/// Returns whether an operator that a test started made this request.
+/// Returns whether an operator under test made this request.
 pub(crate) fn is_operators(request: &Request) -> bool {
     is_operator(&request.user)
 }
 
-/// Returns whether an operator that a test started has this user.
+/// Returns whether this is the user of an operator under test.
 pub(crate) fn is_operator(user: &str) -> bool {
     user == "operator" || user.starts_with(&self::user(""))
 }
 
-/// The account and its roles. An operator that is started again, with other charts, keeps its earlier rights: it deletes what is there.
+/// Returns the account and its roles. An operator that is restarted with other charts keeps its earlier permissions,
+/// because it deletes the earlier charts' objects.
 fn manifest(namespace: &str, rules: &[Value]) -> Value {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let role = format!("{namespace}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -62,14 +63,14 @@ fn manifest(namespace: &str, rules: &[Value]) -> Value {
     ]})
 }
 
-/// The rules of the roles in a manifest.
+/// Returns the rules of the roles in a manifest.
 fn rules(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
     let documents = text.split("---\n").map(|document| serde_yaml::from_str::<Value>(document).unwrap());
     documents.flat_map(|object| object["rules"].as_array().cloned().unwrap_or_default()).collect()
 }
 
-/// What `generate rbac` writes for each watch.
+/// Returns the rules that `generate rbac` writes for each watch.
 fn generated(watches: &str) -> Vec<Value> {
     let watches: Vec<Value> = serde_json::from_str(watches).unwrap();
     watches.iter().flat_map(generated_for).collect()
@@ -81,11 +82,11 @@ fn generated_for(watch: &Value) -> Vec<Value> {
     let chart = std::mem::replace(&mut watch["chart"], "chart".into());
     let chart = Path::new(chart.as_str().unwrap());
     if !chart.exists() {
-        // The test is about that: an operator that ran before keeps its rights.
+        // Some tests are about that: an operator that ran before keeps its permissions.
         return Vec::new();
     }
     copy(chart, &project.path().join("chart"));
-    // A project's definitions name the plurals.
+    // A project's definitions determine the plurals.
     if let Some(definitions) = chart.ancestors().nth(2).map(|root| root.join("config/crd")).filter(|crds| crds.exists())
     {
         copy(&definitions, &project.path().join("config/crd"));

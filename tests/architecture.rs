@@ -1,4 +1,5 @@
-//! `ARCHITECTURE.md` is true: its tables list every crate, what it depends on in this workspace, and what it never pulls in.
+//! Checks that `ARCHITECTURE.md` is true: its tables list every crate, its dependencies in this workspace, and the
+//! packages that it never pulls in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -12,12 +13,12 @@ struct Row {
     never_pulls_in: BTreeSet<String>,
 }
 
-/// The words between backquotes.
+/// Returns the words in backquotes.
 fn quoted(cell: &str) -> BTreeSet<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The rows of four cells whose first cell names a crate.
+/// Returns the rows of four cells whose first cell names a crate.
 fn documented(text: &str) -> BTreeMap<String, Row> {
     let rows = text.lines().filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ").collect();
@@ -28,7 +29,7 @@ fn documented(text: &str) -> BTreeMap<String, Row> {
     rows.collect()
 }
 
-/// The packages that a program of this workspace may be built from, and the packages that each one depends on when it is not under test.
+/// The packages that a program of this workspace may be built from, with their dependencies outside of tests.
 struct Graph {
     names: BTreeMap<String, String>,
     members: BTreeSet<String>,
@@ -49,12 +50,12 @@ impl Graph {
         Graph { names, members, edges: edges.collect() }
     }
 
-    /// The crate's direct dependencies in this workspace.
+    /// Returns the crate's direct dependencies in this workspace.
     fn direct(&self, id: &String) -> BTreeSet<String> {
         self.edges[id].intersection(&self.members).map(|id| self.names[id].clone()).collect()
     }
 
-    /// Everything that the crate pulls in.
+    /// Returns everything that the crate pulls in.
     fn all(&self, id: &str) -> BTreeSet<String> {
         let (mut seen, mut pending) = (BTreeSet::new(), vec![id.to_owned()]);
         while let Some(id) = pending.pop() {
@@ -102,7 +103,8 @@ fn what_a_crate_never_pulls_in_exists_somewhere() {
     }
 }
 
-/// A build folder elsewhere (`CARGO_TARGET_DIR`) must not hide what a script has just built. The control plane stays in `target`.
+/// Checks that a build folder elsewhere (`CARGO_TARGET_DIR`) does not hide what a script has just built. The control
+/// plane stays in `target`.
 #[test]
 fn scripts_find_programs_where_cargo_builds_them() {
     let hack = concat!(env!("CARGO_MANIFEST_DIR"), "/hack");
@@ -122,7 +124,7 @@ fn scripts_find_programs_where_cargo_builds_them() {
             .iter()
             .any(|fixed| code.contains(fixed))
         };
-        // What a script says about itself names the default.
+        // A script's description of itself names the default.
         let said = |line: &&str| line.contains("default") || line.contains("OPERATOR is the program");
         let fixed: Vec<&str> = text.lines().filter(|line| is_fixed(line) && !said(line)).collect();
         assert_eq!(fixed, [""; 0], "{}", path.display());

@@ -1,11 +1,11 @@
-//! Argo CD's view of our resources: `config/argocd/health.lua`, run by Lua 5.1 as in Argo CD.
+//! Argo CD's view of our resources: runs `config/argocd/health.lua` with Lua 5.1, as Argo CD does.
 
 use mlua::{Lua, LuaSerdeExt as _, Table};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("../config/argocd/health.lua");
 
-/// The health of a resource: status and message.
+/// Returns the health of a resource: status and message.
 fn health(resource: &Value) -> (String, String) {
     let lua = Lua::new();
     lua.globals().set("obj", lua.to_value(resource).unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! What people try who may create a resource and nothing else: each attempt is refused by name, and the audit log shows that nothing was written.
+//! Attacks by users who may only create a resource: each attempt is refused by name, and the audit log shows that
+//! nothing was written.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::chart::condition;
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
 
-/// A chart as public ones are: its names and namespaces are values, and so are more manifests.
+/// A chart like many public ones: names, namespaces and additional manifests are values.
 const TEMPLATE: &str = "
 apiVersion: v1
 kind: ConfigMap
@@ -35,7 +36,7 @@ pub(crate) fn chart(folder: &Path) -> String {
     chart.display().to_string()
 }
 
-/// Lets a user create and change Holders in the namespace, and nothing else.
+/// Lets a user create and change Holders in the namespace, but nothing else.
 pub(crate) fn let_create(namespace: &Namespace<'_>, user: &str) {
     let role = ["create", "role", user, "--verb=create,get,patch,update", "--resource=holders.test.my.domain"];
     namespace.kubectl(role).unwrap();
@@ -66,7 +67,7 @@ pub(crate) fn refused(namespace: &Namespace<'_>, name: &str) -> (String, String)
     })
 }
 
-/// An object with this name.
+/// Returns an object with a fixed name.
 fn object(api_version: &str, kind: &str, namespace: Option<&str>) -> Value {
     let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "attack"}});
     if let Some(namespace) = namespace {
@@ -80,14 +81,14 @@ fn with(mut object: Value, field: &str, value: Value) -> Value {
     object
 }
 
-/// A binding of a role with every right to the attacker.
+/// Returns a binding of a role with every permission to the attacker.
 fn binding(kind: &str, namespace: Option<&str>) -> Value {
     let subjects = json!([{"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}]);
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
     with(with(object("rbac.authorization.k8s.io/v1", kind, namespace), "subjects", subjects), "roleRef", role)
 }
 
-/// Each attempt with a spec. None has a right but to create a Holder in its own namespace.
+/// Returns each attempt with its spec. The attacker may only create a Holder in their own namespace.
 fn attempts(victim: &str) -> Vec<(&'static str, Value)> {
     let extra = |object: Value| json!({"extra": [object]});
     let named = |name: &str| extra(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}));
@@ -153,7 +154,7 @@ fn attempts(victim: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Templates in a value that read what is not the release's, each with what its refusal names.
+/// Returns templates in a value that read more than the release, each with a part of its refusal.
 fn readings(victim: &str) -> Vec<(&'static str, String, &'static str)> {
     let of = |kind: &str, namespace: &str, name: &str| {
         let api = if kind == "Holder" { "test.my.domain/v1" } else { "v1" };
@@ -204,7 +205,7 @@ fn templates_in_values_read_no_cluster_and_no_other_users_resource() {
     assert_eq!(read, []);
 }
 
-/// What the operator wrote, successfully, outside of the attacker's namespace.
+/// Returns the operator's successful writes outside the attacker's namespace.
 fn written_elsewhere(cluster: &TestCluster, own: &str, victim: &str) -> Vec<Request> {
     let is_elsewhere = |request: &Request| {
         let is_attack = request.name == "attack" && request.namespace != own;
@@ -230,13 +231,13 @@ fn a_user_of_one_namespace_reaches_no_other_through_values() {
     for (name, spec) in &attempts {
         create_as("mallory", &own, name, spec, if *name == "name-by-value" { &adopt } else { &none });
     }
-    // What is allowed works beside them.
+    // Permitted objects work beside them.
     create_as("mallory", &own, "good", &json!({"extra": [object("v1", "ConfigMap", None)]}), &json!({}));
     HOLDER.wait_for(&own, "good", "Ready");
     for (name, _) in &attempts {
         let (reason, message) = refused(&own, name);
         match *name {
-            // The server has no such kind, and no such path or name.
+            // The server has no such kind, path or name.
             "list" | "path" | "name-with-path" | "escaped-path" | "version-with-path" | "subresource-as-kind" => {
                 assert!(!message.is_empty(), "{name}: {reason}");
             }
@@ -246,7 +247,7 @@ fn a_user_of_one_namespace_reaches_no_other_through_values() {
             ),
         }
     }
-    // An upgrade is judged as an install is, and the release stays as it was.
+    // An upgrade is checked like an install, and the release stays unchanged.
     create_as("mallory", &own, "good", &json!({"namespaceOverride": victim.name()}), &json!({}));
     assert_eq!(refused(&own, "good").0, "OutOfReach");
     assert_eq!(HOLDER.revision(&own, "good"), 1);
@@ -259,7 +260,7 @@ fn a_user_of_one_namespace_reaches_no_other_through_values() {
     assert_eq!(data.trim(), "victim");
 }
 
-/// Applies an object as a user; returns what the server said against it.
+/// Applies an object as a user; returns the server's refusal, if any.
 fn refusal_as(user: &str, cluster: &TestCluster, object: &Value) -> Option<String> {
     let user = format!("--as={user}");
     let applied = cluster
@@ -291,7 +292,7 @@ fn generated_policies_refuse_at_the_api_server_what_the_operator_refuses() {
     if TestCluster::shared_or_skip().is_none() {
         return;
     }
-    // Policies hold for every Holder of a cluster.
+    // Policies apply to every Holder of a cluster.
     let cluster = TestCluster::start(Options::default()).unwrap();
     install_kind(&cluster);
     let (own, victim) = (cluster.namespace("policies").unwrap(), cluster.namespace("victim").unwrap());
@@ -337,6 +338,6 @@ fn generated_policies_refuse_at_the_api_server_what_the_operator_refuses() {
     assert!(refused(binding("ClusterRoleBinding", None)).unwrap().contains("does not allow this kind"));
     assert_eq!(refused(object("v1", "ConfigMap", Some(own.name()))), None);
     assert_eq!(refused(with(object("scheduling.k8s.io/v1", "PriorityClass", None), "value", json!(1))), None);
-    // What is no release's object is not judged.
+    // Objects that belong to no release are not checked.
     assert_eq!(refusal_as(&account, &cluster, &object("v1", "ConfigMap", Some(victim.name()))), None);
 }

@@ -1,4 +1,5 @@
-//! What tenants may create, in the smallest container: the operator lives, others go on, and the guilty resource says what to do.
+//! Checks the smallest container against everything that tenants may create: the operator survives, other resources are
+//! served, and the guilty resource reports what to do.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,16 +15,16 @@ use crate::hostile::Group;
 use crate::operator::Operator;
 use crate::ownership::{HOLDER, install_kind};
 
-/// What the log says of the probe port.
+/// The log line about the probe port.
 const PROBES: &str = "Serving health probes";
 
-/// How long anything may take: this test is about memory, and the machine may be busy.
+/// Timeout of every step: this test is about memory, and the machine may be busy.
 const LONG: Duration = Duration::from_secs(600);
 
-/// How many good resources are timed beside each attack.
+/// The number of good resources timed beside each attack.
 const TIMED: usize = 20;
 
-/// Lists ConfigMaps, asks for many objects, or fails with a long message, as the resource wants.
+/// Lists ConfigMaps, renders many objects, or fails with a long message, depending on the resource.
 const TEMPLATE: &str = r#"
 {{- if eq .Values.does "list" }}
 {{- $all := lookup "v1" "ConfigMap" .Release.Namespace "" }}{{ $_ := len $all.items }}
@@ -41,7 +42,7 @@ metadata: {name: {{ .Release.Name }}-made}
 
 fn start(cluster: &TestCluster, namespaces: &[&Namespace<'_>], chart: &Path, group: &Group) -> Operator {
     let watches = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart}]).to_string();
-    // A render that waits for a busy machine must meet its own limit, not the clock.
+    // A render on a busy machine must reach its own limit before the timeout.
     Operator::start_within(cluster, namespaces[0], &watches, &["--render-timeout=10m"], Some(&group.0))
 }
 
@@ -52,7 +53,7 @@ fn write_chart(folder: &Path) {
     fs::write(folder.join("templates/map.yaml"), TEMPLATE).unwrap();
 }
 
-/// Creates large objects, a few with one request of kubectl: their text is too long for its annotation.
+/// Creates large objects, a few per kubectl request: they are too long for its annotation.
 fn create(namespace: &Namespace<'_>, objects: &[Value]) {
     let file = tempfile::NamedTempFile::new().unwrap();
     for some in objects.chunks(5) {
@@ -84,7 +85,7 @@ fn ready(namespace: &Namespace<'_>, name: &str) {
     });
 }
 
-/// What is measured beside each attack. Nothing is asserted about time: the machine decides it.
+/// The measurements beside each attack. Times are not asserted, because they depend on the machine.
 struct Measured<'a> {
     namespace: &'a Namespace<'a>,
     group: &'a Group,
@@ -92,7 +93,8 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Creates good resources, one after the other, and prints how long 19 of 20 take at most, and the operator's peak.
+    /// Creates good resources one after the other, and prints the time within which 19 of 20 are ready, and the
+    /// operator's peak memory.
     #[allow(clippy::print_stdout)] // The table of the budgets, with --nocapture.
     fn beside(&mut self, row: &str, operator: &Operator) {
         let prefix: String = row.chars().filter(char::is_ascii_lowercase).collect();
@@ -116,7 +118,7 @@ impl Measured<'_> {
     }
 }
 
-/// Words that look generated, so many bytes of them.
+/// Returns this many bytes of words that look generated.
 fn words(bytes: usize) -> String {
     (0..bytes / 10).map(|n| format!("w{n:07x}z ")).collect()
 }
@@ -174,7 +176,7 @@ fn lookups(namespace: &Namespace<'_>, measured: &mut Measured<'_>, operator: &Op
     ready(namespace, "repeater");
 }
 
-/// 700 clients of the probe port that send the beginning of a request.
+/// Opens 700 clients of the probe port that each send the beginning of a request.
 fn unfinished_heads(measured: &mut Measured<'_>, operator: &Operator) {
     let line: Value = serde_json::from_str(&operator.logged(PROBES)).unwrap();
     let address = line["bindAddress"].as_str().unwrap();

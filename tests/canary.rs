@@ -1,5 +1,6 @@
-//! A secret in everything that a release is made from never shows, at any log level, in what people see: logs, events, statuses and metrics of the
-//! running operator, while templates, schemas, the API server and its admission refuse with messages that quote it.
+//! Checks that a secret in every input of a release never appears, at any log level, in what people see: logs, events,
+//! statuses and metrics of the running operator, while templates, schemas, the API server and its admission reject with
+//! messages that quote it.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +18,12 @@ use crate::resource::Kind;
 
 const WIDGET: Kind = Kind("Widget");
 
-/// It has characters that Go, JSON, HTML and URLs escape.
+/// The secret. It has characters that Go, JSON, HTML and URLs escape.
 const CANARY: &str = "hunter2 \"<&é>";
-/// The part of it that no notation changes.
+/// The part of it that no notation escapes.
 const CORE: &str = "hunter2";
 
-/// What each resource does wrong by its value `case`. All but the last lines fail for some case.
+/// Makes each resource fail as its value `case` says. All lines but the last ones fail for some case.
 const TEMPLATE: &str = r#"
 {{- $other := lookup "v1" "Secret" .Release.Namespace "other" | dig "data" "password" "" | b64dec }}
 {{- if eq .Values.case "fail" }}{{ fail (printf "bad %s and %q" .Values.own .Values.sourced) }}{{ end }}
@@ -54,7 +55,7 @@ metadata:
   labels: {x: {{ eq .Values.case "hook" | ternary .Values.overridden "y" | quote }}}
 "#;
 
-/// The cases that fail, with the reason that their condition has.
+/// The failing cases, with the reason of their condition.
 const FAILING: [(&str, &str); 9] = [
     ("fail", "RenderError"),
     ("json", "RenderError"),
@@ -78,7 +79,7 @@ fn chart(folder: &Path) -> String {
     chart.display().to_string()
 }
 
-/// Lets admission refuse each write of ConfigMaps in the namespace, but for the administrator's, and quote their data.
+/// Lets admission reject all writes of ConfigMaps in the namespace except the administrator's, and quote their data.
 fn refuse(cluster: &TestCluster, namespace: &Namespace<'_>) {
     let name = namespace.name();
     let policy = json!({
@@ -100,7 +101,7 @@ fn refuse(cluster: &TestCluster, namespace: &Namespace<'_>) {
         "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": within},
     });
     cluster.apply(&format!("{policy}\n---\n{binding}")).unwrap();
-    // A policy takes effect some time after it was created.
+    // A policy takes effect some time after its creation.
     let other = ["--as=someone", "--as-group=system:masters", "--dry-run=server", "--from-literal=x=y"];
     let create = || namespace.kubectl(["create", "configmap", "any", other[0], other[1], other[2], other[3]]);
     eventually("a refusal", || create().err().ok_or("no refusal"));
@@ -112,7 +113,7 @@ fn accept(cluster: &TestCluster, namespace: &Namespace<'_>) {
     }
 }
 
-/// Waits until the condition that tells of a failure has this reason and mentions `text`.
+/// Waits until the failure's condition has this reason and contains `text`.
 fn wait_failed(namespace: &Namespace<'_>, name: &str, reason: &str, text: &str) {
     eventually(name, || {
         let widget = WIDGET.get(namespace, name);
@@ -130,7 +131,7 @@ fn found(text: &str) -> Vec<String> {
     notations.into_iter().filter(|notation| text.contains(notation)).collect()
 }
 
-/// Fails if one of the places that people look at shows the canary.
+/// Fails if one of the places that people see contains the canary.
 fn search(namespace: &Namespace<'_>, operator: &Operator) {
     let widgets: Value = serde_json::from_str(&namespace.kubectl(["get", "widgets", "-o", "json"]).unwrap()).unwrap();
     let statuses: Vec<_> = widgets["items"].as_array().unwrap().iter().map(|widget| &widget["status"]).collect();
@@ -158,7 +159,7 @@ fn secret(namespace: &Namespace<'_>, name: &str, key: &str, text: &str) {
     namespace.apply(&secret.to_string()).unwrap();
 }
 
-/// Lets everything fail in every way at this log level.
+/// Makes everything fail in every way at this log level.
 fn check(level: &str) {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     static ONCE: Once = Once::new();
@@ -201,7 +202,7 @@ fn check(level: &str) {
     accept(cluster, &namespace);
     namespace.kubectl(["delete", "widgets", "--all", "--timeout=60s"]).unwrap();
     search(&namespace, &operator);
-    // An operator that ends publishes the events that wait.
+    // An operator publishes its queued events when it ends.
     let (_, log) = operator.terminate();
     shows_nothing("the log", &log);
     shows_nothing("events", &events(&namespace));

@@ -46,7 +46,7 @@ fn wait_deployment(namespace: &Namespace<'_>, name: &str, what: &str, done: impl
     })
 }
 
-/// Returns the names of everything left of a release, records included.
+/// Returns the names of all remaining objects of a release, including records.
 pub(crate) fn left(namespace: &Namespace<'_>) -> String {
     let kinds = "memcached,deployment,service,serviceaccount,secret";
     let names = namespace.kubectl(["get", kinds, "-o", "name"]).unwrap();

@@ -45,7 +45,7 @@ pub(crate) fn events_of(namespace: &Namespace<'_>, name: &str) -> String {
     WIDGET.events_of(namespace, name)
 }
 
-/// The operator's writes to Jobs and ConfigMaps, in order: `create jobs`, `patch configmaps/web`.
+/// Returns the operator's writes to Jobs and ConfigMaps, in order: `create jobs`, `patch configmaps/web`.
 pub(crate) fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
     let requests = cluster.requests().unwrap();
     let ours = requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write());
@@ -74,7 +74,7 @@ fn a_failing_template_is_reported_with_its_line_and_blocks_no_other_resource() {
     set(&namespace, "bad", json!({"colour": "blue"}));
     wait_for(&namespace, "bad", "Ready");
 
-    // A failing change leaves the deployed release as it is.
+    // A failing change leaves the deployed release unchanged.
     set(&namespace, "good", json!({"colour": "red"}));
     assert_eq!(wait_for(&namespace, "good", "Irreconcilable")["reason"], "RenderError");
     assert_eq!(get(&namespace, ["configmap", "good"])["data"]["colour"], "green");
@@ -98,7 +98,7 @@ const HOSTILE: [(&str, &str, &str); 10] = [
     ),
 ];
 
-/// Maximum memory of the operator in KiB: its workers render.
+/// Maximum memory of the operator in KiB; its workers do the rendering.
 const MEMORY: u64 = 256 << 10;
 
 #[test]
@@ -114,7 +114,7 @@ fn hostile_resources_hit_a_named_limit_and_block_no_other() {
     for (name, _, expected) in HOSTILE {
         let told = wait_for(&namespace, name, "Irreconcilable");
         let message = told["message"].as_str().unwrap();
-        // Where the engine's limit is above the worker's, the kernel comes first.
+        // If the engine's limit exceeds the worker's, the kernel's limit applies first.
         let is_engines = told["reason"] == "RenderError" && message.contains(expected);
         let is_kernels = told["reason"] == "RenderLimit" && message.contains("limit --render-memory");
         assert!(is_engines || (name == "output" && is_kernels), "{name}: {told}");

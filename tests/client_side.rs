@@ -1,4 +1,5 @@
-//! Objects that server-side apply refuses, on a real control plane: how they are written, and what a refusal leaves.
+//! Objects that server-side apply rejects, on a real control plane: how they are written, and the state that a
+//! rejection leaves.
 
 use std::sync::Once;
 
@@ -14,7 +15,7 @@ const ODD: Kind = Kind("Odd");
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/odd");
 
-/// Starts an operator that serves Odds; `apply` as in watches.yaml.
+/// Starts an operator that serves Odds; `apply` is the setting in watches.yaml.
 fn start(cluster: &TestCluster, namespace: &Namespace<'_>, apply: &str) -> Operator {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -40,14 +41,14 @@ fn events(namespace: &Namespace<'_>) -> String {
     namespace.kubectl(["get", "events", "--field-selector=involvedObject.kind=Odd", "-o", columns]).unwrap()
 }
 
-/// The operations of our managed fields entries.
+/// Returns the operations of our managed fields entries.
 pub(crate) fn operations(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let ours = entries.iter().filter(|e| e["manager"] == "helm-operator");
     ours.map(|e| e["operation"].as_str().unwrap().to_owned()).collect()
 }
 
-/// An object with its managed fields.
+/// Returns an object with its managed fields.
 pub(crate) fn whole(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
     let answer = namespace.kubectl(["get", what[0], what[1], "-o", "json", "--show-managed-fields"]).unwrap();
     serde_json::from_str(&answer).unwrap()
@@ -57,7 +58,8 @@ fn spec_of(namespace: &Namespace<'_>, kind: &str, name: &str) -> Value {
     get(namespace, [kind, name])["spec"].clone()
 }
 
-/// The object that real Helm leaves in client-side mode: installed with the first values, upgraded with the others.
+/// Creates the object as real Helm leaves it in client-side mode: installed with the first values, upgraded with the
+/// others.
 fn helms(cluster: &TestCluster, namespace: &Namespace<'_>, name: &str, values: &[Value]) -> bool {
     for (at, values) in values.iter().enumerate() {
         let mut command = cluster.command("helm");
@@ -105,7 +107,7 @@ fn objects_that_only_a_client_can_write_are_written_as_helm_writes_them_and_repa
         set(&namespace, shape, &second);
         wait_for(&namespace, shape, "Ready");
         assert_eq!(get(&namespace, ["odd", shape])["status"]["deployedRelease"]["revision"], 2, "{shape}");
-        // With a repeated key, Helm's merge mixes old and new entries; only its fresh install equals the chart.
+        // With a duplicate key, Helm's merge mixes old and new entries; only its fresh install equals the chart.
         let values = if kind == "part" || shape == "undeclared" { vec![first, second] } else { vec![second] };
         if helms(cluster, &helm, shape, &values) {
             assert_eq!(spec_of(&namespace, kind, shape), spec_of(&helm, kind, shape), "{shape}");
@@ -171,14 +173,15 @@ fn a_conflicting_server_default_is_cleared_and_the_object_stays_server_side() {
     nothing_was_applied_client_side(&namespace, operator);
 }
 
-/// Fails if an event tells of a client-side apply that the user did not ask for. An operator that ends publishes the events that wait.
+/// Fails if an event reports a client-side apply that the user did not request. Ends the operator, so that it publishes
+/// its queued events.
 fn nothing_was_applied_client_side(namespace: &Namespace<'_>, operator: Operator) {
     operator.terminate();
     let events = events(namespace);
     assert!(events.contains("Upgraded: ") && !events.contains("ClientSideApply"), "{events}");
 }
 
-/// Everything that users read: conditions, events, log and the records' descriptions.
+/// Returns everything that users read: conditions, events, log and the records' descriptions.
 fn read(cluster: &TestCluster, namespace: &Namespace<'_>, operator: &Operator, name: &str) -> String {
     let mut command = cluster.command("helm");
     command.args(["history", name, "-n", namespace.name()]).env("KUBECONFIG", cluster.kubeconfig_path());
@@ -202,7 +205,7 @@ fn a_value_of_the_wrong_type_rolls_the_upgrade_back_and_is_never_shown() {
     let failed = wait_for(&namespace, "web", "ReleaseFailed");
     assert_eq!(failed["reason"], "UpgradeError");
     assert!(failed["message"].as_str().unwrap().starts_with(NO_NUMBER), "{failed}");
-    // The value and the template's line, but not what the value is.
+    // The message has the template's line and the field, but not the value.
     assert!(failed["message"].as_str().unwrap().contains(USED), "{failed}");
     assert_eq!(spec_of(&namespace, "service", "web")["ports"][0]["port"], 80);
     let status = get(&namespace, ["odd", "web"])["status"].clone();
@@ -302,7 +305,7 @@ fn a_release_with_a_failed_manual_rollback_is_healed_and_loses_nothing() {
     }
     operator.terminate();
     let mut helm = cluster.command("helm");
-    // A conflict with our field manager, or a webhook's refusal: Helm leaves nothing deployed.
+    // A conflict with our field manager, or a webhook's rejection: Helm leaves no deployed revision.
     let no = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": namespace.name()},
         "spec": {
@@ -380,7 +383,7 @@ fn an_upgrade_that_names_a_key_twice_leaves_what_an_install_leaves() {
         assert!(installed, "{why}");
         let (upgraded, why) = run("upgrade", &twice).unwrap();
         let live = get(&helm, ["deployment", &name])["spec"]["template"]["spec"]["containers"][0]["env"].clone();
-        // Helm's client joins the entries, so an upgraded release differs from a freshly installed one.
+        // Helm's client joins the entries, so an upgraded release differs from a newly installed one.
         let blue = json!({"name": "COLOUR", "value": "blue"});
         let expected = if server_side == "false" { (true, json!([red])) } else { (false, json!([blue])) };
         assert_eq!((upgraded, live), expected, "{why}");

@@ -8,7 +8,7 @@ use test_cluster::{Namespace, TestCluster};
 
 const OPERATOR: &str = "--as=system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager";
 
-/// Values with which the chart renders every object it can.
+/// Values with which the chart renders all of its objects.
 const EVERY_OPTION: &str = "ingress.enabled=true,autoscaling.enabled=true";
 
 #[test]

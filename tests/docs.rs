@@ -1,4 +1,5 @@
-//! The book is whole: each page is in its summary, each link leads somewhere, and each reason that the operator gives is explained.
+//! Checks that the book is complete: each page is in its summary, each link leads somewhere, and each reason that the
+//! operator reports is explained.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +9,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files below a folder with this extension.
+/// Returns the files below a folder with this extension.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -22,7 +23,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The targets of a page's Markdown links to files, without anchors.
+/// Returns the targets of a page's Markdown links to files, without anchors.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let files = targets.map(|target| target.split('#').next().unwrap_or_default());
@@ -35,7 +36,7 @@ fn every_page_is_in_the_summary() {
     let listed: BTreeSet<String> = links(&fs::read_to_string(docs.join("SUMMARY.md")).unwrap()).into_iter().collect();
     let pages = files(&docs, "md").into_iter();
     let pages = pages.map(|page| page.strip_prefix(&docs).unwrap().to_string_lossy().into_owned());
-    // The book has a page only for what is listed: a link to any other breaks in it.
+    // The book has only the listed pages: links to other pages break in it.
     let pages: BTreeSet<String> = pages.filter(|name| name != "SUMMARY.md").collect();
     assert_eq!(pages, listed);
 }
@@ -56,7 +57,7 @@ fn every_link_between_files_leads_somewhere() {
     }
 }
 
-/// The names of tests on the page about security: words in backticks with three underscores or more.
+/// Returns the names of tests on the page about security: words in backticks with three or more underscores.
 fn tests_of(page: &str) -> BTreeSet<&str> {
     let is_name = |word: &&str| {
         word.matches('_').count() >= 3
@@ -79,7 +80,7 @@ fn every_test_that_the_page_about_security_names_exists() {
     assert!(missing.is_empty(), "docs/security.md names tests that do not exist: {missing:?}");
 }
 
-/// Reasons in the code: upper camel case, given to a fault, an outcome or a condition.
+/// Returns the reasons in the code: upper camel case words that are passed to a fault, an outcome or a condition.
 fn reasons(code: &str) -> BTreeSet<String> {
     let code = code.split("#[cfg(test)]").next().unwrap_or_default();
     let starts = ["fault(\"", "reason: \"", "normal(\"", "warning(\"", "=> \"", "Some((\""];

@@ -1,4 +1,4 @@
-//! Drift policies, and fields that are handed over to others, on a real control plane.
+//! Drift policies and fields that are handed over to other managers, on a real control plane.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::ownership::{HOLDER, install_kind};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
 
-/// Starts an operator that serves Holders with these settings of drift.
+/// Starts an operator that serves Holders with these drift settings.
 fn start(cluster: &TestCluster, namespace: &Namespace<'_>, drift: Value) -> Operator {
     install_kind(cluster);
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": CHART, "drift": drift}]);
@@ -27,7 +27,7 @@ fn deploy(namespace: &Namespace<'_>, objects: &[Value]) {
     HOLDER.wait_for(namespace, "web", "Deployed");
 }
 
-/// A Deployment with three replicas.
+/// Returns a Deployment with three replicas.
 fn deployment(image: &str) -> Value {
     let labels = json!({"app": "web"});
     let container = json!({"name": "main", "image": image, "args": ["a", "b"]});
@@ -49,7 +49,7 @@ fn autoscaler() -> Value {
     })
 }
 
-/// Scales as kube-controller-manager does for an autoscaler. Nothing here measures load, so its own autoscaler never does.
+/// Scales as kube-controller-manager does for an autoscaler. No metrics are served here, so the real one never scales.
 fn scale(namespace: &Namespace<'_>, replicas: u32) {
     let patch = json!({"spec": {"replicas": replicas}}).to_string();
     let manager = "--field-manager=kube-controller-manager";
@@ -69,7 +69,7 @@ fn image(namespace: &Namespace<'_>) -> Value {
     live(namespace)["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
-/// The fields that the operator applies.
+/// Returns the fields that the operator applies.
 fn applied_fields(namespace: &Namespace<'_>) -> Value {
     let live = whole(namespace, ["deployment", "web"]);
     let entries = live["metadata"]["managedFields"].as_array().unwrap();
@@ -77,14 +77,15 @@ fn applied_fields(namespace: &Namespace<'_>) -> Value {
     ours.unwrap()["fieldsV1"].clone()
 }
 
-/// The operator's writes to the chart's objects and its records.
+/// Returns the number of the operator's writes to the chart's objects and its records.
 fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let requests = cluster.requests().unwrap();
     let ours = requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write());
     ours.filter(|r| ["deployments", "secrets", "configmaps"].contains(&&*r.resource)).count()
 }
 
-/// Waits until the operator has handled all earlier events of Deployments: changes the image, and waits for the repair. Returns how long it took.
+/// Waits until the operator has handled all earlier events of Deployments: changes the image, and waits for the repair.
+/// Returns the time that it took.
 fn repaired(namespace: &Namespace<'_>, chart: &str) -> Duration {
     namespace.kubectl(["set", "image", "deployment/web", "main=theirs:1"]).unwrap();
     let began = Instant::now();
@@ -155,11 +156,11 @@ fn ignored_fields_start_with_the_charts_value_and_belong_to_others_from_then_on(
         "/spec/replicas",
         "/metadata/annotations/note",
         "/spec/template/spec/containers/[name=main]/image",
-        // The API server owns arguments as one field.
+        // The API server tracks arguments as one field.
         "/spec/template/spec/containers/0/args/0",
     ]);
     let drift = json!({"ignore": [{"group": "apps", "kind": "Deployment", "name": "web", "paths": paths}]});
-    // First without the rules: then the operator owns the fields, and leaving them out would reset them.
+    // First without the rules, so that the operator owns the fields: then leaving them out would reset them.
     let operator = start(cluster, &namespace, json!({}));
     deploy(&namespace, &[deployment("a:1")]);
     operator.terminate();

@@ -23,7 +23,7 @@ fn nothing_in_this_repository_would_fail_in_the_cluster() {
     }
 }
 
-/// Runs the generator in this repository: it fails if a file is stale, or rewrites it.
+/// Runs the generator in this repository. It fails if a file is stale, or rewrites the file.
 fn generate(what: &str) {
     let mut generate = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
     generate.args(["generate", what]).current_dir(env!("CARGO_MANIFEST_DIR"));

@@ -64,7 +64,7 @@ fn succeed(helm: Child) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Revisions and their status, from `helm history`.
+/// Returns the revisions and their statuses from `helm history`.
 fn history(cluster: &TestCluster, namespace: &Namespace<'_>) -> Vec<String> {
     let output = helm(cluster, namespace, &["history", "web", "-o", "json"]).wait_with_output().unwrap();
     let revisions: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -85,7 +85,7 @@ fn a_hook_survives_restarts_of_the_api_server_and_the_operator() {
     let pod = pod_of(&namespace, "web-z-first");
     let uid = get(&namespace, ["job", "web-z-first"])["metadata"]["uid"].clone();
 
-    // Several checks fail, because they are at most two seconds apart.
+    // Several polls fail, because they are at most two seconds apart.
     cluster.kill(Component::ApiServer).unwrap();
     let began = std::time::Instant::now();
     eventually("failing looks", || {
@@ -110,7 +110,7 @@ fn a_hook_survives_restarts_of_the_api_server_and_the_operator() {
     assert_eq!(revision(&namespace, "web"), 1);
 }
 
-/// Waits until the record says that the install is pending: the hook is still running.
+/// Waits until the record shows that the install is pending, that is, the hook is still running.
 fn wait_said_or_running(namespace: &Namespace<'_>) {
     eventually("a record of a hook that runs", || {
         let record = get(namespace, ["secret", "sh.helm.release.v1.web.v1"]);
@@ -138,7 +138,7 @@ fn another_spec_or_a_deletion_ends_the_wait_for_a_hook_that_never_ends() {
     wait_for(&namespace, "web", "Ready");
     let live = get(&namespace, ["configmap", "web"]);
     assert_eq!((&live["data"]["colour"], &live["metadata"]["uid"]), (&json!("blue"), &map));
-    // One Job for each revision, and the stuck one is gone.
+    // There is one Job per revision, and the stuck one is deleted.
     assert_eq!(runs(cluster, &namespace, "web-upgrading").0, 2);
     assert_ne!(get(&namespace, ["job", "web-upgrading"])["metadata"]["uid"], stuck);
     assert_eq!(runs(cluster, &namespace, "web-z-first").0, 1);
@@ -170,7 +170,7 @@ fn a_wait_for_the_uninstall_does_not_run_its_hooks_again() {
     namespace.kubectl(["patch", "configmap", "web", "--type=merge", "-p", held]).unwrap();
     namespace.kubectl(["delete", "widget", "web", "--wait=false"]).unwrap();
     wait_said(&namespace, "web", "Deployed", "Waiting until all resources are deleted");
-    // No event makes it run the hooks again.
+    // No event makes the operator run the hooks again.
     for n in 0..20 {
         annotate(&namespace, "web", &format!("helm.sdk.operatorframework.io/test={n}"));
     }
@@ -268,7 +268,7 @@ fn a_manual_rollback_works_and_then_the_resource_wins() {
     assert_eq!(get(&namespace, ["configmap", "web"])["data"]["colour"], "yellow");
     assert_eq!(get(&namespace, ["configmap", "web-sealed"]), Value::Null, "an orphan");
 
-    // A failed one leaves nothing deployed, and the operator repairs that too.
+    // A failed rollback leaves no deployed revision, and the operator repairs that, too.
     let uid = get(&namespace, ["configmap", "web"])["metadata"]["uid"].clone();
     let server_side = &["rollback", "web", "1", "--server-side=true"];
     assert!(!helm(cluster, &namespace, server_side).wait_with_output().unwrap().status.success());
@@ -280,7 +280,7 @@ fn a_manual_rollback_works_and_then_the_resource_wins() {
     let map = get(&namespace, ["configmap", "web"]);
     assert_eq!((&map["data"]["colour"], &map["metadata"]["uid"]), (&json!("yellow"), &uid));
     assert_eq!(get(&namespace, ["configmap", "web-sealed"]), Value::Null, "an orphan");
-    // Helm's field manager's fields are ours again.
+    // The fields of Helm's field manager are ours again.
     let managed = namespace.kubectl([
         "get",
         "configmap",

@@ -1,4 +1,4 @@
-//! Hostile charts on a real control plane: each hurts its own resource only, also in the smallest container.
+//! Hostile charts on a real control plane: each affects only its own resource, even in the smallest container.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::chart::condition;
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
 
-/// Does what the resource asks for: exhausts memory, computes for minutes, or renders a ConfigMap.
+/// Does what the resource requests: exhausts memory, computes for minutes, or renders a ConfigMap.
 const TEMPLATE: &str = r#"
 {{- if eq .Values.does "eat" }}
 {{- $l := list }}{{ range $i, $e := until 200 }}{{ $l = append $l (repeat 1000000 (print (mod $i 10))) }}{{ end }}
@@ -23,7 +23,7 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-{{ .Values.does }}}
 "#;
 
-/// Starts the operator with that chart; in a control group if there is a path.
+/// Starts the operator with that chart; in a control group if `group` is set.
 fn start(
     cluster: &TestCluster,
     namespace: &Namespace<'_>,
@@ -45,7 +45,8 @@ fn set(namespace: &Namespace<'_>, name: &str, does: &str) {
     HOLDER.set(namespace, name, &json!({"does": does}));
 }
 
-/// Waits until the resource says that this limit ended its render. On a busy machine, a first attempt may run out of time before it reaches another one.
+/// Waits until the resource reports that this limit ended its render. On a busy machine, a first attempt may time out
+/// before it reaches another limit.
 fn limited(namespace: &Namespace<'_>, name: &str, limit: &str) {
     let resource = eventually(&format!("message with {limit:?}"), || {
         let resource = HOLDER.get(namespace, name);
@@ -63,7 +64,7 @@ fn a_hostile_chart_hurts_only_its_own_resource() {
     let namespace = cluster.namespace("hostile").unwrap();
     let flags = ["--render-workers=1", "--render-memory=96Mi", "--render-timeout=2s"];
     let (_folder, operator) = start(cluster, &namespace, &flags, None);
-    // Alone, so that nothing postpones its render.
+    // Alone, so that its render is not postponed.
     set(&namespace, "eater", "eat");
     limited(&namespace, "eater", "more than 96 MiB of memory (limit --render-memory)");
     set(&namespace, "spinner", "spin");
@@ -91,7 +92,7 @@ fn killing_workers_at_any_time_loses_nothing() {
     HOLDER.set_all(&namespace, names.iter().map(|name| (name.clone(), json!({"does": "ok"}))));
     let mut killed = 0;
     eventually("every release, in spite of the kills", || {
-        // A few at each turn, so that some renders meet two kills and some none.
+        // A few at a time, so that some renders are killed twice and some never.
         killed += operator.workers().into_iter().filter(|worker| crate::operator::kill(*worker)).count();
         let all = namespace.kubectl(["get", "holder", "-o", "json"]).unwrap();
         let all: Value = serde_json::from_str(&all).unwrap();
@@ -105,10 +106,10 @@ fn killing_workers_at_any_time_loses_nothing() {
     }
 }
 
-/// Numbers the groups of this process.
+/// Numbers the control groups of this process.
 static GROUPS: AtomicUsize = AtomicUsize::new(0);
 
-/// A control group with operator-sdk's memory limit; removed when dropped. `None` where this process may not make one.
+/// A control group with operator-sdk's memory limit; removed when dropped. `None` if this process may not create one.
 pub(crate) struct Group(pub(crate) PathBuf);
 
 impl Group {
@@ -128,7 +129,7 @@ impl Group {
         Some(made)
     }
 
-    /// How many processes the kernel ended for want of memory.
+    /// Returns the number of processes that the kernel killed for lack of memory.
     pub(crate) fn ended(&self) -> u64 {
         let file = ["memory.oom_control", "memory.events"].map(|name| fs::read_to_string(self.0.join(name)));
         let text: String = file.into_iter().flatten().collect();
@@ -139,7 +140,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Processes leave it a moment after they end; a group that stays costs nothing.
+        // Processes leave the group a moment after they end; a remaining group is harmless.
         let _ = fs::remove_dir(&self.0);
     }
 }

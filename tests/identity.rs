@@ -1,4 +1,5 @@
-//! Releases as ServiceAccounts with few rights, and Pods under the strictest Pod Security level, on a real control plane.
+//! Releases under ServiceAccounts with few permissions, and Pods under the strictest Pod Security level, on a real
+//! control plane.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +36,7 @@ fn chart(folder: &Path) -> String {
     chart.display().to_string()
 }
 
-/// Creates an account that may do this.
+/// Creates an account with these permissions.
 fn create_account(namespace: &Namespace<'_>, name: &str, rules: &[[&str; 2]]) {
     namespace.kubectl(["create", "serviceaccount", name]).unwrap();
     for (at, [verbs, resources]) in rules.iter().enumerate() {
@@ -160,7 +161,7 @@ fn an_operator_that_may_not_impersonate_says_which_rule_it_lacks() {
     fs::write(charts.path().join("watches.yaml"), watch.to_string()).unwrap();
     let file = format!("--watches-file={}", charts.path().join("watches.yaml").display());
     let kubeconfig = cluster.kubeconfig_of(namespace.name(), "operator").unwrap();
-    // It may write Secrets there only.
+    // It may write Secrets only there.
     let key = format!("--record-key-namespace={}", namespace.name());
     let _operator = Operator::start_as(&kubeconfig, &namespace, &[&file, &key]);
     set(&namespace, "test.my.domain", "a", &json!({}));

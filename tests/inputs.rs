@@ -1,4 +1,4 @@
-//! What a release is made from and who asks for it, on a real control plane: sources of values, control annotations, and faults of the cluster that
+//! The inputs of a release, on a real control plane: sources of values, control annotations, and cluster faults that
 //! only a cluster shows.
 
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::operator::{Operator, eventually, install_kinds};
 
 const PREFIX: &str = "helm.sdk.operatorframework.io";
 
-/// Starts an operator that serves Memcached with its chart and these further keys.
+/// Starts an operator that serves Memcached with its chart and these additional keys.
 fn serve(cluster: &TestCluster, namespace: &Namespace<'_>, more: Value) -> Operator {
     install_kinds(cluster);
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/helm-charts/memcached");
@@ -35,7 +35,7 @@ fn image(namespace: &Namespace<'_>, name: &str) -> Value {
     deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
-/// The operator's writes of Deployments in a namespace.
+/// Returns the number of the operator's writes of Deployments in a namespace.
 fn applies(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let all = cluster.requests().unwrap();
     let ours = all.iter().filter(|r| is_operators(r) && r.namespace == namespace.name());
@@ -120,7 +120,7 @@ fn a_resource_deleted_in_the_foreground_takes_its_release_and_its_records_with_i
     });
 }
 
-/// A kind of its own, since the definition goes.
+/// A kind used only by this test, because its definition is deleted.
 const GONE: &str = "crd/briefs.brief.my.domain";
 
 fn define(cluster: &TestCluster) {

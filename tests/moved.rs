@@ -1,4 +1,5 @@
-//! What real operators that move here bring with them: definitions whose status lacks fields, and charts that render resources of the same operator.
+//! State that real operators bring with them when they move here: definitions whose status lacks fields, and charts
+//! that render resources of the same operator.
 
 use std::fs;
 use std::path::Path;
@@ -74,7 +75,7 @@ fn what_fits_a_definitions_status_is_written_and_the_rest_is_logged_once() {
     assert_eq!(slim["status"].as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"], "{slim}");
     let line = operator.logged("The schema of the status lacks fields, which are not written");
     assert!(line.contains("generate crds --force"), "{line}");
-    // The server names them in rounds.
+    // The server names them over several rounds.
     for field in [".status.conditions.observedGeneration", ".status.deployedRelease", ".status.readyObjects"] {
         assert_eq!(operator.log().matches(field).count(), 1, "{field}: {}", operator.log());
     }

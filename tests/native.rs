@@ -38,7 +38,7 @@ fn pods(namespace: &Namespace<'_>) -> Vec<String> {
     answer.lines().map(str::to_owned).collect()
 }
 
-/// The operator's writes in the namespace, except to its lease.
+/// Returns the number of the operator's writes in the namespace, except to its lease.
 fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let requests = cluster.requests().unwrap();
     let ours = requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write());
@@ -166,7 +166,7 @@ fn a_leader_that_was_frozen_past_its_deadline_writes_nothing_when_it_wakes() {
     let flags = ["--leader-elect", "--leader-election-id=lock", &place];
     let first = Operator::start_charts(cluster, &namespace, &flags);
     first.logged("Successfully acquired lease");
-    // Another user, so that the audit log tells them apart.
+    // Another user, so that the audit log distinguishes the two operators.
     let second = Operator::start_as(cluster.kubeconfig_path(), &namespace, &flags);
     second.logged("Attempting to acquire leader lease");
     set_size(&namespace, "b", 1);
@@ -187,7 +187,7 @@ fn a_leader_that_was_frozen_past_its_deadline_writes_nothing_when_it_wakes() {
     assert_eq!(writes(cluster, &namespace), before, "{log}");
 }
 
-/// Two operators for one lease, of which the first holds it.
+/// Starts two operators for one lease; the first one holds it.
 fn leader_and_standby(cluster: &TestCluster, namespace: &Namespace<'_>) -> (Operator, Operator) {
     let place = format!("--leader-election-namespace={}", namespace.name());
     let flags = ["--leader-elect", "--leader-election-id=lock", &place];

@@ -1,5 +1,5 @@
-//! Containers that really run: what memcached answers during an upgrade, and how a kubelet's verdicts reach `Ready`. `make e2e-node` provides the
-//! node and runs these.
+//! Real containers: memcached's responses during an upgrade, and how a kubelet's findings reach `Ready`. `make
+//! e2e-node` provides the node and runs these tests.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ fn cluster() -> &'static TestCluster {
     CLUSTER.get_or_init(TestCluster::with_real_node)
 }
 
-/// Sends commands to a memcached on a new connection; returns all that it answers.
+/// Sends commands to a memcached on a new connection; returns the whole response.
 fn ask(address: &str, commands: &str) -> io::Result<String> {
     let address: SocketAddr = format!("{address}:{PORT}").parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
@@ -33,7 +33,7 @@ fn ask(address: &str, commands: &str) -> io::Result<String> {
     Ok(answer)
 }
 
-/// The memory for items in MiB, as memcached reports it.
+/// Returns the memory for items in MiB, as memcached reports it.
 fn memory(address: &str) -> io::Result<u64> {
     let answer = ask(address, "stats settings\r\n")?;
     let bytes = answer.lines().find_map(|line| line.strip_prefix("STAT maxbytes ")?.parse::<u64>().ok());
@@ -46,7 +46,8 @@ fn pods(namespace: &Namespace<'_>, release: &str) -> Vec<Value> {
     serde_json::from_str::<Value>(&list).unwrap()["items"].as_array().unwrap().clone()
 }
 
-/// The addresses of the release's pods, once this many and no others are there, each with this much memory for items in MiB.
+/// Returns the addresses of the release's pods, once exactly this many exist, each with this much memory for items in
+/// MiB.
 fn addresses(namespace: &Namespace<'_>, release: &str, count: usize, mebibytes: u64) -> Vec<String> {
     eventually("pods with their settings", || {
         let pods = pods(namespace, release);
@@ -58,20 +59,20 @@ fn addresses(namespace: &Namespace<'_>, release: &str, count: usize, mebibytes: 
     })
 }
 
-/// Asks a Service every 5 ms.
+/// Queries a Service every 5 ms.
 struct Client {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
 }
 
-/// What a client saw of a Service.
+/// A client's observations of a Service.
 #[derive(Debug, Default)]
 struct Seen {
     answers: usize,
     failures: Vec<String>,
-    /// From one answer to the next.
+    /// The longest time between two responses.
     longest_gap: Duration,
-    /// The settings of the pods that answered, in MiB, in order of appearance.
+    /// The settings of the pods that responded, in MiB, in order of appearance.
     memories: Vec<u64>,
 }
 
@@ -96,7 +97,7 @@ impl Client {
                 }
                 Err(error) => seen.failures.push(error.to_string()),
             }
-            // A closed connection occupies a local port for a minute; do not use them all up.
+            // A closed connection occupies a local port for a minute; avoid using them all up.
             thread::sleep(Duration::from_millis(5));
         }
         seen
@@ -138,7 +139,7 @@ fn memcached_answers_from_its_installation_through_a_rolling_update_to_its_end()
     );
     assert!(old.iter().all(|address| !new.contains(address)), "{old:?} {new:?}");
     assert_eq!(seen.memories, [64, 32], "{seen:?}");
-    // The chart's `preStop` keeps a pod until kube-proxy, which syncs once a second, sends it no more connections.
+    // The chart's `preStop` keeps a pod until kube-proxy, which syncs once a second, no longer sends it connections.
     assert!(seen.failures.is_empty() && seen.longest_gap < Duration::from_secs(5), "{seen:?}");
 
     namespace.kubectl(["delete", "memcached", "web", "--timeout=60s"]).unwrap();

@@ -1,4 +1,4 @@
-//! Runs the operator as a process, as its own account, and waits for its effects.
+//! Runs the operator as a process under its own account, and waits for its effects.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -42,7 +42,7 @@ impl Operator {
         Operator::spawn(&kubeconfig, namespace.name(), folder, &[&[file.as_str()], flags].concat())
     }
 
-    /// As [`start_watches`](Self::start_watches), in a control group if there is a path.
+    /// Starts it as [`start_watches`](Self::start_watches) does, in a control group if `group` is set.
     pub(crate) fn start_within(
         cluster: &TestCluster,
         namespace: &Namespace<'_>,
@@ -114,7 +114,7 @@ impl Operator {
         Operator { child, folder }
     }
 
-    /// Its log so far.
+    /// Returns its log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
@@ -136,7 +136,7 @@ impl Operator {
         answer
     }
 
-    /// The processes that render for it now.
+    /// Returns the processes that currently render for it.
     pub(crate) fn workers(&self) -> Vec<u32> {
         let own = format!("PPid:\t{}\n", self.child.id());
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -145,7 +145,7 @@ impl Operator {
         ids.filter(is_child).collect()
     }
 
-    /// Its peak memory in KiB; `None` if the system does not report it.
+    /// Returns its peak memory in KiB; `None` if the system does not report it.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -185,7 +185,7 @@ impl Operator {
     }
 }
 
-/// Sends SIGKILL to a process; returns whether it was there.
+/// Sends SIGKILL to a process; returns whether it existed.
 pub(crate) fn kill(process: u32) -> bool {
     Command::new("kill").args(["-9", &process.to_string()]).stderr(Stdio::null()).status().unwrap().success()
 }

@@ -12,7 +12,7 @@ use crate::resource::Kind;
 pub(crate) const HOLDER: Kind = Kind("Holder");
 
 pub(crate) fn install_kind(cluster: &TestCluster) {
-    // Concurrent tests may do the same, which server-side apply allows.
+    // Concurrent tests may apply the same, which server-side apply allows.
     let apply = ["apply", "--server-side", "-f", "-"];
     cluster.kubectl_with_input(apply, include_str!("fixtures/crds/holder.yaml")).unwrap();
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/holders.test.my.domain"]).unwrap();
@@ -52,7 +52,7 @@ fn settle(namespace: &Namespace<'_>, probe: &str) {
     wait_for(namespace, probe, "Ready");
 }
 
-/// The operator's writes in a namespace, and its deletions of cluster-scoped objects.
+/// Returns the number of the operator's writes in a namespace, and of its deletions of cluster-scoped objects.
 fn writes(cluster: &TestCluster, namespaces: &[&Namespace<'_>]) -> usize {
     let requests = cluster.requests().unwrap();
     let ours = requests.iter().filter(|r| is_operators(r) && r.is_write());
@@ -96,7 +96,7 @@ fn an_object_of_another_release_is_named_and_left_alone() {
     };
     assert_eq!((records(&one, "second"), records(&two, "third")), (String::new(), String::new()));
 
-    // Once the first is gone, the others get the object.
+    // Once the first one is deleted, the others get the object.
     one.kubectl(["delete", "holder", "first", "--timeout=60s"]).unwrap();
     wait_for(&one, "second", "Ready");
     wait_for(&two, "third", "Ready");
@@ -123,7 +123,7 @@ fn a_restart_with_two_namespaces_changes_nothing() {
     settle(&one, "probe");
     settle(&two, "probe");
     assert_eq!((revision(&one, "web"), revision(&two, "web")), (json!(2), json!(2)));
-    // A probe: finalizer, record, object, record, status, and a ready status where that comes later.
+    // A probe's writes: finalizer, record, object, record, status, and a ready status if that comes later.
     let probes = writes(cluster, &[&one, &two]) - before;
     assert!(probes <= 12, "{probes} writes for two probes");
     for namespace in [&one, &two] {
@@ -162,7 +162,7 @@ fn relist(cluster: &TestCluster) {
     cluster.kubectl(["delete", "clusterrole", "gap-role"]).unwrap();
     one.kubectl(["patch", "holder", "gone", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#]).unwrap();
     one.kubectl(["delete", "holder", "gone"]).unwrap();
-    // A restarted API server no longer has the events that an old watch would resume from.
+    // A restarted API server no longer has the events from which an old watch would resume.
     cluster.restart(Component::ApiServer).unwrap();
     operator.resume();
 

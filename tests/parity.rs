@@ -1,11 +1,12 @@
-//! Compares the operator's live objects with Helm's, for the most telling charts; `make parity` takes all of them.
+//! Compares the operator's live objects with Helm's for the most revealing charts; `make parity` compares all of them.
 
 use std::time::Duration;
 
 use parity::corpus;
 use test_cluster::Binaries;
 
-/// Cover what server-side apply refuses, where three-way merges differ, and text that is easily corrupted.
+/// Charts that cover objects which server-side apply rejects, differences of three-way merges, and text that is easily
+/// corrupted.
 const CHARTS: [&str; 6] =
     ["duplicate-keys", "kept", "null-in-custom-resource", "recreate-null", "text", "undeclared-fields"];
 

@@ -1,4 +1,5 @@
-//! Settings of watches.yaml that decide what becomes of a release, on a real control plane: CEL, `onFailure`, `crds`, and a chart that is gone.
+//! Settings of watches.yaml that decide about a release's life cycle, on a real control plane: CEL, `onFailure`,
+//! `crds`, and a missing chart.
 
 use std::fs;
 use std::path::Path;
@@ -122,7 +123,7 @@ fn write_chart(folder: &Path, versions: &[&str]) {
     fs::write(folder.join("templates/map.yaml"), template).unwrap();
 }
 
-/// The versions of the live definition.
+/// Returns the versions of the live definition.
 fn versions(cluster: &TestCluster) -> String {
     let columns = "jsonpath={.spec.versions[*].name}";
     cluster.kubectl(["get", "crd", GEARS, "--ignore-not-found", "-o", columns]).unwrap()

@@ -18,7 +18,7 @@ use crate::webhook::Webhook;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
 
-/// The release that must not change. Cluster-scoped objects contain its name in theirs.
+/// The release that must not change. The names of cluster-scoped objects contain its name.
 const NAME: &str = "web";
 
 /// Builds a release's objects from its name: `kubectl`'s name of the kind, the object's name, and the object.
@@ -34,7 +34,7 @@ struct Quiet<'a> {
     last: Option<Seen>,
 }
 
-/// What must stay the same while nothing drifts.
+/// The state that must not change while nothing drifts.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     writes: Vec<String>,
@@ -67,7 +67,7 @@ impl<'a> Quiet<'a> {
         self.operator.take().map(Operator::terminate);
     }
 
-    /// Installs the release, and one more for each call of [`Quiet::settle`].
+    /// Installs the release, and one more release for each call of [`Quiet::settle`].
     fn install(&mut self, probes: usize) {
         let probes: Vec<String> = (0..probes).map(|number| format!("probe{number}")).collect();
         let names = [NAME.to_owned()].into_iter().chain(probes.iter().cloned());
@@ -87,8 +87,9 @@ impl<'a> Quiet<'a> {
         json!({"objects": texts.collect::<Vec<String>>()})
     }
 
-    /// Waits until the operator has handled what happened earlier and published its events: makes the objects of another release, of the
-    /// same kinds, drift, and waits for their repair; then installs one more release, and waits for its event, which comes last.
+    /// Waits until the operator has handled all earlier events and published its own: makes the objects of another
+    /// release, of the same kinds, drift, and waits for their repair; then installs one more release, and waits for its
+    /// event, which comes last.
     fn settle(&mut self) {
         let probe = self.probes.pop().unwrap();
         let objects = (self.objects)(&probe, &self.namespace);
@@ -119,7 +120,7 @@ impl<'a> Quiet<'a> {
         });
     }
 
-    /// Takes a snapshot after the operator has handled what happened earlier.
+    /// Takes a snapshot after the operator has handled all earlier events.
     fn seen(&mut self) -> Seen {
         self.settle();
         let resource = HOLDER.get(&self.namespace, NAME);
@@ -140,7 +141,8 @@ impl<'a> Quiet<'a> {
         seen
     }
 
-    /// Undoes each repair as `manager` until the operator reports the fight and `what`; fails after too many `repairs`.
+    /// Reverts each repair as `manager` until the operator reports the drift loop and `what`; fails after too many
+    /// `repairs`.
     fn fights(&mut self, manager: &str, what: &str, repair: &str, undo: impl Fn(&Quiet<'_>)) {
         let before = self.seen();
         let told = eventually("DriftLoop", || {
@@ -191,7 +193,7 @@ fn deployment(name: &str, more: &Value) -> Value {
     object
 }
 
-/// An object that server-side apply refuses: a list has a repeated key.
+/// Returns an object that server-side apply rejects, because a list has a duplicate key.
 fn refused(mut deployment: Value) -> Value {
     let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
     container["env"].as_array_mut().unwrap().push(json!({"name": "COLOUR", "value": "red"}));
@@ -258,7 +260,7 @@ fn changes_by_a_mutating_webhook_are_not_drift() {
     quiet.serve(Path::new(CHART));
     quiet.stays_quiet("a restart", |_| {});
 
-    // An upgrade passes through the webhook too, and makes one revision.
+    // An upgrade passes through the webhook, too, and makes one revision.
     quiet.objects = |name, namespace| {
         let mut objects = workloads(name, namespace);
         objects.iter_mut().for_each(|(_, _, object)| object["metadata"]["labels"]["version"] = "2".into());
@@ -286,7 +288,7 @@ fn gadgets(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)> 
     let by_client = format!("client-{name}");
     vec![
         ("gadget", name.to_owned(), gadget(name, json!({"colour": "red", "sizes": [{"name": "a", "size": 1}]}))),
-        // Server-side apply refuses nulls in custom resources.
+        // Server-side apply rejects nulls in custom resources.
         ("gadget", by_client.clone(), gadget(&by_client, json!({"colour": "red", "extra": null}))),
         ("horizontalpodautoscaler", name.to_owned(), autoscaler),
     ]
@@ -312,7 +314,7 @@ fn define_gadget(cluster: &TestCluster, versions: [(&str, bool, bool); 2]) {
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/gadgets.quiet.my.domain"]).unwrap();
 }
 
-/// The chart with another default version of its custom resources.
+/// Returns the chart with another default version of its custom resources.
 fn chart_of(version: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("templates")).unwrap();
@@ -341,7 +343,7 @@ fn another_version_of_a_kind_is_not_drift_and_switching_to_it_is_one_upgrade() {
             ["gadgets.v1.quiet.my.domain/web", "gadgets.v1.quiet.my.domain/client-web", "hpa.v1.autoscaling/web"]
         {
             namespace.kubectl(["annotate", object, "other=x"]).unwrap();
-            // Controllers write too, so what was read may be out of date.
+            // Controllers write too, so the object may have changed since it was read.
             eventually("replaced object", || {
                 let object = namespace.kubectl(["get", object, "-o", "json"]).unwrap();
                 let object = object.replace("\"other\": \"x\"", "\"other\": \"y\"");
@@ -371,7 +373,7 @@ fn another_version_of_a_kind_is_not_drift_and_switching_to_it_is_one_upgrade() {
     }
     assert_eq!(get(&quiet.namespace, ["gadget", NAME])["spec"]["note"], "3v1");
 
-    // The release's version is no longer served, and the next chart has one object fewer.
+    // The release's version is no longer served, and the next chart has one object less.
     define_gadget(cluster, [("v1beta1", false, false), ("v1", true, true)]);
     quiet.objects = |name, namespace| {
         gadgets(name, namespace).into_iter().filter(|(_, name, _)| !name.starts_with("client")).collect()
@@ -419,7 +421,7 @@ fn an_autoscaler_may_own_fields_that_the_chart_leaves_unset_and_is_named_when_th
     });
 }
 
-/// Certificates in base64-encoded PEM: an injector's, and that of a chart that knows its CA. The server parses them.
+/// Certificates in base64-encoded PEM: an injector's, and one of a chart that knows its CA. The server parses them.
 static INJECTED: LazyLock<String> = LazyLock::new(authority);
 static RENEWED: LazyLock<String> = LazyLock::new(authority);
 static KNOWN: LazyLock<String> = LazyLock::new(authority);
@@ -431,7 +433,7 @@ fn authority() -> String {
 /// A newline, kubebuilder's placeholder.
 const PLACEHOLDER: &str = "Cg==";
 
-/// A webhook configuration, a CRD and an APIService with this CA bundle.
+/// Returns a webhook configuration, a CRD and an APIService with this CA bundle.
 fn trusting(name: &str, bundle: Option<&str>) -> Vec<(&'static str, String, Value)> {
     let with = |mut client: Value| {
         bundle.into_iter().for_each(|bundle| client["caBundle"] = bundle.into());
@@ -476,7 +478,7 @@ fn trusting(name: &str, bundle: Option<&str>) -> Vec<(&'static str, String, Valu
 const BUNDLES: [&str; 3] =
     ["/webhooks/0/clientConfig/caBundle", "/spec/conversion/webhook/clientConfig/caBundle", "/spec/caBundle"];
 
-/// Bundles that the chart leaves to an injector: absent, empty, a placeholder.
+/// Returns objects whose bundles the chart leaves to an injector: absent, empty, a placeholder.
 fn open(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)> {
     let mut objects = trusting(&format!("{name}-none"), None);
     if name == NAME {
@@ -486,7 +488,7 @@ fn open(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)> {
     objects
 }
 
-/// The same with a bundle that the chart sets.
+/// Returns the same objects with a bundle that the chart sets.
 fn known(name: &str, namespace: &Namespace<'_>) -> Vec<(&'static str, String, Value)> {
     let others = open(name, namespace).into_iter().skip(3);
     trusting(&format!("{name}-none"), Some(&KNOWN)).into_iter().chain(others).collect()
@@ -504,7 +506,7 @@ impl Quiet<'_> {
         self.with_bundles().iter().map(at).collect()
     }
 
-    /// Sets a bundle in the first objects by an ordinary update, like an injector.
+    /// Sets a bundle in the first objects by an ordinary update, as an injector does.
     fn inject(&self, bundle: &str, first: usize) {
         for ((kind, name, _), at) in self.with_bundles().into_iter().take(first) {
             let patch = json!([{"op": "add", "path": at, "value": bundle}]).to_string();

@@ -1,4 +1,5 @@
-//! Readiness that says why, on a real control plane: quota and scheduler are real; the kubelet's part is written into the pods' status.
+//! The reasons of readiness, on a real control plane: quota and scheduler are real; the kubelet's part is written into
+//! the pods' status.
 
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};

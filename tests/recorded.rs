@@ -1,4 +1,5 @@
-//! Records the state that the operator leaves in a cluster, as test input for later versions: see `fixtures/recorded/README.md`.
+//! Records the state that the operator leaves in a cluster, as test input for later versions. See
+//! `fixtures/recorded/README.md`.
 
 use std::fs;
 use std::path::Path;

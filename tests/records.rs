@@ -1,5 +1,5 @@
-//! A tenant who may `edit` one namespace, and nothing else, against the records of a release there: on a real control plane, with an operator that may do
-//! everything. What he writes must come to nothing beyond his own rights.
+//! A tenant who may only `edit` one namespace attacks the records of a release there, on a real control plane, with an
+//! operator that has all permissions. The tenant's writes must have no effect beyond the tenant's own permissions.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn chart(folder: &Path) -> String {
     chart.display().to_string()
 }
 
-/// The Secret of a revision, as the tenant reads it.
+/// Returns the Secret of a revision, as the tenant reads it.
 fn read(namespace: &Namespace<'_>, version: u32) -> Value {
     let name = format!("sh.helm.release.v1.web.v{version}");
     serde_json::from_str(&namespace.kubectl([TENANT, "get", "secret", &name, "-o", "json"]).unwrap()).unwrap()
@@ -58,7 +58,7 @@ fn write(cluster: &TestCluster, namespace: &Namespace<'_>, mut secret: Value) {
     cluster.kubectl_with_input(["-n", namespace.name(), TENANT, "create", "-f", "-"], &secret.to_string()).unwrap();
 }
 
-/// Changes what a record says, as whoever knows Helm's format does.
+/// Changes the content of a record, as anyone who knows Helm's format can.
 fn change(secret: &mut Value, change: impl FnOnce(&mut Release)) {
     let record = STANDARD.decode(secret["data"]["release"].as_str().unwrap()).unwrap();
     let mut release = Packed::from_record(&record, Default::default()).unwrap();
@@ -67,7 +67,7 @@ fn change(secret: &mut Value, change: impl FnOnce(&mut Release)) {
     secret["metadata"]["labels"]["status"] = release.info.status.as_str().into();
 }
 
-/// Makes the tenant an administrator.
+/// Returns a binding that makes the tenant an administrator.
 fn binding(namespace: &str) -> String {
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
     let subjects = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ed"}]);
@@ -77,7 +77,7 @@ fn binding(namespace: &str) -> String {
     format!("---\n{object}\n")
 }
 
-/// A Job that an uninstall would run.
+/// Returns a Job that an uninstall would run.
 fn hook() -> Hook {
     let pod =
         json!({"containers": [{"name": "a", "image": "a"}], "restartPolicy": "Never", "serviceAccountName": "default"});
@@ -120,7 +120,7 @@ fn a_tenant_who_forges_release_records_gets_nothing_beyond_his_rights() {
     assert_eq!(wait_for(&namespace, ["Ready", "Ready"]), 1);
     let old = read(&namespace, 1);
 
-    // A pending revision with a manifest of his own.
+    // A pending revision with a forged manifest.
     let mut forged = old.clone();
     (forged["metadata"]["name"], forged["metadata"]["labels"]["version"]) =
         ("sh.helm.release.v1.web.v2".into(), "2".into());
@@ -135,7 +135,7 @@ fn a_tenant_who_forges_release_records_gets_nothing_beyond_his_rights() {
     let newest = wait_for(&namespace, ["Ready", "Ready"]);
     assert_eq!(maps(&namespace), "configmap/web\n");
 
-    // The deployed revision with more in it, drift, and a restart.
+    // The deployed revision with additional content, drift, and a restart.
     let mut edited = read(&namespace, newest);
     change(&mut edited, |release| {
         release.manifest = format!("{}{}", release.manifest, binding(namespace.name()));
@@ -148,7 +148,7 @@ fn a_tenant_who_forges_release_records_gets_nothing_beyond_his_rights() {
     eventually("the repair", || namespace.kubectl(["get", "configmap/web"]));
     let newest = wait_for(&namespace, ["Ready", "Ready"]);
 
-    // An authentic record of a time when the release had more, while the chart does not render.
+    // An authentic record from when the release had more objects, while the chart does not render.
     set(&namespace, 9);
     wait_for(&namespace, ["Irreconcilable", "RenderError"]);
     for version in 1..=newest {
@@ -163,7 +163,7 @@ fn a_tenant_who_forges_release_records_gets_nothing_beyond_his_rights() {
     let newest = wait_for(&namespace, ["Ready", "Ready"]);
     assert_eq!(maps(&namespace), "configmap/web\n");
 
-    // An inventory with somebody else's object, and hooks, before the resource goes.
+    // An inventory with another owner's object, and hooks, before the resource is deleted.
     drop(operator);
     let mut last = read(&namespace, newest);
     change(&mut last, |release| release.hooks = vec![hook()]);

@@ -1,4 +1,4 @@
-//! Immutable fields on a real control plane: what the API server refuses, what is recreated, and what is guarded.
+//! Immutable fields on a real control plane: what the API server rejects, what is recreated, and what is guarded.
 
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
@@ -45,7 +45,7 @@ fn uid(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
     get(namespace, what)["metadata"]["uid"].clone()
 }
 
-/// The notes of the events about recreated objects.
+/// Returns the notes of the events about recreated objects.
 fn recreated(namespace: &Namespace<'_>) -> Vec<String> {
     let events = namespace.kubectl(["get", "events", "--field-selector=reason=Recreated", "-o", "json"]).unwrap();
     let events: Value = serde_json::from_str(&events).unwrap();
@@ -118,7 +118,7 @@ fn a_deployment_gets_another_selector_only_if_it_asks_for_it() {
     namespace.kubectl(["delete", "holder", "web", "--timeout=60s"]).unwrap();
 }
 
-/// An object of a kind with immutable fields, in one of two variants.
+/// Returns an object of a kind with immutable fields, in one of two variants.
 fn variant(kind: &str, which: usize) -> Value {
     let object = |api_version: &str, rest: Value| {
         let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "web"}});

@@ -1,4 +1,4 @@
-//! Runs the operator with exactly the rights that `config/rbac` grants its ServiceAccount.
+//! Runs the operator with exactly the permissions that `config/rbac` grants its ServiceAccount.
 
 use serde_json::json;
 use test_cluster::{Namespace, Request, TestCluster};
@@ -65,7 +65,7 @@ fn missing_rights_are_named_at_start_with_the_rules_that_grant_them() {
     }
 }
 
-/// Both kinds; the chart with all options enabled.
+/// Applies resources of both kinds; the chart's has all options enabled.
 fn apply(namespace: &Namespace<'_>, size: i32) {
     let (api, metadata) = ("cache.my.domain/v1", json!({"name": "both"}));
     let values = json!({"replicaCount": size, "podAnnotations": {"size": size.to_string()}, "ingress": {"enabled": true}, "autoscaling": {"enabled": true}});
@@ -84,7 +84,7 @@ fn wait_until_ready(namespace: &Namespace<'_>, generation: i64) {
     }
 }
 
-/// The account's requests in these namespaces and for cluster-scoped resources.
+/// Returns the account's requests in these namespaces and for cluster-scoped resources.
 fn requests_in(cluster: &TestCluster, namespaces: &[&str]) -> Vec<Request> {
     let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let requests = cluster.requests().unwrap().into_iter().filter(|request| request.user == user);

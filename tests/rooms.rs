@@ -1,4 +1,5 @@
-//! `ARCHITECTURE.md` is true inside the largest crate, too: its rooms are the modules at the crate's root, and each knows only rooms listed above it.
+//! Checks that `ARCHITECTURE.md` is true inside the largest crate, too: its rooms are the modules at the crate's root,
+//! and each imports only rooms listed above it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +10,7 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/helm-operator/
 /// Arrows that the table does not allow. Remove each with the import that it excuses, and add none.
 const EXCEPTIONS: [(&str, &str); 0] = [];
 
-/// The rooms in the table's order, from the cellar up, and what each one knows.
+/// Returns the rooms in the table's order, lowest first, and the rooms that each one imports.
 fn documented(text: &str) -> Vec<(String, BTreeSet<String>)> {
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
     let section = text.split("\n### Rooms\n").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
@@ -21,7 +22,7 @@ fn documented(text: &str) -> Vec<(String, BTreeSet<String>)> {
     rows.collect()
 }
 
-/// The crate's source files outside of tests, each with its module's path.
+/// Collects the crate's source files outside of tests, each with its module's path.
 fn modules(folder: &Path, found: &mut Vec<(PathBuf, Vec<String>)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -40,7 +41,7 @@ fn modules(folder: &Path, found: &mut Vec<(PathBuf, Vec<String>)>) {
     }
 }
 
-/// The code without comments and without the tests at its end.
+/// Returns the code without comments and without the tests at its end.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let tests = text
@@ -50,7 +51,7 @@ fn code(path: &Path) -> String {
     text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
-/// The first words of the paths from the crate's root, in the code of a module.
+/// Returns the first segments of paths from the crate's root in the code of a module.
 fn roots(code: &str, module: &[String]) -> BTreeSet<String> {
     let up = "super::".repeat(module.len());
     let mut words = BTreeSet::new();
@@ -74,7 +75,7 @@ fn first_word(path: &str) -> String {
     path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// The branches of a tree of imports, whose opening brace is behind us.
+/// Returns the branches of an import tree after its opening brace.
 fn top_level(inside: &str) -> Vec<&str> {
     let (mut depth, mut start, mut branches) = (0, 0, Vec::new());
     for (at, c) in inside.char_indices() {
@@ -95,7 +96,7 @@ fn top_level(inside: &str) -> Vec<&str> {
     branches.into_iter().map(|(from, to)| &inside[from..to]).collect()
 }
 
-/// What each room really knows.
+/// Returns the rooms that each room really imports.
 fn real() -> BTreeMap<String, BTreeSet<String>> {
     let mut found = Vec::new();
     modules(Path::new(SOURCE), &mut found);
@@ -137,7 +138,7 @@ fn rooms_know_only_what_is_listed_above_them() {
     }
 }
 
-/// What decides has no client, and takes nothing from what acts.
+/// Checks that deciding code has no client, and imports nothing from acting code.
 #[test]
 fn deciding_knows_nothing_of_acting() {
     let mut found = Vec::new();
@@ -150,7 +151,7 @@ fn deciding_knows_nothing_of_acting() {
     }
 }
 
-/// A page names a file by its room: `reconcile/steps/deploy`.
+/// Checks that files exist which pages name by room: `reconcile/steps/deploy`.
 #[test]
 fn every_file_of_a_room_that_a_page_names_exists() {
     let rooms: BTreeSet<String> = real().into_keys().collect();
@@ -169,7 +170,7 @@ fn every_file_of_a_room_that_a_page_names_exists() {
     }
 }
 
-/// So that `runtime` can become a crate that a program without charts uses.
+/// Keeps `runtime` ready to become a crate that a program without charts can use.
 #[test]
 fn the_runtime_knows_nothing_of_helm() {
     let mut found = Vec::new();

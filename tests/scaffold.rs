@@ -1,4 +1,5 @@
-//! The hybrid project of upstream's tutorial, made by the real program, builds, passes its own tests and generates what it commits.
+//! The hybrid project of upstream's tutorial, created by the real program, builds, passes its own tests and generates
+//! the files that it commits.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,7 +8,7 @@ use std::process::{Command, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_memcached-operator");
 
-/// The hybrid project of upstream's tutorial, in a folder that stays, so that a second run compiles little.
+/// Creates the hybrid project of upstream's tutorial in a persistent folder, so that a second run compiles little.
 fn hybrid_project() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join("target/scaffold/hybrid-operator");
@@ -40,7 +41,7 @@ fn hybrid_project() -> PathBuf {
     folder
 }
 
-/// Takes over versions and profiles of this repository, so that dependencies are compiled only once.
+/// Copies versions and profiles of this repository, so that dependencies are compiled only once.
 fn share_build(folder: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ours = fs::read_to_string(root.join("Cargo.toml")).unwrap();

@@ -44,7 +44,7 @@ fn wait_for(namespace: &Namespace<'_>, map: &str, key: &str, expected: &str) {
     });
 }
 
-/// Waits until a condition of the Store `web` has this status and mentions `text`.
+/// Waits until a condition of the Store `web` has this status and contains `text`.
 fn wait_told(namespace: &Namespace<'_>, kind: &str, status: &str, text: &str) {
     eventually(kind, || {
         let store = get(namespace, ["store.test.my.domain", "web"]);
@@ -137,7 +137,7 @@ fn the_release_namespace_of_a_cluster_scoped_kind_must_be_watched() {
         .logged("the namespace of its releases, \\\"kube-public\\\", is not in WATCH_NAMESPACE: set releaseNamespace");
 }
 
-/// A chart whose ConfigMap names it, with one more that only this chart has.
+/// Returns a template whose ConfigMap names the chart, and another object that only this chart has.
 fn naming(name: &str) -> String {
     format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: '{{{{ .Release.Name }}}}'}}\ndata: {{chart: {name}, size: '{{{{ .Values.size }}}}'}}\n\
@@ -173,7 +173,7 @@ fn each_resource_of_a_kind_with_two_versions_is_served_by_the_chart_of_the_versi
         store => Err(store),
     });
     assert_eq!(store["status"]["deployedRelease"]["revision"], 2, "{}", operator.log());
-    // Nobody fights over it.
+    // No controllers compete for it.
     let before = get(&namespace, ["configmap", "a"])["metadata"]["resourceVersion"].clone();
     namespace.kubectl(["annotate", "store.v2.test.my.domain", "a", "b", "x=y"]).unwrap();
     namespace.kubectl(["delete", "store.v1.test.my.domain", "b", "--timeout=60s"]).unwrap();
@@ -296,7 +296,7 @@ fn kinds_that_come_and_go_are_no_reason_to_upgrade_but_the_next_render_sees_it()
         if seen == "true" { Ok(()) } else { Err(seen) }
     });
 
-    // A release that is rendered before the operator hears of the deletion is rendered anew.
+    // A release that is rendered before the operator notices the deletion is rendered again.
     let version = || get(&namespace, ["configmap", "web"])["metadata"]["resourceVersion"].clone();
     let before = version();
     cluster.kubectl(["delete", "crd/laters.later.my.domain", "--timeout=30s"]).unwrap();
@@ -313,7 +313,7 @@ fn kinds_that_come_and_go_are_no_reason_to_upgrade_but_the_next_render_sees_it()
     }
 }
 
-/// Defines Gear in a group, with versions that are served or not; v1 is stored.
+/// Defines Gear in a group with these versions, each served or not; v1 is stored.
 fn define_gears(cluster: &TestCluster, group: &str, versions: [(&str, bool); 2]) {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let versions = versions
@@ -365,7 +365,8 @@ fn objects_are_repaired_after_their_version_or_definition_went() {
     damage();
     repaired(&operator);
 
-    // Without its version the object cannot be written; the chart's next version takes it over, and it is watched there.
+    // Without its version the object cannot be written; the chart's next version takes it over, and it is watched
+    // there.
     define_gears(cluster, "gone.my.domain", [("v1beta1", false), ("v1", true)]);
     eventually("the end of v1beta1", || {
         match cluster.kubectl(["get", "--raw", "/apis/gone.my.domain/v1beta1/gears"]) {
@@ -418,7 +419,7 @@ fn an_uninstall_waits_for_an_api_server_that_does_not_answer() {
     told("Ready", "True", "");
     operator.terminate();
     cluster.kubectl(["delete", "crd/gears.away.my.domain", "--timeout=30s"]).unwrap();
-    // The definition's own APIService goes soon after it.
+    // The definition's own APIService disappears soon after it.
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.away.my.domain"},
         "spec": {
@@ -439,7 +440,7 @@ fn an_uninstall_waits_for_an_api_server_that_does_not_answer() {
     namespace.kubectl(["wait", "--for=delete", "store.test.my.domain/web", "--timeout=60s"]).unwrap();
 }
 
-/// What Helm answers in JSON.
+/// Returns Helm's JSON output.
 fn helm(cluster: &TestCluster, namespace: &str, arguments: &[&str]) -> Value {
     let mut command = cluster.command("helm");
     command.args(arguments).args(["-n", namespace, "-o", "json"]).env("KUBECONFIG", cluster.kubeconfig_path());

@@ -1,4 +1,5 @@
-//! Small projects of the shapes that operators in the wild have: each is taken over, linted without an error, served and edited.
+//! Small projects in the forms that operators in the wild have: each is taken over, linted without an error, served and
+//! edited.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::operator::{Operator, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_memcached-operator");
 
-/// What all projects have, unless their shape replaces it. KIND and PLURAL stand for the shape's own.
+/// The files of all projects, unless their form replaces them. KIND and PLURAL stand for the form's own.
 const BASE: &[(&str, &str)] = &[
     ("PROJECT", "domain: shapes.dev\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: p\nversion: \"3\"\n"),
     ("watches.yaml", "- group: shapes.dev\n  version: v1\n  kind: KIND\n  chart: helm-charts/web\n"),
@@ -71,7 +72,7 @@ spec:
       containers: [{name: manager, image: controller}]
 ";
 
-/// The account is that of pods without one; the rights are whole groups.
+/// The account is that of pods that name none; the rules cover whole groups.
 const ROLES: &str = "apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: manager-role}
@@ -87,7 +88,7 @@ subjects:
 - {kind: ServiceAccount, name: default, namespace: system}
 ";
 
-/// A shape: what it replaces or adds.
+/// A form: the files that it replaces or adds.
 struct Shape {
     kind: &'static str,
     plural: &'static str,
@@ -156,7 +157,7 @@ const SHAPES: &[Shape] = &[
                 "- group: shapes.dev\n  version: v1\n  kind: KIND\n  chart: helm-charts/web\n  overrideValues:\n    flag: false\n",
             ),
             ("helm-charts/web/values.yaml", "size: 1\nflag: true\n"),
-            // A string that is not empty is true.
+            // A non-empty string counts as true.
             (
                 "helm-charts/web/templates/map.yaml",
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata: {size: '{{ .Values.size }}', found: '{{ if .Values.flag }}0{{ end }}'}\n",
@@ -177,7 +178,7 @@ impl Shape {
         }
     }
 
-    /// Takes the project over, adds the keys that lint asks for, and returns watches.yaml with absolute paths of charts.
+    /// Takes the project over, adds the keys that lint requests, and returns watches.yaml with absolute chart paths.
     fn take_over(&self, folder: &Path) -> String {
         let (fails, said) = run(folder, &["init", "--from-operator-sdk", "."]);
         assert!(!fails, "{}: {said}", self.kind);
@@ -199,7 +200,7 @@ impl Shape {
     }
 }
 
-/// Runs a command of the program; returns whether it fails, and what it prints.
+/// Runs a command of the program; returns whether it fails, and its output.
 fn run(folder: &Path, words: &[&str]) -> (bool, String) {
     let output = Command::new(PROGRAM).args(words).current_dir(folder).output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();

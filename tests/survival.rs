@@ -1,5 +1,5 @@
-//! What outlives failed attempts, deletions, clean-ups and restores, on a real control plane: with its own garbage collector, its TTL controller and its
-//! managed fields. The identity of what stays is compared, not only that something of that name exists.
+//! What survives failed attempts, deletions, cleanups and restores, on a real control plane with its own garbage
+//! collector, TTL controller and managed fields. Compares the identity of what remains, not only its name.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn job(name: &str, fate: &str, metadata: &Value, spec: &Value) -> String {
     job.to_string()
 }
 
-/// Creates an object that only the resource's own deletion, and the garbage collector, can remove.
+/// Creates an object that only the resource's own deletion, through the garbage collector, can remove.
 fn create_sentinel(namespace: &Namespace<'_>, of: &str) {
     let owner = json!({"apiVersion": "test.my.domain/v1", "kind": "Widget", "name": of, "uid": uid(&get(namespace, ["widget", of]))});
     let metadata = json!({"name": "sentinel", "ownerReferences": [owner]});
@@ -58,7 +58,7 @@ fn a_backup_hook_runs_before_a_foreground_deletion_takes_the_workloads() {
     namespace.kubectl(["delete", "widget", "web", "--cascade=foreground", "--wait=false"]).unwrap();
     let pod = pod_of(&namespace, "web-backup");
     let backup = get(&namespace, ["job", "web-backup"]);
-    // By then the garbage collector has seen the deletion.
+    // At this point the garbage collector has seen the deletion.
     wait_gone(&namespace, "configmap", "sentinel");
     assert_eq!(uid(&map(&namespace, "web")), uid(&before), "what the hook backs up");
     assert_eq!(map(&namespace, "web")["metadata"]["deletionTimestamp"], Value::Null);
@@ -152,7 +152,7 @@ fn what_the_live_object_keeps_survives_the_resource_and_the_garbage_collector() 
     );
 }
 
-/// Grants the operator rights on Jobs that are no hooks: the chart's templates have none.
+/// Grants the operator permissions on Jobs that are not hooks: the chart's templates have none.
 fn grant_jobs(cluster: &TestCluster, namespace: &Namespace<'_>) {
     let api = "rbac.authorization.k8s.io/v1";
     let metadata = json!({"name": "jobs", "namespace": namespace.name()});
@@ -197,7 +197,7 @@ fn a_job_that_its_ttl_removed_has_finished_and_stays_so_after_a_restart() {
     assert_eq!(made, 1, "it ran once");
 }
 
-/// How long the operator may take to notice a restore: on a busy machine, the API server's own start is slow.
+/// Timeout for noticing a restore: on a busy machine, the API server's own start is slow.
 const RESTORED: Duration = Duration::from_secs(300);
 
 fn copy(from: &Path, to: &Path) {

@@ -1,6 +1,7 @@
 //! Takes over releases of upstream operators: same pods, same release, fields now ours.
 //!
-//! The state was recorded from operator-sdk's Helm operator and from helm-operator-plugins with the chart of `helm create memcached`; without the record nothing is tested.
+//! The state was recorded from operator-sdk's Helm operator and from helm-operator-plugins with the chart of `helm
+//! create memcached`. Without the recording, nothing is tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ fn items(file: &Path) -> Vec<Value> {
     list["items"].as_array().unwrap().clone()
 }
 
-/// What a take-over needs: an upstream's recorded state, a cluster, and the chart that the upstream served.
+/// The prerequisites of a takeover: an upstream's recorded state, a cluster, and the chart that the upstream served.
 struct Stage {
     recording: PathBuf,
     cluster: &'static TestCluster,
@@ -29,7 +30,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Prepares it; `None`, with a message, if something is missing here.
+    /// Prepares it; prints a message and returns `None` if something is missing.
     fn new(upstream: &str) -> Option<Stage> {
         let Some(recording) = shared_cases::path(&format!("upstream-state/{upstream}")) else {
             eprintln!("skipped: no recorded state of {upstream}");
@@ -82,7 +83,7 @@ fn create(cluster: &TestCluster, namespace: &Namespace<'_>, object: &Value, mana
     cluster.kubectl_with_input(arguments, &object.to_string()).unwrap();
 }
 
-/// The field manager of an object in the recording.
+/// Returns the field manager of an object in the recording.
 fn manager(object: &Value) -> &str {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let own = entries.iter().find(|e| e["subresource"].is_null()).unwrap();
@@ -144,7 +145,7 @@ fn pods(namespace: &Namespace<'_>, count: usize) -> BTreeMap<String, String> {
     })
 }
 
-/// The field managers of an object, status excluded.
+/// Returns the field managers of an object, except for status.
 fn managers(namespace: &Namespace<'_>, kind: &str) -> Vec<String> {
     let answer = namespace.kubectl(["get", kind, NAME, "-o", "json", "--show-managed-fields"]).unwrap();
     let object: Value = serde_json::from_str(&answer).unwrap();
@@ -161,7 +162,8 @@ fn helm(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) ->
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What a swap of operators must leave alone: each object without what only field managers and the server see.
+/// Returns what swapping operators must not change: each object without the fields that only field managers and the
+/// server use.
 fn contents(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
     let kinds = "deployments,replicasets,pods,services,serviceaccounts,memcacheds";
     let list = namespace.kubectl(["get", kinds, "-o", "json"]).unwrap();
@@ -172,7 +174,7 @@ fn contents(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
         object.as_object_mut().unwrap().remove("status");
         let metadata = object["metadata"].as_object_mut().unwrap();
         ["managedFields", "resourceVersion"].iter().for_each(|field| _ = metadata.remove(*field));
-        // helm-operator-plugins does not set the label by which we watch.
+        // helm-operator-plugins does not set the label that our watches select by.
         let labels = metadata.get_mut("labels").and_then(Value::as_object_mut);
         labels.map(|labels| labels.remove("helm.sdk.operatorframework.io/chart"));
         objects.insert(named, object);
@@ -180,7 +182,7 @@ fn contents(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
     objects
 }
 
-/// The data of each release record.
+/// Returns the data of each release record.
 fn records(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
     let list = namespace.kubectl(["get", "secrets", "-l", "owner=helm", "-o", "json"]).unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -188,7 +190,7 @@ fn records(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
     items.map(|secret| (secret["metadata"]["name"].to_string(), secret["data"].clone())).collect()
 }
 
-/// The operator's writes so far, each once: `patch deployments`.
+/// Returns the operator's distinct writes so far: `patch deployments`.
 fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeSet<String> {
     let requests = cluster.requests().unwrap();
     let ours = requests.iter().filter(|r| is_operators(r) && r.namespace == namespace.name() && r.is_write());
@@ -196,14 +198,14 @@ fn writes(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeSet<String> 
     ours.map(|r| format!("{} {}", r.verb, r.resource)).collect()
 }
 
-/// The statuses of conditions that are not `Ready`.
+/// Returns the statuses of conditions other than `Ready`.
 fn conditions(resource: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let all = resource["status"]["conditions"].as_array().unwrap().iter();
     all.map(|c| (text(&c["type"]), text(&c["status"]))).filter(|(kind, _)| kind != "Ready").collect()
 }
 
-/// The manifest in a record's data.
+/// Returns the manifest in a record's data.
 fn manifest(data: &Value) -> String {
     let data: ByteString = serde_json::from_value(data["release"].clone()).unwrap();
     Packed::from_record(&data.0, BTreeMap::new()).unwrap().manifest

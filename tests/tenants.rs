@@ -1,5 +1,5 @@
-//! What people try who may `edit` a whole namespace, and the status of their resources, or who reach the operator's ports without any right: on a real
-//! control plane, with an operator that may do everything.
+//! Attacks by tenants who may `edit` a whole namespace and the status of their resources, or who reach the operator's
+//! ports without any permission: on a real control plane, with an operator that has all permissions.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -17,26 +17,27 @@ use crate::ownership::{HOLDER, install_kind};
 
 const ED: &str = "--as=ed";
 
-/// Writes objects as the tenant; he may do that in his namespace.
+/// Writes objects as the tenant, who may do that in the tenant's namespace.
 fn write_as_ed(cluster: &TestCluster, namespace: &Namespace<'_>, object: &Value) {
     let args = ["-n", namespace.name(), ED, "apply", "--server-side", "--force-conflicts", "-f", "-"];
     cluster.kubectl_with_input(args, &object.to_string()).unwrap();
 }
 
-/// Changes the status of the tenant's resource, as he may where a role gives him the subresource.
+/// Changes the status of the tenant's resource, as a role with the subresource allows.
 fn patch_status(namespace: &Namespace<'_>, status: &Value) {
     let patch = json!({"status": status}).to_string();
     namespace.kubectl([ED, "patch", "holder", "web", "--subresource=status", "--type=merge", "-p", &patch]).unwrap();
 }
 
-/// What tells an object apart from another of its name, and from an earlier version.
+/// Returns what distinguishes an object from another with its name, and from its own earlier version.
 fn identity(namespace: &Namespace<'_>, what: [&str; 2]) -> [Value; 2] {
     let metadata = get(namespace, what)["metadata"].clone();
     assert!(metadata.is_object(), "{what:?} is gone");
     ["uid", "resourceVersion"].map(|field| metadata[field].clone())
 }
 
-/// Objects in the tenant's own namespace that claim to be the victim's release's, with its resource as their owner.
+/// Returns objects in the tenant's own namespace that claim to belong to the victim's release, with its resource as
+/// their owner.
 fn forged_objects(victim: &Namespace<'_>) -> [Value; 2] {
     let owner = get(victim, ["holder", "web"]);
     let reference = json!([{"apiVersion": "test.my.domain/v1", "kind": "Holder", "name": "web", "uid": owner["metadata"]["uid"],
@@ -53,7 +54,7 @@ fn forged_objects(victim: &Namespace<'_>) -> [Value; 2] {
     [owned, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("forged")})]
 }
 
-/// A status that names the victim's release and objects.
+/// Returns a status that names the victim's release and objects.
 fn forged_status(victim: &str) -> Value {
     let manifest = format!(
         "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: precious, namespace: {victim}}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: {victim}}}\n"
@@ -88,9 +89,9 @@ fn a_tenant_who_may_edit_his_namespace_changes_nothing_outside_of_it() {
         || [["configmap", "web"], ["configmap", "precious"], ["secret", "data"]].map(|what| identity(&victim, what));
     let before = (watched(), HOLDER.revision(&victim, "web"));
 
-    // Objects that claim to be another's.
+    // Objects that claim to belong to another release.
     forged_objects(&victim).iter().for_each(|object| write_as_ed(cluster, &own, object));
-    // A status that names another's release; with and without his own records, across a restart.
+    // A status that names another release, with and without the tenant's own records, across a restart.
     patch_status(&own, &forged_status(victim.name()));
     HOLDER.set(&own, "web", &json!({"text": "again"}));
     HOLDER.wait_for(&own, "web", "Ready");
@@ -123,7 +124,7 @@ fn a_tenant_who_may_edit_his_namespace_changes_nothing_outside_of_it() {
     assert_eq!(about_data, Vec::<&Request>::new());
 }
 
-/// What his resources ask for by annotations and names.
+/// Tries what the tenant's resources may request by annotations and names.
 fn claims(own: &Namespace<'_>, victim: &str) {
     let ours = |key: &str, value: &str| json!({format!("helm.sdk.operatorframework.io/{key}"): value});
     let far = json!({"fullnameOverride": "precious", "namespaceOverride": victim});
@@ -153,7 +154,7 @@ fn claims(own: &Namespace<'_>, victim: &str) {
     assert!(!refused(own, "endless").1.is_empty());
 }
 
-/// Two resources that want one object: one gets it, the other is told so.
+/// Creates two resources that claim one object: one gets it, and the other reports the conflict.
 fn races(own: &Namespace<'_>) {
     let same = json!({"fullnameOverride": "contested"});
     HOLDER.set_all(own, ["one", "two"].map(|name| (name.to_owned(), same.clone())));
@@ -164,7 +165,7 @@ fn races(own: &Namespace<'_>) {
     });
 }
 
-/// What an anonymous client sends, each followed by the beginnings of the answers that are fine.
+/// Returns an anonymous client's requests, each with the prefixes of acceptable responses.
 fn requests() -> Vec<(&'static str, Vec<u8>)> {
     let long = |part: &str, times: usize| part.repeat(times);
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").into_bytes();
@@ -213,12 +214,12 @@ fn requests() -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// Sends bytes and reads what comes back, as far as the server answers soon.
+/// Sends bytes and reads the response, as far as the server answers soon.
 fn send(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    // The server may close before it has read all.
+    // The server may close the connection before it has read everything.
     let _ = stream.write_all(bytes);
     let mut answer = vec![0; 64 << 10];
     let read = stream.read(&mut answer).unwrap_or_default();
@@ -241,7 +242,7 @@ fn an_anonymous_client_gets_nothing_from_the_ports_but_health() {
     for server in ["Serving health probes", "Serving metrics server"] {
         let line: Value = serde_json::from_str(&operator.logged(server)).unwrap();
         let address = line["bindAddress"].as_str().unwrap();
-        // Slow clients that stay, beside all the others.
+        // Slow clients that stay connected beside all the others.
         let slow: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(address).ok()).collect();
         slow.iter().for_each(|mut stream| _ = stream.write_all(b"GET /hea"));
         for (what, bytes) in requests() {

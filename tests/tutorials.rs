@@ -1,6 +1,7 @@
-//! Public tutorials for operator-sdk, typed command by command in an empty folder, with `helm-operator` for `operator-sdk`.
+//! Public tutorials for operator-sdk, typed command by command in an empty folder, with `helm-operator` in place of
+//! `operator-sdk`.
 //!
-//! `make tutorials` prints each command with its seconds and the last line of what it printed.
+//! `make tutorials` prints each command with its duration and the last line of its output.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -16,11 +17,11 @@ use test_cluster::{Options, TestCluster, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_memcached-operator");
 
-/// Where `make run` serves metrics and probes; one tutorial at a time has them.
+/// The addresses at which `make run` serves metrics and probes; only one tutorial at a time can use them.
 const PORTS: [&str; 2] = ["0.0.0.0:8080", "0.0.0.0:8081"];
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A shell in an empty folder, on a cluster without anything of ours.
+/// A shell in an empty folder, on a cluster without any of our objects.
 struct Terminal {
     cluster: TestCluster,
     folder: PathBuf,
@@ -31,7 +32,8 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Opens it in a folder of this name, which the project's program gets, too: builds share a folder. Nothing where the control plane is not built or the ports are taken.
+    /// Opens it in a folder with this name, which is also the name of the project's program, because builds share a
+    /// folder. Returns `None` if the control plane is not built or the ports are in use.
     fn open_or_skip(name: &str) -> Option<Terminal> {
         TestCluster::shared_or_skip()?;
         let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -60,7 +62,7 @@ impl Terminal {
         shell
     }
 
-    /// Types a line; returns whether it succeeded and everything it printed.
+    /// Types a line; returns whether it succeeded, and its output.
     fn try_type(&mut self, line: &str) -> (bool, String) {
         let began = Instant::now();
         let output = self.shell(line).output().unwrap();
@@ -70,14 +72,14 @@ impl Terminal {
         (output.status.success(), said)
     }
 
-    /// Types a line that has to succeed; returns what it printed.
+    /// Types a line that must succeed; returns its output.
     fn types(&mut self, line: &str) -> String {
         let (done, said) = self.try_type(line);
         assert!(done, "{line}: {said}");
         said
     }
 
-    /// Types a line again until it prints this.
+    /// Types a line repeatedly until its output satisfies `wanted`.
     fn waits(&mut self, line: &str, wanted: impl Fn(&str) -> bool) {
         let said = eventually(line, || {
             let output = self.shell(line).output().unwrap();
@@ -121,7 +123,7 @@ impl Drop for Terminal {
     }
 }
 
-/// The folder that builds of this repository share.
+/// Returns the folder that this repository's builds share.
 fn target() -> &'static Path {
     Path::new(PROGRAM).ancestors().nth(2).unwrap()
 }

@@ -1,4 +1,5 @@
-//! Values end to end, on a real control plane and compared with real Helm: numbers, strings, nulls, Secrets, duplicates.
+//! Values end to end, on a real control plane and compared with real Helm: numbers, strings, nulls, Secrets,
+//! duplicates.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use test_cluster::{Namespace, TestCluster};
 use crate::chart::{condition, get};
 use crate::operator::{Operator, eventually};
 
-/// A chart with these templates.
+/// Writes a chart with these templates.
 fn chart(templates: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("templates")).unwrap();
@@ -38,7 +39,7 @@ fn serve(cluster: &TestCluster, namespace: &Namespace<'_>, chart: &TempDir) -> O
     Operator::start_watches(cluster, namespace, &watch.to_string(), &[])
 }
 
-/// Creates or replaces a Widget; not with `kubectl apply`, which would copy it into an annotation.
+/// Creates or replaces a Widget, but not with `kubectl apply`, which would copy it into an annotation.
 fn set(cluster: &TestCluster, namespace: &Namespace<'_>, name: &str, spec: &str) {
     let head = format!(r#""apiVersion":"test.my.domain/v1","kind":"Widget","metadata":{{"name":"{name}"}}"#);
     let apply = ["apply", "--server-side", "-n", namespace.name(), "-f", "-"];
@@ -72,7 +73,7 @@ fn helm(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) ->
     Some(())
 }
 
-/// The data of every ConfigMap and Secret of a chart, by kind and name.
+/// Returns the data of every ConfigMap and Secret of a chart, by kind and name.
 fn data(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
     let selector = "--selector=app.kubernetes.io/managed-by=Helm";
     let list = namespace.kubectl(["get", "configmaps,secrets", selector, "-o", "json"]).unwrap();
@@ -81,7 +82,7 @@ fn data(namespace: &Namespace<'_>) -> BTreeMap<String, Value> {
     list["items"].as_array().unwrap().iter().map(entry).collect()
 }
 
-/// The objects that Helm leaves, in client-side or server-side mode.
+/// Returns the data of the objects that Helm leaves in client-side or server-side mode.
 fn data_of_helm(cluster: &TestCluster, chart: &TempDir, server_side: &str) -> Option<BTreeMap<String, Value>> {
     let namespace = cluster.namespace("values-helm").unwrap();
     let server_side = format!("--server-side={server_side}");
@@ -112,7 +113,7 @@ fn integers_of_a_spec_and_of_lookup_are_exact() {
     namespace.kubectl(["create", "service", "clusterip", "known", "--tcp=8080:8080"]).unwrap();
     let chart = chart(&[("numbers.yaml", NUMBERS)]);
     let spec = r#"{"million":1000000,"precise":9007199254740993,"port":80,"ratio":0.5}"#;
-    // The chart renders with such values only, so `generate rbac` needs them.
+    // The chart renders only with such values, so `generate rbac` needs them.
     fs::create_dir(chart.path().join("ci")).unwrap();
     fs::write(chart.path().join("ci/numbers-values.yaml"), spec).unwrap();
     let _operator = serve(cluster, &namespace, &chart);
@@ -127,7 +128,7 @@ fn integers_of_a_spec_and_of_lookup_are_exact() {
     assert_eq!(config, serde_json::from_str::<Value>(spec).unwrap());
 }
 
-/// The release's only record.
+/// Returns the release's only record.
 fn record(namespace: &Namespace<'_>, name: &str) -> Release {
     let mut secret = get(namespace, ["secret", &format!("sh.helm.release.v1.{name}.v1")]);
     let data: ByteString = serde_json::from_value(secret["data"]["release"].take()).unwrap();
@@ -197,7 +198,7 @@ fn an_apply_keeps_every_character() {
     });
 }
 
-/// `toYaml` fails on such keys, in Helm too, so only a chart's literal text can contain them.
+/// `toYaml` fails on such keys, also in Helm, so only a chart's literal text can contain them.
 const LONG_KEYS: &str = r#"apiVersion: test.my.domain/v1
 kind: Holder
 metadata:
@@ -329,7 +330,7 @@ fn a_null_owns_nothing_and_an_autoscaler_is_left_alone() {
 fn the_fields_whose_nulls_stay_are_those_of_the_servers_schema() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let schema: Value = serde_json::from_str(&cluster.kubectl(["get", "--raw", "/openapi/v2"]).unwrap()).unwrap();
-    // Not written by charts: status, and objects that only the server creates.
+    // Fields that charts do not write: status, and objects that only the server creates.
     let of_state = ["Status", "WatchEvent", "NodeAllocatableResourceClaimStatus", "DeviceRequestAllocationResult"];
     let any_json = |reference: &Value| {
         let name = reference.as_str().and_then(|r| r.rsplit('.').next()).unwrap_or_default();
@@ -406,7 +407,7 @@ fn an_unreadable_spec_is_reported_without_its_values_and_blocks_no_other_resourc
     let operator = serve(cluster, &namespace, &chart);
     wait_for(&namespace, "good", "Ready");
     assert_eq!(wait_for(&namespace, "list", "Irreconcilable"), "spec must be a map of values, got array");
-    // The test cannot parse all of it either.
+    // The test cannot parse all of it, either.
     let message = "jsonpath={.status.conditions[?(@.type==\"Irreconcilable\")].message}";
     eventually("condition", || match namespace.kubectl(["get", "widget", "deep", "-o", message]).unwrap() {
         told if told == "cannot read spec: it nests too deep (limit MAX_DEPTH of 500)" => Ok(()),

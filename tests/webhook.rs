@@ -31,7 +31,7 @@ pub(crate) struct Webhook<'a> {
 }
 
 impl<'a> Webhook<'a> {
-    /// Mutates these resources (`group/plural`, `*/*` for all) in one namespace when they are created or updated.
+    /// Mutates these resources (`group/plural`, or `*/*` for all) in one namespace when they are created or updated.
     pub(crate) fn start(
         cluster: &'a TestCluster,
         namespace: &Namespace<'_>,
@@ -105,7 +105,7 @@ impl Listener for TlsListener {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
-            // Failed connections are the client's problem.
+            // Failed connections are the client's responsibility.
             if let Ok((stream, address)) = self.listener.accept().await
                 && let Ok(stream) = self.acceptor.accept(stream).await
             {

@@ -1,6 +1,7 @@
-//! The API server in memory agrees with a real one: the same random requests get the same answers and leave the same objects, managed fields included.
+//! Checks that the API server in memory agrees with a real one: the same random requests get the same responses and
+//! leave the same objects, managed fields included.
 //!
-//! `AGREEMENT_SEEDS=100` runs more seeds than CI does, `AGREEMENT_FIRST` another first one.
+//! `AGREEMENT_SEEDS=100` runs more seeds than CI does; `AGREEMENT_FIRST` sets the first one.
 
 mod schema;
 mod side;
@@ -16,7 +17,7 @@ use test_cluster::{Options, Processes, TestCluster};
 use side::{Answer, Side, difference};
 use steps::{Random, Step, paths};
 
-/// How many requests one seed sends.
+/// The number of requests per seed.
 const STEPS: usize = 150;
 
 fn number(name: &str) -> Option<u64> {
@@ -44,7 +45,7 @@ async fn prepare(api: &dyn Api) {
     let namespace = json!({"metadata": {"name": "agreement"}});
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     for (path, body) in [("/api/v1/namespaces", namespace), (definitions, definition())] {
-        // The second seed finds them.
+        // Exists already for the second seed.
         _ = api.send(Call::post(path, body.to_string().into_bytes())).await;
     }
     // Lists are empty, and the new kind is served.
@@ -69,7 +70,7 @@ fn shown(answer: &Answer) -> Value {
     }
 }
 
-/// Sends one seed's requests to both; returns what differs.
+/// Sends one seed's requests to both servers; returns the differences.
 async fn run(seed: u64, real_api: &dyn Api) -> Result<(), String> {
     let memory_api = MemoryApi::cluster();
     prepare(&memory_api).await;

@@ -1,4 +1,4 @@
-//! The types of built-in kinds that `memory-api` has are those of the server's OpenAPI documents.
+//! Checks that the types of built-in kinds in `memory-api` equal those of the server's OpenAPI documents.
 //!
 //! `UPDATE_TYPES=1` rewrites `crates/memory-api/types.txt`, whose format `schema/mod.rs` describes.
 
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use helm_release::kube::{Api, Call};
 use serde_json::{Map, Value};
 
-/// The group versions whose kinds the server in memory has.
+/// The group versions whose kinds the server in memory serves.
 const GROUPS: [&str; 15] = [
     "api/v1",
     "apis/apps/v1",
@@ -26,7 +26,7 @@ const GROUPS: [&str; 15] = [
     "apis/apiregistration.k8s.io/v1",
 ];
 
-/// Kinds that no chart has.
+/// Kinds that no chart renders.
 const LEFT_OUT: [&str; 14] = [
     "bindings",
     "csidrivers",
@@ -44,7 +44,7 @@ const LEFT_OUT: [&str; 14] = [
     "volumeattributesclasses",
 ];
 
-/// The documents of a server, and the structures that its kinds need.
+/// A server's documents, and the structures that its kinds need.
 #[derive(Default)]
 struct Types {
     schemas: Map<String, Value>,
@@ -57,7 +57,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// `io.k8s.api.core.v1.Pod` is `core.v1.Pod`.
+/// Shortens `io.k8s.api.core.v1.Pod` to `core.v1.Pod`.
 fn short(name: &str) -> &str {
     let prefixes = [
         "io.k8s.api.",
@@ -139,7 +139,7 @@ impl Types {
         let mut of = self.of(value);
         let default = &value["default"];
         let is_composite = of.starts_with(['[', '{', '!']);
-        // Not pointers in Go, and without `omitempty`: always written.
+        // Not a pointer in Go, and without `omitempty`: always written.
         let is_time = structure.ends_with("Condition") && name.starts_with("last") && name.ends_with("Time");
         let is_rules = name == "rules" && of.starts_with("[@rbac");
         if default.as_object().is_some_and(Map::is_empty) {

@@ -1,4 +1,4 @@
-//! One of the two servers, and what it answered.
+//! One of the two servers, and its responses.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use super::steps::{Of, Step};
 
-/// An answer without what differs between servers: uids, versions and times.
+/// A response without the parts that differ between servers: uids, versions and times.
 pub(super) type Answer = Result<Value, Refusal>;
 
-/// A refusal: its code and reason, and the message where a server is expected to give the same one.
+/// A refusal: its code and reason, and its message if both servers should give the same one.
 pub(super) type Refusal = (u16, String, String);
 
 /// A server.
 pub(super) struct Side<'a> {
     api: &'a dyn Api,
-    /// Uids by their order of appearance.
+    /// Uids by order of appearance.
     uids: BTreeMap<String, String>,
-    /// The live objects, and those before, by path.
+    /// The current and the previous objects by path.
     now: BTreeMap<String, Value>,
     before: BTreeMap<String, Value>,
 }
@@ -38,7 +38,7 @@ impl<'a> Side<'a> {
         self.answer(answer.and_then(|response| response.parse()))
     }
 
-    /// Reads objects; each also says whether its version changed since the last look.
+    /// Reads objects; each result also tells whether its version changed since the last call.
     pub(super) async fn look(&mut self, paths: &[String]) -> Vec<Answer> {
         let mut seen = Vec::new();
         for path in paths {
@@ -95,7 +95,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Messages of other refusals come from parsers, and quote the request.
+    /// Returns the message if both servers should give the same one. Messages of other refusals come from parsers, and
+    /// quote the request.
     fn message(&self, code: u16, message: &str) -> String {
         let varies =
             |word: &&str| word.contains('-') || word.contains('/') || word.contains(|c: char| c.is_ascii_digit());
@@ -125,7 +126,7 @@ impl<'a> Side<'a> {
             let shown = self.uids.entry(uid.to_owned()).or_insert(next).clone();
             map.insert("uid".into(), shown.into());
         }
-        // Of one second, so in any order.
+        // Entries of the same second may have any order.
         if let Some(Value::Array(entries)) = map.get_mut("managedFields") {
             entries.sort_by_key(|entry| {
                 [&entry["operation"], &entry["manager"], &entry["subresource"]].map(Value::to_string)
@@ -139,7 +140,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The live object with what a step sets.
+/// Returns the live object with the fields that a step sets.
 fn replaced(live: &Value, body: &Value) -> Value {
     let mut whole = live.clone();
     for (key, value) in body.as_object().into_iter().flatten() {
@@ -153,7 +154,7 @@ fn replaced(live: &Value, body: &Value) -> Value {
     whole
 }
 
-/// What two answers differ in, for people.
+/// Returns the differences of two responses, for people.
 pub(super) fn difference(path: &str, memory: &Value, real: &Value) -> Vec<String> {
     let absent = json!("(absent)");
     match (memory, real) {

@@ -1,4 +1,4 @@
-//! Random requests to whichever server: creates, applies by several managers, replaces, patches, deletions, reads.
+//! Random requests for both servers: creates, applies by several managers, replaces, patches, deletions, reads.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// The paths of all objects that steps are about.
+/// Returns the paths of all objects that steps use.
 pub(super) fn paths() -> Vec<String> {
     KINDS.iter().flat_map(|kind| NAMES.map(|name| format!("{}/{name}", kind.collection))).collect()
 }
@@ -34,7 +34,7 @@ pub(super) fn paths() -> Vec<String> {
 /// The names of objects.
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// The state that a version or uid in a request is of.
+/// The state whose version or uid a request uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Of {
     Now,
@@ -42,7 +42,7 @@ pub(super) enum Of {
     Nothing,
 }
 
-/// One request. What depends on the server's earlier answers is filled in later.
+/// A request. The parts that depend on the server's earlier responses are filled in later.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) method: &'static str,
@@ -51,11 +51,11 @@ pub(super) struct Step {
     pub(super) body: Value,
     pub(super) version: Of,
     pub(super) uid: Of,
-    /// The body is merged into the live object, and replaces it.
+    /// Whether the body is merged into the live object, which it then replaces.
     pub(super) is_replace: bool,
 }
 
-/// A kind that the steps are about.
+/// A kind that the steps use.
 struct Kind {
     api_version: &'static str,
     kind: &'static str,
@@ -159,7 +159,7 @@ fn container(random: &mut Random, name: &str) -> Value {
     container
 }
 
-/// With every field that the server would default.
+/// Returns a Deployment with every field that the server would default.
 fn deployment(random: &mut Random) -> Value {
     let mut containers = vec![container(random, "main")];
     if random.odds(3) {

@@ -1,4 +1,4 @@
-//! What has to hold once nobody does anything any more.
+//! The invariants that hold once the cluster is quiet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,13 +13,13 @@ use super::world::{World, chart_of};
 use crate::chart::condition;
 use crate::operator::eventually;
 
-/// How many revisions a release keeps.
+/// Maximum number of revisions of a release.
 pub(crate) const MAX_HISTORY: usize = 3;
 
-/// How long the cluster may take: failures of some minutes ago still delay retries.
+/// Timeout of the cluster: failures from minutes ago still delay retries.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Waits until the cluster is as the model says, and makes sure that it stays so without a write.
+/// Waits until the cluster matches the model, and checks that it stays so without writes.
 pub(crate) fn settled(world: &World, model: &Model) {
     world.proxy.heal();
     let began = Instant::now();
@@ -37,8 +37,9 @@ pub(crate) fn settled(world: &World, model: &Model) {
     }
 }
 
-/// Soon two reconciles of each resource write nothing. Before that, a write whose answer was lost may be repeated, and the status may follow pods. A
-/// release that the server refuses is tried again and again, which are writes.
+/// Waits until two reconciles of each resource write nothing. Before that, a write whose response was lost may be
+/// repeated, and the status may follow pods. Skipped while a release is rejected by the server, because each retry
+/// writes.
 fn quiet(world: &World, model: &Model) {
     if model.resources.values().any(|resource| resource.spec.is_refused()) {
         return;
@@ -69,7 +70,7 @@ fn reconciles(world: &World) -> usize {
     counts.filter_map(|line| line.rsplit_once(' ')?.1.trim().parse::<usize>().ok()).sum()
 }
 
-/// What is not as it has to be.
+/// Returns the parts of the cluster that do not match the model.
 fn wrong(world: &World, model: &Model) -> Vec<String> {
     let mut wrong: Vec<String> = (0..2).flat_map(|namespace| wrong_in(world, model, namespace)).collect();
     for key in KEYS.iter().filter(|key| !model.resources.contains_key(*key)) {
@@ -110,12 +111,13 @@ fn wrong_in(world: &World, model: &Model, namespace: usize) -> Vec<String> {
     wrong
 }
 
-/// Whether an object, as `KIND/NAME`, belongs to this release.
+/// Returns whether an object, as `KIND/NAME`, belongs to this release.
 fn is_of(object: &str, release: &str) -> bool {
     object.contains(&format!("/{release}-"))
 }
 
-/// How the cluster differs from a release: exactly its objects, with all that the chart says; one deployed revision; a short history.
+/// Returns how the cluster differs from a release: exactly its objects, with all of the chart's fields; one deployed
+/// revision; a short history.
 fn differences(world: &World, live: &Objects, key: Key, rendered: &Rendered) -> Vec<String> {
     let wanted = wanted(world, key, rendered);
     let extra = live.keys().filter(|name| is_of(name, key.1) && !wanted.contains_key(*name));
@@ -140,7 +142,7 @@ fn wrong_records(world: &World, (namespace, name): Key, wanted: usize) -> Option
     (!right).then(|| format!("{} records, {deployed} of them deployed", records.len()))
 }
 
-/// The namespace's objects that releases may have made, as `KIND/NAME`.
+/// Returns the namespace's objects that releases may have made, as `KIND/NAME`.
 fn live(world: &World, namespace: usize) -> Objects {
     let maps = world.http.list(&world.core(namespace, "configmaps"));
     let webs = world.http.list(&world.deployments(namespace));
@@ -154,7 +156,7 @@ fn live(world: &World, namespace: usize) -> Objects {
 /// Objects as `KIND/NAME`.
 type Objects = BTreeMap<String, Value>;
 
-/// What real Helm renders for it. Each is rendered once.
+/// Returns the objects that real Helm renders for a release. Renders each only once.
 fn wanted(world: &World, key: Key, rendered: &Rendered) -> Objects {
     static KNOWN: Mutex<BTreeMap<(&'static str, Rendered), Objects>> = Mutex::new(BTreeMap::new());
     let Some((chart, spec)) = rendered else { return BTreeMap::new() };
@@ -176,14 +178,14 @@ fn by_helm(world: &World, name: &str, chart: u8, spec: &Value) -> Objects {
     documents.into_iter().filter(Value::is_object).map(named).collect()
 }
 
-/// An object as `KIND/NAME`, without what lists leave out of their items.
+/// Returns an object as `KIND/NAME`, without the fields that list items lack.
 fn named(mut object: Value) -> (String, Value) {
     let name = format!("{}/{}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
     object.as_object_mut().unwrap().retain(|key, _| !["apiVersion", "kind"].contains(&key.as_str()));
     (name, object)
 }
 
-/// Whether `live` says all that `wanted` says; a ConfigMap's data says nothing else.
+/// Returns whether `live` contains all of `wanted`; a ConfigMap's data must contain nothing else.
 fn contains(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| {
@@ -197,7 +199,7 @@ fn contains(live: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The last lines of a log.
+/// Returns the last lines of a log.
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")

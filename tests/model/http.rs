@@ -1,4 +1,4 @@
-//! Requests from tests that are not asynchronous, as an administrator.
+//! Requests as an administrator from synchronous tests.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::operator::eventually;
 
 const MERGE: &str = "application/merge-patch+json";
 
-/// A client with a runtime of its own.
+/// A client with its own runtime.
 pub(crate) struct Http {
     pub(crate) runtime: Runtime,
     pub(crate) client: Client,
@@ -27,12 +27,12 @@ impl Http {
         Http { runtime, client }
     }
 
-    /// A client of somebody else.
+    /// Returns a client with another user's kubeconfig.
     pub(crate) fn client_of(&self, kubeconfig: &Path) -> Client {
         client(&self.runtime, &fs::read_to_string(kubeconfig).unwrap())
     }
 
-    /// The answer, or `null` if there is no such object. An API server that is not there is waited for.
+    /// Returns the response, or `null` if there is no such object. Waits for an API server that is down.
     pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Value {
         eventually("answer", || {
             let text = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
@@ -51,7 +51,7 @@ impl Http {
         self.send("GET", path, &Value::Null)
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     pub(crate) fn list(&self, path: &str) -> Vec<Value> {
         self.get(path)["items"].as_array().cloned().unwrap_or_default()
     }

@@ -1,8 +1,9 @@
-//! A model-based test: random edits of resources, foreign edits, chart changes, crashes and API faults against the real control plane. Whenever
-//! everything is quiet, the cluster has to be as a simple model says (`check`).
+//! A model-based test: random edits of resources, foreign edits, chart changes, crashes and API faults against the real
+//! control plane. Whenever the cluster is quiet, it must match a simple model (`check`).
 //!
-//! `model` is what people asked for and what may come of it, `world` acts on the cluster, `proxy` breaks requests on their way. A failure prints
-//! its seed and the shortest steps that still fail; `make model SEED=N` repeats it, `make model MINUTES=30` tries new seeds for that long.
+//! `model` holds what people asked for and the possible results, `world` acts on the cluster, and `proxy` breaks
+//! requests in transit. A failure prints its seed and the shortest steps that still fail; `make model SEED=N` repeats
+//! it, `make model MINUTES=30` tries new seeds for that long.
 
 mod check;
 mod http;
@@ -21,9 +22,9 @@ use test_cluster::{Options, TestCluster};
 use model::Model;
 use world::World;
 
-/// The seeds that every run tries.
+/// The seeds that every run uses.
 const SEEDS: [u64; 2] = [1, 2];
-/// How many steps a run takes between its first and its last quiet point.
+/// The number of steps of a run between its first and its last quiet point.
 const STEPS: std::ops::Range<usize> = 10..30;
 
 #[test]
@@ -31,7 +32,7 @@ fn the_cluster_is_as_the_model_says_whenever_it_is_quiet() {
     if TestCluster::shared_or_skip().is_none() {
         return;
     }
-    // It kills the API server, which other tests need.
+    // A separate cluster, because the test kills the API server.
     let cluster = TestCluster::start(Options::default()).unwrap();
     world::prepare(cluster);
     let (mut runs, began, limit) = (0, Instant::now(), minutes());
@@ -58,7 +59,7 @@ fn run(seed: u64) {
     outcome.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
 }
 
-/// `MODEL_SEED` alone, or the fixed seeds and then new ones.
+/// Returns `MODEL_SEED` alone, or the fixed seeds followed by new ones.
 fn seeds() -> impl Iterator<Item = u64> {
     let only: Option<u64> = env::var("MODEL_SEED").ok().map(|seed| seed.parse().unwrap());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
@@ -66,7 +67,7 @@ fn seeds() -> impl Iterator<Item = u64> {
     only.into_iter().chain(many)
 }
 
-/// `MODEL_MINUTES`: how long to go on with new seeds.
+/// Returns `MODEL_MINUTES`, the time for which to continue with new seeds.
 fn minutes() -> Duration {
     Duration::from_secs(60 * env::var("MODEL_MINUTES").map_or(0, |minutes| minutes.parse::<u64>().unwrap()))
 }

@@ -1,4 +1,4 @@
-//! What people ask for, step by step, and what the cluster may look like for it.
+//! What people request, step by step, and the states that the cluster may reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::proxy::Fault;
 /// A custom resource: its namespace (0 or 1) and its name.
 pub(crate) type Key = (usize, &'static str);
 
-/// The resource whose first object exists already and belongs to nobody.
+/// The resource whose first object already exists without an owner.
 pub(crate) const TAKEN: Key = (0, "taken");
 pub(crate) const KEYS: [Key; 4] = [(0, "a"), (0, "b"), (1, "a"), TAKEN];
 
@@ -25,23 +25,23 @@ pub(crate) struct Spec {
     pub(crate) extra: bool,
 }
 
-/// Good ones, and bad ones of each kind.
+/// Valid values, and each kind of invalid ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Value {
     Number(u8),
-    /// The schema refuses it.
+    /// The schema rejects it.
     Text,
     /// The template fails.
     Unlucky,
 }
 
 impl Spec {
-    /// Whether it can be installed.
+    /// Returns whether it can be installed.
     fn is_good(&self) -> bool {
         matches!(self.value, Value::Number(_)) && !self.is_refused()
     }
 
-    /// Whether only the server refuses it: the install is tried, undone, and tried again.
+    /// Returns whether only the server rejects it: the install is tried, undone, and retried.
     pub(crate) fn is_refused(&self) -> bool {
         self.replicas < 0
     }
@@ -63,35 +63,35 @@ pub(crate) enum Object {
     Web,
 }
 
-/// What happens next.
+/// A step of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// A person creates or edits a resource.
     Set(Key, Spec),
     Delete(Key),
-    /// Someone else changes a field of ours.
+    /// Someone else changes one of our fields.
     Edit(Key, Object),
-    /// Someone else adds a field of their own.
+    /// Someone else adds their own field.
     Note(Key),
     /// Someone else deletes an object of ours.
     Remove(Key, Object),
     Kill,
     Restart,
-    /// The next start has another version of the chart.
+    /// The next start uses another version of the chart.
     Upgrade(Chart),
-    /// A number of the operator's next requests fail.
+    /// This many of the operator's next requests fail.
     Break(Fault, usize),
-    /// All watches are cut off.
+    /// All watches are disconnected.
     Cut,
     /// Watches deliver their events this many milliseconds late.
     Lag(u64),
-    /// The API server is killed and comes back.
+    /// The API server is killed and restarted.
     Crash,
-    /// Nobody does anything until the cluster is as it has to be.
+    /// No step is taken until the cluster is settled.
     Settle,
 }
 
-/// What a resource's release may be rendered from; `None`: there may be no release.
+/// The inputs that a resource's release may be rendered from; `None` if there may be no release.
 pub(crate) type Rendered = Option<(Chart, Spec)>;
 
 /// A resource, and what may have been installed for it.
@@ -101,7 +101,7 @@ pub(crate) struct Resource {
     pub(crate) possible: BTreeSet<Rendered>,
 }
 
-/// The state that people asked for.
+/// The state that people requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) chart: Chart,
@@ -109,12 +109,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Whether this resource can be as its `spec` asks.
+    /// Returns whether this resource can become as its `spec` requests.
     pub(crate) fn can_be_ready(&self, key: Key) -> bool {
         key != TAKEN && self.resources[&key].spec.is_good()
     }
 
-    /// The release is what its resource asks for, or one of those that were possible if that cannot be.
+    /// Records that the release is what its resource requests, or one of the earlier possibilities if that cannot be
+    /// installed.
     fn remember(&mut self, key: Key) {
         let (chart, good) = (self.chart, self.can_be_ready(key));
         let resource = self.resources.get_mut(&key).expect("a resource of the model");
@@ -123,7 +124,7 @@ impl Model {
         }
     }
 
-    /// Everything has settled: what can be ready is, and only that.
+    /// Records that the cluster has settled: every resource that can be ready is ready, and no other.
     pub(crate) fn settle(&mut self) {
         for key in self.resources.keys().copied().collect::<Vec<_>>() {
             if self.can_be_ready(key) {

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use super::http::Http;
 
-/// What may happen to a request.
+/// A fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// 409, for a write.
@@ -38,11 +38,11 @@ pub(crate) enum Fault {
     Unavailable,
     /// The connection ends before the server sees the request.
     Refused,
-    /// The server does it, and the connection ends before its answer.
+    /// The server performs the request, and the connection ends before its response.
     LostAnswer,
-    /// The connection ends in the middle of the answer.
+    /// The connection ends in the middle of the response.
     CutAnswer,
-    /// The answer takes another second.
+    /// The response takes another second.
     Slow,
 }
 
@@ -59,7 +59,7 @@ impl Fault {
         Fault::Slow,
     ];
 
-    /// Whether a request can meet it.
+    /// Returns whether the fault applies to a request.
     fn concerns(self, request: &Request<Incoming>) -> bool {
         let reads = request.method() == Method::GET;
         match self {
@@ -70,17 +70,17 @@ impl Fault {
     }
 }
 
-/// What the proxy does, and what it has seen.
+/// The proxy's settings, and what it has seen.
 #[derive(Debug)]
 pub(crate) struct State {
     faults: Mutex<VecDeque<Fault>>,
-    /// How late the events of watches are, in milliseconds.
+    /// The delay of watch events in milliseconds.
     lag: AtomicU64,
-    /// Sent whenever all watches are cut off.
+    /// Signals that all watches are disconnected.
     cut: watch::Sender<()>,
-    /// Requests that change something, without events and leases, such as `PATCH /api/v1/…`.
+    /// Write requests other than for events and leases, such as `PATCH /api/v1/…`.
     writes: Mutex<Vec<String>>,
-    /// Requests that met a fault.
+    /// The number of requests that met a fault.
     pub(crate) broken: AtomicUsize,
 }
 
@@ -101,14 +101,14 @@ impl State {
     }
 }
 
-/// A running proxy. It ends with the runtime that it was started on.
+/// A running proxy. It ends with its runtime.
 pub(crate) struct Proxy {
     pub(crate) state: Arc<State>,
     address: SocketAddr,
 }
 
 impl Proxy {
-    /// Starts a proxy that passes requests on by this client, as its user.
+    /// Starts a proxy that forwards requests through this client, as its user.
     pub(crate) fn start(http: &Http, client: Client) -> Proxy {
         let cut = watch::Sender::new(());
         let state = Arc::new(State {
@@ -124,7 +124,7 @@ impl Proxy {
         Proxy { state, address }
     }
 
-    /// Writes a kubeconfig that leads here.
+    /// Writes a kubeconfig for the proxy.
     pub(crate) fn kubeconfig(&self, path: PathBuf) -> PathBuf {
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "x",
@@ -148,7 +148,7 @@ impl Proxy {
         self.state.cut.send_replace(());
     }
 
-    /// From now on nothing is broken.
+    /// Ends all faults.
     pub(crate) fn heal(&self) {
         self.state.faults.lock().unwrap().clear();
         self.set_lag(0);
@@ -167,11 +167,11 @@ async fn accept(listener: TcpListener, state: Arc<State>, client: Client) {
 
 async fn serve(stream: TcpStream, state: Arc<State>, client: Client) {
     let service = service_fn(|request| answer(&state, &client, request));
-    // An error ends the connection, as the faults want it.
+    // An error ends the connection, as the faults intend.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The connection ends.
+/// The error that ends a connection.
 #[derive(Debug)]
 struct Broken;
 
@@ -211,7 +211,7 @@ async fn answer(state: &State, client: &Client, request: Request<Incoming>) -> R
     }
 }
 
-/// The answer of a server that does not do it.
+/// Returns the response of a server that does not perform the request.
 fn refusal(fault: Fault) -> Option<Answer> {
     let (code, reason) = match fault {
         Fault::Conflict => (StatusCode::CONFLICT, "Conflict"),
@@ -245,7 +245,7 @@ async fn forward(client: &Client, request: Request<Incoming>) -> Result<Response
     Ok(answer)
 }
 
-/// Removes what concerns one connection, or changes when a body is read and written anew.
+/// Removes headers that concern one connection, or that are invalid once the body is rewritten.
 fn drop_own(headers: &mut HeaderMap) {
     const OWN: [HeaderName; 4] =
         [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::ACCEPT_ENCODING];
@@ -254,7 +254,7 @@ fn drop_own(headers: &mut HeaderMap) {
     }
 }
 
-/// Events, late if so wanted, until all watches are cut off.
+/// Returns events, delayed if so configured, until all watches are disconnected.
 async fn forward_watch(state: &State, client: &Client, request: Request<Incoming>) -> Result<Answer, Broken> {
     let (mut cut, lag) = (state.cut.subscribe(), state.lag.load(Ordering::SeqCst));
     let (head, body) = forward(client, request).await?.into_parts();
@@ -270,7 +270,7 @@ fn whole(body: Bytes) -> StreamBody<Frames> {
     StreamBody::new(Box::pin(stream::once(async { Ok(Frame::data(body)) })))
 }
 
-/// Half of a body, and then an error.
+/// Returns half of a body, followed by an error.
 fn cut(body: &Bytes) -> StreamBody<Frames> {
     let half = body.slice(..body.len() / 2);
     StreamBody::new(Box::pin(stream::iter([Ok(Frame::data(half)), Err(Broken)])))

@@ -25,13 +25,13 @@ static CLUSTER: OnceLock<TestCluster> = OnceLock::new();
 static COUNTS: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 static BROKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes a cluster ready for all runs.
+/// Prepares a cluster for all runs.
 pub(crate) fn prepare(cluster: TestCluster) {
     install_kind(&cluster);
     assert!(CLUSTER.set(cluster).is_ok(), "one test uses the cluster");
 }
 
-/// How many steps of each sort were taken.
+/// Returns the number of steps taken, by kind.
 pub(crate) fn counts() -> String {
     let counts = COUNTS.lock().unwrap();
     let steps: Vec<String> = counts.iter().map(|(step, times)| format!("{times} {step}")).collect();
@@ -43,13 +43,13 @@ pub(crate) fn counts() -> String {
     )
 }
 
-/// One run's namespaces, with an operator that serves them.
+/// The namespaces of one run, with an operator that serves them.
 pub(crate) struct World {
     pub(crate) cluster: &'static TestCluster,
     pub(crate) http: Http,
     pub(crate) proxy: Proxy,
     pub(crate) namespaces: [Namespace<'static>; 2],
-    /// Objects that belong to nobody, as they were.
+    /// Objects without an owner, in their original state.
     pub(crate) foreign: Vec<(String, Value)>,
     folder: tempfile::TempDir,
     operator: Option<Operator>,
@@ -59,7 +59,7 @@ impl World {
     fn start() -> World {
         let cluster = CLUSTER.get().expect("a prepared cluster");
         let http = Http::new(cluster);
-        // After a crash of the API server, the controllers take their time.
+        // After a crash of the API server, the controllers need some time.
         let namespaces = ["model-one", "model-two"].map(|prefix| eventually(prefix, || cluster.namespace(prefix)));
         let folder = tempfile::tempdir().unwrap();
         chart_of(folder.path(), 0);
@@ -89,7 +89,7 @@ impl World {
         self.operator.as_ref().expect("a running operator")
     }
 
-    /// The path of a kind of objects of the core group.
+    /// Returns the path of a kind of the core group.
     pub(crate) fn core(&self, namespace: usize, kind: &str) -> String {
         format!("/api/v1/namespaces/{}/{kind}", self.namespaces[namespace].name())
     }
@@ -102,7 +102,7 @@ impl World {
         format!("{HOLDERS}/{}/holders/{name}", self.namespaces[namespace].name())
     }
 
-    /// The path of one of a release's objects.
+    /// Returns the path of one of a release's objects.
     fn object(&self, (namespace, name): Key, object: Object) -> String {
         match object {
             Object::Main => format!("{}/{name}-main", self.core(namespace, "configmaps")),
@@ -112,7 +112,7 @@ impl World {
 
     fn set(&self, key: Key, spec: &Spec) {
         let path = self.resource(key);
-        // What is being deleted takes no more wishes.
+        // An object that is being deleted accepts no changes.
         let found = eventually("resource that is not being deleted", || {
             let found = self.http.get(&path);
             if found["metadata"]["deletionTimestamp"].is_null() { Ok(found) } else { Err(self.operator().log()) }
@@ -134,7 +134,7 @@ impl World {
         self.http.send("PATCH", &self.object(key, object), &change);
     }
 
-    /// Kills the operator, or lets it end, and starts it anew.
+    /// Kills or terminates the operator, and starts it again.
     fn restart(&mut self, end: impl Fn(Operator)) {
         end(self.operator.take().expect("a running operator"));
         self.start_operator();
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// Serves the chart in the folder.
+/// Returns the watches that serve the chart in the folder.
 fn watches(folder: &Path) -> Value {
     json!([{
         "group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": folder.join("chart"),

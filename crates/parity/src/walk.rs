@@ -17,9 +17,9 @@ pub(crate) const RELEASE: &str = "rel";
 
 /// Installs releases: Helm in one of its modes, or the operator.
 pub(crate) trait Installer {
-    /// Name for progress output.
+    /// Returns the name for progress output.
     fn name(&self) -> &'static str;
-    /// The API server it installs to.
+    /// Returns the API server that it installs to.
     fn plane(&self) -> &Plane;
     async fn install(&self, chart: &Chart, case: &Case) -> anyhow::Result<Outcome>;
     async fn upgrade(&self, chart: &Chart, case: &Case) -> anyhow::Result<Outcome>;

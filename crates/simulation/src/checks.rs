@@ -230,7 +230,7 @@ impl Checks {
         }
     }
 
-    /// (c) Checks that no kept object, and no object that only resembles the release's, is deleted.
+    /// Checks (c) that no kept object, and no object that only resembles the release's, is deleted.
     fn keep(&self, change: &Change) -> Option<String> {
         let before = begins_to_go(change)?;
         let is_kept = uid(before).is_some_and(|uid| self.kept.contains(&uid)) || change.path.contains("/precious-");
@@ -240,7 +240,7 @@ impl Checks {
         is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
     }
 
-    /// (c) Checks that a person's release is adopted only by an existing resource that asks for it and is granted it,
+    /// Checks (c) that a person's release is adopted only by an existing resource that asks for it and is granted it,
     /// and does not change before.
     fn taken_over(&mut self, change: &Change) -> Option<String> {
         let name = names::owner(&change.path).or_else(|| {
@@ -258,7 +258,7 @@ impl Checks {
         Some(format!("(c) {} changed {}, and never took over the release of {name}", change.by, change.path))
     }
 
-    /// (c) Checks that the operator deletes only objects that it wrote.
+    /// Checks (c) that the operator deletes only objects that it wrote.
     fn own(&mut self, change: &Change) -> Option<String> {
         self.touched.extend(change.after.as_ref().and_then(|after| uid(after)));
         let gone = begins_to_go(change).filter(|_| names::owner(&change.path).is_some())?;
@@ -266,14 +266,14 @@ impl Checks {
         is_wrong.then(|| format!("(c) {} deleted {}, which it never wrote", change.by, change.path))
     }
 
-    /// (h) Checks that only the leader writes. Events may arrive late.
+    /// Checks (h) that only the leader writes. Events may arrive late.
     fn leads(&self, change: &Change) -> Option<String> {
         let leads = self.holder.as_deref() == Some(&*change.by);
         let is_wrong = self.elects && !leads && !change.path.contains("/events/");
         is_wrong.then(|| format!("(h) {} wrote {}, but {:?} leads", change.by, change.path, self.holder))
     }
 
-    /// (a) Checks that no object of an existing resource is deleted.
+    /// Checks (a) that no object of an existing resource is deleted.
     fn identity(&mut self, change: &Change) -> Option<String> {
         let before = begins_to_go(change);
         let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
@@ -290,7 +290,7 @@ impl Checks {
         (!may_go).then(|| format!("(a) {} deleted {} of resource {name}, which exists", change.by, change.path))
     }
 
-    /// (f) Checks that every revision has a cause.
+    /// Checks (f) that every revision has a cause.
     fn revision(&mut self, change: &Change) -> Option<String> {
         let is_new = change.before.is_none() && change.by.starts_with("op-");
         let (name, number) = names::record(&change.path).filter(|_| is_new)?;
@@ -303,7 +303,7 @@ impl Checks {
         })
     }
 
-    /// (b) Checks that generated values never change.
+    /// Checks (b) that generated values never change.
     fn values(&mut self, change: &Change) -> Option<String> {
         let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
         let (old, new) = (&before["data"]["password"], &after["data"]["password"]);
@@ -321,7 +321,7 @@ impl Checks {
         is_wrong.then(|| format!("(b) the random password of {name} changed without a cause: {causes} causes"))
     }
 
-    /// (g) Checks that no hook runs twice for one revision, and that a finished Job does not run again.
+    /// Checks (g) that no hook runs twice for one revision, and that a finished Job does not run again.
     fn job(&mut self, change: &Change) -> Option<String> {
         let (name, resource) = self
             .resources
@@ -369,7 +369,7 @@ fn begins_to_go(change: &Change) -> Option<&Arc<Value>> {
     change.before.as_ref().filter(|before| goes && !is_going(before))
 }
 
-/// (c) Checks that what others wrote stays.
+/// Checks (c) that what others wrote stays.
 fn others(change: &Change) -> Option<String> {
     let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
     let note = |object: &Value| object["metadata"]["annotations"][NOTE].is_string();

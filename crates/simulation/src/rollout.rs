@@ -42,7 +42,7 @@ impl Rollout {
         self.broken.remove(name);
     }
 
-    /// (k) Checks that no second release gets the broken chart while a first one has it.
+    /// Checks (k) that no second release gets the broken chart while a first one has it.
     pub fn written(&mut self, change: &Change) -> Option<String> {
         let name = names::owner(&change.path).filter(|_| change.path.contains("/deployments/"))?;
         let image = |object: &Value| {

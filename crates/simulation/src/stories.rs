@@ -52,7 +52,7 @@ fn configure(script: &mut Script, change: impl Fn(&mut Setup)) {
     script.setups.iter_mut().for_each(change);
 }
 
-/// Existing objects are adopted, then the server rejects the last object.
+/// Adds a story: existing objects are adopted, then the server rejects the last object.
 fn adopted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
     let before = ["secrets/a-random", "secrets/a-guarded", "persistentvolumeclaims/a-data"];
     for object in before.into_iter().filter(|_| random.u8(0..3) > 0) {
@@ -66,7 +66,7 @@ fn adopted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// An action is interrupted late, then its record cannot be read.
+/// Adds a story: an action is interrupted late, then its record cannot be read.
 fn unanswered(random: &mut fastrand::Rng, script: &mut Script) {
     if random.bool() {
         script.then(0, put(random, "a"));
@@ -77,7 +77,7 @@ fn unanswered(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(random.u64(0..4000), fault(Which::Records, How::Status(500), random.u64(1000..20_000)));
 }
 
-/// A person marks objects to be kept, then the resource is deleted.
+/// Adds a story: a person marks objects to be kept, then the resource is deleted.
 fn kept_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     for _ in 0..random.usize(1..4) {
@@ -89,7 +89,7 @@ fn kept_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Delete("a".into(), how.into()));
 }
 
-/// A resource claims a release that Helm installed but cannot adopt it, because its values are broken. Then the
+/// Adds a story: a resource claims a release that Helm installed but cannot adopt it, because its values are broken. Then the
 /// resource is deleted.
 fn never_taken_over(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| setup.watch = "adopt: released".into());
@@ -106,7 +106,7 @@ fn never_taken_over(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Disturb("configmaps/b-config".into()));
 }
 
-/// Two kinds claim one release.
+/// Adds a story: two kinds claim one release.
 fn claimed(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| {
         setup.sites = true;
@@ -123,7 +123,7 @@ fn claimed(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// The server does not answer lookups for longer than a few attempts take.
+/// Adds a story: the server does not answer lookups for longer than a few attempts take.
 fn lookups_without_answer(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| setup.watch = "retries: 2".into());
     if random.bool() {
@@ -135,7 +135,7 @@ fn lookups_without_answer(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(10, with_service(random, "a"));
 }
 
-/// A chart that never becomes ready rolls out one release at a time, while processes are killed. Then it is rolled
+/// Adds a story: a chart that never becomes ready rolls out one release at a time, while processes are killed. Then it is rolled
 /// back.
 fn broken_rollout(random: &mut fastrand::Rng, script: &mut Script) {
     let limited =
@@ -161,7 +161,7 @@ fn broken_rollout(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// ConfigMaps cannot be watched in one of two namespaces.
+/// Adds a story: ConfigMaps cannot be watched in one of two namespaces.
 fn forbidden_list(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| {
         setup.namespaces = format!("default,{OTHER}");
@@ -177,7 +177,7 @@ fn forbidden_list(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Disturb("configmaps/o-config".into()));
 }
 
-/// The permission to watch the Secret with values is revoked, then the Secret changes.
+/// Adds a story: the permission to watch the Secret with values is revoked, then the Secret changes.
 fn forbidden_source(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| (setup.watch, setup.period) = (SOURCES.into(), 10));
     script.then(0, Action::Source("first".into()));
@@ -188,7 +188,7 @@ fn forbidden_source(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Source("second".into()));
 }
 
-/// A namespace with a resource in it is deleted and created again.
+/// Adds a story: a namespace with a resource in it is deleted and created again.
 fn emptied_namespace(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "o"));
     let after = later(random);
@@ -198,7 +198,7 @@ fn emptied_namespace(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(100, put(random, "o"));
 }
 
-/// An autoscaler sets the replicas that the chart also sets.
+/// Adds a story: an autoscaler sets the replicas that the chart also sets.
 fn scaled(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     let after = later(random);
@@ -209,7 +209,7 @@ fn scaled(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// Another operator's fields are on an object when an upgrade fails.
+/// Adds a story: another operator's fields are on an object when an upgrade fails.
 fn noted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     let after = later(random);

@@ -161,7 +161,7 @@ fn read(entry: &Value) -> (Identity, Entry) {
     (identity, Entry { api_version, time: text("time"), fields: Set::from_json(&entry["fieldsV1"]) })
 }
 
-/// Fields that no manager owns. Counterpart: `stripmeta.go`.
+/// Removes the fields that managers never own. Counterpart: `stripmeta.go`.
 fn strip(set: &mut Set) {
     let metadata =
         ["name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields"];

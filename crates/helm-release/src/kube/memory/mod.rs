@@ -119,8 +119,8 @@ impl MemoryApi {
         self.faults().writes_left
     }
 
-    /// From now on rejects requests for which `when` returns an error, as a server's validation or a webhook would. Rules added later are tried first.
-    /// [`Error::from_status`] builds such errors.
+    /// Rejects requests for which `when` returns an error from now on, as a server's validation or a webhook would.
+    /// Rules added later are tried first. [`Error::from_status`] builds such errors.
     pub fn refuse(&self, when: impl Fn(&Call) -> Option<Error> + Send + Sync + 'static) {
         self.faults().refusals.insert(0, Arc::new(when));
     }
