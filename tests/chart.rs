@@ -1,5 +1,5 @@
-//! The chart controller on a real control plane: install, upgrade, repair, bad values, crash, restart, uninstall, and real Helm on its
-//! releases.
+//! The chart controller on a real control plane: install, upgrade, repair, bad values, crash, restart, uninstall, and
+//! real Helm on its releases.
 
 use std::time::{Duration, Instant};
 

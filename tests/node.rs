@@ -184,7 +184,8 @@ fn ready_follows_what_the_kubelet_finds() {
     });
 }
 
-/// Waits until a release is ready, and checks that `Ready` stays False until the probes pass, even while the containers already run.
+/// Waits until a release is ready, and checks that `Ready` stays False until the probes pass, even while the containers
+/// already run.
 fn never_ready_before_its_pods(namespace: &Namespace<'_>, release: &str) {
     let mut waited = false;
     eventually("ready release", || {

@@ -1,5 +1,5 @@
-//! Which objects the operator touches, and how it recovers from missed events: two owners, two namespaces, lists after expired watches,
-//! deleted namespaces, and releases that must not be rendered again.
+//! Which objects the operator touches, and how it recovers from missed events: two owners, two namespaces, lists after
+//! expired watches, deleted namespaces, and releases that must not be rendered again.
 
 use serde_json::{Value, json};
 use test_cluster::{Component, Namespace, Options, TestCluster};

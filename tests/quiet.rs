@@ -1,4 +1,5 @@
-//! Legitimate changes to our objects are not drift: mutating webhooks, CA bundle injectors, autoscalers, other versions of a kind.
+//! Legitimate changes to our objects are not drift: mutating webhooks, CA bundle injectors, autoscalers, other versions
+//! of a kind.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -211,8 +212,8 @@ fn workloads(name: &str, _: &Namespace<'_>) -> Vec<(&'static str, String, Value)
     ]
 }
 
-/// Labels and annotates everything, adds a sidecar and limits, changes the registry, and removes an argument and a variable.
-/// Changes ConfigMaps only on updates.
+/// Labels and annotates everything, adds a sidecar and limits, changes the registry, and removes an argument and a
+/// variable. Changes ConfigMaps only on updates.
 fn meddle(operation: &str, object: &mut Value) {
     if object["kind"] == "ConfigMap" {
         if operation == "UPDATE" {

@@ -135,7 +135,8 @@ fn record(namespace: &Namespace<'_>, name: &str) -> Release {
     Packed::from_record(&data.0, BTreeMap::new()).unwrap()
 }
 
-/// Block scalars at the end of documents and files, with and without a final newline, and other text that is easily lost.
+/// Block scalars at the end of documents and files, with and without a final newline, and other text that is easily
+/// lost.
 const TEXTS: [(&str, &str); 9] = [
     ("clip.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: clip}\ndata:\n  x: |\n    text"),
     ("clipped.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: clipped}\ndata:\n  x: |\n    text\n\n\n"),

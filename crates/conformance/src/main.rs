@@ -1,6 +1,7 @@
 //! Compares this engine with recorded answers of real Helm: vectors (snippets) and corpora (whole charts).
 //!
-//! `conformance --vectors FILE... --corpus DIR...` prints a line per difference, a table by group, and finally `N passed, N failed`.
+//! `conformance --vectors FILE... --corpus DIR...` prints a line per difference, a table by group, and finally `N
+//! passed, N failed`.
 
 mod corpus;
 mod reads;

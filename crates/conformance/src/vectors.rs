@@ -1,4 +1,5 @@
-//! Replays vectors: one small input per line with Helm's recorded answer. The fields of a line select the function under test.
+//! Replays vectors: one small input per line with Helm's recorded answer. The fields of a line select the function
+//! under test.
 
 use std::fs;
 use std::path::Path;

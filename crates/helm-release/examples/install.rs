@@ -1,4 +1,5 @@
-//! Renders a chart, installs it on the in-memory API server, upgrades it, and prints the history: `cargo run -p helm-release --example install`.
+//! Renders a chart, installs it on the in-memory API server, upgrades it, and prints the history: `cargo run -p
+//! helm-release --example install`.
 
 #![allow(clippy::print_stdout)] // The example's output.
 

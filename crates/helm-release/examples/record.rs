@@ -1,5 +1,5 @@
-//! Prints the manifest in a release record, ours or Helm's:
-//! `kubectl get secret sh.helm.release.v1.NAME.v1 -o jsonpath='{.data.release}' | base64 -d | cargo run -p helm-release --example record`.
+//! Prints the manifest in a release record, ours or Helm's: `kubectl get secret sh.helm.release.v1.NAME.v1 -o
+//! jsonpath='{.data.release}' | base64 -d | cargo run -p helm-release --example record`.
 
 #![allow(clippy::print_stdout)] // The example's output.
 

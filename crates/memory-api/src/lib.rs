@@ -5,7 +5,8 @@
 //! test steps them ([`controllers`]).
 //!
 //! # What it lacks
-//! - Validation of objects, beyond metadata and the rules that tests add ([`Server::make_immutable`]), and defaults of most fields.
+//! - Validation of objects, beyond metadata and the rules that tests add ([`Server::make_immutable`]), and defaults of
+//!   most fields.
 //! - Conversion between versions: a kind has the same fields in all of them.
 //! - Authentication and authorization, quotas, and admission plugins except for namespaces and the webhooks that tests
 //!   add ([`Server::mutate`]).

@@ -30,7 +30,8 @@ impl Server {
     /// Opens the watch of a request with `watch=true`.
     ///
     /// # Errors
-    /// 404 if the server does not serve the path. A version that is too old fails later, as on a real server: [`Watch::next`].
+    /// 404 if the server does not serve the path. A version that is too old fails later, as on a real server:
+    /// [`Watch::next`].
     pub fn watch(&self, request: &Request) -> Result<Watch, Status> {
         let (path, query) = Query::split(request.path);
         let (kind, target) = self.collection(path)?;

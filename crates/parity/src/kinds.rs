@@ -1,4 +1,5 @@
-//! Finds the custom kinds and namespaces that charts use, and defines those that no chart creates. The CRDs accept any object.
+//! Finds the custom kinds and namespaces that charts use, and defines those that no chart creates. The CRDs accept any
+//! object.
 //!
 //! Without them every installer would refuse a chart with, say, a ServiceMonitor, and nothing would be compared.
 

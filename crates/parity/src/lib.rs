@@ -1,8 +1,9 @@
 //! Checks that a chart's objects are the same whether Helm or the operator installs it.
 //!
-//! Each chart is installed on three API servers under the same name and namespace: by `helm install --server-side=false`, by plain `helm install`,
-//! and through a custom resource that the operator serves. Its next case is an upgrade, and finally it is uninstalled. Everything on the API
-//! servers is compared after each step. Hooks are disabled everywhere: they need controllers, and have separate tests.
+//! Each chart is installed on three API servers under the same name and namespace: by `helm install
+//! --server-side=false`, by plain `helm install`, and through a custom resource that the operator serves. Its next case
+//! is an upgrade, and finally it is uninstalled. Everything on the API servers is compared after each step. Hooks are
+//! disabled everywhere: they need controllers, and have separate tests.
 //!
 //! ```text
 //! charts ─▶ walk with three installers ─▶ snapshots ─▶ compare ─▶ differences ─▶ minus known ones ─▶ report

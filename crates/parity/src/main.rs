@@ -1,4 +1,5 @@
-//! `parity`: installs, upgrades and uninstalls charts with both modes of Helm and with the operator, and compares the live objects after each step.
+//! `parity`: installs, upgrades and uninstalls charts with both modes of Helm and with the operator, and compares the
+//! live objects after each step.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -12,8 +13,8 @@ use parity::{Options, run};
 
 /// Compares the live objects of releases made by the operator and by Helm.
 ///
-/// Starts three API servers and takes each chart through install, upgrade and uninstall on each of them. Prints differences and a table. Fails
-/// on a difference that is not known, and on a known one that no longer occurs.
+/// Starts three API servers and takes each chart through install, upgrade and uninstall on each of them. Prints
+/// differences and a table. Fails on a difference that is not known, and on a known one that no longer occurs.
 #[derive(Parser)]
 struct Args {
     /// Directory of charts with `cases.jsonl`; may be repeated [default: this repository's own charts]

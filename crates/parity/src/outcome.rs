@@ -31,7 +31,8 @@ pub enum Cause {
     Other,
 }
 
-/// Text fragments that identify a cause; the first match wins. `Chart` comes first, because text from a chart may contain any other fragment.
+/// Text fragments that identify a cause; the first match wins. `Chart` comes first, because text from a chart may
+/// contain any other fragment.
 const SIGNS: [(Cause, &[&str]); 6] = [
     (
         Cause::Chart,

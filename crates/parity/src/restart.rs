@@ -18,8 +18,9 @@ pub(crate) struct Restart {
     pub(crate) changed: Vec<(String, String)>,
 }
 
-/// Installs each chart into its own namespace, creates three kinds, restarts the operator, and waits until it has reconciled every chart.
-/// Skips charts that fail to install, for example because another release owns a cluster-scoped object.
+/// Installs each chart into its own namespace, creates three kinds, restarts the operator, and waits until it has
+/// reconciled every chart. Skips charts that fail to install, for example because another release owns a cluster-scoped
+/// object.
 pub(crate) async fn restart(operator: &Operator<'_>, charts: &[&Chart]) -> anyhow::Result<Restart> {
     let mut deployed: BTreeMap<String, &Chart> = BTreeMap::new();
     for (index, chart) in charts.iter().enumerate() {

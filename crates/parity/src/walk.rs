@@ -1,4 +1,5 @@
-//! Takes one installer through all charts: install, upgrade to each further case, uninstall, with a snapshot after each step.
+//! Takes one installer through all charts: install, upgrade to each further case, uninstall, with a snapshot after each
+//! step.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! `generate helm-chart`: a chart that installs the operator, from the project's `config`. Counterpart: kubebuilder's Helm plugin.
+//! `generate helm-chart`: a chart that installs the operator, from the project's `config`. Counterpart: kubebuilder's
+//! Helm plugin.
 //!
 //! The chart holds the objects that `make deploy` applies, except the namespace. Their names start with the release's.
 //! Image, replicas, resources and environment are values. Definitions are in `crds`, which Helm installs once and never

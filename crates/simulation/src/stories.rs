@@ -89,8 +89,8 @@ fn kept_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, Action::Delete("a".into(), how.into()));
 }
 
-/// Adds a story: a resource claims a release that Helm installed but cannot adopt it, because its values are broken. Then the
-/// resource is deleted.
+/// Adds a story: a resource claims a release that Helm installed but cannot adopt it, because its values are broken.
+/// Then the resource is deleted.
 fn never_taken_over(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| setup.watch = "adopt: released".into());
     script.then(0, Action::Helm("a".into(), Command::Install, u8::MAX));
@@ -135,8 +135,8 @@ fn lookups_without_answer(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(10, with_service(random, "a"));
 }
 
-/// Adds a story: a chart that never becomes ready rolls out one release at a time, while processes are killed. Then it is rolled
-/// back.
+/// Adds a story: a chart that never becomes ready rolls out one release at a time, while processes are killed. Then it
+/// is rolled back.
 fn broken_rollout(random: &mut fastrand::Rng, script: &mut Script) {
     let limited =
         |chart: &str| Setup { chart: chart.into(), watch: "maxParallelUpgrades: 1".into(), ..Setup::default() };

@@ -1,5 +1,5 @@
-//! A cluster as tests use it: start it, query it, break it. `binaries` finds the binaries, `control_plane` runs the processes, `watchdog`
-//! cleans up.
+//! A cluster as tests use it: start it, query it, break it. `binaries` finds the binaries, `control_plane` runs the
+//! processes, `watchdog` cleans up.
 
 use std::env;
 use std::ffi::OsStr;
@@ -107,7 +107,8 @@ impl TestCluster {
         TestCluster::start_own(binaries::built(), options).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Stops a cluster that [`TestCluster::leave_running`] left in this directory, and removes the directory. Returns whether anything was running.
+    /// Stops a cluster that [`TestCluster::leave_running`] left in this directory, and removes the directory. Returns
+    /// whether anything was running.
     ///
     /// # Errors
     /// If the folder cannot be removed.

@@ -2,8 +2,8 @@
 //! kube-scheduler and kwok (one simulated node) as separate processes on loopback, each of which a test can kill.
 //! [`RealNode`] is a node that runs containers.
 //!
-//! It leaves nothing behind: a watchdog stops the processes and removes their directory even if the test is killed, and each start
-//! cleans up after killed watchdogs. It builds nothing: `make cluster` does.
+//! It leaves nothing behind: a watchdog stops the processes and removes their directory even if the test is killed, and
+//! each start cleans up after killed watchdogs. It builds nothing: `make cluster` does.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

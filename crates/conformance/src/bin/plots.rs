@@ -1,6 +1,8 @@
-//! Draws the figures of `docs/performance.md` and `docs/scaling.md`: each JSON file in a folder becomes an SVG file beside it.
+//! Draws the figures of `docs/performance.md` and `docs/scaling.md`: each JSON file in a folder becomes an SVG file
+//! beside it.
 //!
-//! A figure is `{"title": …, "x": …, "y": …, "series": [{"name": …, "points": [[x, y], …]}]}`. Both axes are logarithmic.
+//! A figure is `{"title": …, "x": …, "y": …, "series": [{"name": …, "points": [[x, y], …]}]}`. Both axes are
+//! logarithmic.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

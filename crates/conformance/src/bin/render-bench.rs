@@ -1,7 +1,8 @@
-//! Measures renders per second of a chart on one core, loaded once: the counterpart of `oracle bench` for Helm's engine.
+//! Measures renders per second of a chart on one core, loaded once: the counterpart of `oracle bench` for Helm's
+//! engine.
 //!
-//! `render-bench SECONDS CHART [VALUES]...` prints one line of JSON. One render resolves subcharts, merges and validates values, and runs
-//! every template.
+//! `render-bench SECONDS CHART [VALUES]...` prints one line of JSON. One render resolves subcharts, merges and
+//! validates values, and runs every template.
 
 use std::path::Path;
 use std::time::Instant;

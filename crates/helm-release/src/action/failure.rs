@@ -66,7 +66,8 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
     }
 }
 
-/// Records the failure of the attempt that made `release`. If a request was not answered, the revision stays pending, and the next attempt continues it.
+/// Records the failure of the attempt that made `release`. If a request was not answered, the revision stays pending,
+/// and the next attempt continues it.
 pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: Marks, cause: Error) -> Failure {
     let (env, what) = (attempt.env, attempt.kind.failed);
     let status = if cause.is_unanswered() { release.info.status } else { Status::Failed };
@@ -106,7 +107,8 @@ pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, v
     dropped
 }
 
-/// Returns the oldest revisions to delete so that at most `max` remain, `version` included; 0 keeps all. Never returns those in `keep`.
+/// Returns the oldest revisions to delete so that at most `max` remain, `version` included; 0 keeps all. Never returns
+/// those in `keep`.
 fn surplus(versions: &[u32], version: u32, keep: &[Option<u32>], max: usize) -> Vec<u32> {
     let older: Vec<u32> = versions.iter().copied().filter(|v| *v < version).collect();
     let surplus = if max == 0 { 0 } else { (older.len() + 1).saturating_sub(max) };

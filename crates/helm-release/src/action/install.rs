@@ -10,17 +10,20 @@ use crate::release::{HookEvent, Status};
 /// How long to wait until definitions from `crds` are served.
 const CRD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Installs a release: creates the chart's `crds`, then runs the steps in the [module docs](super#flow) with the install hooks.
+/// Installs a release: creates the chart's `crds`, then runs the steps in the [module docs](super#flow) with the
+/// install hooks.
 ///
-/// `current` describes what records exist already: those of an interrupted install, whose revision is reused, or those of an uninstalled
-/// release that kept its history.
+/// `current` describes what records exist already: those of an interrupted install, whose revision is reused, or those
+/// of an uninstalled release that kept its history.
 ///
-/// Definitions from `crds` are created before the record is written and never belong to the release. The install waits up to 60 s until
-/// they are served, then continues: objects of a kind that is still unknown fail with an error that says so.
+/// Definitions from `crds` are created before the record is written and never belong to the release. The install waits
+/// up to 60 s until they are served, then continues: objects of a kind that is still unknown fail with an error that
+/// says so.
 ///
 /// # Errors
-/// [`Failure::recorded`] is `None` if nothing but definitions was written: an object belongs to someone else, or the record cannot be written.
-/// Otherwise the revision is recorded as `failed`, or still as `pending-install` after an outage.
+/// [`Failure::recorded`] is `None` if nothing but definitions was written: an object belongs to someone else, or the
+/// record cannot be written. Otherwise the revision is recorded as `failed`, or still as `pending-install` after an
+/// outage.
 pub async fn install(
     env: &Environment<'_>,
     candidate: &Candidate,

@@ -3,32 +3,40 @@
 //! # Flow
 //! [`install()`], [`upgrade()`] and [`rollback()`] run the same steps:
 //!
-//! 1. **Check ownership.** Objects that the release does not own yet are read; any conflict ends the action before the first write.
-//! 2. **Write ahead.** The revision's record is written as `pending-…` with its whole manifest and with the inventory: every object that may
-//!    exist once the action ends, old ones included.
+//! 1. **Check ownership.** Objects that the release does not own yet are read; any conflict ends the action before the
+//!    first write.
+//! 2. **Write ahead.** The revision's record is written as `pending-…` with its whole manifest and with the inventory:
+//!    every object that may exist once the action ends, old ones included.
 //! 3. **Pre hooks** run and are recorded, one by one.
-//! 4. **Apply**, in install order; objects whose digest and ownership mark are unchanged are skipped without a request. Where the server refuses to
-//!    change an immutable field, Jobs and objects in [`Options::recreate`] are deleted and created anew, unless that would lose data.
+//! 4. **Apply**, in install order; objects whose digest and ownership mark are unchanged are skipped without a request.
+//!    Where the server refuses to change an immutable field, Jobs and objects in [`Options::recreate`] are deleted and
+//!    created anew, unless that would lose data.
 //! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order.
 //! 6. **Post hooks** run and are recorded.
-//! 7. **Complete.** The record becomes `deployed`, the previous one `superseded`, and revisions beyond the history limit are deleted.
+//! 7. **Complete.** The record becomes `deployed`, the previous one `superseded`, and revisions beyond the history
+//!    limit are deleted.
 //!
-//! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`delete_objects`], [`run_post_delete`], then
-//! [`Storage::delete_all`].
+//! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`delete_objects`],
+//! [`run_post_delete`], then [`Storage::delete_all`].
 //!
 //! # Guarantees
-//! - Whatever exists in the cluster is in a record: nothing is created before its revision is recorded, except definitions from `crds/`.
-//! - Only objects whose own metadata proves that they belong to the release are changed or deleted, unless [`Options::adopt`] is set.
+//! - Whatever exists in the cluster is in a record: nothing is created before its revision is recorded, except
+//!   definitions from `crds/`.
+//! - Only objects whose own metadata proves that they belong to the release are changed or deleted, unless
+//!   [`Options::adopt`] is set.
 //! - Every step is idempotent, and an action that is continued does not repeat a hook that succeeded.
 //!
 //! # Failures, retries and cancellation
-//! Actions retry lost races (an object that changed between reading and writing) a few times, and hooks retry requests until their timeout.
-//! Everything else is the caller's to retry: call the action again with the [`Current`] that [`Recorded`] or the storage describes.
+//! Actions retry lost races (an object that changed between reading and writing) a few times, and hooks retry requests
+//! until their timeout. Everything else is the caller's to retry: call the action again with the [`Current`] that
+//! [`Recorded`] or the storage describes.
 //! - After an error that judges the candidate the revision is `failed`; the next attempt makes a new revision.
-//! - After one that does not ([`Error::is_unanswered`]) the revision stays pending; the next attempt continues it under the same number.
+//! - After one that does not ([`Error::is_unanswered`]) the revision stays pending; the next attempt continues it under
+//!   the same number.
 //! - A hook that [`Slot::interruption`] ends has failed, and with it the revision.
-//! - Dropping the future, or a crash, has the effect of a request that is not answered. With the same inputs the next attempt of a chart with hooks
-//!   continues from the recorded manifest, random values included, and waits for hooks that still run.
+//! - Dropping the future, or a crash, has the effect of a request that is not answered. With the same inputs the next
+//!   attempt of a chart with hooks continues from the recorded manifest, random values included, and waits for hooks
+//!   that still run.
 
 mod admit;
 mod deploy;
@@ -83,8 +91,8 @@ use resume::has_delete_hooks;
 /// The default of [`Options::hook_timeout`]: long enough for a migration.
 pub const HOOK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The apply method that records name, so that a manual `helm upgrade` or `helm rollback` uses three-way merges: its server-side apply would
-/// conflict with our field manager. See docs/decisions/0008-helm-by-hand.md.
+/// The apply method that records name, so that a manual `helm upgrade` or `helm rollback` uses three-way merges: its
+/// server-side apply would conflict with our field manager. See docs/decisions/0008-helm-by-hand.md.
 pub(crate) const HELM_APPLY_METHOD: &str = "csa";
 
 /// The desired release: the chart rendered with the user's values.
@@ -108,7 +116,8 @@ pub struct Candidate {
     pub duplicates: Vec<Duplicate>,
     /// Values that no template reads, as far as can be determined.
     pub unread: Vec<Unread>,
-    /// The digest of everything it was rendered from. An interrupted action is continued only by a candidate with the same digest.
+    /// The digest of everything it was rendered from. An interrupted action is continued only by a candidate with the
+    /// same digest.
     pub inputs: String,
 }
 
@@ -195,14 +204,15 @@ pub struct Options {
     pub apply: Policy,
     /// What to do with the definitions in the chart's `crds` folder. Default: [`CrdPolicy::Create`].
     pub crds: CrdPolicy,
-    /// Objects to delete and create anew when the server refuses to change their immutable fields, beside Jobs and objects that say so themselves
-    /// ([`RECREATE_ANNOTATION`](kube::RECREATE_ANNOTATION)). Default: none.
+    /// Objects to delete and create anew when the server refuses to change their immutable fields, beside Jobs and
+    /// objects that say so themselves ([`RECREATE_ANNOTATION`](kube::RECREATE_ANNOTATION)). Default: none.
     pub recreate: Arc<[ObjectRule]>,
     /// What the release may contain, beside objects in its own namespace. Default: everything.
     pub reach: Arc<Reach>,
     /// Fields that the release leaves to others. Default: none.
     pub ignore: Arc<[IgnoreRule]>,
-    /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a dry run.
+    /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a
+    /// dry run.
     pub refused: Option<Refusal>,
     /// The release's state before an upgrade that takes an upgrade permit, for the marks. Default: none.
     pub before: Option<Before>,

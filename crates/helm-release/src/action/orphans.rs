@@ -19,9 +19,11 @@ struct List {
     items: Option<Vec<Live>>,
 }
 
-/// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one list request per kind.
+/// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one list
+/// request per kind.
 ///
-/// A kind that may not be listed cluster-wide is listed in the release's namespace; kinds that may not be listed at all are skipped.
+/// A kind that may not be listed cluster-wide is listed in the release's namespace; kinds that may not be listed at all
+/// are skipped.
 ///
 /// # Errors
 /// The server is unreachable, or rejects a list for another reason than missing permissions.

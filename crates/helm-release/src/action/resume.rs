@@ -1,4 +1,5 @@
-//! Continues an interrupted action from its record: with the same manifest, random values included, and without running a hook twice.
+//! Continues an interrupted action from its record: with the same manifest, random values included, and without running
+//! a hook twice.
 
 use super::{Candidate, Current, Environment, Error};
 use crate::kube::recorded_objects;

@@ -6,8 +6,8 @@ use crate::release::{HookEvent, Status};
 
 /// Rolls back to revision `to` of `current`, by the steps in the [module docs](super#flow) with the rollback hooks.
 ///
-/// The new revision has the chart, values, manifest and hooks that revision `to` recorded: nothing is rendered. `inputs` is the digest in that
-/// revision's marks.
+/// The new revision has the chart, values, manifest and hooks that revision `to` recorded: nothing is rendered.
+/// `inputs` is the digest in that revision's marks.
 ///
 /// # Errors
 /// Revision `to` cannot be read, or this operator did not record it; else as [`install`](super::install::install).

@@ -37,8 +37,9 @@ pub enum PostDelete {
 /// Runs the pre-delete hooks and sets the record's status to `uninstalling`, as Helm does. Returns the hooks that were
 /// skipped because their namespace is being deleted.
 ///
-/// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a repetition after an
-/// error, a cancellation or a crash runs only what has not succeeded yet, and does nothing once all succeeded.
+/// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a
+/// repetition after an error, a cancellation or a crash runs only what has not succeeded yet, and does nothing once all
+/// succeeded.
 ///
 /// # Errors
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.

@@ -7,14 +7,16 @@ use crate::release::{HookEvent, Status};
 
 /// Upgrades a release to a candidate, by the steps in the [module docs](super#flow) with the upgrade hooks.
 ///
-/// An object is skipped without a request if its digest is the one in [`Current::inventory`] and [`Environment::live`] shows the recorded
-/// ownership mark. Everything else is applied; objects that only the inventory contains are pruned, except kept ones.
+/// An object is skipped without a request if its digest is the one in [`Current::inventory`] and [`Environment::live`]
+/// shows the recorded ownership mark. Everything else is applied; objects that only the inventory contains are pruned,
+/// except kept ones.
 ///
-/// A pending `current` with the candidate's inputs is continued under the same number from its recorded manifest. With other inputs the
-/// number is reused for the new candidate.
+/// A pending `current` with the candidate's inputs is continued under the same number from its recorded manifest. With
+/// other inputs the number is reused for the new candidate.
 ///
 /// # Errors
-/// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing is rolled back.
+/// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing
+/// is rolled back.
 pub async fn upgrade(env: &Environment<'_>, candidate: &Candidate, current: &Current) -> Result<Outcome, Failure> {
     replace_crds(env, candidate).await?;
     let kind = ActionKind {

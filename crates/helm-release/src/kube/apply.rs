@@ -161,17 +161,19 @@ pub enum ApplyError {
     },
 }
 
-/// Applies, deletes and reads the objects of releases, and runs their hooks, on behalf of [`crate::action`]. Cheap to clone; clones share discovery and
-/// OpenAPI caches.
+/// Applies, deletes and reads the objects of releases, and runs their hooks, on behalf of [`crate::action`]. Cheap to
+/// clone; clones share discovery and OpenAPI caches.
 ///
 /// # Flow of an apply
 /// 1. Discovery maps the object's kind to a resource. A kind that is unknown triggers one new discovery.
 /// 2. The live object is checked by its own metadata, from the caller's cache or read.
-/// 3. A new object is created by server-side apply with a resource version that no object has, so that an existing one is never overwritten. An
-///    existing one is applied with its uid, after moving fields of the release's earlier managers to ours.
+/// 3. A new object is created by server-side apply with a resource version that no object has, so that an existing one
+///    is never overwritten. An existing one is applied with its uid, after moving fields of the release's earlier
+///    managers to ours.
 /// 4. Fields that are handed over to other managers are created with the chart's value, and then released; see
 ///    [`Pointer`].
-/// 5. If the server permanently rejects the apply and the [`Policy`](super::Policy) allows it, the object is created or merged client-side, as Helm does.
+/// 5. If the server permanently rejects the apply and the [`Policy`](super::Policy) allows it, the object is created or
+///    merged client-side, as Helm does.
 /// 6. If it rejects only immutable fields, an object that may be recreated is deleted, and created once its deletion is
 ///    complete.
 ///
@@ -195,8 +197,8 @@ impl Applier {
         Applier { mapper: Arc::new(Mapper::new(api.clone())), schemas: Arc::new(Schemas::new(api.clone())), api }
     }
 
-    /// Returns an applier that sends every request as this user, such as `system:serviceaccount:NAMESPACE:NAME`. Discovery and OpenAPI stay shared:
-    /// they are the same for every user.
+    /// Returns an applier that sends every request as this user, such as `system:serviceaccount:NAMESPACE:NAME`.
+    /// Discovery and OpenAPI stay shared: they are the same for every user.
     #[must_use]
     pub fn acting_as(&self, user: &str) -> Applier {
         let api = Arc::new(ActingAs { api: self.api.clone(), user: user.into() });
@@ -238,7 +240,8 @@ impl Applier {
     /// has finished and been deleted by the server.
     ///
     /// # Errors
-    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and some of the same kind, may be applied.
+    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and some of the same kind, may be
+    /// applied.
     pub(crate) async fn apply_all(
         &self,
         targets: &[Target<'_>],

@@ -79,7 +79,8 @@ pub const OPEN_FIELDS: &[&str] = &[
     "volumeAttributes",
 ];
 
-/// Drops nulls that the server's decoder drops, and moves a Secret's `stringData` to `data`. Leaves other kinds unchanged.
+/// Drops nulls that the server's decoder drops, and moves a Secret's `stringData` to `data`. Leaves other kinds
+/// unchanged.
 pub(super) fn decode(body: &mut Value) {
     let api_version = body["apiVersion"].as_str().unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);

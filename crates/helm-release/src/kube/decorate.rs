@@ -57,7 +57,8 @@ impl Owner {
 /// How objects name the resource that owns their release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tie {
-    /// By a controller owner reference, where Kubernetes allows one and the object is not kept; otherwise by annotations.
+    /// By a controller owner reference, where Kubernetes allows one and the object is not kept; otherwise by
+    /// annotations.
     #[default]
     Reference,
     /// By annotations. With a reference, the garbage collector would delete an object as soon as its resource is
@@ -118,7 +119,8 @@ impl Decoration {
         label_value(&self.chart)
     }
 
-    /// Returns the object as it is applied: [`Object::as_sent`] with namespace, Helm's ownership metadata, chart label and owner.
+    /// Returns the object as it is applied: [`Object::as_sent`] with namespace, Helm's ownership metadata, chart label
+    /// and owner.
     ///
     /// The owner is a controller owner reference or two annotations: [`Tie`].
     pub(crate) fn decorate(&self, object: &Object, resource: &Resource) -> Value {
@@ -152,7 +154,8 @@ fn add_owner(metadata: &mut Map<String, Value>, owner: &Owner, tie: Tie) {
     annotations.insert(PRIMARY_TYPE_ANNOTATION.into(), owner.annotated_type().into());
 }
 
-/// Returns whether the object outlives its release: `helm.sh/resource-policy: keep`, in any case, with surrounding spaces.
+/// Returns whether the object outlives its release: `helm.sh/resource-policy: keep`, in any case, with surrounding
+/// spaces.
 pub(crate) fn is_kept(object: &Object) -> bool {
     object.annotation(RESOURCE_POLICY).is_some_and(is_keep)
 }

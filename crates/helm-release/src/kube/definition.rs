@@ -23,8 +23,8 @@ impl Applier {
     /// Applies a definition over an existing one, or creates it. Returns whether it was created.
     ///
     /// # Errors
-    /// The definition belongs to another release, or the new one lacks a stored version, or changes scope or names; the server rejects it or is
-    /// unreachable.
+    /// The definition belongs to another release, or the new one lacks a stored version, or changes scope or names; the
+    /// server rejects it or is unreachable.
     pub(crate) async fn replace_definition(
         &self,
         object: &Object,

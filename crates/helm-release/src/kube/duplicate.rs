@@ -30,7 +30,8 @@ impl fmt::Display for Duplicate {
     }
 }
 
-/// Keeps the last of several objects with the same key. Returns the kept objects, in order, and the ignored ones that differ. `namespace` is the release's.
+/// Keeps the last of several objects with the same key. Returns the kept objects, in order, and the ignored ones that
+/// differ. `namespace` is the release's.
 pub fn deduplicate(objects: Vec<Object>, namespace: &str) -> (Vec<Object>, Vec<Duplicate>) {
     let mut last: HashMap<ObjectKey, usize> = HashMap::new();
     for (i, object) in objects.iter().enumerate() {

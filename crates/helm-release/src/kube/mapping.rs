@@ -69,10 +69,12 @@ impl Mapper {
         find(found, api_version, kind).ok_or_else(|| found.lacks(api_version, kind))
     }
 
-    /// Returns a resource that serves the kind: in this version or, if that is no longer served, in another version of its group.
+    /// Returns a resource that serves the kind: in this version or, if that is no longer served, in another version of
+    /// its group.
     ///
     /// # Errors
-    /// [`Error::NoKind`] if no version of the kind is served, [`Error::Unanswered`] if that is unknown, or discovery fails.
+    /// [`Error::NoKind`] if no version of the kind is served, [`Error::Unanswered`] if that is unknown, or discovery
+    /// fails.
     pub async fn any_version(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Error> {
         match self.resource(api_version, kind).await {
             Err(unserved @ (Error::NoKind { .. } | Error::Unanswered { .. })) => {
@@ -95,7 +97,8 @@ impl Mapper {
         table.read.is_some() && table.found.any_version(group, kind).is_none() && !unknown()
     }
 
-    /// Returns every `group/version` and `group/version/Kind`, sorted: Helm's `.Capabilities.APIVersions`. Runs discovery on first use.
+    /// Returns every `group/version` and `group/version/Kind`, sorted: Helm's `.Capabilities.APIVersions`. Runs
+    /// discovery on first use.
     ///
     /// # Errors
     /// Discovery fails.
@@ -107,7 +110,8 @@ impl Mapper {
         Ok(self.table().found.api_versions.clone())
     }
 
-    /// Returns the last discovery's API versions without a request, and its generation, which callers can use as a cache key.
+    /// Returns the last discovery's API versions without a request, and its generation, which callers can use as a
+    /// cache key.
     pub fn known_api_versions(&self) -> (usize, Vec<String>) {
         let found = self.table().found.clone();
         (found.generation, found.api_versions.clone())
@@ -266,7 +270,8 @@ struct GroupMetadata {
 #[derive(Deserialize)]
 struct GroupVersion {
     version: String,
-    /// `Stale` if the server behind an APIService did not answer: k8s.io/kube-aggregator `pkg/apiserver/handler_discovery.go`.
+    /// `Stale` if the server behind an APIService did not answer: k8s.io/kube-aggregator
+    /// `pkg/apiserver/handler_discovery.go`.
     #[serde(default)]
     freshness: String,
     #[serde(default)]

@@ -55,7 +55,8 @@ pub(crate) fn migrated_managers(managed_fields: &Value, owner: &str) -> Option<V
     Some(std::iter::once(entry).chain(kept).collect())
 }
 
-/// Returns whether the entry wrote the object for the release: Helm's command line, an operator that made it, or our own client-side writes.
+/// Returns whether the entry wrote the object for the release: Helm's command line, an operator that made it, or our
+/// own client-side writes.
 fn is_predecessor(entry: &Value, makers: &HashSet<&str>) -> bool {
     let wrote = |manager| manager == HELM || manager == FIELD_MANAGER || makers.contains(manager);
     has_no_subresource(entry) && entry["manager"].as_str().is_some_and(wrote)

@@ -1,7 +1,8 @@
 //! Applies, prunes and deletes the objects of a release, runs its hooks, and judges readiness. Counterpart: Helm's
 //! `pkg/kube`, with server-side apply and ownership marks instead of three-way merges.
 //!
-//! All requests go through [`Api`]: raw requests with prepared JSON, sent by kube's client or served by [`MemoryApi`] in tests.
+//! All requests go through [`Api`]: raw requests with prepared JSON, sent by kube's client or served by [`MemoryApi`]
+//! in tests.
 //!
 //! # Rules
 //! - [`Applier`] changes or deletes only objects whose own metadata allows it ([`Ownership`]); being listed in a

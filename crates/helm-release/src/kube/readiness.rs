@@ -340,7 +340,8 @@ mod tests {
     const P: Readiness = Readiness::Progressing;
     const F: Readiness = Readiness::Failed;
 
-    /// Checks that the base is ready, then each case: changes to fields of spec and status (`null` removes one), and the expected readiness.
+    /// Checks that the base is ready, then each case: changes to fields of spec and status (`null` removes one), and
+    /// the expected readiness.
     #[track_caller]
     fn check(of: (&str, &str), spec: &Value, status: &Value, cases: &[(Value, Value, Readiness)]) {
         assert_eq!(readiness_of(of.0, of.1, Some(2), spec, status), R, "{of:?} itself");

@@ -49,7 +49,8 @@ impl Resource {
     /// Returns an object's path.
     ///
     /// # Errors
-    /// The namespace or name cannot be a path segment. An empty name is an error, because its path would be the collection's.
+    /// The namespace or name cannot be a path segment. An empty name is an error, because its path would be the
+    /// collection's.
     pub fn path(&self, namespace: &str, name: &str) -> Result<String, Error> {
         if name.is_empty() {
             return Err(Error::NoName);

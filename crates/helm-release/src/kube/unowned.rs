@@ -10,8 +10,8 @@ use super::FIELD_MANAGER;
 
 /// Returns the managed fields with the unowned siblings of rejected fields added to ours; `None` if there are none.
 ///
-/// `objections` are paths in the server's notation: `spec.template.spec.volumes[0].configMap`. Direct children of `spec` are skipped, because the
-/// server assigns some of them, such as `spec.clusterIP`.
+/// `objections` are paths in the server's notation: `spec.template.spec.volumes[0].configMap`. Direct children of
+/// `spec` are skipped, because the server assigns some of them, such as `spec.clusterIP`.
 pub(super) fn with_defaults(live: &Value, body: &Value, objections: &[String]) -> Option<Value> {
     let mut entries = live["metadata"]["managedFields"].as_array()?.clone();
     let ours = entries.iter().position(is_ours)?;
@@ -49,7 +49,8 @@ fn steps(path: &str) -> Vec<Step> {
     parts.map(|part| part.parse().map_or_else(|_| Step::Field(part.to_owned()), Step::Item)).collect()
 }
 
-/// Follows the steps in our fields, others' fields, the live object and the manifest in parallel. Returns whether it claimed a field.
+/// Follows the steps in our fields, others' fields, the live object and the manifest in parallel. Returns whether it
+/// claimed a field.
 fn claim(
     ours: &mut Value,
     others: &[&Value],

@@ -14,7 +14,8 @@ use super::{
     Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, replaced, unowned,
 };
 
-/// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a definition.
+/// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
+/// definition.
 const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1600];
 
 /// How objects are written: `apply` in watches.yaml.
@@ -102,7 +103,8 @@ impl<'a> WriteOptions<'a> {
         }
     }
 
-    /// Returns whether fields that we wrote client-side must move to our apply entry, which requires reading the object.
+    /// Returns whether fields that we wrote client-side must move to our apply entry, which requires reading the
+    /// object.
     pub(super) fn returns_to_apply(&self, previous: Previous) -> bool {
         previous != Previous::Apply && !self.is_client_side(previous)
     }

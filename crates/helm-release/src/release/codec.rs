@@ -249,7 +249,8 @@ impl Packed {
         Ok(own.into_release(self.chart.clone(), self.labels.clone()))
     }
 
-    /// Returns the value of the record's key `release`: base64 of the compressed JSON. A Secret's JSON encodes it in base64 once more.
+    /// Returns the value of the record's key `release`: base64 of the compressed JSON. A Secret's JSON encodes it in
+    /// base64 once more.
     pub fn to_record(&self) -> String {
         let mut bytes = Vec::with_capacity(self.chart.member.len() + self.own.len());
         bytes.extend_from_slice(&self.chart.member);

@@ -64,7 +64,8 @@ struct Source<'a> {
 }
 
 impl Release {
-    /// Returns the first part that is not proven to be the same in this chart with these values; `None` if all are the same.
+    /// Returns the first part that is not proven to be the same in this chart with these values; `None` if all are the
+    /// same.
     ///
     /// # Errors
     /// One of the recorded charts cannot be unpacked.
@@ -181,7 +182,8 @@ pub(super) fn files_digest(list: &Value) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns whether values are equal, with whole numbers compared by value: YAML's are floats in Go, those of a resource's JSON integers.
+/// Returns whether values are equal, with whole numbers compared by value: YAML's are floats in Go, those of a
+/// resource's JSON integers.
 fn equivalent(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || whole(a).is_some_and(|whole_a| whole(b) == Some(whole_a)),

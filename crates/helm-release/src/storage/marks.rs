@@ -1,4 +1,5 @@
-//! The marks annotation on a release's Secret: the inputs digest, the owner, and the inventory with each object's ownership mark.
+//! The marks annotation on a release's Secret: the inputs digest, the owner, and the inventory with each object's
+//! ownership mark.
 //!
 //! Thanks to it a restart needs only lists: it reads no record and renders nothing.
 
@@ -98,7 +99,8 @@ pub struct MarkedObject {
     pub key: ObjectKey,
     /// The `apiVersion` in which it was applied.
     pub api_version: Arc<str>,
-    /// The digest of the chart's object: [`Object::digest`](crate::kube::Object::digest); `None` if no chart rendered it.
+    /// The digest of the chart's object: [`Object::digest`](crate::kube::Object::digest); `None` if no chart rendered
+    /// it.
     pub digest: Option<ObjectDigest>,
     /// The mark after our last apply; `None` before the apply, or if the server keeps no managed fields.
     pub mark: Option<Mark>,

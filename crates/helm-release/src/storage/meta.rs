@@ -43,7 +43,8 @@ pub struct RecordMeta {
     pub proof: Proof,
     /// Our annotation; `None` for a record that this operator did not write.
     pub marks: Option<Marks>,
-    /// The uids of the custom resources that own the release: from our marks, else from our label or from an upstream operator's owner references.
+    /// The uids of the custom resources that own the release: from our marks, else from our label or from an upstream
+    /// operator's owner references.
     pub owners: Vec<String>,
     /// When it was last written: the latest of the server's creation time and the writer's labels.
     pub written: Option<Timestamp>,

@@ -45,8 +45,8 @@ pub const SECRET_TYPE: &str = "helm.sh/release.v1";
 /// The label selector of all release records.
 pub const SELECTOR: &str = "owner=helm";
 
-/// The label with the uid of the custom resource that owns the release. Helm drops a record's annotations when it writes, but keeps labels and
-/// copies them to the revisions it makes.
+/// The label with the uid of the custom resource that owns the release. Helm drops a record's annotations when it
+/// writes, but keeps labels and copies them to the revisions it makes.
 pub const OWNER_LABEL: &str = "helm.sdk.operatorframework.io/owner";
 
 /// The annotation that names the process that wrote the record last. Helm drops it with all other annotations.
@@ -209,8 +209,8 @@ impl Storage {
         Ok(version_of(&self.send("create", &key, call).await?))
     }
 
-    /// Rewrites a revision's record and its marks. Removes an upstream operator's owner reference: through it, a foreground deletion would
-    /// collect the record before we uninstall.
+    /// Rewrites a revision's record and its marks. Removes an upstream operator's owner reference: through it, a
+    /// foreground deletion would collect the record before we uninstall.
     ///
     /// # Errors
     /// The record does not exist, the request fails, or the record is too large.
@@ -242,7 +242,8 @@ impl Storage {
         self.patch(namespace, &release::key(&name, release.version), &patch).await
     }
 
-    /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven. Returns its resource version.
+    /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven.
+    /// Returns its resource version.
     ///
     /// # Errors
     /// As [`update`](Storage::update).
@@ -319,8 +320,9 @@ impl Storage {
         Ok(found)
     }
 
-    /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home; `None` if there is no such
-    /// release. Sends one or two list requests, and reads the record's Secrets if it finds one.
+    /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home;
+    /// `None` if there is no such release. Sends one or two list requests, and reads the record's Secrets if it finds
+    /// one.
     ///
     /// # Errors
     /// A request fails, or the record cannot be decoded.

@@ -1,4 +1,5 @@
-//! Deletes: preconditions, finalizers, propagation policies, grace periods. Counterpart: k8s.io/apiserver `pkg/registry/generic/registry/store.go`.
+//! Deletes: preconditions, finalizers, propagation policies, grace periods. Counterpart: k8s.io/apiserver
+//! `pkg/registry/generic/registry/store.go`.
 
 use serde_json::{Value, json};
 

@@ -110,8 +110,8 @@ impl<'a> Sides<'a> {
     }
 }
 
-/// Checks that the operator does what either mode of Helm does, and refuses what both refuse, for the same cause as one of them. It may refuse
-/// what client-side Helm refuses.
+/// Checks that the operator does what either mode of Helm does, and refuses what both refuse, for the same cause as one
+/// of them. It may refuse what client-side Helm refuses.
 fn outcome_difference(sides: &Sides<'_>) -> Option<Difference> {
     let (client, server) = (&sides.client.outcome, &sides.server.outcome);
     let fine = match (client, server, &sides.ours.outcome) {

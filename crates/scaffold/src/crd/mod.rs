@@ -38,7 +38,8 @@ const MAX_NAME: usize = 53;
 /// KiB in total.
 const MAX_BYTES: usize = 200_000;
 
-/// Writes the definitions of all kinds in watches.yaml, and of `natives`, which are complete definitions. Returns notes.
+/// Writes the definitions of all kinds in watches.yaml, and of `natives`, which are complete definitions. Returns
+/// notes.
 ///
 /// A file that does not start with [`HEADER`] belongs to the user and is left alone, unless `force` is set.
 ///

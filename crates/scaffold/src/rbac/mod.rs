@@ -28,7 +28,8 @@ pub(crate) use native::write as write_native;
 pub use native::{Native, Rule};
 pub(crate) use render::{Asked, asked_by};
 
-/// Writes the operator's role of each kind in watches.yaml and of `natives`, and missing roles for users of the former. Returns notes.
+/// Writes the operator's role of each kind in watches.yaml and of `natives`, and missing roles for users of the former.
+/// Returns notes.
 ///
 /// A file that was not generated belongs to the user and is left alone, unless `force` is set.
 ///

@@ -1,7 +1,7 @@
 //! Renders charts with random changes to their values, with Helm and with this engine, and prints the differences.
 //!
-//! `value-fuzz --helm PROGRAM DIR...` takes charts, folders of charts, and corpora (a directory with `cases.jsonl`). Render number `n` of a run
-//! depends on the seed and `n` alone: `--seed S --first n --renders 1` repeats it.
+//! `value-fuzz --helm PROGRAM DIR...` takes charts, folders of charts, and corpora (a directory with `cases.jsonl`).
+//! Render number `n` of a run depends on the seed and `n` alone: `--seed S --first n --renders 1` repeats it.
 
 mod change;
 mod charts;

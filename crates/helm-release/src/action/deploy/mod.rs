@@ -1,4 +1,5 @@
-//! The steps shared by all actions that make a revision: check ownership, write ahead, pre hooks, apply, prune, post hooks, complete.
+//! The steps shared by all actions that make a revision: check ownership, write ahead, pre hooks, apply, prune, post
+//! hooks, complete.
 //!
 //! `objects` decides what to write to the cluster; `records` builds, writes and completes the record.
 

@@ -57,7 +57,8 @@ impl Attempt<'_> {
         if had { Rule::for_known(adopt) } else { Rule::for_new(adopt) }
     }
 
-    /// Returns how to apply an object; `None` if it is unchanged since the last revision. A Job that finished and that the server deleted is unchanged.
+    /// Returns how to apply an object; `None` if it is unchanged since the last revision. A Job that finished and that
+    /// the server deleted is unchanged.
     pub(in crate::action) fn target<'a>(
         &self,
         object: &'a Object,

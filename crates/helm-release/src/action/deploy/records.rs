@@ -29,8 +29,9 @@ impl Attempt<'_> {
         Release { info, ..candidate.as_release(decoration, version) }
     }
 
-    /// Returns the marks to write ahead: the candidate's objects, then those to prune. They are incomplete, since nothing is applied yet. Their
-    /// inputs digest lets a retry with the same inputs continue this action. Objects that exist and are new to the release are adopted.
+    /// Returns the marks to write ahead: the candidate's objects, then those to prune. They are incomplete, since
+    /// nothing is applied yet. Their inputs digest lets a retry with the same inputs continue this action. Objects that
+    /// exist and are new to the release are adopted.
     pub(super) fn inventory(&self, release: &Release, observations: &Observations) -> Marks {
         let known = |key: &ObjectKey| self.current.and_then(|c| c.inventory.find(key));
         let adopted = |key: &ObjectKey| match (observations.get(key), known(key)) {

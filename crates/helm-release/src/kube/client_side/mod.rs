@@ -1,4 +1,5 @@
-//! Writes objects client-side, as Helm does: a create, or a three-way merge of the last manifest, the new one and the live object.
+//! Writes objects client-side, as Helm does: a create, or a three-way merge of the last manifest, the new one and the
+//! live object.
 //!
 //! Used for objects that only server-side apply rejects, and where watches.yaml requests it. Counterpart: `createPatch`
 //! in Helm's `pkg/kube/client.go`. Unlike in Helm, custom resources get a three-way merge, too, so that drift can be

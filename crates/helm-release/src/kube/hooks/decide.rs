@@ -21,7 +21,8 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// Returns the result of a hook's object; `None` while it runs. Only Jobs and Pods run: anything else is done once it exists.
+/// Returns the result of a hook's object; `None` while it runs. Only Jobs and Pods run: anything else is done once it
+/// exists.
 pub(super) fn outcome(kind: &str, status: &Value) -> Option<Outcome> {
     match kind {
         "Pod" => match status["phase"].as_str() {
@@ -105,8 +106,8 @@ pub(super) fn absence(evidence: Evidence<'_>, expiry: Expiry) -> Absence {
     }
 }
 
-/// Returns what the record proves about a hook's object. A Job with a TTL is recorded as `Unknown` before and as `Running` after its creation; for
-/// other objects the difference does not matter.
+/// Returns what the record proves about a hook's object. A Job with a TTL is recorded as `Unknown` before and as
+/// `Running` after its creation; for other objects the difference does not matter.
 pub(super) fn evidence(phase: HookPhase, expiry: Expiry) -> Evidence<'static> {
     if phase == HookPhase::Running && expiry == Expiry::AfterFinish { Evidence::Created } else { Evidence::Planned }
 }

@@ -1,4 +1,5 @@
-//! Runs a release's hooks by weight and name, waits for each, and deletes their objects by policy. Helm's `pkg/action/hooks.go`.
+//! Runs a release's hooks by weight and name, waits for each, and deletes their objects by policy. Helm's
+//! `pkg/action/hooks.go`.
 //!
 //! `one` runs a single hook, within the time of its `clock`. `objects` creates, finds and deletes its objects, and
 //! `overwrite` applies them over existing ones. `decide` interprets their state.
@@ -244,7 +245,8 @@ impl HookError {
 }
 
 impl Applier {
-    /// Runs the hooks of an event, by weight and name, and sets their phases in `release`. Returns the hooks that a deletion skipped.
+    /// Runs the hooks of an event, by weight and name, and sets their phases in `release`. Returns the hooks that a
+    /// deletion skipped.
     ///
     /// # Flow
     /// Skips hooks that succeeded, unless a later one failed and their objects were deleted with it. Each other hook
@@ -266,8 +268,8 @@ impl Applier {
     /// created and no longer exists counts as succeeded.
     ///
     /// # Errors
-    /// The first hook that failed, timed out or cannot be recorded. Pre-delete and post-delete hooks whose namespace is being deleted cannot be
-    /// created; they are skipped and returned instead.
+    /// The first hook that failed, timed out or cannot be recorded. Pre-delete and post-delete hooks whose namespace is
+    /// being deleted cannot be created; they are skipped and returned instead.
     pub(crate) fn run_hooks<'a>(
         &'a self,
         release: &'a mut Release,
@@ -313,7 +315,8 @@ impl Applier {
         Ok(skipped)
     }
 
-    /// Deletes the objects of an event's hooks with the policy `hook-succeeded`, in reverse order, and waits until they are gone. Repeating it is safe.
+    /// Deletes the objects of an event's hooks with the policy `hook-succeeded`, in reverse order, and waits until they
+    /// are gone. Repeating it is safe.
     ///
     /// # Errors
     /// An object belongs to someone else, or cannot be deleted within the hook's timeout.

@@ -122,7 +122,8 @@ impl Applier {
     }
 }
 
-/// Checks that the object may be overwritten or deleted: it belongs to this release, or it is an unclaimed hook of Helm's.
+/// Checks that the object may be overwritten or deleted: it belongs to this release, or it is an unclaimed hook of
+/// Helm's.
 pub(super) fn check_ours(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
     match clock.run.decoration.prove(live) {
         // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.

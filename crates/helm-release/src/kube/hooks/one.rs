@@ -14,7 +14,8 @@ use crate::kube::{Object, Response, is_transient};
 use crate::outside;
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 
-/// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried later.
+/// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried
+/// later.
 const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
 impl Applier {

@@ -62,7 +62,8 @@ impl Error {
         matches!(self, Error::Refused { code: 422, message, .. } if message.contains(schema_error::UNDECLARED))
     }
 
-    /// Returns the paths of the fields that the schema does not declare, such as `.status.conditions[type="Ready"].observedGeneration`.
+    /// Returns the paths of the fields that the schema does not declare, such as
+    /// `.status.conditions[type="Ready"].observedGeneration`.
     pub fn undeclared_fields(&self) -> Vec<&str> {
         match self {
             Error::Refused { message, .. } => schema_error::undeclared(message),
@@ -149,7 +150,8 @@ const IMMUTABLE: &str = "FieldImmutable";
 /// Kubernetes' messages about immutable fields: `k8s.io/kubernetes/pkg/apis/*/validation` and
 /// `k8s.io/apimachinery/pkg/api/validate`, 1.33 to 1.36.
 const IMMUTABLE_TEXTS: &[&str] = &[
-    // Most fields, among them a Job's template and selectors; immutable ConfigMaps and Secrets; by convention CEL rules of custom resources.
+    // Most fields, among them a Job's template and selectors; immutable ConfigMaps and Secrets; by convention CEL rules
+    // of custom resources.
     "immutable",
     "Immutable",
     // A Service's addresses, IP families and load balancer class.
@@ -167,7 +169,8 @@ const IMMUTABLE_TEXTS: &[&str] = &[
 
 /// Parses a response with a status of 400 or more.
 ///
-/// Server-side apply responds with 500 to an object that does not fit its schema. That becomes 422, as for other invalid objects.
+/// Server-side apply responds with 500 to an object that does not fit its schema. That becomes 422, as for other
+/// invalid objects.
 pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let message =
@@ -194,7 +197,8 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
         (_, _, true) => (code, IMMUTABLE.to_owned()),
         _ => (code, status.reason),
     };
-    // All values of Secrets, and structures of any kind, since they contain other fields' values. Scalars of other kinds stay, as in Helm.
+    // All values of Secrets, and structures of any kind, since they contain other fields' values. Scalars of other
+    // kinds stay, as in Helm.
     let message = without_values(&message, |value| of_secret || is_structure(value));
     let fields = details.causes.into_iter().map(|cause| cause.field).filter(|field| !field.is_empty()).collect();
     Error::Refused { code, reason, message, fields, asked: Asked::default() }

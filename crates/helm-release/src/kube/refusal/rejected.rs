@@ -6,7 +6,8 @@ use super::super::api::Error;
 use super::schema_error;
 
 impl Error {
-    /// Returns the fields that the server rejects, in one of its notations: `spec.ports[0].port`, `.spec.ports[port=80,protocol="TCP"].port`.
+    /// Returns the fields that the server rejects, in one of its notations: `spec.ports[0].port`,
+    /// `.spec.ports[port=80,protocol="TCP"].port`.
     pub fn rejected_fields(&self) -> Vec<&str> {
         match self {
             Error::Refused { fields, .. } if !fields.is_empty() => fields.iter().map(String::as_str).collect(),
@@ -61,7 +62,8 @@ fn item<'v>(of: &'v Value, key: &str) -> Option<&'v Value> {
     }
 }
 
-/// Returns whether an item has the fields of `port=80,protocol="TCP"`. The server fills in defaults, so an absent field may have any value.
+/// Returns whether an item has the fields of `port=80,protocol="TCP"`. The server fills in defaults, so an absent field
+/// may have any value.
 fn has_fields(item: &Value, key: &str) -> bool {
     let pairs = key.split(',').filter_map(|pair| pair.split_once('='));
     pairs.into_iter().all(|(name, value)| match &item[name] {

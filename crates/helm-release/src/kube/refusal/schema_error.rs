@@ -1,6 +1,8 @@
-//! Rewrites the server's messages about objects that do not fit their schema: field, expected and actual type, never the value.
+//! Rewrites the server's messages about objects that do not fit their schema: field, expected and actual type, never
+//! the value.
 //!
-//! The originals come from structured-merge-diff (`typed/validate.go`) and print values with their Go types, even multi-line ones.
+//! The originals come from structured-merge-diff (`typed/validate.go`) and print values with their Go types, even
+//! multi-line ones.
 
 /// The prefixes of messages about objects that could not be typed.
 const BEGINNINGS: [&str; 2] = ["failed to create typed patch object (", "failed to create typed live object ("];
