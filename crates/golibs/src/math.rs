@@ -1,8 +1,8 @@
-//! Conversions and scaling of numbers that differ between Go and Rust. Counterpart: parts of Go's `math`, and its conversions on amd64.
+//! Floating-point scaling that Rust lacks. Counterpart: Go's `math`.
 
-/// `value × 2^exponent`. Counterpart: `math.Ldexp`.
+/// Returns `value × 2^exponent`. Counterpart: `math.Ldexp`.
 pub fn ldexp(mut value: f64, mut exponent: i32) -> f64 {
-    // Smaller powers of two are exact, and so is each step but the last.
+    // Powers of two up to 2^1000 are exact, and so is every step but the last.
     while exponent > 1000 {
         value *= 2f64.powi(1000);
         exponent -= 1000;

@@ -4,7 +4,7 @@
 pub struct Pattern(Vec<Token>);
 
 impl Pattern {
-    /// Parses a pattern; `None` if it is malformed.
+    /// Parses a pattern; returns `None` if it is malformed.
     pub fn new(pattern: &str) -> Option<Pattern> {
         let mut chars = pattern.chars().peekable();
         let mut tokens = Vec::with_capacity(pattern.len());
@@ -20,10 +20,10 @@ impl Pattern {
         Some(Pattern(tokens))
     }
 
-    /// Returns whether the whole name matches, in at most as many steps as the product of both lengths.
+    /// Returns whether the whole name matches. Takes at most as many steps as the product of both lengths.
     pub fn matches(&self, name: &str) -> bool {
         let (mut tokens, mut rest) = (self.0.as_slice(), name);
-        // Where to continue if the tokens after the last star do not match: the star takes one more character.
+        // Where to retry if the tokens after the last star do not match: the star takes one more character.
         let mut retry: Option<(&[Token], &str)> = None;
         loop {
             let mut chars = rest.chars();

@@ -1,15 +1,15 @@
-//! The processor time of a thread, for limits that must not depend on what else the machine does.
+//! The processor time of a thread, for limits that must not depend on the load of the machine.
 
 use std::time::Duration;
 
-/// The processor time of this thread since it started.
+/// Returns the processor time that this thread has used since it started.
 #[cfg(not(target_family = "wasm"))]
 pub fn processor_time() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// The time since the first call: WebAssembly has no clock for threads.
+/// Returns the time since the first call, because WebAssembly has no clock per thread.
 #[cfg(target_family = "wasm")]
 pub fn processor_time() -> Duration {
     use std::sync::LazyLock;

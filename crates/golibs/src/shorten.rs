@@ -1,12 +1,12 @@
-//! Long messages cut in the middle: the start says what failed, the end says why.
+//! Cuts long messages in the middle: the start says what failed, the end says why.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The length limit of an error's text, in bytes.
+/// Maximum length of an error's text, in bytes.
 pub const MAX_MESSAGE: usize = 4 << 10;
 
-/// Cuts a text of more than `limit` bytes in the middle. The result is shorter than the limit, unless that is below about 100 bytes.
+/// Cuts a text of more than `limit` bytes in the middle. The result is shorter than the limit, unless the limit is below about 100 bytes.
 pub fn shorten(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit {
         return Cow::Borrowed(text);
@@ -16,10 +16,10 @@ pub fn shorten(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{} [… {} bytes left out …] {}", &text[..start], end - start, &text[end..]))
 }
 
-/// Room for the note about what was cut.
+/// Bytes reserved for the note about the omitted text.
 const NOTE: usize = 64;
 
-/// Prints the value, but no more than the first `limit` bytes, followed by `…`.
+/// Formats the value, but only its first `limit` bytes, followed by `…` if it is longer.
 pub fn start_of(value: &dyn fmt::Display, limit: usize) -> String {
     let mut start = Start { text: String::new(), limit };
     if write!(start, "{value}").is_err() {
@@ -28,7 +28,7 @@ pub fn start_of(value: &dyn fmt::Display, limit: usize) -> String {
     start.text
 }
 
-/// Fails once it is full, so that long values are not printed to their end.
+/// A writer that fails once it is full, so that long values are not formatted to their end.
 struct Start {
     text: String,
     limit: usize,

@@ -1,6 +1,6 @@
-//! Characters of byte strings that may not be UTF-8. Counterpart: Go's `unicode/utf8` and its `range` over a string.
+//! Decodes byte strings that may not be UTF-8. Counterpart: Go's `unicode/utf8` and its `range` over a string.
 //!
-//! Go decodes anything: each byte that is not part of a valid character counts as one character, U+FFFD.
+//! Go decodes any input: each byte that is not part of a valid character counts as one character, U+FFFD.
 
 /// A decoded character, or a byte that is not part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Rune {
 }
 
 impl Rune {
-    /// The character as Go decodes it: U+FFFD for an invalid byte.
+    /// Returns the character as Go decodes it: U+FFFD for an invalid byte.
     #[inline]
     pub fn to_char(self) -> char {
         match self {
@@ -21,7 +21,7 @@ impl Rune {
         }
     }
 
-    /// Its length in the text, in bytes: 1 to 4.
+    /// Returns its length in the text, in bytes: 1 to 4.
     #[inline]
     pub fn width(self) -> usize {
         match self {
@@ -31,7 +31,7 @@ impl Rune {
     }
 }
 
-/// Decodes the first character; `None` if the text is empty. Counterpart: `utf8.DecodeRune`.
+/// Decodes the first character; returns `None` if the text is empty. Counterpart: `utf8.DecodeRune`.
 ///
 /// ```
 /// use golibs::utf8::{Rune, decode};
@@ -59,7 +59,7 @@ fn decode_multibyte(text: &[u8], first: u8) -> Rune {
     valid.and_then(|text| text.chars().next()).map_or(Rune::Invalid(first), Rune::Char)
 }
 
-/// Decodes the last character; `None` if the text is empty. Counterpart: `utf8.DecodeLastRune`.
+/// Decodes the last character; returns `None` if the text is empty. Counterpart: `utf8.DecodeLastRune`.
 pub fn decode_last(text: &[u8]) -> Option<Rune> {
     let last = *text.last()?;
     if last.is_ascii() {
@@ -79,7 +79,7 @@ pub fn runes(text: &[u8]) -> impl Iterator<Item = Rune> {
     })
 }
 
-/// Iterates over the characters, with U+FFFD for each invalid byte: Go's `[]rune(s)`.
+/// Iterates over the characters, with U+FFFD for each invalid byte, like Go's `[]rune(s)`.
 pub fn chars(text: &[u8]) -> impl Iterator<Item = char> {
     runes(text).map(Rune::to_char)
 }

@@ -1,6 +1,6 @@
-//! The cost of a call beyond the call itself. A function records it on its thread; a caller that enforces limits collects it afterwards.
+//! Metering of function calls. A function records the work it does on its thread; a caller that enforces limits collects it afterwards.
 //!
-//! A function that could run for long asks with [`spend`] whether it may go on: the caller says beforehand how much is left.
+//! A function that could run for a long time calls [`spend`] to ask whether the budget, which its caller set beforehand, still allows it.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,31 +11,31 @@ thread_local! {
     static TIME: Cell<SlowTime> = const { Cell::new(SlowTime { processor: Duration::ZERO, elapsed: Duration::ZERO }) };
 }
 
-/// How many steps pass between looks at the clock.
+/// Number of steps between two readings of the clock.
 const STEPS_PER_CLOCK: u64 = 1 << 15;
 
-/// What a call may still use.
+/// The budget of a call: the steps it may take, and the time by which it must end.
 #[derive(Clone, Copy)]
 struct Left {
     steps: u64,
     until: Option<Instant>,
 }
 
-/// The call does more work than its caller allows. The caller reports which limit that was.
+/// The call does more work than its caller allows. The caller reports which limit was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the render has no steps or no time left")]
 pub struct Exhausted;
 
-/// Records work of the current call, such as the number of values visited, which the caller counts as steps.
+/// Records work of the current call, such as the number of values visited. The caller counts it as steps.
 #[inline]
 pub fn note_work(steps: u64) {
     NOTED.set(NOTED.get().saturating_add(steps));
 }
 
-/// Records work like [`note_work`], before it is done.
+/// Records work like [`note_work`], before doing it.
 ///
 /// # Errors
-/// The caller of the current call allows no more. Never without such a caller.
+/// The budget of the current call is used up. Never fails outside a metered call.
 #[inline]
 pub fn spend(steps: u64) -> Result<(), Exhausted> {
     let before = NOTED.get();
@@ -49,7 +49,7 @@ pub fn spend(steps: u64) -> Result<(), Exhausted> {
     Ok(())
 }
 
-/// A call whose work is collected. Calls may nest.
+/// A metered call. Calls may nest.
 #[must_use]
 pub struct Call {
     outer: (u64, Left),
@@ -61,11 +61,11 @@ pub fn begin(steps: u64, until: Option<Instant>) -> Call {
     Call { outer: (NOTED.replace(0), LEFT.replace(Left { steps, until })) }
 }
 
-/// What a call recorded.
+/// The cost that a call recorded.
 pub struct Noted {
-    /// Its work.
+    /// The recorded steps.
     pub steps: u64,
-    /// The time of inherently slow functions.
+    /// The time spent in inherently slow functions.
     pub time: SlowTime,
 }
 
@@ -77,7 +77,7 @@ impl Call {
     }
 }
 
-/// Continues the outer call, even after a panic.
+/// Continues the outer call, even if the inner one panicked.
 impl Drop for Call {
     #[inline]
     fn drop(&mut self) {
@@ -86,16 +86,16 @@ impl Drop for Call {
     }
 }
 
-/// The time of inherently slow calls.
+/// The time spent in inherently slow calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowTime {
     /// Processor time, which counts against the run's limit.
     pub processor: Duration,
-    /// Elapsed time, by which the run's deadline is extended: a busy machine may take many times as long.
+    /// Elapsed time, by which the run's deadline is extended: on a busy machine, it may be many times the processor time.
     pub elapsed: Duration,
 }
 
-/// Records time of the current call, for inherently slow work such as key generation, where a number of steps would be a guess.
+/// Records time of the current call, for inherently slow work such as key generation, whose steps could only be guessed.
 pub fn note_time(time: SlowTime) {
     let before = TIME.get();
     let processor = before.processor.saturating_add(time.processor);

@@ -1,19 +1,19 @@
-//! A cache of compiled patterns: a chart uses the same few on each render.
+//! Caches compiled patterns: a chart uses the same few on every render.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use super::{Error, Glob};
 
-/// Maximum number of cached patterns. One more empties the cache: charts have a few, so more means generated patterns.
+/// Maximum number of cached patterns. Exceeding it empties the cache: charts use a handful, so this many are generated.
 const CACHE_CAPACITY: usize = 128;
 
-/// Maximum length of a cached pattern, in bytes. With the capacity, this bounds the cache's memory.
+/// Maximum length of a cached pattern, in bytes. Together with the capacity, it bounds the cache's memory.
 const MAX_CACHED_LENGTH: usize = 128;
 
 static CACHE: LazyLock<RwLock<HashMap<Box<str>, Arc<Glob>>>> = LazyLock::new(RwLock::default);
 
-/// Compiles a pattern, or returns it from the cache.
+/// Returns the compiled pattern, from the cache if it is there.
 ///
 /// # Errors
 /// See [`Glob::new`].

@@ -1,9 +1,8 @@
-//! Compiles a pattern's parts to a matcher. Counterpart: gobwas' `compiler`, whose choices decide which patterns its bugs affect.
+//! Compiles a parsed pattern into a matcher. Counterpart: gobwas' `compiler`, whose choices decide which patterns its bugs affect.
 
 use super::matcher::{Matcher, SEPARATOR, Tree};
 use super::parse::Node;
 
-/// Compiles a pattern.
 pub(super) fn compile(node: Node) -> Matcher {
     optimized(match node {
         Node::Leaf(matcher) => matcher,
@@ -52,7 +51,7 @@ fn without_common(alternatives: &[Node]) -> Option<Node> {
     Some(Node::Pattern(result))
 }
 
-/// The number of equal parts that all patterns begin and end with.
+/// Counts the parts that are the same at the start of all patterns, and those at their end.
 fn common(patterns: &[&[Node]]) -> (usize, usize) {
     let Some(shortest) = patterns.iter().min_by_key(|parts| parts.len()).filter(|_| patterns.len() > 1) else {
         return (0, 0);
@@ -100,10 +99,10 @@ fn glued(mut matchers: Vec<Matcher>) -> Vec<Matcher> {
     }
 }
 
-/// Adjacent matchers that can be joined.
+/// A run of adjacent matchers that can be joined.
 struct Run {
     count: usize,
-    /// Their total number of characters, if known: they form a row then, else a sieve.
+    /// Their total number of characters, if known: then they form a row, else a sieve.
     length: Option<usize>,
 }
 
@@ -125,7 +124,8 @@ fn runs(matchers: &[Matcher]) -> Vec<Run> {
     runs
 }
 
-/// The characters that a matcher rejects, if it accepts all others. Matchers that reject the same differ only in their counts.
+/// Returns the characters that a matcher rejects, if it accepts all others. Sieves that reject the same characters differ only in the number they
+/// match.
 fn sieve(matcher: &Matcher) -> Option<&[char]> {
     match matcher {
         Matcher::Super => Some(&[]),
@@ -153,7 +153,7 @@ fn every(matchers: &[Matcher]) -> Matcher {
     Matcher::Every(all)
 }
 
-/// Builds a tree around the longest matcher of known length, the last of several. No two neighbours could be joined.
+/// Builds a tree around the matcher of the greatest known length, the last one if several have it. Adjacent matchers that can be joined already are.
 fn joined(matchers: &[Matcher]) -> Matcher {
     match matchers {
         [] => return Matcher::Nothing,

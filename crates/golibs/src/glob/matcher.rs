@@ -1,5 +1,5 @@
-//! Compiled patterns and how they match. Counterpart: gobwas' `match`, including its bugs: the lengths of alternatives, bytes counted as characters,
-//! and trees that match no text.
+//! Compiled patterns and how they match. Counterpart: gobwas' `match`. It has bugs that we must reproduce: it miscounts the lengths of alternatives,
+//! counts bytes as characters, and builds trees that match nothing.
 
 use crate::utf8::{Rune, decode, runes};
 
@@ -8,7 +8,7 @@ use super::{Error, Work};
 /// The path separator.
 pub(super) const SEPARATOR: char = '/';
 
-/// A part of a compiled pattern, which matches text or searches it.
+/// A part of a compiled pattern, which matches a text or is searched for in it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Matcher {
     /// The empty string.
@@ -51,7 +51,7 @@ pub(super) enum Matcher {
     Tree(Box<Tree>),
 }
 
-/// A part to search for first, and what must match before and after it: the empty string where there is no matcher.
+/// A part to search for first, and what must match before and after it. Without a matcher on a side, that side must be empty.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tree {
     pub(super) value: Matcher,
@@ -68,7 +68,7 @@ struct Lengths {
     whole: Option<usize>,
 }
 
-/// The offset of a match, and the lengths that it can have.
+/// The offset of a match, and each length that it can have.
 type Found = Option<(usize, Vec<usize>)>;
 
 impl Tree {
@@ -105,7 +105,7 @@ fn side(matcher: Option<&Matcher>, text: &[u8], work: &mut Work) -> bool {
 }
 
 impl Matcher {
-    /// The number of characters that it matches, if known. gobwas ignores leading alternatives of unknown length.
+    /// Returns the number of characters that it matches, if known. Like gobwas, ignores leading alternatives of unknown length.
     pub(super) fn length(&self) -> Option<usize> {
         match self {
             Matcher::Nothing => Some(0),
@@ -122,7 +122,7 @@ impl Matcher {
         }
     }
 
-    /// Returns whether it matches the whole text. After a failure the result has no meaning.
+    /// Returns whether it matches the whole text. The result is meaningless once `work` has a fault.
     pub(super) fn matches(&self, text: &[u8], work: &mut Work) -> bool {
         if !work.spend(text.len()) {
             return false;
@@ -131,7 +131,7 @@ impl Matcher {
             Matcher::Nothing => text.is_empty(),
             Matcher::Text(wanted) => wanted.as_bytes() == text,
             Matcher::Single | Matcher::List { .. } | Matcher::Range { .. } => {
-                // Empty text counts as U+FFFD.
+                // Empty text counts as U+FFFD, as in Go.
                 text.len() <= width(text) && self.takes(first(text))
             }
             Matcher::Any => separator(text).is_none(),
@@ -167,7 +167,7 @@ impl Matcher {
         }
     }
 
-    /// Finds the first match in the text, as far as gobwas searches for one.
+    /// Finds the first match in the text, as gobwas does: it never finds a tree.
     fn find(&self, text: &[u8], work: &mut Work) -> Found {
         if !work.spend(text.len()) {
             return None;
@@ -216,7 +216,7 @@ impl Matcher {
     }
 }
 
-/// Returns whether each part matches as many characters as its length, but only the first byte of the last one.
+/// Returns whether each part matches as many characters as its length. Like gobwas, passes the last character of a part only up to its first byte.
 fn row(parts: &[Matcher], text: &[u8], work: &mut Work) -> bool {
     let mut rest = text;
     for part in parts {
@@ -233,7 +233,7 @@ fn row(parts: &[Matcher], text: &[u8], work: &mut Work) -> bool {
             return false;
         }
         let Some((taken, after)) = rest.split_at_checked(last + 1) else {
-            // A part of length zero matches nothing.
+            // Go panics here: a part of length zero takes more than is left.
             work.fault = Some(Error::OutOfRange { end: text.len() - rest.len() + last + 1, length: text.len() });
             return false;
         };
@@ -306,7 +306,7 @@ fn find_any_of(alternatives: &[Matcher], text: &[u8], work: &mut Work) -> Found 
     best
 }
 
-/// The characters and their offsets, as Go ranges over a string.
+/// Iterates over the characters and their offsets, as Go's `range` over a string does.
 fn characters(text: &[u8]) -> impl Iterator<Item = (usize, char)> {
     runes(text).scan(0, |at, rune| {
         let place = *at;
@@ -315,12 +315,12 @@ fn characters(text: &[u8]) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// The offset of each character, and of the end.
+/// Returns the offset of each character, and of the end.
 fn starts(text: &[u8]) -> Vec<usize> {
     characters(text).map(|(i, _)| i).chain([text.len()]).collect()
 }
 
-/// The given offset, and the end of each character by Go's `RuneLen` from there.
+/// Iterates over the given offset and the end of each character after it, computed with Go's `utf8.RuneLen`.
 fn ends(text: &[u8], from: usize) -> impl Iterator<Item = usize> {
     std::iter::once(from).chain(characters(text).map(move |(i, c)| from + i + c.len_utf8()))
 }
@@ -333,7 +333,7 @@ fn first(text: &[u8]) -> char {
     decode(text).map_or(char::REPLACEMENT_CHARACTER, Rune::to_char)
 }
 
-/// The length of the first character in bytes; 0 for empty text.
+/// Returns the length of the first character in bytes; 0 for empty text.
 fn width(text: &[u8]) -> usize {
     decode(text).map_or(0, Rune::width)
 }

@@ -17,11 +17,11 @@ use parse::parse;
 /// Maximum length of a pattern, in bytes. Real patterns have a few dozen.
 pub const MAX_PATTERN_LENGTH: usize = 4096;
 
-/// Maximum work of one search over files, in character comparisons. Patterns with many stars compare the same characters again and again; real ones
-/// need about a hundred per file.
+/// Maximum work of one search over files, in character comparisons. Patterns with many stars compare the same characters again and again; real
+/// patterns need about a hundred per file.
 pub const MAX_WORK: usize = 1 << 25;
 
-/// Why a pattern cannot be used, in gobwas' words except for our limits.
+/// The reason why a pattern cannot be used, in gobwas' words except for our own limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An unclosed `[`.
@@ -64,7 +64,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The name of the exceeded limit, if it is one of ours.
+    /// Returns the name of the exceeded limit, if the error is one of our own limits.
     pub fn limit(&self) -> Option<&'static str> {
         match self {
             Error::TooDeep => Some("MAX_DEPTH"),
@@ -99,7 +99,10 @@ impl Glob {
         Ok(Glob(compile::compile(parse(pattern)?)))
     }
 
-    /// Returns whether the whole path matches, and deducts the work. Fails when no work is left, and where gobwas panics.
+    /// Returns whether the whole path matches, and deducts the work.
+    ///
+    /// # Errors
+    /// The search has no work left, or gobwas would panic.
     pub fn is_match(&self, path: impl AsRef<[u8]>, work: &mut Work) -> Result<bool, Error> {
         let found = self.0.matches(path.as_ref(), work);
         match work.fault.take() {
@@ -109,11 +112,11 @@ impl Glob {
     }
 }
 
-/// The remainder of [`MAX_WORK`] in one search.
+/// The work that one search may still do, at most [`MAX_WORK`].
 #[derive(Debug)]
 pub struct Work {
     left: usize,
-    /// Why the current match failed.
+    /// The reason why the current match failed.
     fault: Option<Error>,
 }
 
@@ -124,7 +127,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// The work done so far, in character comparisons.
+    /// Returns the work done so far, in character comparisons.
     pub fn done(&self) -> usize {
         MAX_WORK - self.left
     }

@@ -20,7 +20,7 @@ pub(super) enum Node {
     AnyOf(Vec<Node>),
 }
 
-/// Parses a pattern. An unclosed `{` ends with the pattern, as in gobwas.
+/// Parses a pattern. The end of the pattern closes any open `{`, as in gobwas.
 pub(super) fn parse(pattern: &str) -> Result<Node, Error> {
     let mut parser = Parser { rest: pattern.chars().peekable(), open: Vec::new(), nodes: Vec::new() };
     while let Some(c) = parser.next_char() {
@@ -41,7 +41,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Reads the next character. A NUL ends the pattern in gobwas.
+    /// Reads the next character. A NUL ends the pattern, as in gobwas.
     fn next_char(&mut self) -> Option<char> {
         self.rest.next_if(|c| *c != '\0')
     }
@@ -81,7 +81,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds a literal character. A backslash makes the next one literal.
+    /// Adds a literal character. A backslash makes the next character literal.
     fn text(&mut self, c: char) {
         let c = if c == '\\' { self.next_char() } else { Some(c) };
         match (self.nodes.last_mut(), c) {

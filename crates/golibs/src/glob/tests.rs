@@ -34,7 +34,7 @@ fn patterns_match_whole_paths() {
         ("{dev-*,prod}.yaml", "dev-eu.yaml", false),
         ("{a*,b*}/c", "ab/c", true),
         ("{a*b,c}*", "ab", false),
-        // A row of these must not contain their characters in this order.
+        // A row of such lists rejects text that contains their characters in this order.
         ("[!ab][!ab]", "ba", true),
         ("[!ab][!ab]", "ab", false),
         ("[!ab][!ab]", "aa", true),
@@ -81,7 +81,7 @@ fn many_stars_end_at_a_limit() {
     assert_eq!(is_match("x*a*a*a*a*a*a", &"a".repeat(200)), Err(Error::TooMuchWork));
 }
 
-/// The difference from gobwas' recorded answer, if there is one.
+/// Compares with gobwas' recorded answer; describes the difference, if there is one.
 fn difference(case: &Json) -> String {
     let ours = is_match(case["pattern"].as_str().unwrap(), case["path"].as_str().unwrap());
     match (&ours, case.get("error")) {

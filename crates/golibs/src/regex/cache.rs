@@ -1,4 +1,4 @@
-//! A cache of compiled patterns: templates use the same few again and again.
+//! Caches compiled patterns: templates use the same few again and again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
@@ -7,10 +7,10 @@ use crate::work::note_work;
 
 use super::{Error, Regex};
 
-/// Maximum number of cached patterns. One more empties the cache: charts have a few dozen, so more means generated patterns.
+/// Maximum number of cached patterns. Exceeding it empties the cache: charts use a few dozen, so this many are generated.
 const CACHE_CAPACITY: usize = 256;
 
-/// Maximum memory of the cached patterns, in bytes.
+/// Maximum memory of the cached patterns, in bytes. Exceeding it empties the cache.
 const MAX_CACHED_SIZE: usize = 32 << 20;
 
 /// Compiling a pattern costs one step per this many bytes of the result.
@@ -24,7 +24,7 @@ struct Cache {
 
 static CACHE: LazyLock<RwLock<Cache>> = LazyLock::new(RwLock::default);
 
-/// Compiles a pattern, or returns it from the cache.
+/// Returns the compiled pattern, or the error of compiling it, from the cache if it is there.
 pub fn cached(pattern: &[u8]) -> Result<Arc<Regex>, Error> {
     if let Some(known) = CACHE.read().unwrap_or_else(PoisonError::into_inner).patterns.get(pattern) {
         return known.clone();

@@ -1,11 +1,11 @@
-//! Bracketed classes, written out for the `regex` crate, whose own classes have more operators.
+//! Translates bracketed classes into plain ranges, because the `regex` crate's classes have additional operators.
 
 use super::{Error, escape, unicode};
 
-/// The empty class.
+/// A class that matches nothing.
 pub(super) const NEVER: &str = "[^\\x{0}-\\x{10FFFF}]";
 
-/// The members of a Perl class such as `\d`; ASCII only, as in Go.
+/// Returns the members of a Perl class such as `\d`: ASCII only, as in Go.
 pub(super) fn perl(letter: char) -> Option<&'static str> {
     Some(match letter {
         'd' => "0-9",
@@ -23,7 +23,7 @@ const POSIX: [&str; 14] = [
     "xdigit",
 ];
 
-/// Translates the bracketed class at the start of the text; returns the rest too.
+/// Translates the bracketed class that the text starts with; also returns the rest.
 pub(super) fn translate(text: &str) -> Result<(String, &str), Error> {
     let mut rest = &text[1..];
     let negated = rest.starts_with('^');
@@ -39,7 +39,7 @@ pub(super) fn translate(text: &str) -> Result<(String, &str), Error> {
     Ok((close(&class, negated), &rest[1..]))
 }
 
-/// Puts brackets around the members. There are none if all were surrogates.
+/// Encloses the members in brackets. The class has no members if all of them were surrogates.
 fn close(class: &str, negated: bool) -> String {
     match (class.is_empty(), negated) {
         (true, false) => NEVER.to_owned(),
@@ -49,7 +49,7 @@ fn close(class: &str, negated: bool) -> String {
     }
 }
 
-/// Translates one member of the class; returns the rest.
+/// Translates one member of the class, appends it and returns the rest.
 fn member<'t>(class: &mut String, text: &'t str, whole: &str) -> Result<&'t str, Error> {
     if let Some((name, rest)) = posix(text)? {
         class.push_str(name);
@@ -68,7 +68,7 @@ fn member<'t>(class: &mut String, text: &'t str, whole: &str) -> Result<&'t str,
     range(class, text, whole)
 }
 
-/// Splits off `[:name:]` or `[:^name:]` at the start of the text.
+/// Splits off a leading `[:name:]` or `[:^name:]`.
 fn posix(text: &str) -> Result<Option<(&str, &str)>, Error> {
     let Some(end) = text.strip_prefix("[:").and_then(|t| t.find(":]")) else { return Ok(None) };
     let (name, rest) = text.split_at(end + 4);
@@ -93,7 +93,7 @@ fn range<'t>(class: &mut String, text: &'t str, whole: &str) -> Result<&'t str, 
     Ok(rest)
 }
 
-/// Writes the range without surrogates, which are not characters.
+/// Appends the range without surrogates, which Rust does not treat as characters.
 fn write_range(class: &mut String, low: u32, high: u32) {
     let low = if (0xD800..0xE000).contains(&low) { 0xE000 } else { low };
     let high = if (0xD800..0xE000).contains(&high) { 0xD7FF } else { high };

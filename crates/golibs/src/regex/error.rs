@@ -1,6 +1,6 @@
-//! Errors in patterns, in Go's words.
+//! Errors in patterns, worded as Go words them.
 
-/// The problem and the part of the pattern that has it. Counterpart: `syntax.Error`.
+/// A problem, and the part of the pattern that causes it. Counterpart: `syntax.Error`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error parsing regexp: {problem}: `{part}`")]
 pub struct Error {
@@ -12,7 +12,7 @@ pub struct Error {
 const MAX_PART: usize = 4096;
 
 impl Error {
-    /// The problem is in Go's words.
+    /// Creates an error from Go's text for the problem, and shortens the part.
     pub(super) fn new(problem: &'static str, part: &str) -> Error {
         let shown = &part[..part.floor_char_boundary(MAX_PART)];
         let rest = if shown.len() < part.len() { "…" } else { "" };

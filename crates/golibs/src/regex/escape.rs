@@ -1,10 +1,10 @@
-//! Escaped characters: `\n`, `\x41`, `\x{1F600}`, `\123`, `\.`.
+//! Parses escaped characters: `\n`, `\x41`, `\x{1F600}`, `\123`, `\.`.
 
 use super::Error;
 
 const MAX_RUNE: u32 = 0x10_FFFF;
 
-/// Parses the escape at the start of the text; returns its code point (which may be a surrogate, which nothing matches) and the rest.
+/// Parses the escape that the text starts with; returns its code point and the rest. The code point may be a surrogate, which matches nothing.
 pub(super) fn parse(text: &str) -> Result<(u32, &str), Error> {
     let mut chars = text[1..].chars();
     let Some(c) = chars.next() else { return Err(Error::new("trailing backslash at end of expression", "")) };
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str) -> Result<(u32, &str), Error> {
     known.ok_or_else(|| invalid(text, rest))
 }
 
-/// Parses up to three digits. A single one other than `0` would be a backreference, which Go does not support.
+/// Parses up to three octal digits. A single digit other than `0` would be a backreference, which Go does not support.
 fn octal(first: char, rest: &str) -> Option<(u32, &str)> {
     let more = rest.bytes().take(2).take_while(|b| (b'0'..=b'7').contains(b)).count();
     if first != '0' && more == 0 {
@@ -35,7 +35,7 @@ fn octal(first: char, rest: &str) -> Option<(u32, &str)> {
     Some((value, &rest[more..]))
 }
 
-/// `\x41` or `\x{41}`; `rest` follows the `x`.
+/// Parses `\x41` or `\x{41}`; `rest` starts after the `x`.
 fn hexadecimal<'t>(text: &'t str, rest: &'t str) -> Result<(u32, &'t str), Error> {
     let mut chars = rest.chars();
     match chars.next() {
@@ -64,7 +64,7 @@ fn braced<'t>(text: &'t str, rest: &'t str) -> Result<(u32, &'t str), Error> {
     Err(invalid(text, ""))
 }
 
-/// The part of `text` before `rest` is not an escape.
+/// Creates an error for the part of `text` before `rest`.
 fn invalid(text: &str, rest: &str) -> Error {
     Error::new("invalid escape sequence", &text[..text.len() - rest.len()])
 }

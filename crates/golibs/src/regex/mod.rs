@@ -1,6 +1,6 @@
 //! Regular expressions with Go's syntax, errors, matches and replacements. Counterpart: Go's `regexp`.
 //!
-//! Patterns are translated for the `regex` crate, which matches in linear time like RE2.
+//! It translates patterns for the `regex` crate, which matches in linear time like RE2.
 
 mod cache;
 mod class;
@@ -29,7 +29,7 @@ pub use translate::{MAX_NESTING, MAX_PATTERN_LENGTH};
 /// Maximum memory of a compiled pattern, in bytes.
 pub const MAX_COMPILED_SIZE: usize = 8 << 20;
 
-/// Size limits to compile with, in turn: the first that suffices estimates the pattern's size.
+/// Size limits to try when compiling, in this order. The first one that suffices serves as an estimate of the pattern's size.
 const SIZES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, MAX_COMPILED_SIZE];
 
 /// Maximum product of a pattern's size and the length of the searched text: in the worst case, a search takes time proportional to both.
@@ -39,14 +39,14 @@ pub const MAX_SEARCH_WORK: u64 = 16 << 30;
 #[derive(Debug)]
 pub struct Regex {
     translated: String,
-    /// Whether the pattern is empty, a special case of `split`.
+    /// Whether the pattern is empty, which `split` treats specially.
     is_empty: bool,
-    /// The name of each group, the whole match first; empty for an unnamed group.
+    /// The names of the groups, starting with the whole match; an unnamed group has an empty name.
     names: Vec<String>,
     text: regex::Regex,
-    /// An upper bound of its memory, one of [`SIZES`].
+    /// An upper bound on the memory it takes, one of [`SIZES`].
     size: usize,
-    /// For text that is not UTF-8, compiled on first use.
+    /// The same pattern for text that is not UTF-8, compiled on first use.
     bytes: OnceLock<Option<regex::bytes::Regex>>,
 }
 
@@ -57,7 +57,7 @@ impl Regex {
     /// Compiles a pattern in Go's syntax.
     ///
     /// # Errors
-    /// Go refuses the pattern, or it exceeds a limit: [`MAX_PATTERN_LENGTH`], [`MAX_NESTING`] or [`MAX_COMPILED_SIZE`].
+    /// Go rejects the pattern, or it exceeds a limit: [`MAX_PATTERN_LENGTH`], [`MAX_NESTING`] or [`MAX_COMPILED_SIZE`].
     pub fn new(pattern: &[u8]) -> Result<Regex, Error> {
         let translation = translate::translate(pattern)?;
         let (text, size) = built(&translation.regex)
@@ -72,7 +72,7 @@ impl Regex {
         })
     }
 
-    /// The cost of searching text of this length, to compare with [`MAX_SEARCH_WORK`].
+    /// Returns the cost of searching a text of this length, to compare with [`MAX_SEARCH_WORK`].
     pub fn work(&self, length: usize) -> u64 {
         (self.size as u64).saturating_mul(length as u64)
     }
@@ -85,13 +85,13 @@ impl Regex {
         }
     }
 
-    /// The text of the first match.
+    /// Returns the text of the first match.
     pub fn find<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         let first = Search::new(self, text).find_at(0).unwrap_or_default();
         first.map(|(start, end)| &text[start..end])
     }
 
-    /// The first `limit` matches, or all if it is negative. An empty match directly after another does not count.
+    /// Returns the first `limit` matches, or all if it is negative. Ignores an empty match directly after another match.
     ///
     /// # Errors
     /// The search takes longer than [`MAX_SEARCH_TIME`].
@@ -112,7 +112,7 @@ impl Regex {
         Ok(spans)
     }
 
-    /// The parts between matches: at most `limit`, the last with the rest, or all if it is negative. Counterpart: `Split`.
+    /// Splits the text at the matches into at most `limit` parts, the last of which is the rest, or into all if it is negative. Counterpart: `Split`.
     ///
     /// # Errors
     /// The search takes longer than [`MAX_SEARCH_TIME`].
@@ -151,7 +151,7 @@ impl Regex {
     }
 }
 
-/// Compiles a translated pattern and estimates its size.
+/// Compiles a translated pattern; also returns an estimate of its size.
 fn built(pattern: &str) -> Option<(regex::Regex, usize)> {
     SIZES.into_iter().find_map(|size| {
         let mut builder = regex::RegexBuilder::new(pattern);
@@ -160,7 +160,7 @@ fn built(pattern: &str) -> Option<(regex::Regex, usize)> {
     })
 }
 
-/// Escapes all special characters. Counterpart: `QuoteMeta`.
+/// Escapes all characters that have a meaning in patterns. Counterpart: `QuoteMeta`.
 pub fn quote_meta(text: &[u8]) -> Cow<'_, [u8]> {
     let is_special = |b: &u8| br"\.+*?()|[]{}^$".contains(b);
     if !text.iter().any(is_special) {
@@ -176,7 +176,7 @@ pub fn quote_meta(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(quoted)
 }
 
-/// The length of the character at the position; 1 at the end.
+/// Returns the length of the character at this position, or 1 at the end.
 fn width_at(text: &[u8], position: usize) -> usize {
     decode(&text[position..]).map_or(1, Rune::width)
 }

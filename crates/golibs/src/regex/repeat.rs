@@ -1,19 +1,19 @@
-//! Repetitions: `*`, `+`, `?` and `{n,m}`, with Go's limit.
+//! Parses repetitions, `*`, `+`, `?` and `{n,m}`, and enforces Go's limit on them.
 
-/// Go's limit on the product of nested counted repetitions.
+/// Go's limit on the product of nested counted repetitions: `maxRepeat` in `regexp/syntax`.
 const MAX_REPETITIONS: usize = 1000;
 
-/// A number of repetitions.
+/// How often an item is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Count {
     min: usize,
     max: Option<usize>,
-    /// `{n}` or `{n,m}`, which Go limits.
+    /// Whether it was written as `{n}`, `{n,}` or `{n,m}`, which Go limits.
     counted: bool,
 }
 
 impl Count {
-    /// The repetition of `*`, `+` or `?`.
+    /// Returns the repetition of `*`, `+` or `?`.
     pub(super) fn of_operator(c: char) -> Count {
         let (min, max) = match c {
             '*' => (0, None),
@@ -23,12 +23,12 @@ impl Count {
         Count { min, max, counted: false }
     }
 
-    /// Returns whether the numbers are in order and within Go's limit.
+    /// Returns whether `min` does not exceed `max`, and both are within Go's limit.
     pub(super) fn is_allowed(self) -> bool {
         self.min.max(self.max.unwrap_or(0)) <= MAX_REPETITIONS && self.max.is_none_or(|max| self.min <= max)
     }
 
-    /// Multiplies the repetitions of an item by this count; `None` beyond Go's limit.
+    /// Multiplies the repetitions of an item by this count; returns `None` beyond Go's limit.
     pub(super) fn times(self, inner: usize) -> Option<usize> {
         match self.max.unwrap_or(self.min) {
             _ if !self.counted => Some(inner),
@@ -38,7 +38,7 @@ impl Count {
         }
     }
 
-    /// The repetition in the `regex` crate's syntax.
+    /// Returns the repetition in the `regex` crate's syntax.
     pub(super) fn written(self) -> String {
         match (self.min, self.max) {
             (0, None) if !self.counted => "*".to_owned(),
@@ -50,7 +50,7 @@ impl Count {
     }
 }
 
-/// Parses `{n}`, `{n,}` or `{n,m}` at the start of the text; returns its length too. Anything else in braces is literal text.
+/// Parses a leading `{n}`, `{n,}` or `{n,m}`; also returns its length. Anything else in braces is literal text.
 pub(super) fn parse(text: &str) -> Option<(Count, usize)> {
     let end = text.find('}')?;
     let inner = text[..end].strip_prefix('{')?;

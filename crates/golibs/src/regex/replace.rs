@@ -1,4 +1,4 @@
-//! Replaces matches, literally or by a template with `$1` and `${name}`. Counterpart: `ReplaceAll` and `Expand`.
+//! Replaces matches by literal text or by a template with `$1` and `${name}`. Counterpart: Go's `ReplaceAll` and `Expand`.
 
 use crate::unicode::{is_digit, is_letter};
 use crate::utf8::{Rune, decode};
@@ -6,11 +6,11 @@ use crate::utf8::{Rune, decode};
 use super::search::Search;
 use super::{Regex, Span, TooSlow, width_at};
 
-/// Maximum length of a result, in bytes, after which replacing stops: text and template of a few megabytes could make terabytes.
+/// Length of the result, in bytes, at which replacing stops: a text and a template of a few megabytes each could produce terabytes.
 pub(super) const MAX_REPLACED: usize = 64 << 20;
 
 impl Regex {
-    /// Replaces each match by these bytes. The result is incomplete beyond 64 MiB.
+    /// Replaces each match with these bytes. Stops once the result exceeds 64 MiB, which leaves it incomplete.
     ///
     /// # Errors
     /// The search takes longer than [`MAX_SEARCH_TIME`](super::MAX_SEARCH_TIME).
@@ -20,7 +20,8 @@ impl Regex {
         replace(text, &mut next, |out, _, ()| out.extend_from_slice(replacement))
     }
 
-    /// Replaces each match by the template, in which `$1`, `${1}` and `${name}` refer to groups. The result is incomplete beyond 64 MiB.
+    /// Replaces each match with the template, in which `$1`, `${1}` and `${name}` refer to groups. Stops once the result exceeds 64 MiB, which leaves
+    /// it incomplete.
     ///
     /// # Errors
     /// The search takes longer than [`MAX_SEARCH_TIME`](super::MAX_SEARCH_TIME).
@@ -57,7 +58,7 @@ impl Regex {
         out.extend_from_slice(rest);
     }
 
-    /// The group with this number, or the first group with this name that matched.
+    /// Returns the group with this number, or the first group with this name that matched.
     fn group(&self, name: &[u8], groups: &[Option<Span>]) -> Option<Span> {
         match number(name) {
             Some(index) => groups.get(index).copied().flatten(),
@@ -66,7 +67,7 @@ impl Regex {
     }
 }
 
-/// Splits off the name of a group after a `$`, if there is one.
+/// Splits off the name of the group after a `$`, if there is one.
 fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = text.strip_prefix(b"{").unwrap_or(text);
     let mut length = 0;
@@ -81,14 +82,14 @@ fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty()).then_some((name, rest))
 }
 
-/// Parses a name as a number, without leading zeros and of at most nine digits.
+/// Parses a group's name as a number of at most nine digits without leading zeros.
 fn number(name: &[u8]) -> Option<usize> {
     let is_number =
         name.iter().all(u8::is_ascii_digit) && name.len() <= 9 && (name.len() == 1 || name.first() != Some(&b'0'));
     is_number.then(|| name.iter().fold(0, |n, b| n * 10 + usize::from(b - b'0')))
 }
 
-/// Copies the text, with the output of `write` in place of each match that `next` finds. An empty match directly after another is skipped.
+/// Copies the text, replacing each match that `next` finds by the output of `write`. Skips an empty match directly after another match.
 fn replace<T>(
     text: &[u8],
     next: &mut dyn FnMut(usize) -> Result<Option<(Span, T)>, TooSlow>,

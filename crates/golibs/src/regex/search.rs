@@ -1,7 +1,7 @@
-//! Repeated searches of one text, in bounded time.
+//! Searches one text repeatedly, in bounded time.
 //!
-//! Finding one match takes linear time. Finding all may not, if each attempt looks far ahead before it settles for a short match: `.*z|a` in a text
-//! of many `a`.
+//! Finding one match takes linear time. Finding all of them may take quadratic time, if each attempt reads far ahead before it settles for a short
+//! match, as `.*z|a` does in a long run of `a`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::processor_time::processor_time;
 /// Maximum processor time for finding all matches in one text.
 pub const MAX_SEARCH_TIME: Duration = Duration::from_millis(500);
 
-/// Bytes to search between two readings of the clock.
+/// Number of bytes to search between two readings of the clock.
 const BYTES_PER_LOOK: usize = 1 << 20;
 
 /// The search for all matches took longer than [`MAX_SEARCH_TIME`].
@@ -19,18 +19,18 @@ const BYTES_PER_LOOK: usize = 1 << 20;
 #[error("searching a text took more than {MAX_SEARCH_TIME:?} of processor time")]
 pub struct TooSlow;
 
-/// A pattern and text, searched as UTF-8 or as bytes.
+/// A pattern and the text to search, either as UTF-8 or as bytes.
 enum Pair<'r, 't> {
     Text(&'r regex::Regex, &'t str),
     Bytes(&'r regex::bytes::Regex, &'t [u8]),
-    /// The pattern cannot search bytes.
+    /// The text is not UTF-8, and the pattern does not compile for bytes.
     Nothing,
 }
 
 pub(super) struct Search<'r, 't> {
     pair: Pair<'r, 't>,
     length: usize,
-    /// Bytes that may have been searched since the last reading of the clock.
+    /// An upper bound on the bytes searched since the last reading of the clock.
     searched: usize,
     started: Option<Duration>,
 }
@@ -44,7 +44,7 @@ impl<'r, 't> Search<'r, 't> {
         Search { pair, length: text.len(), searched: 0, started: None }
     }
 
-    /// The first match at or after the position.
+    /// Returns the first match at or after the position.
     pub(super) fn find_at(&mut self, position: usize) -> Result<Option<Span>, TooSlow> {
         self.look(position)?;
         Ok(match &self.pair {
@@ -54,7 +54,7 @@ impl<'r, 't> Search<'r, 't> {
         })
     }
 
-    /// The span of each group, the whole match first.
+    /// Returns the span of each group of the first match at or after the position, starting with the whole match.
     pub(super) fn groups_at(&mut self, position: usize) -> Result<Option<Vec<Option<Span>>>, TooSlow> {
         self.look(position)?;
         Ok(match &self.pair {

@@ -125,7 +125,7 @@ fn special_characters_are_quoted() {
     assert_eq!(text(&quote_meta("é-_/ #".as_bytes())), "é-_/ #");
 }
 
-/// The difference from Go's recorded answer, if there is one.
+/// Compares with Go's recorded answer; describes the difference, if there is one.
 fn difference(case: &Json) -> String {
     let source = case["text"].as_str().unwrap().as_bytes();
     let regex = match (Regex::new(case["regex"].as_str().unwrap().as_bytes()), case.get("error")) {

@@ -1,6 +1,6 @@
-//! Translates patterns from Go's syntax to the `regex` crate's, and refuses exactly what Go refuses.
+//! Translates patterns from Go's syntax to that of the `regex` crate, and rejects exactly what Go rejects.
 //!
-//! Classes and literals are written out, so that only the common core of both syntaxes remains. Counterpart: `regexp/syntax/parse.go`.
+//! Classes and literals are expanded, so that only syntax that both share remains. Counterpart: `regexp/syntax/parse.go`.
 
 use super::repeat::Count;
 use super::{Error, class, escape, repeat, unicode};
@@ -8,7 +8,7 @@ use super::{Error, class, escape, repeat, unicode};
 /// Maximum length of a pattern, in bytes.
 pub const MAX_PATTERN_LENGTH: usize = 64 << 10;
 
-/// Maximum nesting of groups. Go allows about 1,000; the `regex` crate's compiler is recursive.
+/// Maximum nesting of groups. Go allows about 1,000, but the `regex` crate's compiler is recursive.
 pub const MAX_NESTING: usize = 200;
 
 /// A translated pattern.
@@ -25,7 +25,7 @@ struct Flags {
     non_greedy: bool,
 }
 
-/// The last item of the sequence: its start in the output, and the maximum repetitions of its inner parts.
+/// The last item of a sequence: where it starts in the output, and the maximum repetitions of its inner parts.
 #[derive(Clone, Copy)]
 struct Item {
     start: usize,
@@ -33,7 +33,7 @@ struct Item {
     repeated: bool,
 }
 
-/// An open group, with the state to restore at its end.
+/// An open group, with the state to restore when it closes.
 struct Group {
     flags: Flags,
     start: usize,
@@ -54,7 +54,7 @@ struct Translator<'p> {
     last: Option<Item>,
     /// The maximum repetitions of any item in the open group.
     repetitions: usize,
-    /// The rest of the pattern from the repetition operator just read.
+    /// The pattern from the repetition operator just read, if one was.
     after_repeat: Option<&'p str>,
 }
 
@@ -109,7 +109,7 @@ impl<'p> Translator<'p> {
         self.rest = &self.rest[length..];
     }
 
-    /// Writes the translation of the next `length` bytes as one item.
+    /// Appends the translation of the next `length` bytes as one item.
     fn item(&mut self, length: usize, text: &str) {
         self.write_flags();
         self.last = Some(Item { start: self.out.len(), repetitions: 1, repeated: false });
@@ -121,7 +121,7 @@ impl<'p> Translator<'p> {
         self.item(length, &regex::escape(c.encode_utf8(&mut [0; 4])));
     }
 
-    /// Flags are written only before the next item: Go lets `a(?i)*` repeat the `a`.
+    /// Writes changed flags, right before the next item: Go lets `a(?i)*` repeat the `a`.
     fn write_flags(&mut self) {
         if std::mem::take(&mut self.flags_pending) {
             self.out.push_str(&format!("(?{})", self.flags.written()));
@@ -166,7 +166,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// `\Q...\E`: literal characters.
+    /// Translates `\Q...\E`, whose content is literal.
     fn quoted(&mut self) {
         let text = &self.rest[2..];
         let end = text.find("\\E").unwrap_or(text.len());
@@ -190,7 +190,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// Repeats the last item; the operator has `length` bytes.
+    /// Repeats the last item. The operator takes up `length` bytes.
     fn repeat(&mut self, count: Count, length: usize, after_repeat: Option<&'p str>) -> Result<(), Error> {
         let operator = self.rest;
         self.skip(length);
@@ -212,7 +212,7 @@ impl<'p> Translator<'p> {
             self.out.push(')');
         }
         self.out.push_str(&count.written());
-        // The operator follows the flags before it, the repeated item those before the item.
+        // Go applies the flags set before the operator; the `regex` crate applies those written before the item.
         let swapped = self.flags.non_greedy != self.flags_written.non_greedy;
         self.out.push_str(if lazy != swapped { "?" } else { "" });
         self.repetitions = self.repetitions.max(item.repetitions);
@@ -265,7 +265,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// Flags: `(?i)` for the rest of the group, or `(?i:...)` for a new group.
+    /// Parses flags: `(?i)` for the rest of the group, or `(?i:...)` for a new group.
     fn flags(&mut self) -> Result<(), Error> {
         let mut flags = self.flags;
         let (mut on, mut seen) = (true, false);
@@ -303,7 +303,7 @@ impl<'p> Translator<'p> {
 }
 
 impl Flags {
-    /// All flags, set and cleared, in the `regex` crate's syntax.
+    /// Returns all flags, those set and those cleared, in the `regex` crate's syntax.
     fn written(self) -> String {
         let all = [(self.fold_case, 'i'), (self.multi_line, 'm'), (self.dot_newline, 's'), (self.non_greedy, 'U')];
         let pick = |wanted: bool| all.iter().filter(|(set, _)| *set == wanted).map(|(_, c)| *c).collect::<String>();

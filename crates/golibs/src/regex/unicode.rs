@@ -1,8 +1,8 @@
-//! Unicode categories and scripts: `\pL`, `\p{Greek}`, `\P{^Lu}`, with the names that Go knows.
+//! Translates Unicode categories and scripts, `\pL`, `\p{Greek}` and `\P{^Lu}`, by the names that Go knows.
 
 use super::Error;
 
-/// The scripts that Go's `\p` finds: those with one-word names, because it looks them up without underscores.
+/// The scripts that Go's `\p` finds. It looks names up without underscores, so it finds only those of one word.
 const SCRIPTS: &str = " Adlam Ahom Arabic Armenian Avestan Balinese Bamum Batak Bengali Bhaiksuki Bopomofo Brahmi Braille Buginese \
     Buhid Carian Chakma Cham Cherokee Chorasmian Common Coptic Cuneiform Cypriot Cyrillic Deseret Devanagari Dogra Duployan Elbasan \
     Elymaic Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati Gurmukhi Han Hangul Hanunoo Hatran Hebrew Hiragana Inherited \
@@ -12,7 +12,7 @@ const SCRIPTS: &str = " Adlam Ahom Arabic Armenian Avestan Balinese Bamum Batak 
     Sundanese Syriac Tagalog Tagbanwa Takri Tamil Tangsa Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Toto Ugaritic Vai \
     Vithkuqi Wancho Yezidi Yi ";
 
-/// The short name of each category, and Go's long ones without underscores.
+/// The short name of each category, and Go's long names without underscores.
 const CATEGORIES: [(&str, &[&str]); 38] = [
     ("C", &["Other"]),
     ("Cc", &["Control", "Cntrl"]),
@@ -54,7 +54,7 @@ const CATEGORIES: [(&str, &[&str]); 38] = [
     ("Zs", &["Spaceseparator"]),
 ];
 
-/// Translates the class at the start of the text, `\p` or `\P` and a name; returns the rest too.
+/// Translates the leading class, which is `\p` or `\P` and a name; also returns the rest.
 pub(super) fn translate(text: &str) -> Result<(String, &str), Error> {
     let invalid = |part: &str| Error::new("invalid character class range", part);
     let first = text[2..].chars().next().ok_or_else(|| invalid(text))?;
@@ -77,7 +77,7 @@ fn canonical(name: &str) -> String {
     letters.enumerate().map(|(i, c)| if i == 0 { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// The members of the class in the `regex` crate's syntax.
+/// Returns the members of the class in the `regex` crate's syntax.
 fn inside(name: &str) -> Option<String> {
     let category = CATEGORIES.iter().find(|(short, long)| *short == name || long.contains(&name));
     Some(match (name, category) {

@@ -1,6 +1,6 @@
-//! Constraints on versions: comparisons, tildes, carets, wildcards and hyphen ranges, in groups.
+//! Version constraints: comparisons, tildes, carets, wildcards and hyphen ranges, in groups.
 //!
-//! Spaces and commas mean "and", `||` means "or". A prerelease matches only in a group that names one.
+//! Spaces and commas mean "and", `||` means "or". A prerelease satisfies only a group that contains a prerelease.
 
 use std::str::FromStr;
 
@@ -126,7 +126,7 @@ impl Comparison {
         }
     }
 
-    /// `~1.2.3` allows later patches, `~1` later minor versions, `~*` any version.
+    /// Checks `~`: `~1.2.3` allows later patches, `~1` later minor versions, `~*` any version.
     fn tilde(&self, v: &Version) -> bool {
         let c = &self.version;
         if v < c {
@@ -140,7 +140,7 @@ impl Comparison {
         v.major() == c.major() && (v.minor() == c.minor() || self.wildcard == Wildcard::Minor)
     }
 
-    /// `^1.2.3` allows versions that keep the first nonzero number.
+    /// Checks `^`: `^1.2.3` allows later versions that keep the first nonzero number.
     fn caret(&self, v: &Version) -> bool {
         let c = &self.version;
         if v < c || v.major() != c.major() {
@@ -179,14 +179,14 @@ fn parse_group(text: &str) -> Result<Group, Error> {
     Ok(Group { comparisons, names_prerelease })
 }
 
-/// A comparison's operator and version as written.
+/// The operator and version of a comparison, as written.
 struct Parsed<'a> {
     operator: Operator,
     segments: [Option<&'a str>; 3],
     prerelease: &'a str,
 }
 
-/// Splits off the comparison at the start of the text.
+/// Splits off the leading comparison.
 fn parse_comparison(text: &str) -> Option<(Parsed<'_>, &str)> {
     let length = text.find(|c| !"=!<>~^".contains(c)).unwrap_or(text.len());
     let operator = match &text[..length] {
@@ -204,7 +204,7 @@ fn parse_comparison(text: &str) -> Option<(Parsed<'_>, &str)> {
     Some((Parsed { operator, segments, prerelease }, rest))
 }
 
-/// Splits off the version at the start of the text, which may have wildcards and missing segments: its segments, prerelease and the rest.
+/// Splits off the leading version, which may have wildcards and missing segments; returns its segments, its prerelease and the rest.
 fn parse_partial(text: &str) -> Option<([Option<&str>; 3], &str, &str)> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let (first, mut rest) = take_while(text, is_wild)?;
@@ -218,7 +218,7 @@ fn parse_partial(text: &str) -> Option<([Option<&str>; 3], &str, &str)> {
     Some((segments, prerelease, rest))
 }
 
-/// Splits off the dotted identifiers at the start of the text.
+/// Splits off the leading dotted identifiers.
 fn identifiers(text: &str) -> Option<(&str, &str)> {
     let identifier = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let (_, mut rest) = take_while(text, identifier)?;
@@ -228,18 +228,18 @@ fn identifiers(text: &str) -> Option<(&str, &str)> {
     Some((&text[..text.len() - rest.len()], rest))
 }
 
-/// Splits off the longest prefix whose characters all pass; `None` if it is empty.
+/// Splits off the longest prefix whose characters all pass; returns `None` if it is empty.
 fn take_while(text: &str, pass: impl Fn(char) -> bool) -> Option<(&str, &str)> {
     let end = text.find(|c| !pass(c)).unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
 }
 
-/// Digits and wildcards. Masterminds' character class has a stray `|`, which fails later as a version.
+/// Returns whether this is a digit or a wildcard. Masterminds' character class also has a stray `|`, which later fails to parse as a version.
 fn is_wild(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, 'x' | 'X' | '*' | '|')
 }
 
-/// Go's `\s`.
+/// Returns whether Go's `\s` matches the character.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{c}')
 }
@@ -288,7 +288,7 @@ struct HyphenRange<'a> {
     end: usize,
 }
 
-/// Finds a hyphen range at this offset, with the spaces around it.
+/// Finds a hyphen range at this offset, including the spaces around it.
 fn hyphen_range(text: &str, at: usize) -> Option<HyphenRange<'_>> {
     let (low, after_low) = written_version(skip_space(&text[at..]))?;
     let dash = skip_space(after_low);
@@ -298,7 +298,7 @@ fn hyphen_range(text: &str, at: usize) -> Option<HyphenRange<'_>> {
     Some(HyphenRange { low, high, end: text.len() - skip_space(rest).len() })
 }
 
-/// Splits off the version at the start of the text as written.
+/// Splits off the leading version, as written.
 fn written_version(text: &str) -> Option<(&str, &str)> {
     let (_, _, rest) = parse_partial(text)?;
     Some(text.split_at(text.len() - rest.len()))

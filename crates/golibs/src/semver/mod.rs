@@ -1,6 +1,6 @@
 //! Semantic versions and constraints as Helm reads them: lenient versions, ranges, hyphens and wildcards.
 //!
-//! Leaves out explanations of failed checks. Counterpart: Masterminds/semver v3.5.0, `version.go` and `constraints.go`.
+//! Does not explain why a check fails. Counterpart: `version.go` and `constraints.go` of Masterminds/semver v3.5.0.
 
 mod constraint;
 mod prerelease;
@@ -11,16 +11,16 @@ mod version;
 pub use constraint::{Constraint, MAX_CONSTRAINT_GROUPS, MAX_CONSTRAINT_LENGTH};
 pub use version::{MAX_VERSION_LENGTH, Version};
 
-/// Why a version or constraint is invalid, in Masterminds' words.
+/// The reason why a version or constraint is invalid, in Masterminds' words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not a version at all.
+    /// The text does not have the form of a version.
     #[error("invalid semantic version")]
     InvalidVersion,
-    /// Strict parsing of empty text.
+    /// The text is empty, in strict parsing.
     #[error("version string empty")]
     Empty,
-    /// Strict parsing of a segment that is not all digits.
+    /// A segment contains other characters than digits, in strict parsing.
     #[error("invalid characters in version")]
     InvalidCharacters,
     /// A numeric segment has a leading zero.
@@ -32,31 +32,31 @@ pub enum Error {
     /// The part after `-` is malformed.
     #[error("invalid prerelease string")]
     InvalidPrerelease,
-    /// Longer than [`MAX_VERSION_LENGTH`].
+    /// The version is longer than [`MAX_VERSION_LENGTH`].
     #[error("version string is too long (max {MAX_VERSION_LENGTH} bytes)")]
     VersionTooLong,
-    /// A segment beyond 64 bits, in lenient parsing.
+    /// A segment exceeds 64 bits, in lenient parsing.
     #[error("error parsing version segment: strconv.ParseUint: parsing \"{0}\": value out of range")]
     SegmentOutOfRange(String),
-    /// A segment beyond 64 bits, in strict parsing.
+    /// A segment exceeds 64 bits, in strict parsing.
     #[error("strconv.ParseUint: parsing \"{0}\": value out of range")]
     OutOfRange(String),
-    /// Strict parsing of an empty segment.
+    /// A segment is empty, in strict parsing.
     #[error("strconv.ParseUint: parsing \"\": invalid syntax")]
     EmptySegment,
-    /// Longer than [`MAX_CONSTRAINT_LENGTH`].
+    /// The constraint is longer than [`MAX_CONSTRAINT_LENGTH`].
     #[error("constraint string is too long (max {MAX_CONSTRAINT_LENGTH} bytes)")]
     ConstraintTooLong,
-    /// More than [`MAX_CONSTRAINT_GROUPS`] alternatives.
+    /// The constraint has more than [`MAX_CONSTRAINT_GROUPS`] alternatives.
     #[error("too many constraint groups (max {MAX_CONSTRAINT_GROUPS})")]
     TooManyGroups,
-    /// Not a constraint. Holds the text, quoted as in Go.
+    /// The text is not a constraint. Holds it, quoted as in Go.
     #[error("improper constraint: {0}")]
     ImproperConstraint(String),
-    /// A constraint with an invalid version.
+    /// The constraint contains an invalid version.
     #[error("constraint parser error")]
     ConstraintVersion,
-    /// An increment beyond 64 bits, on which Go panics.
+    /// An increment would exceed 64 bits; Masterminds panics.
     #[error("{0} version increment would overflow uint64")]
     Overflow(&'static str),
 }

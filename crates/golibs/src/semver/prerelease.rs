@@ -1,10 +1,10 @@
-//! Prereleases: validity and order.
+//! Validates and orders prereleases.
 
 use std::cmp::Ordering;
 
 use super::Error;
 
-/// Checks the identifiers of a prerelease.
+/// Validates the identifiers of a prerelease.
 pub(super) fn validate(prerelease: &str) -> Result<(), Error> {
     for part in prerelease.split('.') {
         if part.is_empty() || !part.bytes().all(is_identifier) {
@@ -17,13 +17,13 @@ pub(super) fn validate(prerelease: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the identifiers of metadata.
+/// Validates the identifiers of metadata.
 pub(super) fn validate_metadata(metadata: &str) -> Result<(), Error> {
     let valid = metadata.split('.').all(|part| !part.is_empty() && part.bytes().all(is_identifier));
     if valid { Ok(()) } else { Err(Error::InvalidMetadata) }
 }
 
-/// Orders two prereleases. An empty one comes first here; comparing versions handles that case.
+/// Compares two prereleases. An empty one sorts first here; the comparison of versions handles that case.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.split('.'), b.split('.'));
     loop {
@@ -38,7 +38,7 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Numbers come before words, and compare as numbers up to 64 bits.
+/// Compares two identifiers. Numbers sort before words and are compared as numbers, up to 64 bits.
 fn compare_part(a: &str, b: &str) -> Ordering {
     if a == b {
         return Ordering::Equal;
@@ -50,12 +50,12 @@ fn compare_part(a: &str, b: &str) -> Ordering {
         (None, None) => a.cmp(b),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
-        // Masterminds considers the left one smaller if two different texts are the same number.
+        // Like Masterminds, sorts the left one first if two different texts are the same number.
         (Some(x), Some(y)) => x.cmp(&y).then(Ordering::Less),
     }
 }
 
-/// Parses a number without a sign. Counterpart: `strconv.ParseUint`.
+/// Parses an unsigned number. Counterpart: `strconv.ParseUint`.
 fn number(part: &str) -> Option<u64> {
     part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse().ok()).flatten()
 }

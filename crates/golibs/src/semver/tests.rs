@@ -101,7 +101,7 @@ fn increments_reset_lower_segments_and_keep_the_v() {
     assert_eq!(last.inc_major().unwrap_err().to_string(), "major version increment would overflow uint64");
 }
 
-/// The difference from Masterminds' recorded answer, if there is one.
+/// Compares with Masterminds' recorded answer; describes the difference, if there is one.
 fn difference(case: &Json) -> String {
     let text = |key: &str| case[key].as_str().unwrap_or_default();
     let ours = check(text("constraint"), text("version"));

@@ -1,4 +1,4 @@
-//! Versions: lenient and strict parsing, printing, ordering and incrementing.
+//! Parses, prints, orders and increments versions.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -21,7 +21,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Parses a version leniently, as Helm does nearly everywhere: a leading `v`, missing segments and leading zeros are accepted. Counterpart:
+    /// Parses a version leniently, as Helm does almost everywhere: accepts a leading `v`, missing segments and leading zeros. Counterpart:
     /// `NewVersion`.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Version {
         Ok(Version::from_parts(segments, prerelease, metadata, text))
     }
 
-    /// Parses a complete version exactly as specified. Counterpart: `StrictNewVersion`.
+    /// Parses a complete version exactly as SemVer specifies it. Counterpart: `StrictNewVersion`.
     pub fn parse_strict(text: &str) -> Result<Version, Error> {
         if text.is_empty() {
             return Err(Error::Empty);
@@ -75,56 +75,56 @@ impl Version {
         }
     }
 
-    /// The major version.
+    /// Returns the major version.
     pub fn major(&self) -> u64 {
         self.major
     }
 
-    /// The minor version.
+    /// Returns the minor version.
     pub fn minor(&self) -> u64 {
         self.minor
     }
 
-    /// The patch version.
+    /// Returns the patch version.
     pub fn patch(&self) -> u64 {
         self.patch
     }
 
-    /// The prerelease after `-`, which may be empty.
+    /// Returns the prerelease, the part after `-`, which may be empty.
     pub fn prerelease(&self) -> &str {
         &self.prerelease
     }
 
-    /// The metadata after `+`, which may be empty.
+    /// Returns the metadata, the part after `+`, which may be empty.
     pub fn metadata(&self) -> &str {
         &self.metadata
     }
 
-    /// The original text.
+    /// Returns the text that the version was parsed from.
     pub fn original(&self) -> &str {
         &self.original
     }
 
-    /// The next major version.
+    /// Returns the next major version.
     pub fn inc_major(&self) -> Result<Version, Error> {
         let major = self.major.checked_add(1).ok_or(Error::Overflow("major"))?;
         Ok(self.successor([major, 0, 0]))
     }
 
-    /// The next minor version.
+    /// Returns the next minor version.
     pub fn inc_minor(&self) -> Result<Version, Error> {
         let minor = self.minor.checked_add(1).ok_or(Error::Overflow("minor"))?;
         Ok(self.successor([self.major, minor, 0]))
     }
 
-    /// The next patch version; for a prerelease, its release.
+    /// Returns the next patch version, or for a prerelease the version that it precedes.
     pub fn inc_patch(&self) -> Result<Version, Error> {
         let step = u64::from(self.prerelease.is_empty());
         let patch = self.patch.checked_add(step).ok_or(Error::Overflow("patch"))?;
         Ok(self.successor([self.major, self.minor, patch]))
     }
 
-    /// The version with this prerelease; an empty one removes it.
+    /// Returns this version with another prerelease; an empty one removes it.
     pub fn with_prerelease(&self, prerelease: &str) -> Result<Version, Error> {
         if !prerelease.is_empty() {
             prerelease::validate(prerelease)?;
@@ -132,7 +132,7 @@ impl Version {
         Ok(self.renamed(Version { prerelease: prerelease.to_owned(), ..self.clone() }))
     }
 
-    /// The version with this metadata; empty metadata removes it.
+    /// Returns this version with other metadata; an empty text removes it.
     pub fn with_metadata(&self, metadata: &str) -> Result<Version, Error> {
         if !metadata.is_empty() {
             prerelease::validate_metadata(metadata)?;
@@ -144,7 +144,7 @@ impl Version {
         self.renamed(Version::from_parts(segments, "", "", ""))
     }
 
-    /// Gives `next` an original text that keeps this version's `v`.
+    /// Sets the original text of `next` to its canonical form, with a leading `v` if this version has one.
     fn renamed(&self, next: Version) -> Version {
         let prefix = if self.original.starts_with('v') { "v" } else { "" };
         Version { original: format!("{prefix}{next}"), ..next }
@@ -199,7 +199,7 @@ impl PartialEq for Version {
 
 impl Eq for Version {}
 
-/// The numbers, prerelease and metadata of text in the lenient form.
+/// Splits text in the lenient form into its numbers, prerelease and metadata.
 fn split_lenient(text: &str) -> Option<(&str, &str, &str)> {
     let rest = text.strip_prefix('v').unwrap_or(text);
     let (rest, metadata) = rest.split_once('+').map_or((rest, None), |(r, m)| (r, Some(m)));

@@ -1,14 +1,14 @@
-//! Floating-point numbers from text. Counterpart: Go's `strconv/atof.go`, for 64 bits.
+//! Parses floating-point numbers. Counterpart: Go's `strconv/atof.go`, for 64 bits.
 
 use super::NumError;
 use super::atoi::underscores_fit;
 use crate::math::ldexp;
 
-/// Parses a decimal or hexadecimal number, an infinity or NaN, in any case and with underscores between digits. Counterpart:
+/// Parses a decimal or hexadecimal number, an infinity or NaN, in upper or lower case and with underscores between digits. Counterpart:
 /// `strconv.ParseFloat(text, 64)`.
 ///
 /// # Errors
-/// [`NumError::Range`] if the nearest number would be infinite. Too small a number is 0.
+/// [`NumError::Range`] if the nearest number is infinite. A number too close to zero becomes 0.
 ///
 /// ```
 /// use golibs::strconv::{NumError, parse_float};
@@ -49,7 +49,7 @@ fn finite(text: &[u8]) -> Result<f64, NumError> {
     if number.is_finite() { Ok(number) } else { Err(NumError::Range) }
 }
 
-/// Rust reads decimal numbers as Go does, except for names and a sign of its own.
+/// Parses a decimal number. Rust accepts what Go accepts, and also names and a second sign, which are ruled out first.
 fn decimal(text: &[u8]) -> Result<f64, NumError> {
     if !matches!(text, [b'0'..=b'9' | b'.', ..]) {
         return Err(NumError::Syntax);
@@ -57,7 +57,7 @@ fn decimal(text: &[u8]) -> Result<f64, NumError> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(NumError::Syntax)
 }
 
-/// The number after `0x`, such as `1.8p3`, whose exponent is mandatory.
+/// Parses the part after `0x`, such as `1.8p3`. The exponent is mandatory.
 fn hexadecimal(text: &[u8]) -> Result<f64, NumError> {
     let at = text.iter().position(|b| matches!(b, b'p' | b'P')).ok_or(NumError::Syntax)?;
     let (mantissa, shift) = hex_mantissa(&text[..at]).ok_or(NumError::Syntax)?;
@@ -76,7 +76,7 @@ fn hex_exponent(text: &[u8]) -> Option<i64> {
     is_number.then_some(if negative { -magnitude } else { magnitude })
 }
 
-/// The mantissa's leading bits, the lowest of which is set if a cut-off digit was not zero, and the power of two that they lack.
+/// Returns the leading bits of the mantissa and the power of two to scale them by. The lowest bit is set if any digit cut off was not zero.
 fn hex_mantissa(text: &[u8]) -> Option<(u64, i64)> {
     let (mut bits, mut shift, mut in_fraction, mut has_digits) = (0u64, 0i64, false, false);
     for byte in text {
@@ -97,8 +97,8 @@ fn hex_mantissa(text: &[u8]) -> Option<(u64, i64)> {
     has_digits.then_some((bits, shift))
 }
 
-/// The double nearest to `mantissa × 2^exponent`, and of two the one whose last bit is 0. The mantissa is rounded once, to the bits that
-/// the result has: a number near zero has fewer than 53.
+/// Returns the double nearest to `mantissa × 2^exponent`, and in a tie the one whose last bit is 0. Rounds the mantissa once, to the bits that the
+/// result has: a number near zero has fewer than 53.
 fn rounded(mantissa: u64, exponent: i64) -> f64 {
     const SMALLEST: i64 = -1074;
     if mantissa == 0 {
@@ -115,7 +115,7 @@ fn rounded(mantissa: u64, exponent: i64) -> f64 {
     ldexp(mantissa as f64, last_bit.min(4096) as i32)
 }
 
-/// `mantissa / 2^dropped`, rounded half to even.
+/// Returns `mantissa / 2^dropped`, rounded half to even.
 fn nearest_even(mantissa: u64, dropped: u32) -> u64 {
     let wide = u128::from(mantissa);
     let (whole, rest, half) = (wide >> dropped, wide & ((1 << dropped) - 1), 1u128 << (dropped - 1));

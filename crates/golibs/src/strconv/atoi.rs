@@ -1,13 +1,13 @@
-//! Integers from text. Counterpart: Go's `strconv/atoi.go`, for 64 bits.
+//! Parses integers. Counterpart: Go's `strconv/atoi.go`, for 64 bits.
 
 use super::NumError;
 
-/// Parses a signed integer of this base, 2 to 36. Base 0 reads the prefixes `0x`, `0o`, `0b` and `0`, and underscores between digits, as in Go
+/// Parses a signed integer in a base from 2 to 36. Base 0 accepts the prefixes `0x`, `0o`, `0b` and `0`, and underscores between digits, as in Go
 /// source. Counterpart: `strconv.ParseInt(text, base, 64)`.
 ///
 /// # Errors
-/// [`NumError::Range`] beyond 64 bits; which side, the text's sign says. As in Go, a number that is too large is out of range even if what
-/// follows is no digit.
+/// [`NumError::Range`] beyond 64 bits, at the end that the sign indicates. As in Go, a number that is too large is out of range even if a character
+/// that is not a digit follows.
 ///
 /// ```
 /// use golibs::strconv::{NumError, parse_int};
@@ -27,8 +27,8 @@ pub fn parse_int(text: &[u8], base: u32) -> Result<i64, NumError> {
     number.ok_or(NumError::Range)
 }
 
-/// Parses a signed integer and returns Go's value where Go's error is ignored: the nearest integer if the number is out of range, 0 if the text is
-/// not a number.
+/// Parses a signed integer and returns what Go returns beside its error: the nearest integer if the number is out of range, 0 if the text is not a
+/// number.
 pub fn parse_int_or_nearest(text: &[u8], base: u32) -> i64 {
     match parse_int(text, base) {
         Ok(number) => number,
@@ -41,7 +41,7 @@ pub fn parse_int_or_nearest(text: &[u8], base: u32) -> i64 {
 /// Parses an unsigned integer, which must not have a sign. Counterpart: `strconv.ParseUint(text, base, 64)`.
 ///
 /// # Errors
-/// As [`parse_int`].
+/// Fails like [`parse_int`].
 pub fn parse_uint(text: &[u8], base: u32) -> Result<u64, NumError> {
     if text.is_empty() {
         return Err(NumError::Syntax);
@@ -63,7 +63,7 @@ pub fn parse_uint(text: &[u8], base: u32) -> Result<u64, NumError> {
     Ok(number)
 }
 
-/// The base that a literal's prefix names, and the digits after it.
+/// Returns the base that a literal's prefix denotes, and the digits after it.
 fn split_prefix(text: &[u8]) -> (u32, &[u8]) {
     match text {
         [b'0', b'x' | b'X', digits @ ..] if !digits.is_empty() => (16, digits),

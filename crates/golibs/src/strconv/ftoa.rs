@@ -1,6 +1,6 @@
-//! Floating-point numbers to text. Counterpart: Go's `strconv/ftoa.go`, for 64 bits.
+//! Formats floating-point numbers. Counterpart: Go's `strconv/ftoa.go`, for 64 bits.
 
-/// Maximum number of digits of a double before or after the decimal point; further ones are zeros.
+/// Maximum number of digits of a double before or after the decimal point; all further digits are zeros.
 const MAX_DIGITS: usize = 1100;
 
 /// Decimal digits without trailing zeros, and the position of the decimal point: `0.d1d2… × 10^point`.
@@ -9,7 +9,7 @@ struct Decimal {
     point: i32,
 }
 
-/// Formats a number with one of the verbs `b e E f g G x X`. Without a precision, the text is the shortest that parses to the same number.
+/// Formats a number with one of the verbs `b e E f g G x X`. Without a precision, prints the shortest text that parses to the same number.
 /// Counterpart: `strconv.FormatFloat(value, verb, precision, 64)`.
 pub fn format_float(value: f64, verb: u8, precision: Option<usize>) -> String {
     if value.is_nan() {
@@ -31,7 +31,7 @@ pub fn format_float(value: f64, verb: u8, precision: Option<usize>) -> String {
     format!("{sign}{text}")
 }
 
-/// Formats a number as `encoding/json` does; `None` for NaN and the infinities, which JSON cannot represent.
+/// Formats a number as `encoding/json` does; returns `None` for NaN and the infinities, which JSON cannot represent.
 pub fn json_float(value: f64) -> Option<String> {
     if !value.is_finite() {
         return None;
@@ -49,7 +49,7 @@ impl Decimal {
         let shortest = parse_scientific(&format!("{value:e}"));
         let length = shortest.digits.len().max(1);
         let nearest = format!("{value:.*e}", length - 1);
-        // Of several shortest texts, Go uses the one nearest to the number, and of two equally near the one with an even digit.
+        // Among several shortest texts, Go uses the nearest to the number, and in a tie the one whose last digit is even.
         if nearest.parse() == Ok(value) { parse_scientific(&nearest) } else { shortest }
     }
 
@@ -62,7 +62,7 @@ impl Decimal {
     }
 }
 
-/// Parses Rust's `{:e}` text, such as `1.25e-7`.
+/// Parses text printed with Rust's `{:e}`, such as `1.25e-7`.
 fn parse_scientific(text: &str) -> Decimal {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
@@ -104,7 +104,7 @@ fn fixed(value: f64, precision: Option<usize>) -> String {
         let places = decimal.digits.len() as i32 - decimal.point;
         return fixed_text(&decimal, places.max(0) as usize);
     };
-    // Rust limits the precision; past the last digit of a double there are only zeros.
+    // Rust limits the precision; all digits past the last one of a double are zeros.
     let exact = places.min(MAX_DIGITS);
     let mut text = format!("{value:.exact$}");
     text.extend(std::iter::repeat_n('0', places - exact));
@@ -143,7 +143,7 @@ fn general(value: f64, precision: Option<usize>, letter: u8) -> String {
     fixed_text(&decimal, (length - decimal.point).max(0) as usize)
 }
 
-/// The 53-bit mantissa and the exponent of two.
+/// Returns the 53-bit mantissa and the exponent of two.
 fn parts(value: f64) -> (u64, i32) {
     let bits = value.to_bits();
     let fraction = bits & ((1 << 52) - 1);

@@ -1,4 +1,4 @@
-//! Conversion between text and booleans, numbers and quoted literals. Counterpart: Go's `strconv`.
+//! Converts between text and booleans, numbers and quoted literals. Counterpart: Go's `strconv`.
 //!
 //! Numbers have 64 bits. Text is bytes, as in Go.
 
@@ -16,7 +16,7 @@ pub use ftoa::{format_float, json_float};
 pub use quote::{Charset, append_quoted, append_quoted_rune, can_backquote, quote, quote_rune};
 pub use unquote::{Unquoted, unquote, unquote_char};
 
-/// Why text is not a number or a boolean: Go's `strconv.ErrSyntax` and `ErrRange`.
+/// The reason why a text is not a number or a boolean: Go's `strconv.ErrSyntax` and `ErrRange`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumError {
     /// The text does not have the right form.
@@ -28,7 +28,7 @@ pub enum NumError {
 }
 
 impl NumError {
-    /// The text of Go's `*strconv.NumError`, which names the function and the text that it was given.
+    /// Returns the text of Go's `*strconv.NumError`, which names the function and its argument.
     ///
     /// ```
     /// use golibs::strconv::NumError;

@@ -1,12 +1,12 @@
-//! Text as Go source would quote it. Counterpart: Go's `strconv.Quote` and its relatives.
+//! Quotes text as in Go source. Counterpart: Go's `strconv.Quote` and its relatives.
 
 use crate::unicode::is_print;
 use crate::utf8::{Rune, decode, runes};
 
-/// The characters that need no escape.
+/// The characters that are printed without an escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charset {
-    /// Whatever Go considers printable.
+    /// Every character that Go considers printable.
     Unicode,
     /// Printable ASCII.
     Ascii,
@@ -45,7 +45,7 @@ pub fn append_quoted(out: &mut Vec<u8>, bytes: &[u8], charset: Charset) {
     out.push(b'"');
 }
 
-/// Quotes the character. Counterpart: `strconv.QuoteRune`.
+/// Quotes a character. Counterpart: `strconv.QuoteRune`.
 pub fn quote_rune(c: char) -> String {
     let mut out = Vec::new();
     append_quoted_rune(&mut out, c, Charset::Unicode);
@@ -59,7 +59,7 @@ pub fn append_quoted_rune(out: &mut Vec<u8>, c: char, charset: Charset) {
     out.push(b'\'');
 }
 
-/// Returns whether the text, on one line, can stand between backquotes. Counterpart: `strconv.CanBackquote`.
+/// Returns whether the text, on one line, can be written between backquotes. Counterpart: `strconv.CanBackquote`.
 pub fn can_backquote(text: &[u8]) -> bool {
     runes(text).all(|rune| match rune {
         Rune::Invalid(_) => false,

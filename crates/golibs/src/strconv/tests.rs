@@ -1,4 +1,4 @@
-//! Tables of Go 1.26's answers.
+//! Compares with Go 1.26's answers.
 
 use super::NumError::{Range, Syntax};
 use super::*;
@@ -111,7 +111,7 @@ fn unsigned_integers_take_no_sign() {
     assert_eq!(parse_uint(b"-1", 0), Err(Syntax));
 }
 
-/// Numbers by their bits.
+/// Compares numbers by their bits.
 #[test]
 fn floats_parse_as_in_go() {
     #[rustfmt::skip]

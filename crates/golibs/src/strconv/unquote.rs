@@ -1,8 +1,8 @@
-//! Quoted literals into text. Counterpart: Go's `strconv.Unquote` and `UnquoteChar`.
+//! Parses quoted literals. Counterpart: Go's `strconv.Unquote` and `UnquoteChar`.
 
 use crate::utf8::decode;
 
-/// Returns the text of a literal in double or back quotes; `None` if it is invalid. Counterpart: `strconv.Unquote`.
+/// Returns the text of a literal in double or back quotes, or `None` if it is invalid. Counterpart: `strconv.Unquote`.
 ///
 /// ```
 /// use golibs::strconv::unquote;
@@ -31,7 +31,7 @@ fn unquote_inner(mut inner: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// One character of a literal. Escapes such as `\xff` and `\377` stand for single bytes, which need not be UTF-8.
+/// One character of a literal. Escapes such as `\xff` and `\377` denote single bytes, which need not be UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unquoted {
     /// A `\x` or octal escape.
@@ -41,7 +41,7 @@ pub enum Unquoted {
 }
 
 impl Unquoted {
-    /// The value of the byte, or the character's code point.
+    /// Returns the value of the byte, or the character's code point.
     pub fn code(self) -> u32 {
         match self {
             Unquoted::Byte(b) => u32::from(b),
@@ -50,8 +50,8 @@ impl Unquoted {
     }
 }
 
-/// Returns the first character between the quotes of a literal, and the text after it; `None` if it is invalid. `quote` is the literal's own
-/// quote, the only one that may be escaped. Counterpart: `strconv.UnquoteChar`.
+/// Returns the first character of a literal's content, and the text after it, or `None` if it is invalid. `quote` is the literal's own quote, the
+/// only one that may be escaped. Counterpart: `strconv.UnquoteChar`.
 pub fn unquote_char(text: &[u8], quote: u8) -> Option<(Unquoted, &[u8])> {
     match text {
         [] => None,

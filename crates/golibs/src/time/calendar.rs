@@ -24,13 +24,13 @@ pub struct Clock {
 
 const DAYS_PER_400_YEARS: i64 = 146_097;
 
-/// Days from the first of March of the year 0 to 1970.
+/// Days from 1 March of the year 0 to 1970.
 const DAYS_TO_1970: i64 = 719_468;
 
 impl Date {
-    /// The date this many days after the start of 1970.
+    /// Returns the date this many days after the start of 1970.
     pub(super) fn from_days(days: i64) -> Date {
-        // Years start in March here, so that the leap day comes last.
+        // Counts years from March, so that the leap day comes last.
         let days = days.saturating_add(DAYS_TO_1970);
         let (era, day_of_era) = (days.div_euclid(DAYS_PER_400_YEARS), days.rem_euclid(DAYS_PER_400_YEARS));
         let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -41,7 +41,7 @@ impl Date {
         Date { year: year_of_era + era * 400 + i64::from(month <= 2), month: month as u8, day: day as u8 }
     }
 
-    /// Days since the start of 1970.
+    /// Returns the number of days since the start of 1970.
     pub fn days(self) -> i64 {
         let (month, day) = (i64::from(self.month), i64::from(self.day));
         let year = self.year - i64::from(month <= 2);
@@ -51,23 +51,23 @@ impl Date {
         year.div_euclid(400).saturating_mul(DAYS_PER_400_YEARS).saturating_add(day_of_era - DAYS_TO_1970)
     }
 
-    /// 1 on the first of January.
+    /// Returns the day of the year: 1 on 1 January.
     pub fn day_of_year(self) -> i64 {
         self.days() - Date { year: self.year, month: 1, day: 1 }.days() + 1
     }
 
-    /// 0 on Sundays.
+    /// Returns the day of the week: 0 on Sundays.
     pub fn weekday(self) -> usize {
         (self.days() + 4).rem_euclid(7) as usize
     }
 }
 
-/// Returns whether the year has a 29th of February.
+/// Returns whether the year has a 29 February.
 pub(super) fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// The number of days in the month.
+/// Returns the number of days in the month.
 pub(super) fn days_in(year: i64, month: u8) -> u8 {
     match month {
         2 if is_leap(year) => 29,
@@ -78,12 +78,12 @@ pub(super) fn days_in(year: i64, month: u8) -> u8 {
 }
 
 impl Clock {
-    /// The time this many seconds after midnight.
+    /// Returns the time this many seconds after midnight.
     pub fn from_seconds(seconds: i64) -> Clock {
         Clock { hour: (seconds / 3600) as u8, minute: (seconds / 60 % 60) as u8, second: (seconds % 60) as u8 }
     }
 
-    /// Seconds since midnight.
+    /// Returns the number of seconds since midnight.
     pub fn seconds(self) -> i64 {
         i64::from(self.hour) * 3600 + i64::from(self.minute) * 60 + i64::from(self.second)
     }

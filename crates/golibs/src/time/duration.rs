@@ -1,4 +1,4 @@
-//! Durations in nanoseconds: parsing `1h2m3.5s`, printing and rounding. Counterpart: `time.Duration`.
+//! Durations in nanoseconds: parses `1h2m3.5s`, prints and rounds. Counterpart: `time.Duration`.
 
 use std::fmt;
 
@@ -23,11 +23,11 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// The magnitude of the smallest duration.
+/// The magnitude of the most negative duration.
 const LIMIT: u64 = 1 << 63;
 
 impl Duration {
-    /// A duration in seconds, which wraps beyond about 292 years, as in Go.
+    /// Returns a duration of this many seconds, which wraps beyond about 292 years, as in Go.
     pub fn from_seconds_wrapping(seconds: i64) -> Duration {
         Duration(seconds.wrapping_mul(SECOND))
     }
@@ -67,32 +67,32 @@ impl Duration {
         }
     }
 
-    /// In hours, with fractions.
+    /// Returns the duration in hours, with a fraction.
     pub fn hours(self) -> f64 {
         self.parts(3600 * SECOND)
     }
 
-    /// In minutes, with fractions.
+    /// Returns the duration in minutes, with a fraction.
     pub fn minutes(self) -> f64 {
         self.parts(60 * SECOND)
     }
 
-    /// In seconds, with fractions.
+    /// Returns the duration in seconds, with a fraction.
     pub fn seconds(self) -> f64 {
         self.parts(SECOND)
     }
 
-    /// Whole units plus the fraction of the rest: Go's sum, to the last bit.
+    /// Adds the whole units and the fraction of the rest, as Go does, so that the result agrees to the last bit.
     fn parts(self, unit: i64) -> f64 {
         (self.0 / unit) as f64 + (self.0 % unit) as f64 / unit as f64
     }
 
-    /// Truncates towards zero to a multiple of the other duration, if that is positive.
+    /// Rounds towards zero to a multiple of the other duration, if that is positive.
     pub fn truncate(self, multiple: Duration) -> Duration {
         if multiple.0 <= 0 { self } else { Duration(self.0 - self.0 % multiple.0) }
     }
 
-    /// Rounds half away from zero to a multiple of the other duration, if that is positive.
+    /// Rounds to the nearest multiple of the other duration, half away from zero, if that duration is positive.
     pub fn round(self, multiple: Duration) -> Duration {
         if multiple.0 <= 0 {
             return self;
@@ -104,13 +104,13 @@ impl Duration {
         Duration(rounded.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// Without the sign.
+    /// Returns the absolute value.
     pub fn abs(self) -> Duration {
         Duration(self.0.checked_abs().unwrap_or(i64::MAX))
     }
 }
 
-/// Splits off one number with its unit, in nanoseconds.
+/// Splits off a number with its unit; returns its nanoseconds and the rest.
 fn parse_term<'t>(text: &'t [u8], whole: &[u8]) -> Result<(u64, &'t [u8]), DurationError> {
     let invalid = || DurationError::Invalid(quote(whole));
     let (integer, mut rest) = text.split_at(digits(text));
@@ -143,7 +143,7 @@ fn leading_int(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')).filter(|n| *n <= LIMIT))
 }
 
-/// The digits after the point, scaled; those beyond 64 bits are dropped.
+/// Scales the digits after the point. Ignores digits beyond 64 bits.
 fn fraction_of(digits: &[u8], unit: u64) -> u64 {
     let (mut value, mut scale) = (0u64, 1.0);
     for digit in digits {
@@ -181,7 +181,7 @@ impl fmt::Display for Duration {
     }
 }
 
-/// The number with the point this many digits from the end, without trailing zeros.
+/// Formats the number with the point this many digits from the end, without trailing zeros.
 fn decimal(n: u64, digits: usize) -> String {
     let power = 10u64.pow(digits as u32);
     let fraction = format!("{:0digits$}", n % power);

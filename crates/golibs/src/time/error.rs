@@ -1,8 +1,8 @@
-//! Errors of layouts and durations, in Go's words.
+//! Errors of layouts and durations, worded as Go words them.
 
 use std::fmt;
 
-/// Text that does not fit its layout. Counterpart: `time.ParseError`.
+/// A text that does not match its layout. Counterpart: `time.ParseError`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     pub(super) layout: Vec<u8>,
@@ -10,16 +10,16 @@ pub struct ParseError {
     pub(super) problem: Problem,
 }
 
-/// What is wrong with the text.
+/// The mismatch between the text and the layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     /// This part of the text does not match this part of the layout.
     Mismatch { layout_part: Vec<u8>, value_part: Vec<u8> },
     /// The named part of the time has a value that does not exist.
     OutOfRange(&'static str),
-    /// The day of the year is in another month, or is another day of it.
+    /// The day of the year falls in another month, or on another day of the month. Names which.
     DayOfYear(&'static str),
-    /// The text goes on after the layout.
+    /// Text is left over after the end of the layout.
     ExtraText(Vec<u8>),
 }
 
@@ -40,21 +40,21 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// A zone offset that [`Time::binary`](super::Time::binary) cannot hold.
+/// The zone offset cannot be encoded by [`Time::binary`](super::Time::binary).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Time.MarshalBinary: unexpected zone offset")]
 pub struct OffsetError;
 
-/// Text that is not a duration.
+/// The reason why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// Malformed text, or a duration of more than 292 years.
+    /// The text is malformed, or means more than 292 years.
     #[error("time: invalid duration {0}")]
     Invalid(String),
-    /// A number without a unit.
+    /// A number has no unit.
     #[error("time: missing unit in duration {0}")]
     MissingUnit(String),
-    /// An unknown unit.
+    /// The unit is unknown.
     #[error("time: unknown unit {unit} in duration {duration}")]
     UnknownUnit {
         /// The unit, quoted.
@@ -64,7 +64,7 @@ pub enum DurationError {
     },
 }
 
-/// Quotes as Go's `time` does, unlike `strconv`: every byte that is not ASCII becomes hexadecimal.
+/// Quotes text as Go's `time` does: unlike `strconv`, it escapes every byte beyond ASCII in hexadecimal.
 pub(super) fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for byte in text {

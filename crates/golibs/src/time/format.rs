@@ -9,7 +9,7 @@ use super::parse::{DAYS, MONTHS};
 use super::{Duration, Time, ZERO, Zone};
 
 impl Time {
-    /// Formats the time by the layout. Text that is not an element is copied.
+    /// Formats the time by the layout. Copies text that is not a layout element.
     pub fn format(&self, layout: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(layout.len() + 10);
         let (name, offset) = self.zone();
@@ -25,12 +25,12 @@ impl Time {
         }
     }
 
-    /// The time in RFC 3339 with nanoseconds, as in JSON.
+    /// Formats the time as RFC 3339 with nanoseconds, as in JSON.
     pub fn rfc3339(&self) -> String {
         String::from_utf8_lossy(&self.format(b"2006-01-02T15:04:05.999999999Z07:00")).into_owned()
     }
 
-    /// The time in Go syntax. Counterpart: `GoString`.
+    /// Formats the time in Go syntax. Counterpart: `GoString`.
     pub fn go_syntax(&self) -> String {
         let (Date { year, month, day }, Clock { hour, minute, second }) = self.civil();
         let month = MONTHS[usize::from(month) - 1];
@@ -138,7 +138,7 @@ impl Shown {
         if form.zulu && self.offset == 0 {
             return "Z".to_owned();
         }
-        // Go uses the sign of the whole minutes.
+        // Go takes the sign from the whole minutes.
         let minutes = self.offset / 60;
         let sign = if minutes < 0 { '-' } else { '+' };
         let colon = if form.colons { ":" } else { "" };
@@ -153,7 +153,7 @@ impl Shown {
         text
     }
 
-    /// The separator and this many digits, at most nine.
+    /// Formats the separator and this many digits of the fraction, at most nine.
     fn fraction(&self, digits: usize, separator: u8) -> String {
         let all = format!("{:09}", self.nanoseconds);
         format!("{}{}", char::from(separator), &all[..digits.min(9)])

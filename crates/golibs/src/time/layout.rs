@@ -60,7 +60,7 @@ pub(super) struct Chunk<'l> {
     pub(super) rest: &'l [u8],
 }
 
-/// Splits the layout at its first element. Go's `nextStdChunk`.
+/// Splits the layout at its first element. Counterpart: `nextStdChunk`.
 pub(super) fn next_chunk(layout: &[u8]) -> Chunk<'_> {
     for i in 0..layout.len() {
         let Some((skipped, length, element)) = element_at(&layout[i..]) else { continue };
@@ -71,9 +71,9 @@ pub(super) fn next_chunk(layout: &[u8]) -> Chunk<'_> {
     Chunk { prefix: layout, element: None, written: b"", rest: b"" }
 }
 
-/// Recognizes the element at the start of the text: the bytes to skip before it, its length, and the element.
+/// Recognizes the leading element; returns the number of bytes to skip before it, its length and the element.
 fn element_at(text: &[u8]) -> Option<(usize, usize, Element)> {
-    // A short name before a lower-case letter is part of a word.
+    // A short name followed by a lower-case letter is part of a word.
     let word_goes_on = || text.get(3).is_some_and(u8::is_ascii_lowercase);
     let plain: &[(&[u8], Element)] = match text.first()? {
         b'J' if text.starts_with(b"Jan") && (text.starts_with(b"January") || !word_goes_on()) => {
@@ -120,7 +120,7 @@ fn offset_at(text: &[u8]) -> Option<(usize, usize, Element)> {
     Some((0, written.len() + 1, Element::Offset(Offset { zulu: text[0] == b'Z', colons, precision })))
 }
 
-/// Parses a separator and zeros or nines that no other digit follows.
+/// Parses a separator followed by zeros or nines, and by no other digit.
 fn fraction_at(text: &[u8]) -> Option<(usize, usize, Element)> {
     let digit = *text.get(1)?;
     let count = text[1..].iter().take_while(|b| **b == digit).count();

@@ -1,6 +1,6 @@
-//! Go's `time`: instants in a zone, durations, and the layouts that print and read them (`2006-01-02 15:04:05`).
+//! Go's `time`: instants in a zone, durations, and the layouts that format and parse them (`2006-01-02 15:04:05`).
 //!
-//! Zones come from the system's database through jiff; the calendar has no limit on years, as in Go. Leaves out timers.
+//! Reads zones from the system's database with jiff. As in Go, years are unlimited. Leaves out timers.
 
 mod calendar;
 mod duration;
@@ -26,7 +26,7 @@ pub use zone::Zone;
 pub struct Time {
     /// Seconds since 1970.
     seconds: i64,
-    /// Below a second.
+    /// Nanoseconds within the second.
     nanoseconds: u32,
     zone: Zone,
     /// Monotonic nanoseconds since the process started, if the time was read from the clock: Go prints them.
@@ -43,7 +43,7 @@ const WALL_START: i64 = -2_682_288_000;
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Time {
-    /// The current time in the local zone.
+    /// Returns the current time in the local zone.
     pub fn now() -> Time {
         let monotonic = i64::try_from(START.elapsed().as_nanos()).unwrap_or(i64::MAX).max(1);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -51,34 +51,34 @@ impl Time {
         Time { seconds, nanoseconds: since.subsec_nanos(), zone: Zone::local(), monotonic: Some(monotonic) }
     }
 
-    /// The time these seconds and nanoseconds after the start of 1970, in the local zone.
+    /// Returns the time this many seconds and nanoseconds after the start of 1970, in the local zone.
     pub fn unix(seconds: i64, nanoseconds: u32) -> Time {
         Time { seconds, nanoseconds, zone: Zone::local(), monotonic: None }
     }
 
-    /// Go's zero time: the year 1, in UTC.
+    /// Returns Go's zero time: the start of the year 1 in UTC.
     pub fn zero() -> Time {
         Time { seconds: ZERO, nanoseconds: 0, zone: Zone::Utc, monotonic: None }
     }
 
-    /// The instant at which clocks in the zone show this date and time.
+    /// Returns the instant at which clocks in the zone show this date and time.
     fn from_civil(date: Date, clock: Clock, nanoseconds: u32, zone: Zone) -> Time {
         let shown = date.days().saturating_mul(86_400).saturating_add(clock.seconds());
         let mut seconds = shown;
         let offset = zone.offset_at(shown).1;
         if offset != 0 {
-            // Like Go, look again: the first guess may have crossed a transition.
+            // Like Go, look again: the first guess may lie on the other side of a transition.
             seconds = shown.saturating_sub(zone.offset_at(shown.saturating_sub(offset)).1);
         }
         Time { seconds, nanoseconds, zone, monotonic: None }
     }
 
-    /// The same instant in another zone.
+    /// Returns the same instant in another zone.
     pub fn in_zone(&self, zone: Zone) -> Time {
         Time { zone, monotonic: None, ..self.clone() }
     }
 
-    /// The time this duration later.
+    /// Returns the time this duration later.
     pub fn add(&self, duration: Duration) -> Time {
         let nanoseconds = i64::from(self.nanoseconds) + duration.0 % 1_000_000_000;
         let seconds =
@@ -87,7 +87,7 @@ impl Time {
         Time { seconds, nanoseconds: nanoseconds.rem_euclid(1_000_000_000) as u32, zone: self.zone.clone(), monotonic }
     }
 
-    /// Adds years, months and days. Days that overflow a month continue into the next, as in Go.
+    /// Adds years, months and days. As in Go, days past the end of a month continue into the next.
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Time {
         let (date, clock) = self.civil();
         let months = date
@@ -101,14 +101,14 @@ impl Time {
         Time::from_civil(date, clock, self.nanoseconds, self.zone.clone())
     }
 
-    /// The duration since the other time, clamped to about 292 years.
+    /// Returns the duration since the other time, clamped to about 292 years.
     pub fn since(&self, other: &Time) -> Duration {
         let seconds = i128::from(self.seconds) - i128::from(other.seconds);
         let nanoseconds = seconds * 1_000_000_000 + i128::from(self.nanoseconds) - i128::from(other.nanoseconds);
         Duration(nanoseconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// Rounds down to a multiple of the duration since the zero time. A duration that is not positive only drops the monotonic reading.
+    /// Rounds down to a multiple of the duration since the zero time. A duration that is not positive only removes the monotonic reading.
     pub fn truncate(&self, multiple: Duration) -> Time {
         if multiple.0 <= 0 {
             return Time { monotonic: None, ..self.clone() };
@@ -116,7 +116,7 @@ impl Time {
         Time { monotonic: None, ..self.add(Duration(-self.rest(multiple))) }
     }
 
-    /// Rounds half up to a multiple of the duration since the zero time. A duration that is not positive only drops the monotonic reading.
+    /// Rounds half up to a multiple of the duration since the zero time. A duration that is not positive only removes the monotonic reading.
     pub fn round(&self, multiple: Duration) -> Time {
         if multiple.0 <= 0 {
             return Time { monotonic: None, ..self.clone() };
@@ -126,18 +126,18 @@ impl Time {
         Time { monotonic: None, ..self.add(Duration(step)) }
     }
 
-    /// The remainder after the last multiple of the duration.
+    /// Returns the time since the last multiple of the duration, in nanoseconds.
     fn rest(&self, multiple: Duration) -> i64 {
         let since_zero = (i128::from(self.seconds) - i128::from(ZERO)) * 1_000_000_000 + i128::from(self.nanoseconds);
         since_zero.rem_euclid(multiple.0.into()) as i64
     }
 
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     pub fn unix_seconds(&self) -> i64 {
         self.seconds
     }
 
-    /// The nanoseconds within the second.
+    /// Returns the nanoseconds within the second.
     pub fn nanosecond(&self) -> u32 {
         self.nanoseconds
     }
@@ -147,13 +147,13 @@ impl Time {
         self.seconds == ZERO && self.nanoseconds == 0
     }
 
-    /// The date and time of day in its zone.
+    /// Returns the date and the time of day in its zone.
     pub fn civil(&self) -> (Date, Clock) {
         let shown = self.seconds.saturating_add(self.zone().1);
         (Date::from_days(shown.div_euclid(86_400)), Clock::from_seconds(shown.rem_euclid(86_400)))
     }
 
-    /// The zone that the time displays in.
+    /// Returns the zone that the time displays in.
     pub fn location(&self) -> &Zone {
         &self.zone
     }
@@ -163,7 +163,7 @@ impl Time {
         self.zone.is_dst_at(self.seconds)
     }
 
-    /// Go's fields `wall` and `ext`, which include the monotonic reading if there is one.
+    /// Returns Go's fields `wall` and `ext`, which include the monotonic reading if there is one.
     pub fn words(&self) -> (u64, i64) {
         let nanoseconds = u64::from(self.nanoseconds);
         match self.monotonic {
@@ -172,7 +172,7 @@ impl Time {
         }
     }
 
-    /// The zone's abbreviation and its offset at this time, in seconds east of UTC.
+    /// Returns the zone's abbreviation and its offset at this time, in seconds east of UTC.
     pub fn zone(&self) -> (String, i64) {
         self.zone.offset_at(self.seconds)
     }

@@ -21,23 +21,23 @@ pub const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The days of the week, from Sunday.
+/// The days of the week, starting with Sunday.
 pub const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// Why an element does not match.
+/// The reason why an element does not match.
 enum Bad {
-    /// The text has another form.
+    /// The text has a different form.
     Form,
     /// The number is out of range.
     Range(&'static str),
 }
 
-/// How many digits a number must have.
+/// The number of digits that a number must have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Width {
-    /// All digits that its largest value has.
+    /// As many digits as its largest value has.
     Fixed,
-    /// At least one.
+    /// At least one digit.
     Variable,
 }
 
@@ -51,7 +51,7 @@ impl Width {
     }
 }
 
-/// The parts of the time read so far.
+/// The parts of the time that have been read.
 #[derive(Default)]
 struct Fields {
     year: i64,
@@ -69,10 +69,10 @@ struct Fields {
 }
 
 impl Time {
-    /// Parses the text by the layout. Text without an offset or zone is in the local zone.
+    /// Parses the text by the layout. Text without an offset or a zone is in the local zone.
     ///
     /// # Errors
-    /// The text does not match the layout, or names a time that does not exist.
+    /// The text does not match the layout, or denotes a time that does not exist.
     ///
     /// ```
     /// use golibs::time::Time;
@@ -114,7 +114,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Skips literal text, in which a run of spaces matches any number of them. An error holds the rest of the text.
+    /// Skips literal text, in which a run of spaces matches any number of spaces. An error holds the rest of the text.
     fn skip(&mut self, mut literal: &[u8]) -> Result<(), &'t [u8]> {
         while let Some(first) = literal.first() {
             if *first == b' ' {
@@ -196,7 +196,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads one of the names, cut to this many letters and in any case; returns its index.
+    /// Reads one of the names, abbreviated to this many letters and in upper or lower case; returns its index.
     fn name(&mut self, names: &[&str], letters: usize) -> Result<i64, Bad> {
         for (i, name) in names.iter().enumerate() {
             let name = &name[..letters.min(name.len())];
@@ -237,7 +237,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Seconds may have a fraction that the layout does not mention.
+    /// Reads a fraction of a second that the layout does not mention, which Go allows.
     fn unannounced_fraction(&mut self, fields: &mut Fields, layout: &[u8]) -> Result<(), Bad> {
         let announced = matches!(next_chunk(layout).element, Some(Element::Fraction0(..) | Element::Fraction9(..)));
         if announced { Ok(()) } else { self.fraction(fields) }
@@ -363,7 +363,7 @@ impl Fields {
         if let Some(offset) = local.offset_named(&name, shown) {
             return Time { seconds: shown - offset, nanoseconds: self.nanoseconds, zone: local, monotonic: None };
         }
-        // Go prints the offset but treats the clock as UTC.
+        // Like Go, keeps the offset for display but reads the clock as UTC.
         let offset = name.strip_prefix("GMT").and_then(|hours| hours.parse::<i64>().ok()).unwrap_or(0) * 3600;
         Time { seconds: shown, nanoseconds: self.nanoseconds, zone: Zone::Fixed(name, offset), monotonic: None }
     }
@@ -378,12 +378,12 @@ fn within(number: i64, range: std::ops::RangeInclusive<i64>, what: &'static str)
     if range.contains(&number) { Ok(number) } else { Err(Bad::Range(what)) }
 }
 
-/// Parses a number that may have a sign.
+/// Parses a number with an optional sign.
 fn signed(text: &[u8]) -> Result<i64, Bad> {
     std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or(Bad::Form)
 }
 
-/// Parses a separator and digits as nanoseconds; nine digits count. As in Go, a sign may precede them or stand alone.
+/// Parses a separator and up to nine digits as nanoseconds. As in Go, a sign may precede the digits or stand alone.
 fn fraction(text: &[u8]) -> Result<u32, Bad> {
     let [b'.' | b',', number @ ..] = text else { return Err(Bad::Form) };
     let number = &number[..number.len().min(9)];
@@ -398,7 +398,7 @@ fn fraction(text: &[u8]) -> Result<u32, Bad> {
     Ok(value * 10u32.pow(9 - number.len() as u32))
 }
 
-/// The length of the zone abbreviation at the start of the text.
+/// Returns the length of the leading zone abbreviation.
 fn zone_name_length(text: &[u8]) -> Option<usize> {
     if text.len() < 3 {
         return None;
@@ -421,7 +421,7 @@ fn zone_name_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of a sign and at most 23 hours; 0 without one.
+/// Returns the length of a leading sign with at most 23 hours, or 0.
 fn signed_hours(text: &[u8]) -> usize {
     let [b'+' | b'-', digits @ ..] = text else { return 0 };
     let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();

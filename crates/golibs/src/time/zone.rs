@@ -17,12 +17,12 @@ pub enum Zone {
 }
 
 impl Zone {
-    /// The local zone: `TZ`, else the system's, else UTC.
+    /// Returns the local zone: the one in `TZ`, else the system's, else UTC.
     pub fn local() -> Zone {
         TimeZone::try_system().map_or(Zone::Utc, Zone::Local)
     }
 
-    /// Go's name for the zone, which may be empty for a fixed offset. The local zone is `Local` unless `TZ` names it.
+    /// Returns Go's name for the zone, which may be empty for a fixed offset. The local zone is `Local` unless `TZ` names it.
     pub fn name(&self) -> String {
         match self {
             Zone::Utc => "UTC".to_owned(),
@@ -40,7 +40,7 @@ impl Zone {
         }
     }
 
-    /// Loads a zone by its name, which is case-sensitive as in Go. Counterpart: `time.LoadLocation`.
+    /// Loads a zone by name, which is case-sensitive as in Go. Counterpart: `time.LoadLocation`.
     pub fn load(name: &str) -> Option<Zone> {
         match name {
             "" | "UTC" => return Some(Zone::Utc),
@@ -51,7 +51,7 @@ impl Zone {
         (zone.iana_name() == Some(name)).then_some(Zone::Named(zone))
     }
 
-    /// The abbreviation and the offset in seconds east of UTC at this Unix time.
+    /// Returns the abbreviation, and the offset in seconds east of UTC, at this Unix time.
     pub(super) fn offset_at(&self, seconds: i64) -> (String, i64) {
         match self {
             Zone::Utc => ("UTC".to_owned(), 0),
@@ -63,7 +63,7 @@ impl Zone {
         }
     }
 
-    /// The offset that the abbreviation has in this zone around the time shown on clocks.
+    /// Returns the offset that the abbreviation denotes in this zone around the given local time.
     pub(super) fn offset_named(&self, name: &str, shown: i64) -> Option<i64> {
         let around = timestamp(shown);
         let known: Vec<i64> = match self {
@@ -81,7 +81,7 @@ impl Zone {
     }
 }
 
-/// Go's name for the local zone, from the zone and `TZ`.
+/// Returns Go's name for the local zone, derived from the zone and `TZ`.
 fn local_name(zone: &TimeZone, tz: Option<&str>) -> String {
     let name = match tz.map(|tz| tz.strip_prefix(':').unwrap_or(tz)) {
         None | Some("/etc/localtime") => "Local",
@@ -91,10 +91,10 @@ fn local_name(zone: &TimeZone, tz: Option<&str>) -> String {
     name.to_owned()
 }
 
-/// Seconds in 400 years, after which the calendar and the rules of daylight saving time repeat.
+/// The seconds in 400 years, after which the calendar and the rules of daylight saving time repeat.
 const CYCLE: i64 = 146_097 * 86_400;
 
-/// A time within jiff's range, which ends with the year 9999, that has the same rules.
+/// Maps a Unix time into jiff's range, which ends with the year 9999, to a time at which the same rules apply.
 fn timestamp(seconds: i64) -> Timestamp {
     let last = Timestamp::MAX.as_second();
     let beyond = seconds.saturating_sub(last).max(0);

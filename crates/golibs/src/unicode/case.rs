@@ -1,25 +1,25 @@
-//! Case mappings of one character to one character. Counterpart: Go's `unicode.ToUpper` and its relatives.
+//! Maps the case of single characters. Counterpart: Go's `unicode.ToUpper` and its relatives.
 //!
-//! Rust may map one character to several (`ß` to `SS`), in which case Go keeps it. Both sides are limited to Go's version of Unicode.
+//! Rust may map one character to several (`ß` to `SS`); Go then keeps the character. Only characters of Go's Unicode version are mapped.
 
 use super::is_print;
 
-/// Go's `unicode.ToUpper`.
+/// Maps a character to upper case. Counterpart: `unicode.ToUpper`.
 pub fn to_upper(c: char) -> char {
     match u32::from(c) {
-        // Greek letters with iota subscript, which Rust maps to two characters.
+        // Greek letters with an iota subscript, which Rust maps to two characters.
         code @ (0x1f80..=0x1f87 | 0x1f90..=0x1f97 | 0x1fa0..=0x1fa7) => shifted(code + 8, c),
         code @ (0x1fb3 | 0x1fc3 | 0x1ff3) => shifted(code + 9, c),
         _ => known(c, single(c.to_uppercase(), c)),
     }
 }
 
-/// Go's `unicode.ToLower`.
+/// Maps a character to lower case. Counterpart: `unicode.ToLower`.
 pub fn to_lower(c: char) -> char {
     if c == '\u{130}' { 'i' } else { known(c, single(c.to_lowercase(), c)) }
 }
 
-/// Go's `unicode.ToTitle`.
+/// Maps a character to title case. Counterpart: `unicode.ToTitle`.
 pub fn to_title(c: char) -> char {
     match u32::from(c) {
         0x1c4..=0x1c6 => '\u{1c5}',

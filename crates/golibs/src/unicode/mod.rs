@@ -1,6 +1,7 @@
 //! Classes of characters and their case mappings, as of Unicode 15.0. Counterpart: Go's `unicode`.
 //!
-//! Rust's own methods on `char` follow a newer Unicode and draw the classes elsewhere: `is_alphabetic` includes marks, `is_numeric` fractions.
+//! Rust's methods on `char` follow a newer version of Unicode and define the classes differently: `is_alphabetic` includes marks, `is_numeric`
+//! fractions.
 
 mod case;
 mod table;
@@ -11,7 +12,7 @@ pub use case::{to_lower, to_title, to_upper};
 
 macro_rules! predicate {
     ($name:ident, $go:literal, $ascii:expr, $table:ident) => {
-        #[doc = concat!("Counterpart: `unicode.", $go, "`.")]
+        #[doc = concat!("Returns whether the character is in this class. Counterpart: `unicode.", $go, "`.")]
         #[inline]
         pub fn $name(c: char) -> bool {
             if c.is_ascii() {
@@ -32,7 +33,7 @@ predicate!(is_number, "IsNumber", char::is_ascii_digit, NUMBER);
 predicate!(is_punct, "IsPunct", |c| c.is_ascii_punctuation() && !"$+<=>^`|~".contains(*c), PUNCT);
 predicate!(is_print, "IsPrint", |c| !c.is_ascii_control(), PRINT);
 
-/// Counterpart: `unicode.IsSpace`.
+/// Returns whether the character is white space. Counterpart: `unicode.IsSpace`.
 #[inline]
 pub fn is_space(c: char) -> bool {
     c.is_whitespace()

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, HirKind};
 
-/// Sorted ranges of code points, both ends included.
+/// Sorted ranges of code points, including both ends.
 pub(super) struct Table(LazyLock<Vec<(u32, u32)>>);
 
 impl Table {
@@ -33,7 +33,7 @@ pub(super) static NUMBER: Table = table!("\\p{N}");
 pub(super) static PUNCT: Table = table!("\\p{P}");
 pub(super) static PRINT: Table = table!("\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\x20");
 
-/// The ranges of a class; none for what is not a class, which the tests rule out.
+/// Returns the ranges of a class. A class that does not parse has none; the tests rule this out.
 fn ranges(class: &str) -> Vec<(u32, u32)> {
     let parsed = regex_syntax::parse(class).map(|hir| hir.into_kind());
     match parsed {

@@ -1,8 +1,8 @@
-//! Every character, compared with Go 1.26 by checksums of its answers.
+//! Compares every character with Go 1.26, by checksums of Go's answers.
 
 use super::*;
 
-/// A name, what it computes, and how many characters and which checksum Go gives.
+/// A name, the function under test, and the number of characters and the checksum that Go computes.
 type Expected<T> = (&'static str, fn(char) -> T, usize, u64);
 
 /// FNV-1a over code points.
