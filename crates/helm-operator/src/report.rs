@@ -8,8 +8,13 @@ pub use crate::cause::chain;
 
 /// An error with a stable name for conditions, events and metrics.
 pub trait Reason: Error {
-    /// The name, in upper camel case.
+    /// Returns the name, in upper camel case.
     fn reason(&self) -> &'static str;
+
+    /// Reports whether only a change of the resource, or of what its controller watches, can help: it is not tried again before. Default: no.
+    fn is_terminal(&self) -> bool {
+        false
+    }
 }
 
 /// Something that a user should know. Publish one for each change, not one for each reconcile.

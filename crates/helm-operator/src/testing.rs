@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::native::once;
-use crate::native::{Namespaced, Next, Reconciler};
+use crate::native::{Kind, Next, Reach, Reconciler};
 use crate::runtime::sync::lock;
 
 /// Who puts objects.
@@ -51,23 +51,29 @@ impl Server {
     }
 
     /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do so for theirs.
-    pub fn serve<K: Namespaced>(&self) {
-        self.objects.serve(&K::api_version(&()), &K::kind(&()), &K::plural(&()));
+    pub fn serve<K: Kind>(&self) {
+        let (api_version, kind, plural) = (K::api_version(&()), K::kind(&()), K::plural(&()));
+        match K::Scope::NAMESPACED {
+            true => self.objects.serve(&api_version, &kind, &plural),
+            false => self.objects.serve_cluster_scoped(&api_version, &kind, &plural),
+        }
     }
 
-    /// Stores an object, as its user would. Its namespace is `default` if it names none.
-    pub fn put<K: Namespaced>(&self, object: &K) {
+    /// Stores an object, as its user would. The namespace of a namespaced one is `default` if it names none.
+    pub fn put<K: Kind>(&self, object: &K) {
         self.serve::<K>();
         let mut text = serde_json::to_value(object).unwrap_or_else(|error| panic!("{error}"));
         let namespace = object.meta().namespace.as_deref().unwrap_or("default");
         text["apiVersion"] = K::api_version(&()).into();
         text["kind"] = K::kind(&()).into();
-        text["metadata"]["namespace"] = namespace.into();
+        if K::Scope::NAMESPACED {
+            text["metadata"]["namespace"] = namespace.into();
+        }
         self.objects.put(&path::<K>(namespace, &object.name_any()), text, USER);
     }
 
-    /// Returns an object, if it exists.
-    pub fn get<K: Namespaced>(&self, namespace: &str, name: &str) -> Option<K> {
+    /// Returns an object, if it exists. Cluster-scoped kinds ignore the namespace.
+    pub fn get<K: Kind>(&self, namespace: &str, name: &str) -> Option<K> {
         let object = self.objects.object(&path::<K>(namespace, name))?;
         Some(serde_json::from_value(object).unwrap_or_else(|error| panic!("{error}")))
     }
@@ -124,8 +130,8 @@ impl Server {
 }
 
 /// Where the server keeps an object.
-fn path<K: Namespaced>(namespace: &str, name: &str) -> String {
-    format!("{}/{name}", K::url_path(&(), Some(namespace)))
+fn path<K: Kind>(namespace: &str, name: &str) -> String {
+    format!("{}/{name}", K::url_path(&(), Some(namespace).filter(|_| K::Scope::NAMESPACED)))
 }
 
 /// A client of the server. Its watches deliver nothing: a controller learns only from lists and from answers to its writes.
@@ -195,7 +201,7 @@ mod tests {
         ) -> Result<Next, WriteError> {
             let sources = sources.of(scope.resource()).len().to_string();
             let map = json!({"metadata": {"name": "copy"}, "data": {"sources": sources}});
-            let map = serde_json::from_value(map).unwrap();
+            let map: ConfigMap = serde_json::from_value(map).unwrap();
             if scope.apply(own, map).await?.change != Change::Unchanged {
                 scope.tell(Outcome::normal("Copied", "Copy", format!("{sources} sources")));
             }

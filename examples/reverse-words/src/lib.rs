@@ -60,12 +60,12 @@ impl Reconciler for Controller {
         Ok(Next::Wait)
     }
 
-    fn finalizer(&self) -> Option<&str> {
-        Some("finalizer.reversewordsapp.apps.linuxera.org")
+    fn finalizers(&self) -> &[&str] {
+        &["finalizer.reversewordsapp.apps.linuxera.org"]
     }
 
     /// The garbage collector deletes Deployment and Service; this is where code for anything else goes.
-    async fn cleanup(&self, scope: &Scope<'_, ReverseWordsApp>, _: &Caches) -> Result<Next, WriteError> {
+    async fn cleanup(&self, _: &str, scope: &Scope<'_, ReverseWordsApp>, _: &Caches) -> Result<Next, WriteError> {
         scope.tell(Outcome::normal("Finalized", "Delete", "Successfully finalized ReverseWordsApp"));
         Ok(Next::Wait)
     }

@@ -13,7 +13,7 @@ use super::{findings, start};
 use crate::context::Context;
 use crate::hooks::extensions::{Additions, Wake, Wakes};
 use crate::hooks::{PostHook, PostRenderer, PreHook, ValueMapper};
-use crate::native::{self, Controller, Namespaced, Stores};
+use crate::native::{self, Controller, Kind, Selector, Stores};
 use crate::reconcile::versions::Versions;
 use crate::rendering::request::Renderer;
 use crate::watches::Watch;
@@ -154,17 +154,17 @@ impl ChartController {
     }
 
     /// Watches more objects, such as a ConfigMap that a mapper reads: any change wakes whom `wakes` says, before and after the change, and ends their
-    /// waits after failures. `labels` narrows the watch, such as `app=settings`; empty: every object of the kind.
+    /// waits after failures. `selector` narrows the watch, such as `app=settings`; empty: every object of the kind.
     #[must_use]
-    pub fn watch<K: Namespaced>(
+    pub fn watch<K: Kind>(
         mut self,
-        labels: &str,
+        selector: impl Into<Selector>,
         wakes: impl Fn(&K) -> Wakes + Clone + Send + Sync + 'static,
     ) -> ChartController {
-        let labels = labels.to_owned();
+        let selector = selector.into();
         let follow = move |stores: &Stores, wake: Wake| {
             let wakes = wakes.clone();
-            stores.follow(&labels, move |object: &K| wake(wakes(object)));
+            stores.follow(selector.clone(), move |object: &K| wake(wakes(object)));
         };
         self.additions.follows.push(Arc::new(follow));
         self

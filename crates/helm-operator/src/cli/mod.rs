@@ -155,9 +155,7 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::Init(init) => on_known_stack(move || project::init(&init)),
         Command::Create(create) => on_known_stack(move || project::create(&create)),
         Command::Lint(lint) => on_known_stack(move || project::lint(&lint, &operator.natives)),
-        Command::Generate(generate) => {
-            on_known_stack(move || project::generate(&generate, &operator.definitions, &operator.natives))
-        }
+        Command::Generate(generate) => on_known_stack(move || project::generate(&generate, &operator)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Counterpart: controller-runtime's `pkg/manager`.
 
 pub(crate) mod charts;
+mod definitions;
 pub(crate) mod operator;
 mod reach;
 mod run;
@@ -69,6 +70,14 @@ pub enum Error {
         "the program adds code around the chart of {0:?}, but watches.yaml has no such kind: add an entry, or name another kind"
     )]
     NoChart(String),
+    /// Versions of a kind cannot share a definition.
+    #[error("the versions of {kind} cannot share a definition: give them the same group, kind and scope")]
+    Versions {
+        /// The kind.
+        kind: String,
+        /// Why.
+        source: native::Error,
+    },
     /// No cluster is configured, or it cannot be used.
     #[error(transparent)]
     Client(#[from] client::Error),

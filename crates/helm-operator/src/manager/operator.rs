@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt, Resource as _};
 use scaffold::rbac;
 
 use crate::charts::controller::ChartController;
-use crate::manager::{Config, Error, Manager};
+use crate::manager::{Config, Error, Manager, definitions};
 use crate::native::{self, Controller, Reconciler, Served};
 use crate::telemetry;
 use crate::watches::{self, Watch};
@@ -36,8 +37,8 @@ pub struct Operator {
     /// What to do to the watches of a kind.
     charts: Vec<(String, Customise)>,
     controllers: Vec<Box<dyn Controller>>,
-    /// The definitions that `generate crds` writes.
-    pub(crate) definitions: Vec<serde_json::Value>,
+    /// The definitions that `generate crds` writes, one for each version of a kind.
+    definitions: Vec<CustomResourceDefinition>,
     /// What the reconcilers do, from which `generate rbac` writes their roles.
     pub(crate) natives: Vec<rbac::Native>,
     pub(crate) log: telemetry::Options,
@@ -89,10 +90,11 @@ impl Operator {
         self.controller(Served::new(reconciler))
     }
 
-    /// Lets `generate crds` write the definition of a kind with a Rust type into `config/crd`.
+    /// Lets `generate crds` write the definition of a kind with a Rust type into `config/crd`. Further versions of the kind join it; the first one is
+    /// stored. Versions whose schemas differ need a conversion webhook.
     #[must_use]
     pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
-        self.definitions.extend(serde_json::to_value(K::crd()));
+        self.definitions.push(K::crd());
         self
     }
 
@@ -114,6 +116,14 @@ impl Operator {
     /// The manager that runs all this with the configuration.
     pub fn manager(self, config: Config) -> Manager {
         Manager::new(config, self)
+    }
+
+    /// Returns the definitions of the program's own kinds.
+    ///
+    /// # Errors
+    /// Versions of a kind differ in what they must share.
+    pub(crate) fn definitions(&self) -> Result<Vec<serde_json::Value>, Error> {
+        definitions::merged(&self.definitions)
     }
 
     /// The watches file, if there is one.

@@ -1,18 +1,21 @@
-//! A controller's view of a store: its objects by the resource that they belong to.
+//! A controller's view of a store: its objects by the resource that they belong to, and by indexes of the controller.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, RwLock};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::reconciler::{Namespaced, key_of};
+use super::decoded::Invalid;
+use super::kind::{Kind, key_of};
 use super::store::{Reader, Store};
 use crate::ResourceKey;
+use crate::runtime::sync::lock;
 
 /// The objects of one kind as last seen, by the resource that they belong to. Cheap to clone; reading costs no request.
 ///
-/// It lags behind the server, behind own writes too, by the time of an event.
+/// It lags behind the server, behind own writes too, by the time of an event. It lacks objects that the Rust type cannot hold.
 pub struct Cache<K> {
     store: Arc<Store<K>>,
-    index: Arc<Index<K>>,
+    index: Arc<Index<ResourceKey, K>>,
 }
 
 impl<K> Clone for Cache<K> {
@@ -21,80 +24,155 @@ impl<K> Clone for Cache<K> {
     }
 }
 
-impl<K: Namespaced> Cache<K> {
-    pub(super) fn new(store: Arc<Store<K>>, index: Index<K>) -> Cache<K> {
+impl<K: Kind> Cache<K> {
+    pub(super) fn new(store: Arc<Store<K>>, index: Index<ResourceKey, K>) -> Cache<K> {
         let index = Arc::new(index);
         store.join(index.clone());
         Cache { store, index }
     }
 
-    /// A cache of these objects, for tests of a reconciler.
-    pub fn with(
+    /// Creates a cache of these objects, for tests of a reconciler.
+    pub fn with<I: IntoIterator<Item = ResourceKey>>(
         objects: impl IntoIterator<Item = K>,
-        resource_of: impl Fn(&K) -> Option<ResourceKey> + Send + Sync + 'static,
+        resources_of: impl Fn(&K) -> I + Send + Sync + 'static,
     ) -> Cache<K> {
-        Cache::new(Arc::new(Store::with(objects)), Index::new(resource_of, |_| ()))
+        Cache::new(Arc::new(Store::with(objects)), Index::new(resources_of, |_, _, _| ()))
     }
 
-    /// The objects of a resource, sorted by name.
-    pub fn of(&self, resource: &impl Namespaced) -> Vec<Arc<K>> {
-        let objects = self.index.objects.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        objects.get(&key_of(resource)).into_iter().flat_map(|all| all.values().cloned()).collect()
+    /// Returns the objects of a resource, sorted by namespace and name.
+    pub fn of(&self, resource: &impl Kind) -> Vec<Arc<K>> {
+        self.index.get(&key_of(resource))
     }
 
-    /// The object with this key, whatever it belongs to.
+    /// Returns the object with this key, whatever it belongs to.
     pub fn get(&self, key: &ResourceKey) -> Option<Arc<K>> {
         self.store.get(key)
+    }
+
+    /// Returns every object, sorted by namespace and name.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.store.all()
+    }
+
+    /// Adds an index, which finds objects by what `keys` returns for each, such as the names of the Secrets that a pod mounts. Call it in
+    /// [`Reconciler::watch`](super::Reconciler::watch), and keep the result with the caches.
+    pub fn indexed<I, Keys>(&self, keys: impl Fn(&K) -> Keys + Send + Sync + 'static) -> Indexed<I, K>
+    where
+        I: Clone + Eq + Hash + Send + Sync + 'static,
+        Keys: IntoIterator<Item = I>,
+    {
+        let index = Arc::new(Index::new(keys, |_, _, _| ()));
+        self.store.join(index.clone());
+        Indexed(index)
+    }
+
+    /// Returns the object with this key if its current state does not decode.
+    pub(super) fn invalid(&self, key: &ResourceKey) -> Option<Invalid> {
+        self.store.invalid(key)
+    }
+
+    /// Wakes a resource once, as soon as the object changes or goes, whatever it belongs to.
+    pub(super) fn wake_on_change(&self, object: &K, resource: ResourceKey) {
+        let key = key_of(object);
+        lock(&self.index.waiting).entry(key.clone()).or_default().insert(resource);
+        // It may have changed just before.
+        if self.get(&key).is_none_or(|now| now.meta().resource_version != object.meta().resource_version) {
+            self.index.wake_waiting(&key);
+        }
+    }
+}
+
+/// The objects of a [`Cache`] by an index of the controller: [`Cache::indexed`]. Cheap to clone.
+pub struct Indexed<I, K>(Arc<Index<I, K>>);
+
+impl<I, K> Clone for Indexed<I, K> {
+    fn clone(&self) -> Indexed<I, K> {
+        Indexed(self.0.clone())
+    }
+}
+
+impl<I: Clone + Eq + Hash, K> Indexed<I, K> {
+    /// Returns the objects with this key, sorted by namespace and name.
+    pub fn get(&self, key: &I) -> Vec<Arc<K>> {
+        self.0.get(key)
     }
 }
 
 type Objects<K> = BTreeMap<ResourceKey, Arc<K>>;
-type ResourceOf<K> = dyn Fn(&K) -> Option<ResourceKey> + Send + Sync;
-type Wake<K> = dyn Fn(ResourceKey, Option<&K>, Option<&K>) + Send + Sync;
+type KeysOf<I, K> = dyn Fn(&K) -> Vec<I> + Send + Sync;
+type Wake<I, K> = dyn Fn(I, Option<&K>, Option<&K>) + Send + Sync;
+type OnInvalid = dyn Fn(&ResourceKey, &Invalid) + Send + Sync;
 
-/// The objects of a store by resource; wakes the resources whose objects change.
-pub(super) struct Index<K> {
-    resource_of: Box<ResourceOf<K>>,
-    wake: Box<Wake<K>>,
-    objects: RwLock<HashMap<ResourceKey, Objects<K>>>,
+/// The objects of a store by a key, such as their resource; wakes the keys whose objects change.
+pub(super) struct Index<I, K> {
+    keys_of: Box<KeysOf<I, K>>,
+    wake: Box<Wake<I, K>>,
+    on_invalid: Box<OnInvalid>,
+    objects: RwLock<HashMap<I, Objects<K>>>,
+    /// Who waits for the next change of an object.
+    waiting: Mutex<HashMap<ResourceKey, HashSet<I>>>,
 }
 
-impl<K> Index<K> {
-    pub(super) fn new(
-        resource_of: impl Fn(&K) -> Option<ResourceKey> + Send + Sync + 'static,
-        wake: impl Fn(ResourceKey) + Send + Sync + 'static,
-    ) -> Index<K> {
-        Index::judging(resource_of, move |key, _, _| wake(key))
+impl<I: Clone + Eq + Hash, K> Index<I, K> {
+    /// Creates an index. `wake` gets each key of a changed object, with the object before and after the change.
+    pub(super) fn new<Keys: IntoIterator<Item = I>>(
+        keys: impl Fn(&K) -> Keys + Send + Sync + 'static,
+        wake: impl Fn(I, Option<&K>, Option<&K>) + Send + Sync + 'static,
+    ) -> Index<I, K> {
+        Index {
+            keys_of: Box::new(move |object| keys(object).into_iter().collect()),
+            wake: Box::new(wake),
+            on_invalid: Box::new(|_, _| ()),
+            objects: RwLock::default(),
+            waiting: Mutex::default(),
+        }
     }
 
-    /// Leaves it to `wake` whether the change, from an object to another, matters.
-    pub(super) fn judging(
-        resource_of: impl Fn(&K) -> Option<ResourceKey> + Send + Sync + 'static,
-        wake: impl Fn(ResourceKey, Option<&K>, Option<&K>) + Send + Sync + 'static,
-    ) -> Index<K> {
-        Index { resource_of: Box::new(resource_of), wake: Box::new(wake), objects: RwLock::default() }
+    /// Calls `handle` with each object whose state stops to decode.
+    pub(super) fn on_invalid(self, handle: impl Fn(&ResourceKey, &Invalid) + Send + Sync + 'static) -> Index<I, K> {
+        Index { on_invalid: Box::new(handle), ..self }
     }
-}
 
-impl<K: Send + Sync> Reader<K> for Index<K> {
-    fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        let resource_of = |object: Option<&Arc<K>>| object.and_then(|object| (self.resource_of)(object));
-        let (left, joined) = (resource_of(before), resource_of(now));
-        let mut objects = self.objects.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(of) = left.as_ref().filter(|left| joined.as_ref() != Some(*left)) {
+    fn get(&self, key: &I) -> Vec<Arc<K>> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.get(key).into_iter().flat_map(|all| all.values().cloned()).collect()
+    }
+
+    /// Files the object under the keys that it has now.
+    fn file(&self, key: &ResourceKey, left: &[I], joined: &[I], now: Option<&Arc<K>>) {
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        for of in left {
             let mut rest = objects.remove(of).unwrap_or_default();
             rest.remove(key);
             if !rest.is_empty() {
                 objects.insert(of.clone(), rest);
             }
         }
-        if let (Some(of), Some(object)) = (&joined, now) {
-            objects.entry(of.clone()).or_default().insert(key.clone(), object.clone());
+        for of in joined {
+            let objects = objects.entry(of.clone()).or_default();
+            now.into_iter().for_each(|object| _ = objects.insert(key.clone(), object.clone()));
         }
-        drop(objects);
+    }
+
+    fn wake_waiting(&self, key: &ResourceKey) {
+        let waiting = lock(&self.waiting).remove(key);
+        waiting.into_iter().flatten().for_each(|waiting| (self.wake)(waiting, None, None));
+    }
+}
+
+impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> Reader<K> for Index<I, K> {
+    fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        let keys_of = |object: Option<&Arc<K>>| object.map(|object| (self.keys_of)(object)).unwrap_or_default();
+        let (mut left, joined) = (keys_of(before), keys_of(now));
+        left.retain(|of| !joined.contains(of));
+        self.file(key, &left, &joined, now);
         let (before, now) = (before.map(|object| &**object), now.map(|object| &**object));
-        let moved = left.filter(|left| joined.as_ref() != Some(left));
-        moved.into_iter().chain(joined).for_each(|resource| (self.wake)(resource, before, now));
+        left.into_iter().chain(joined).for_each(|of| (self.wake)(of, before, now));
+        self.wake_waiting(key);
+    }
+
+    fn invalid(&self, key: &ResourceKey, invalid: &Invalid) {
+        (self.on_invalid)(key, invalid);
     }
 }
 
@@ -103,10 +181,10 @@ mod tests {
     use std::sync::Mutex;
 
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::ResourceExt as _;
     use serde_json::json;
 
     use super::*;
-    use crate::runtime::sync::lock;
 
     fn map(name: &str, of: &str) -> Arc<ConfigMap> {
         let labels = json!({"of": of});
@@ -122,7 +200,7 @@ mod tests {
             let of = map.metadata.labels.as_ref()?.get("of").filter(|of| !of.is_empty())?;
             Some(ResourceKey::new("ns", of))
         };
-        let index = Index::new(of, move |key| lock(&noted).push(key.name.to_string()));
+        let index = Index::new(of, move |key: ResourceKey, _, _| lock(&noted).push(key.name.to_string()));
         let taken = || std::mem::take(&mut *lock(&woken));
         let change = |name: &str, before: Option<&str>, now: Option<&str>| {
             let (before, now) = (before.map(|of| map(name, of)), now.map(|of| map(name, of)));
@@ -143,5 +221,44 @@ mod tests {
         change("y", Some("a"), Some("a"));
         change("y", Some("a"), None);
         assert_eq!((taken(), known("a"), known("b")), (vec!["a".into(), "a".into()], None, Some(vec!["x".into()])));
+    }
+
+    #[test]
+    fn an_object_may_belong_to_several_resources_and_have_several_indexes() {
+        let of = |map: &ConfigMap| {
+            let of = map.metadata.labels.as_ref().map_or("", |labels| labels["of"].as_str());
+            of.split('.').filter(|of| !of.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let maps = [map("x", "a.b"), map("y", "b"), map("z", "")].map(|map| (*map).clone());
+        let resources =
+            move |map: &ConfigMap| of(map).into_iter().map(|name| ResourceKey::new("ns", &name)).collect::<Vec<_>>();
+        let cache = Cache::with(maps, resources);
+        let names = |maps: Vec<Arc<ConfigMap>>| maps.iter().map(|map| map.name_any()).collect::<Vec<_>>();
+        let mut b = ConfigMap::default();
+        (b.metadata.namespace, b.metadata.name) = (Some("ns".into()), Some("b".into()));
+        assert_eq!(
+            (names(cache.of(&b)), names(cache.all())),
+            (vec!["x".into(), "y".into()], vec!["x".into(), "y".into(), "z".into()])
+        );
+        let by_length = cache.indexed(move |map| [of(map).len()]);
+        assert_eq!((names(by_length.get(&0)), names(by_length.get(&2))), (vec!["z".to_owned()], vec!["x".to_owned()]));
+    }
+
+    #[test]
+    fn who_waits_for_an_object_of_another_is_woken_once() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let noted = woken.clone();
+        let index = Index::new(|_: &ConfigMap| None, move |key: ResourceKey, _, _| lock(&noted).push(key.to_string()));
+        let (cache, object) = (Cache::new(Arc::new(Store::with([(*map("x", "")).clone()])), index), map("x", ""));
+        cache.wake_on_change(&object, ResourceKey::new("ns", "a"));
+        assert!(lock(&woken).is_empty());
+        let changed = || cache.index.changed(&ResourceKey::new("ns", "x"), Some(&object), None);
+        changed();
+        changed();
+        assert_eq!(std::mem::take(&mut *lock(&woken)), ["ns/a"]);
+        let mut older = (*object).clone();
+        older.metadata.resource_version = Some("0".into());
+        cache.wake_on_change(&older, ResourceKey::new("ns", "a"));
+        assert_eq!(*lock(&woken), ["ns/a"], "it changed before anything waited");
     }
 }

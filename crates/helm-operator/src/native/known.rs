@@ -24,6 +24,11 @@ impl Known {
         lock(&self.0).contains(key)
     }
 
+    /// Returns all of them.
+    pub(super) fn all(&self) -> Vec<ResourceKey> {
+        lock(&self.0).iter().cloned().collect()
+    }
+
     /// Notes that a reconcile found the resource gone; returns whether it is the first to do so. `exists` looks again: the resource may have come
     /// back after the reconcile looked.
     pub(super) fn remove(&self, key: &ResourceKey, exists: impl FnOnce() -> bool) -> bool {

@@ -7,28 +7,40 @@
 mod apply;
 mod cache;
 mod conditions;
+mod decoded;
+mod failure;
+mod kind;
 mod known;
 mod once;
+mod options;
 mod reconciler;
 mod rights;
 mod scope;
+mod selector;
 mod serve;
+mod serving;
+mod settings;
 mod store;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 use futures::future::BoxFuture;
 
 use crate::context::Context;
 
-pub use cache::Cache;
+pub use cache::{Cache, Indexed};
 pub use conditions::Conditions;
+pub use kind::{Kind, Reach};
 pub(crate) use once::once;
-pub use reconciler::{Namespaced, Next, Reconciler, Watching};
+pub use options::{Apply, Conflicts, Ownership};
+pub use reconciler::{Next, Reconciler};
 pub use rights::Rights;
 pub use scope::{Applied, Change, Scope, WriteError};
+pub use selector::Selector;
 pub(crate) use serve::{Served, rights};
 pub(crate) use store::Stores;
+pub use watching::{Objects, Watching, generation_changed};
 
 /// Why a controller ended early.
 pub use crate::runtime::BoxError as Error;

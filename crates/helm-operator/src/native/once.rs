@@ -1,11 +1,12 @@
 //! One reconcile of one resource, for tests of a reconciler.
 
-use kube::Resource as _;
+use kube::{Resource as _, ResourceExt as _};
 
-use super::reconciler::{Next, Reconciler, Watching};
+use super::reconciler::{Next, Reconciler};
 use super::scope::Scope;
-use super::serve::Settings;
+use super::settings::Settings;
 use super::store::Stores;
+use super::watching::Watching;
 use crate::ResourceKey;
 use crate::context::Context;
 
@@ -27,6 +28,12 @@ pub(crate) async fn once<R: Reconciler>(
     let scope = Scope::new(context, &resource, &name);
     match resource.meta().deletion_timestamp {
         None => reconciler.reconcile(&scope, &caches).await,
-        Some(_) => reconciler.cleanup(&scope, &caches).await,
+        Some(_) => {
+            let has = |name: &&&str| resource.finalizers().iter().any(|finalizer| finalizer == **name);
+            match reconciler.finalizers().iter().find(has) {
+                Some(finalizer) => reconciler.cleanup(finalizer, &scope, &caches).await,
+                None => Ok(Next::Wait),
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use kube::Resource;
 
-use super::reconciler::Namespaced;
+use super::kind::Kind;
 use crate::preflight::Need;
 
 /// What a reconciler does in the cluster beside reading its own resources and publishing events.
@@ -87,7 +87,7 @@ impl Rights {
     }
 
     /// All rights, those of the library on resources of kind `R` first.
-    pub(crate) fn of_reconciler<R: Namespaced>(&self, has_finalizer: bool) -> Vec<Right> {
+    pub(crate) fn of_reconciler<R: Kind>(&self, has_finalizer: bool) -> Vec<Right> {
         let (group, plural) = (R::group(&()), R::plural(&()));
         let mut all = Vec::new();
         add(&mut all, &group, &plural, READ);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::object::HasStatus;
 use kube::{Api, ResourceExt as _};
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::apply::differs;
 use super::cache::Cache;
-use super::reconciler::{Namespaced, key_of};
+use super::kind::{self, Kind, key_of};
+use super::options::{Apply, Conflicts, Ownership};
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::events;
@@ -56,15 +57,25 @@ pub enum WriteError {
         /// Its name.
         name: String,
     },
-    /// The object is in another namespace, where the resource cannot own it.
-    #[error("{kind} {name:?} is in namespace {namespace:?}, not in that of its owner")]
+    /// The resource cannot own an object there.
+    #[error("{kind} {name:?} {place}: {owner} cannot own it")]
     Elsewhere {
         /// The object's kind.
         kind: String,
         /// Its name.
         name: String,
-        /// Its namespace.
-        namespace: String,
+        /// Where it is: `is in namespace "x"`.
+        place: String,
+        /// The kind of the resource.
+        owner: String,
+    },
+    /// The resource is cluster-scoped, and the object names no namespace.
+    #[error("{kind} {name:?} needs a namespace: its resource has none")]
+    NoNamespace {
+        /// The object's kind.
+        kind: String,
+        /// Its name.
+        name: String,
     },
     /// An object cannot be written.
     #[error("cannot write {kind} {name:?}")]
@@ -88,14 +99,19 @@ impl Reason for WriteError {
     fn reason(&self) -> &'static str {
         match self {
             WriteError::Foreign { .. } => "ObjectConflict",
-            WriteError::Elsewhere { .. } | WriteError::Encode(..) => "InvalidObject",
+            WriteError::Elsewhere { .. } | WriteError::NoNamespace { .. } | WriteError::Encode(..) => "InvalidObject",
             WriteError::Write { .. } => "WriteFailed",
             WriteError::Status(_) => "StatusFailed",
         }
     }
+
+    /// The same object is as invalid the next time.
+    fn is_terminal(&self) -> bool {
+        self.reason() == "InvalidObject"
+    }
 }
 
-impl<'a, R: Namespaced> Scope<'a, R> {
+impl<'a, R: Kind> Scope<'a, R> {
     /// The scope of a reconcile whose writes carry this field manager. The library makes it; tests may, too.
     pub fn new(context: &'a Context, resource: &'a Arc<R>, manager: &'a str) -> Scope<'a, R> {
         Scope { context, resource, manager }
@@ -111,88 +127,122 @@ impl<'a, R: Namespaced> Scope<'a, R> {
         self.context
     }
 
-    /// The API of a kind in the resource's namespace.
-    pub fn api<K: Namespaced>(&self) -> Api<K> {
-        Api::namespaced(self.context.client.clone(), &self.namespace())
+    /// Returns the API of a kind in the resource's namespace. For a cluster-scoped resource or kind, it covers the whole cluster.
+    pub fn api<K: Kind>(&self) -> Api<K> {
+        self.api_in(&self.namespace())
+    }
+
+    /// Returns the API of a kind in a namespace.
+    pub fn api_in<K: Kind>(&self, namespace: &str) -> Api<K> {
+        kind::api(self.context.client.clone(), namespace)
     }
 
     fn namespace(&self) -> String {
         self.resource.namespace().unwrap_or_default()
     }
 
-    /// Makes an object of the resource's namespace exist as given, owned by the resource. `cache` must cover it. Fields that the object leaves out stay
-    /// other managers'; those that it once had and no longer has are removed.
+    /// Makes an object exist as given, by default owned by the resource: [`Apply`] has other ways. `cache` must cover it. Fields that the object leaves
+    /// out stay other managers'; those that it once had and no longer has are removed.
     ///
     /// Sends nothing if the cached object is as wanted: any number of reconciles cost one write.
     ///
+    /// A namespaced resource owns objects in its own namespace, which the object need not name. A cluster-scoped resource owns cluster-scoped objects,
+    /// and those of the namespaces that they name.
+    ///
     /// # Errors
-    /// An object of that name belongs to something else, even to nothing; or the server refuses the object.
-    pub async fn apply<K: Namespaced>(&self, cache: &Cache<K>, object: K) -> Result<Applied<K>, WriteError> {
-        let object = self.owned(object)?;
-        let cached = cache.get(&key_of(&object));
-        let wanted = encode(&object)?;
+    /// An object of that name has another controller, or none; the resource cannot own it; or the server refuses it. Once a foreign object that
+    /// `cache` has changes or goes, the resource is reconciled again.
+    pub async fn apply<K: Kind>(&self, cache: &Cache<K>, apply: impl Into<Apply<K>>) -> Result<Applied<K>, WriteError> {
+        let apply = self.placed(apply.into())?;
+        let cached = cache.get(&key_of(&apply.object));
+        let wanted = encode(&apply.object)?;
         match cached {
-            Some(live) if !self.owns(live.meta()) => Err(foreign(&object)),
+            Some(live) if !self.may_write(&apply, live.meta()) => {
+                cache.wake_on_change(&live, key_of(&**self.resource));
+                Err(foreign(&apply.object))
+            }
             Some(live) if live.meta().deletion_timestamp.is_some() => Ok(unchanged(live)),
             Some(live) if !differs(&wanted, &encode(&*live)?, self.manager) => Ok(unchanged(live)),
-            Some(live) => self.write(&object, wanted, live.uid()).await.map(|object| updated(object)),
-            None => self.create(&object, wanted).await,
+            Some(live) => self.write(&apply, wanted, live.uid()).await.map(updated),
+            None => self.create(&apply, wanted).await,
         }
     }
 
-    /// The object as the resource's own.
-    fn owned<K: Namespaced>(&self, mut object: K) -> Result<K, WriteError> {
-        let (kind, name, own) = (kind(&object), object.name_any(), self.namespace());
-        let metadata = object.meta_mut();
-        let namespace = metadata.namespace.get_or_insert_with(|| own.clone()).clone();
-        if namespace != own {
-            return Err(WriteError::Elsewhere { kind, name, namespace });
+    /// Places the object where it belongs, with the owner reference that it shall have.
+    fn placed<K: Kind>(&self, mut apply: Apply<K>) -> Result<Apply<K>, WriteError> {
+        let (kind, name, own) = (kind(&apply.object), apply.object.name_any(), self.namespace());
+        let metadata = apply.object.meta_mut();
+        if kind::is_namespaced::<K>() && metadata.namespace.is_none() {
+            match own.is_empty() {
+                true => return Err(WriteError::NoNamespace { kind, name }),
+                false => metadata.namespace = Some(own.clone()),
+            }
         }
         metadata.managed_fields = None;
-        metadata.owner_references = self.reference().map(|owner| vec![owner]);
-        Ok(object)
+        let owner = match apply.ownership {
+            Ownership::Controller => self.resource.controller_owner_ref(&()),
+            Ownership::Owner => self.resource.owner_ref(&()),
+            Ownership::None => return Ok(apply),
+        };
+        // An owner in another namespace is no owner: the garbage collector would delete the object.
+        if !own.is_empty() && metadata.namespace.as_ref() != Some(&own) {
+            let place = metadata
+                .namespace
+                .as_ref()
+                .map_or("is cluster-scoped".to_owned(), |n| format!("is in namespace {n:?}"));
+            return Err(WriteError::Elsewhere { kind, name, place, owner: R::kind(&()).into_owned() });
+        }
+        metadata.owner_references = owner.map(|owner| vec![owner]);
+        Ok(apply)
     }
 
-    fn reference(&self) -> Option<OwnerReference> {
-        self.resource.controller_owner_ref(&())
-    }
-
-    /// Whether the object's controller is the resource.
+    /// Reports whether the resource is the object's controller.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
         let uid = self.resource.meta().uid.as_deref();
         let mut owners = metadata.owner_references.iter().flatten();
         owners.any(|owner| owner.controller == Some(true) && Some(&*owner.uid) == uid)
     }
 
+    fn may_write<K>(&self, apply: &Apply<K>, live: &ObjectMeta) -> bool {
+        apply.ownership != Ownership::Controller || self.owns(live)
+    }
+
     /// Creates what the cache does not have. It may exist all the same: the cache may lag behind, or select other labels.
-    async fn create<K: Namespaced>(&self, object: &K, wanted: Value) -> Result<Applied<K>, WriteError> {
-        let found = self.api::<K>().get_metadata_opt(&object.name_any()).await;
+    async fn create<K: Kind>(&self, apply: &Apply<K>, wanted: Value) -> Result<Applied<K>, WriteError> {
+        let object = &apply.object;
+        let found = self.api_of(object).get_metadata_opt(&object.name_any()).await;
         match found.map_err(|source| failed(object, source))? {
-            Some(found) if !self.owns(&found.metadata) => Err(foreign(object)),
-            Some(found) => self.write(object, wanted, found.metadata.uid).await.map(updated),
+            Some(found) if !self.may_write(apply, &found.metadata) => Err(foreign(object)),
+            Some(found) => self.write(apply, wanted, found.metadata.uid).await.map(updated),
             None => {
-                let created = self.write(object, wanted, None).await?;
+                let created = self.write(apply, wanted, None).await?;
                 Ok(Applied { change: Change::Created, object: Arc::new(created) })
             }
         }
     }
 
     /// Applies the object. The `uid` keeps it from replacing another object; without one, it takes no field from anybody.
-    async fn write<K: Namespaced>(&self, object: &K, mut wanted: Value, uid: Option<String>) -> Result<K, WriteError> {
-        let params = PatchParams { force: uid.is_some(), ..PatchParams::apply(self.manager) };
+    async fn write<K: Kind>(&self, apply: &Apply<K>, mut wanted: Value, uid: Option<String>) -> Result<K, WriteError> {
+        let object = &apply.object;
+        let force = uid.is_some() && apply.conflicts == Conflicts::TakeOver;
+        let params = PatchParams { force, dry_run: apply.dry_run, ..PatchParams::apply(self.manager) };
         if let Some(uid) = uid {
             wanted["metadata"]["uid"] = uid.into();
         }
-        let written = self.api::<K>().patch(&object.name_any(), &params, &Patch::Apply(wanted)).await;
+        let written = self.api_of(object).patch(&object.name_any(), &params, &Patch::Apply(wanted)).await;
         written.map_err(|source| failed(object, source))
+    }
+
+    fn api_of<K: Kind>(&self, object: &K) -> Api<K> {
+        self.api_in(object.meta().namespace.as_deref().unwrap_or_default())
     }
 
     /// Deletes an object of the resource; returns whether it existed. `cache` must cover it.
     ///
     /// # Errors
-    /// It belongs to something else, or the server refuses.
-    pub async fn delete<K: Namespaced>(&self, cache: &Cache<K>, name: &str) -> Result<bool, WriteError> {
-        let Some(live) = cache.get(&ResourceKey::new(&self.namespace(), name)) else { return Ok(false) };
+    /// It has another controller, or none; or the server refuses.
+    pub async fn delete<K: Kind>(&self, cache: &Cache<K>, key: &ResourceKey) -> Result<bool, WriteError> {
+        let Some(live) = cache.get(key) else { return Ok(false) };
         if !self.owns(live.meta()) {
             return Err(foreign(&*live));
         }
@@ -200,7 +250,7 @@ impl<'a, R: Namespaced> Scope<'a, R> {
             return Ok(true);
         }
         let same = Preconditions { uid: live.uid(), resource_version: None };
-        match self.api::<K>().delete(name, &DeleteParams::default().preconditions(same)).await {
+        match self.api_of(&*live).delete(&key.name, &DeleteParams::default().preconditions(same)).await {
             Ok(_) => Ok(true),
             Err(error) if is_gone(&error) => Ok(false),
             Err(source) => Err(failed(&*live, source)),
@@ -257,24 +307,24 @@ fn place(object: &ObjectReference) -> (&str, &str) {
 }
 
 /// The object as events name it.
-pub(super) fn reference<K: Namespaced>(object: &K) -> ObjectReference {
+pub(super) fn reference<K: Kind>(object: &K) -> ObjectReference {
     object.object_ref(&())
 }
 
-fn kind<K: Namespaced>(_: &K) -> String {
+fn kind<K: Kind>(_: &K) -> String {
     K::kind(&()).into_owned()
 }
 
-fn foreign<K: Namespaced>(object: &K) -> WriteError {
+fn foreign<K: Kind>(object: &K) -> WriteError {
     WriteError::Foreign { kind: kind(object), name: object.name_any() }
 }
 
-fn failed<K: Namespaced>(object: &K, source: kube::Error) -> WriteError {
+fn failed<K: Kind>(object: &K, source: kube::Error) -> WriteError {
     WriteError::Write { kind: kind(object), name: object.name_any(), source }
 }
 
 /// The object as JSON, with its kind: Rust types of own kinds do not encode it.
-fn encode<K: Namespaced>(object: &K) -> Result<Value, WriteError> {
+fn encode<K: Kind>(object: &K) -> Result<Value, WriteError> {
     let mut encoded = serde_json::to_value(object).map_err(|e| WriteError::Encode(kind(object), e))?;
     encoded["apiVersion"] = K::api_version(&()).into();
     encoded["kind"] = K::kind(&()).into();

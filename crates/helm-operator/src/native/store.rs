@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures::StreamExt as _;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::runtime::watcher;
-use kube::{Api, Client};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::{Api, Client, Resource as _};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::reconciler::{Namespaced, key_of};
+use super::decoded::{Decoded, Invalid};
+use super::kind::{self, Kind, key_of};
+use super::selector::Selector;
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::runtime::freshness::Epoch;
@@ -29,12 +30,12 @@ pub(crate) struct Stores {
     client: Client,
     namespaces: Namespaces,
     readiness: Readiness,
-    all: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
+    all: Mutex<HashMap<(TypeId, Selector), Arc<dyn Any + Send + Sync>>>,
     watches: Mutex<JoinSet<()>>,
 }
 
 impl Stores {
-    /// The stores of this process, which its native controllers and those of charts share.
+    /// Returns the stores of this process, which its native controllers and those of charts share.
     pub(crate) fn of(context: &Context) -> Arc<Stores> {
         let new = |context: &Context| {
             Stores::new(context.client.clone(), context.config.namespaces.clone(), context.readiness.clone())
@@ -46,36 +47,30 @@ impl Stores {
         Stores { client, namespaces, readiness, all: Mutex::default(), watches: Mutex::default() }
     }
 
-    /// The store of a kind's objects with these labels; the first call starts its watch.
-    pub(super) fn store<K: Namespaced>(&self, labels: &str) -> Arc<Store<K>> {
+    /// Returns the store of a kind's selected objects; the first call starts its watch.
+    pub(super) fn store<K: Kind>(&self, selector: &Selector) -> Arc<Store<K>> {
         let mut all = lock(&self.all);
-        let key = (TypeId::of::<K>(), labels.to_owned());
+        let key = (TypeId::of::<K>(), selector.clone());
         if let Some(store) = all.get(&key).and_then(|store| store.clone().downcast().ok()) {
             return store;
         }
-        let store = self.start::<K>(labels);
+        let store = self.start::<K>(selector);
         all.insert(key, store.clone());
         store
     }
 
     /// Calls `changed` with each object of a kind before and after each change.
-    pub(crate) fn follow<K: Namespaced>(&self, labels: &str, changed: impl Fn(&K) + Send + Sync + 'static) {
-        self.store::<K>(labels).join(Arc::new(Follower(changed)));
+    pub(crate) fn follow<K: Kind>(&self, selector: impl Into<Selector>, changed: impl Fn(&K) + Send + Sync + 'static) {
+        self.store::<K>(&selector.into()).join(Arc::new(Follower(changed)));
     }
 
-    fn start<K: Namespaced>(&self, labels: &str) -> Arc<Store<K>> {
-        let scopes = match &self.namespaces.0[..] {
-            [] => vec![Scope::ALL],
-            names => names.iter().map(|name| Scope::namespace(name)).collect(),
-        };
+    fn start<K: Kind>(&self, selector: &Selector) -> Arc<Store<K>> {
+        let scopes = self.scopes::<K>();
         let store = Arc::new(Store::new(scopes.clone()));
-        let what = with_labels(readiness::kind(&K::kind(&()), &K::api_version(&())), labels);
+        let what = selector.of(readiness::kind(&K::kind(&()), &K::api_version(&())));
         for scope in scopes {
-            let api: Api<K> = match scope.only() {
-                Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-                None => Api::all(self.client.clone()),
-            };
-            let config = watcher::Config::default().labels(labels);
+            let api: Api<Decoded<K>> = kind::api(self.client.clone(), scope.only().unwrap_or_default());
+            let config = selector.config();
             let requirement = self.readiness.require(&scope.of(&what), LISTING);
             let open = move || pages::watch(api.clone(), config.clone()).boxed();
             let stream = Stream::new(scope, open).required(requirement);
@@ -83,11 +78,16 @@ impl Stores {
         }
         store
     }
-}
 
-/// Stores of one kind differ by their labels.
-fn with_labels(kind: String, labels: &str) -> String {
-    if labels.is_empty() { kind } else { format!("{kind} with labels {labels}") }
+    /// Returns the scopes that cover a kind: cluster-scoped objects are in no namespace.
+    fn scopes<K: Kind>(&self) -> Vec<Scope> {
+        match &self.namespaces.0[..] {
+            names if kind::is_namespaced::<K>() && !names.is_empty() => {
+                names.iter().map(|name| Scope::namespace(name)).collect()
+            }
+            _ => vec![Scope::ALL],
+        }
+    }
 }
 
 /// The objects of one kind and selector, as last seen.
@@ -103,15 +103,18 @@ struct State<K> {
 }
 
 struct Kept<K> {
-    object: Arc<K>,
+    object: Decoded<Arc<K>>,
     /// The list or event stream that last contained it.
     epoch: u64,
 }
 
 /// Follows the changes of a store.
 pub(super) trait Reader<K>: Send + Sync {
-    /// An object appeared, changed or went. Called while the store is locked: the reader must not read it.
+    /// Called when an object appeared, changed or went. The store is locked: the reader must not read it.
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>);
+
+    /// Called when an object's state became one that does not decode. If it did before, [`changed`](Self::changed) says first that it went.
+    fn invalid(&self, key: &ResourceKey, invalid: &Invalid);
 }
 
 /// Sees each object before and after each change.
@@ -121,6 +124,8 @@ impl<K, F: Fn(&K) + Send + Sync> Reader<K> for Follower<F> {
     fn changed(&self, _: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
         before.into_iter().chain(now).for_each(|object| (self.0)(object));
     }
+
+    fn invalid(&self, _: &ResourceKey, _: &Invalid) {}
 }
 
 /// Completes when every first list is complete.
@@ -133,16 +138,16 @@ impl Listed {
     }
 }
 
-impl<K: Namespaced> Store<K> {
+impl<K: Kind> Store<K> {
     pub(super) fn new(lists: Vec<Scope>) -> Store<K> {
         let state = State { objects: HashMap::new(), readers: Vec::new() };
         Store { state: RwLock::new(state), missing: watch::Sender::new(lists) }
     }
 
-    /// A store of these objects, without a watch.
+    /// Creates a store of these objects, without a watch.
     pub(super) fn with(objects: impl IntoIterator<Item = K>) -> Store<K> {
         let store = Store::new(Vec::new());
-        objects.into_iter().for_each(|object| store.put(object, 0));
+        objects.into_iter().for_each(|object| store.put(Decoded::Valid(object), 0));
         store
     }
 
@@ -150,18 +155,39 @@ impl<K: Namespaced> Store<K> {
         Listed(self.missing.subscribe())
     }
 
-    /// Tells a reader about each known object, then about every change.
+    /// Reports to a reader each known object, then every change.
     pub(super) fn join(&self, reader: Arc<dyn Reader<K>>) {
         let mut state = self.write();
-        state.objects.iter().for_each(|(key, kept)| reader.changed(key, None, Some(&kept.object)));
+        for (key, kept) in &state.objects {
+            match &kept.object {
+                Decoded::Valid(object) => reader.changed(key, None, Some(object)),
+                Decoded::Invalid(invalid) => reader.invalid(key, invalid),
+            }
+        }
         state.readers.push(reader);
     }
 
     pub(super) fn get(&self, key: &ResourceKey) -> Option<Arc<K>> {
-        self.read().objects.get(key).map(|kept| kept.object.clone())
+        self.read().objects.get(key).and_then(Kept::valid).cloned()
     }
 
-    async fn keep_current(self: Arc<Self>, stream: Stream<K>) {
+    /// Returns the object with this key if its current state does not decode.
+    pub(super) fn invalid(&self, key: &ResourceKey) -> Option<Invalid> {
+        match &self.read().objects.get(key)?.object {
+            Decoded::Valid(_) => None,
+            Decoded::Invalid(invalid) => Some((**invalid).clone()),
+        }
+    }
+
+    /// Returns all objects, sorted by namespace and name.
+    pub(super) fn all(&self) -> Vec<Arc<K>> {
+        let state = self.read();
+        let mut all: Vec<_> = state.objects.iter().filter_map(|(key, kept)| Some((key, kept.valid()?))).collect();
+        all.sort_by_key(|(key, _)| *key);
+        all.into_iter().map(|(_, object)| object.clone()).collect()
+    }
+
+    async fn keep_current(self: Arc<Self>, stream: Stream<Decoded<K>>) {
         let (first, listed) = oneshot::channel();
         let scope = stream.scope.clone();
         let counted = async {
@@ -173,18 +199,22 @@ impl<K: Namespaced> Store<K> {
         tokio::join!(reflector::feed(Watched(self.clone()), stream, first), counted);
     }
 
-    fn put(&self, object: K, epoch: u64) {
-        let (key, object) = (key_of(&object), Arc::new(reduced(object)));
+    fn put(&self, object: Decoded<K>, epoch: u64) {
+        let key = key_of(&object);
+        let object = match object {
+            Decoded::Valid(object) => Decoded::Valid(Arc::new(reduced(object))),
+            Decoded::Invalid(invalid) => Decoded::Invalid(invalid),
+        };
         let mut state = self.write();
         let before = state.objects.insert(key.clone(), Kept { object: object.clone(), epoch });
-        state.tell(&key, before.map(|kept| kept.object).as_ref(), Some(&object));
+        state.report(&key, before.as_ref(), &object);
     }
 
     /// Removes the object, unless another has taken its name.
-    fn remove(&self, object: &K) {
+    pub(super) fn remove(&self, object: &Decoded<K>) {
         let key = key_of(object);
         let mut state = self.write();
-        if state.objects.get(&key).is_some_and(|kept| kept.object.meta().uid == object.meta().uid) {
+        if state.objects.get(&key).is_some_and(|kept| kept.meta().uid == object.meta().uid) {
             state.remove(&key);
         }
     }
@@ -206,20 +236,48 @@ impl<K: Namespaced> Store<K> {
     }
 }
 
-impl<K> State<K> {
-    fn remove(&mut self, key: &ResourceKey) {
-        if let Some(gone) = self.objects.remove(key) {
-            self.tell(key, Some(&gone.object), None);
+impl<K: Kind> Kept<K> {
+    fn valid(&self) -> Option<&Arc<K>> {
+        match &self.object {
+            Decoded::Valid(object) => Some(object),
+            Decoded::Invalid(_) => None,
         }
     }
 
-    fn tell(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        self.readers.iter().for_each(|reader| reader.changed(key, before, now));
+    fn meta(&self) -> &ObjectMeta {
+        match &self.object {
+            Decoded::Valid(object) => object.meta(),
+            Decoded::Invalid(invalid) => &invalid.metadata,
+        }
+    }
+}
+
+impl<K: Kind> State<K> {
+    fn remove(&mut self, key: &ResourceKey) {
+        if let Some(gone) = self.objects.remove(key) {
+            self.readers.iter().for_each(|reader| reader.changed(key, gone.valid(), None));
+        }
+    }
+
+    fn report(&self, key: &ResourceKey, before: Option<&Kept<K>>, now: &Decoded<Arc<K>>) {
+        let valid = before.and_then(Kept::valid);
+        match now {
+            Decoded::Valid(now) => self.readers.iter().for_each(|reader| reader.changed(key, valid, Some(now))),
+            Decoded::Invalid(invalid) => {
+                if valid.is_some() {
+                    self.readers.iter().for_each(|reader| reader.changed(key, valid, None));
+                }
+                // A list repeats what is known.
+                if before.is_none_or(|kept| kept.meta().resource_version != invalid.metadata.resource_version) {
+                    self.readers.iter().for_each(|reader| reader.invalid(key, invalid));
+                }
+            }
+        }
     }
 }
 
 /// Drops what no controller reads: other managers' fields, and kubectl's copy of the object.
-fn reduced<K: Namespaced>(mut object: K) -> K {
+fn reduced<K: Kind>(mut object: K) -> K {
     let metadata = object.meta_mut();
     if let Some(entries) = &mut metadata.managed_fields {
         entries.retain(is_applied);
@@ -237,12 +295,12 @@ fn is_applied(entry: &ManagedFieldsEntry) -> bool {
 
 struct Watched<K>(Arc<Store<K>>);
 
-impl<K: Namespaced> Sink<K> for Watched<K> {
-    fn changed(&self, object: K, epoch: Epoch) {
+impl<K: Kind> Sink<Decoded<K>> for Watched<K> {
+    fn changed(&self, object: Decoded<K>, epoch: Epoch) {
         self.0.put(object, epoch.number);
     }
 
-    fn deleted(&self, object: K) {
+    fn deleted(&self, object: Decoded<K>) {
         self.0.remove(&object);
     }
 
@@ -277,6 +335,10 @@ mod tests {
             let uid = |object: Option<&Arc<ConfigMap>>| object.and_then(|o| o.metadata.uid.clone()).unwrap_or_default();
             lock(&self.0).push(format!("{key} {}>{}", uid(before), uid(now)));
         }
+
+        fn invalid(&self, key: &ResourceKey, invalid: &Invalid) {
+            lock(&self.0).push(format!("{key} {}", invalid.cause));
+        }
     }
 
     impl Changes {
@@ -287,14 +349,14 @@ mod tests {
         }
     }
 
-    async fn feed(store: &Arc<Store<ConfigMap>>, scope: Scope, events: Vec<Event<ConfigMap>>) {
+    async fn feed(store: &Arc<Store<ConfigMap>>, scope: Scope, events: Vec<Event<Decoded<ConfigMap>>>) {
         let mut events = Some(events);
         let open = move || stream::iter(events.take().into_iter().flatten().map(Ok)).boxed();
         store.clone().keep_current(Stream::new(scope, open)).await;
     }
 
-    fn list(objects: &[ConfigMap]) -> Vec<Event<ConfigMap>> {
-        let objects = objects.iter().cloned().map(Event::InitApply);
+    fn list(objects: &[ConfigMap]) -> Vec<Event<Decoded<ConfigMap>>> {
+        let objects = objects.iter().cloned().map(|object| Event::InitApply(Decoded::Valid(object)));
         std::iter::once(Event::Init).chain(objects).chain([Event::InitDone]).collect()
     }
 
@@ -316,7 +378,10 @@ mod tests {
     async fn a_deletion_that_comes_late_leaves_the_new_object_of_that_name() {
         let store = Arc::new(Store::new(vec![]));
         let mut events = list(&[map("a", "x", "1")]);
-        events.extend([Event::Apply(map("a", "x", "2")), Event::Delete(map("a", "x", "1"))]);
+        events.extend([
+            Event::Apply(Decoded::Valid(map("a", "x", "2"))),
+            Event::Delete(Decoded::Valid(map("a", "x", "1"))),
+        ]);
         feed(&store, Scope::ALL, events).await;
         let kept = store.get(&ResourceKey::new("a", "x")).unwrap();
         assert_eq!(kept.metadata.uid.as_deref(), Some("2"));
@@ -343,6 +408,35 @@ mod tests {
         feed(&store, Scope::ALL, list(&[map("a", "x", "1")])).await;
         store.join(changes.clone());
         assert_eq!(changes.taken(), ["a/x >1"]);
+    }
+
+    /// An object of this version that a ConfigMap cannot hold.
+    fn invalid(name: &str, version: &str) -> Decoded<ConfigMap> {
+        let metadata = json!({"namespace": "a", "name": name, "uid": "1", "resourceVersion": version});
+        serde_json::from_value(json!({"metadata": metadata, "data": 7})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_object_that_does_not_decode_is_reported_once_and_hides_no_other() {
+        let (store, changes) = (Arc::new(Store::new(vec![])), Arc::new(Changes::default()));
+        store.join(changes.clone());
+        let mut events = list(&[map("a", "good", "1"), map("a", "bad", "1")]);
+        events.extend([Event::Apply(invalid("bad", "2"))]);
+        feed(&store, Scope::ALL, events).await;
+        let cause = "a/bad data: invalid type: integer `7`, expected a map";
+        assert_eq!(changes.taken(), ["a/bad 1>", "a/bad >1", cause, "a/good >1"]);
+        let key = ResourceKey::new("a", "bad");
+        assert!(store.get(&key).is_none() && store.invalid(&key).is_some());
+        let mut again = list(&[map("a", "good", "1")]);
+        again.insert(1, Event::InitApply(invalid("bad", "2")));
+        feed(&store, Scope::ALL, again).await;
+        assert_eq!(changes.taken(), ["a/good 1>1"], "a list repeats it");
+        feed(&store, Scope::ALL, vec![Event::Apply(Decoded::Valid(map("a", "bad", "1")))]).await;
+        assert_eq!(changes.taken(), ["a/bad >1"]);
+        assert!(store.get(&key).is_some() && store.invalid(&key).is_none());
+        feed(&store, Scope::ALL, vec![Event::Apply(invalid("bad", "4")), Event::Delete(invalid("bad", "5"))]).await;
+        assert_eq!(changes.taken().len(), 3);
+        assert!(store.invalid(&key).is_none());
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl World {
         let server = Arc::new(MemoryApi::new());
         server.serve("v1", "ConfigMap", "configmaps");
         server.serve("example.com/v1", "Note", "notes");
+        server.serve("events.k8s.io/v1", "Event", "events");
         World::on(server)
     }
 
@@ -76,12 +77,25 @@ impl World {
         Cache::with(live, |map: &ConfigMap| Some(ResourceKey::new("ns", &map.name_any())))
     }
 
+    /// The published events about a note: `Warning Timeout: …`.
+    fn events(&self, name: &str) -> Vec<String> {
+        let paths = self.server.paths();
+        let events = paths.iter().filter(|path| path.contains("/events/")).filter_map(|path| self.server.object(path));
+        let events = events.filter(|event| event["regarding"]["name"] == name);
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        events.map(|e| format!("{} {}: {}", text(&e, "type"), text(&e, "reason"), text(&e, "note"))).collect()
+    }
+
     /// Takes the requests since the last call, as `METHOD path`.
     fn asked(&self) -> Vec<String> {
         let asked = std::mem::take(&mut *lock(&self.asked));
         let plain = |line: &String| line.split('?').next().unwrap_or_default().to_owned();
         asked.iter().map(plain).filter(|line| !line.contains("/events")).collect()
     }
+}
+
+fn key(name: &str) -> ResourceKey {
+    ResourceKey::new("ns", name)
 }
 
 fn map(text: &str) -> ConfigMap {
@@ -127,7 +141,7 @@ async fn an_object_of_somebody_else_or_of_nobody_is_never_written() {
     let scope = Scope::new(&world.context, &note, MANAGER);
     let refused = async |cache: &Cache<ConfigMap>| {
         world.asked();
-        let (applied, deleted) = (scope.apply(cache, map("one")).await, scope.delete(cache, "a").await);
+        let (applied, deleted) = (scope.apply(cache, map("one")).await, scope.delete(cache, &key("a")).await);
         assert_eq!(applied.unwrap_err().reason(), "ObjectConflict");
         (deleted.map_err(|error| error.reason()), world.asked())
     };
@@ -165,7 +179,7 @@ async fn an_object_in_another_namespace_is_refused_and_one_that_is_going_is_left
     let going = Cache::with([going], |_| None);
     world.asked();
     assert_eq!(scope.apply(&going, map("two")).await.unwrap().change, Change::Unchanged);
-    assert!(scope.delete(&going, "a").await.unwrap());
+    assert!(scope.delete(&going, &key("a")).await.unwrap());
     assert_eq!(world.asked(), Vec::<String>::new());
 }
 
@@ -176,12 +190,12 @@ async fn only_the_object_that_was_judged_is_deleted() {
     let scope = Scope::new(&world.context, &note, MANAGER);
     scope.apply(&world.cached(), map("one")).await.unwrap();
     let seen = world.cached();
-    assert!(scope.delete(&seen, "a").await.unwrap());
+    assert!(scope.delete(&seen, &key("a")).await.unwrap());
     assert!(world.server.object(MAP).is_none());
     world.server.put(MAP, json!({"metadata": {"name": "a", "namespace": "ns"}, "data": {"text": "new"}}), "user");
-    assert!(!scope.delete(&seen, "a").await.unwrap(), "another object has its name");
+    assert!(!scope.delete(&seen, &key("a")).await.unwrap(), "another object has its name");
     assert!(world.server.object(MAP).is_some());
-    assert!(!scope.delete(&seen, "missing").await.unwrap());
+    assert!(!scope.delete(&seen, &key("missing")).await.unwrap());
 }
 
 #[tokio::test]
@@ -200,7 +214,7 @@ async fn a_status_is_written_once() {
 /// Keeps a ConfigMap for each note; does what the text says first.
 #[derive(Clone, Default)]
 struct Notes {
-    finalizer: bool,
+    finalizers: &'static [&'static str],
     reconciled: Arc<Mutex<Vec<String>>>,
     failed: Arc<Mutex<HashSet<String>>>,
 }
@@ -211,7 +225,8 @@ impl Reconciler for Notes {
     type Caches = Cache<ConfigMap>;
 
     fn watch(&self, watching: &mut Watching<Note>) -> Cache<ConfigMap> {
-        watching.filter(|note| note.spec.text != "ignored").concurrency(2).owned("")
+        watching.filter(|note| note.spec.text != "ignored").concurrency(2).timeout(Duration::from_secs(60));
+        watching.owned("")
     }
 
     fn rights(&self) -> Rights {
@@ -227,6 +242,9 @@ impl Reconciler for Notes {
                 return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() });
             }
             "again" => return Ok(Next::After(Duration::from_secs(30))),
+            "at once" => return Ok(Next::After(Duration::ZERO)),
+            "invalid" => return Err(WriteError::NoNamespace { kind: "ConfigMap".into(), name: "x".into() }),
+            "hang" => std::future::pending().await,
             _ => {}
         }
         let mut wanted = map(&note.spec.text);
@@ -236,12 +254,17 @@ impl Reconciler for Notes {
         Ok(Next::Wait)
     }
 
-    fn finalizer(&self) -> Option<&str> {
-        self.finalizer.then_some("example.com/note")
+    fn finalizers(&self) -> &[&str] {
+        self.finalizers
     }
 
-    async fn cleanup(&self, scope: &Scope<'_, Note>, _: &Cache<ConfigMap>) -> Result<Next, WriteError> {
-        lock(&self.reconciled).push(format!("cleanup {}", scope.resource().name_any()));
+    async fn cleanup(
+        &self,
+        finalizer: &str,
+        scope: &Scope<'_, Note>,
+        _: &Cache<ConfigMap>,
+    ) -> Result<Next, WriteError> {
+        lock(&self.reconciled).push(format!("{finalizer} of {}", scope.resource().name_any()));
         Ok(Next::Wait)
     }
 }
@@ -266,19 +289,73 @@ async fn a_panic_and_a_failure_delay_their_own_resource_only() {
     let notes = Notes::default();
     run(&world, &notes, 40).await;
     let count = |name: &str| lock(&notes.reconciled).iter().filter(|n| *n == name).count();
-    assert_eq!(["a", "b", "c", "d", "e"].map(count), [1, 2, 1, 0, 2]);
+    assert_eq!(["a", "b", "c", "d", "e"].map(count), [7, 2, 1, 0, 2], "a is tried after 0.5, 1, 2, … s");
     for name in ["b", "c"] {
         assert!(world.server.object(&format!("/api/v1/namespaces/ns/configmaps/{name}")).is_some(), "{name}");
     }
+    let panicked = "Warning Panicked: the reconciler panicked, which is a bug; the log has the message and place";
+    assert_eq!(world.events("a"), [panicked]);
     let metrics = world.context.metrics.encode(Format::Classic);
     assert!(metrics.contains(r#"resource_created_at_seconds{group="example.com",kind="Note",name="c""#), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_failure_waits_for_a_change_a_slow_reconcile_is_stopped_and_none_spins() {
+    let world = World::new();
+    for (name, text) in [("a", "invalid"), ("b", "hang"), ("c", "at once")] {
+        world.add(name, text);
+    }
+    let notes = Notes::default();
+    run(&world, &notes, 70).await;
+    let count = |name: &str| lock(&notes.reconciled).iter().filter(|n| *n == name).count();
+    assert_eq!(["a", "b"].map(count), [1, 2]);
+    assert!((600..=701).contains(&count("c")), "at most ten a second: {}", count("c"));
+    assert_eq!(world.events("a"), [r#"Warning InvalidObject: ConfigMap "x" needs a namespace: its resource has none"#]);
+    assert_eq!(world.events("b"), ["Warning Timeout: the reconcile took longer than 60s and was stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_does_not_decode_is_reported_and_stops_no_other() {
+    let world = World::new();
+    world.add("a", "fine");
+    let bad = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": 7},
+        "metadata": {"name": "b", "namespace": "ns", "generation": 1}});
+    world.server.put("/apis/example.com/v1/namespaces/ns/notes/b", bad, "user");
+    let notes = Notes::default();
+    run(&world, &notes, 1000).await;
+    assert_eq!(*lock(&notes.reconciled), ["a"]);
+    assert!(world.server.object(MAP).is_some());
+    let cause = "spec.text: invalid type: integer `7`, expected a string";
+    let event = format!(
+        "Warning Undecodable: the resource does not fit its type and is left alone until it is corrected: {cause}"
+    );
+    assert_eq!(world.events("b"), [event]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_resource_is_cleaned_up_after_by_every_finalizer_even_if_it_is_filtered_out() {
+    let world = World::new();
+    let path = "/apis/example.com/v1/namespaces/ns/notes/a";
+    let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": "ignored"},
+        "metadata": {"name": "a", "namespace": "ns", "generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["example.com/two", "other", "example.com/one"]}});
+    world.server.put(path, note, "user");
+    let notes = Notes { finalizers: &["example.com/one", "example.com/two"], ..Notes::default() };
+    let mut server = world.server;
+    for left in [json!(["example.com/two", "other"]), json!(["other"]), json!(["other"])] {
+        let world = World::on(server);
+        run(&world, &notes, 1).await;
+        assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], left);
+        server = world.server;
+    }
+    assert_eq!(*lock(&notes.reconciled), ["example.com/one of a", "example.com/two of a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_is_set_before_the_first_reconcile_and_removed_after_the_cleanup() {
     let world = World::new();
     world.add("a", "fine");
-    let notes = Notes { finalizer: true, ..Notes::default() };
+    let notes = Notes { finalizers: &["example.com/note"], ..Notes::default() };
     run(&world, &notes, 1).await;
     assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], json!(["example.com/note"]));
     assert!(lock(&notes.reconciled).is_empty(), "the resource's event starts the first reconcile");
@@ -289,11 +366,94 @@ async fn a_finalizer_is_set_before_the_first_reconcile_and_removed_after_the_cle
     world.server.put(path, going, "user");
     let world = World::on(world.server);
     run(&world, &notes, 1).await;
-    assert_eq!(*lock(&notes.reconciled), ["cleanup a"]);
+    assert_eq!(*lock(&notes.reconciled), ["example.com/note of a"]);
     assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], json!(["other"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_does_not_block_the_shutdown() {
     run(&World::on(Arc::new(MemoryApi::new())), &Notes::default(), 5).await;
+}
+
+/// A cluster-scoped kind.
+#[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "example.com", version = "v1", kind = "Shelf", plural = "shelves")]
+struct ShelfSpec {}
+
+#[tokio::test]
+async fn a_cluster_scoped_resource_owns_objects_in_the_cluster_and_in_any_namespace() {
+    let world = World::new();
+    world.server.serve_cluster_scoped("example.com/v1", "Shelf", "shelves");
+    let mut shelf = Shelf::new("main", ShelfSpec {});
+    shelf.metadata.uid = Some("shelf".into());
+    let shelf = Arc::new(shelf);
+    let scope = Scope::new(&world.context, &shelf, MANAGER);
+    let none: Cache<ConfigMap> = Cache::with([], |_| None);
+    assert_eq!(scope.apply(&none, map("one")).await.unwrap_err().reason(), "InvalidObject", "no namespace");
+    let mut placed = map("one");
+    placed.metadata.namespace = Some("ns".into());
+    let applied = scope.apply(&none, placed).await.unwrap();
+    assert_eq!(applied.object.owner_references()[0].uid, "shelf");
+    let shelves: Cache<Shelf> = Cache::with([], |_| None);
+    scope.apply(&shelves, Shelf::new("part", ShelfSpec {})).await.unwrap();
+    let part = world.server.object("/apis/example.com/v1/shelves/part").unwrap();
+    assert_eq!(part["metadata"]["ownerReferences"][0]["uid"], "shelf");
+    let note = world.add("a", "one");
+    let refused = Scope::new(&world.context, &note, MANAGER).apply(&shelves, Shelf::new("x", ShelfSpec {})).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.to_string(), r#"Shelf "x" is cluster-scoped: Note cannot own it"#);
+    assert!(refused.is_terminal());
+}
+
+#[tokio::test]
+async fn a_controller_reference_leads_to_a_resource_in_a_namespace_or_in_the_cluster() {
+    let owned = |kind: &str, namespace: Option<&str>| -> ConfigMap {
+        let owner = json!({"apiVersion": "example.com/v1", "kind": kind, "name": "o", "uid": "1", "controller": true});
+        let metadata = json!({"name": "a", "namespace": namespace, "ownerReferences": [owner]});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    };
+    assert_eq!(kind::owner::<Note, ConfigMap>(&owned("Note", Some("ns"))), Some(ResourceKey::new("ns", "o")));
+    assert_eq!(kind::owner::<Shelf, ConfigMap>(&owned("Shelf", Some("ns"))), Some(ResourceKey::new("", "o")));
+    assert_eq!(kind::owner::<Shelf, ConfigMap>(&owned("Note", Some("ns"))), None);
+}
+
+#[tokio::test]
+async fn an_object_may_be_applied_without_owner_beside_others_or_as_a_trial() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, "controller");
+    let theirs = json!({"metadata": {"name": "a", "namespace": "ns"}, "data": {"text": "theirs", "more": "theirs"}});
+    world.server.put(MAP, theirs, "user");
+    let data = || world.server.object(MAP).unwrap()["data"].clone();
+    let shared = || Apply::from(map("ours")).owned(Ownership::None);
+    let trial = scope.apply(&world.cached(), shared().dry_run()).await.unwrap();
+    assert_eq!(trial.object.data.as_ref().unwrap()["text"], "ours");
+    assert_eq!(data()["text"], "theirs", "nothing was written");
+    let refused = scope.apply(&world.cached(), shared().on_conflict(Conflicts::Fail)).await.unwrap_err();
+    assert_eq!((refused.reason(), data()["text"].as_str()), ("WriteFailed", Some("theirs")));
+    let applied = scope.apply(&world.cached(), shared()).await.unwrap();
+    assert_eq!(data(), json!({"text": "ours", "more": "theirs"}));
+    assert!(applied.object.owner_references().is_empty());
+    let beside = scope.apply(&world.cached(), Apply::from(map("ours")).owned(Ownership::Owner)).await.unwrap();
+    let owner = &beside.object.owner_references()[0];
+    assert_eq!((&*owner.name, owner.controller), ("a", None));
+}
+
+#[tokio::test]
+async fn a_conflict_ends_when_the_foreign_object_goes() {
+    let world = World::new();
+    let (note, other) = (world.add("a", "one"), world.add("b", "one"));
+    Scope::new(&world.context, &other, MANAGER).apply(&world.cached(), map("others")).await.unwrap();
+    let foreign: ConfigMap = serde_json::from_value(world.server.object(MAP).unwrap()).unwrap();
+    let store = Arc::new(store::Store::with([foreign.clone()]));
+    let woken = Arc::new(Mutex::new(Vec::new()));
+    let noted = woken.clone();
+    let index = cache::Index::new(kind::owner::<Note, ConfigMap>, move |key, _, _| lock(&noted).push(key));
+    let cache = Cache::new(store.clone(), index);
+    lock(&woken).clear();
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    assert_eq!(scope.apply(&cache, map("one")).await.unwrap_err().reason(), "ObjectConflict");
+    assert!(lock(&woken).is_empty());
+    store.remove(&decoded::Decoded::Valid(foreign));
+    assert_eq!(*lock(&woken), [ResourceKey::new("ns", "b"), ResourceKey::new("ns", "a")]);
 }

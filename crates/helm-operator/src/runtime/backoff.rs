@@ -17,8 +17,12 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(300);
 
 /// The wait after this many failures in a row: [`FIRST`], doubled each time up to [`LONGEST`]; zero after none.
 pub(crate) fn wait(failures: u32) -> Duration {
+    wait_between(FIRST, LONGEST, failures)
+}
+
+fn wait_between(first: Duration, longest: Duration, failures: u32) -> Duration {
     let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
-    FIRST.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(LONGEST)
+    first.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(longest)
 }
 
 /// How many failures in a row a resource has had that has been failing for this long. The inverse of [`wait`], for a process that takes over from
@@ -48,11 +52,23 @@ impl Retry {
 
 /// Counts each resource's failures in a row. Only failing resources use memory.
 #[derive(Debug)]
-pub struct Backoff<K>(Mutex<HashMap<K, u32>>);
+pub struct Backoff<K> {
+    first: Duration,
+    longest: Duration,
+    failures: Mutex<HashMap<K, u32>>,
+}
 
+/// Waits of 500 ms, doubled each time up to 5 minutes.
 impl<K> Default for Backoff<K> {
     fn default() -> Self {
-        Backoff(Mutex::default())
+        Backoff::between(FIRST, LONGEST)
+    }
+}
+
+impl<K> Backoff<K> {
+    /// Waits as long as `first` after a failure, and twice as long after each further one, up to `longest`.
+    pub fn between(first: Duration, longest: Duration) -> Backoff<K> {
+        Backoff { first, longest, failures: Mutex::default() }
     }
 }
 
@@ -62,7 +78,7 @@ impl<K: Hash + Eq> Backoff<K> {
         let mut failures = self.lock();
         let count = failures.entry(key).or_default();
         *count = count.saturating_add(1);
-        wait(*count)
+        wait_between(self.first, self.longest, *count)
     }
 
     /// Forgets the failures of `key`: it succeeded or is gone.
@@ -72,7 +88,7 @@ impl<K: Hash + Eq> Backoff<K> {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<K, u32>> {
         // A panic cannot leave a count half changed.
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -89,6 +105,12 @@ mod tests {
         for _ in 0..100 {
             assert!(backoff.failed("a") == LONGEST);
         }
+    }
+
+    #[test]
+    fn a_controller_may_wait_in_its_own_way() {
+        let backoff = Backoff::between(Duration::from_secs(2), Duration::from_secs(5));
+        assert_eq!([(); 3].map(|()| backoff.failed("a").as_secs()), [2, 4, 5]);
     }
 
     #[test]

@@ -9,16 +9,19 @@ use super::fair_queue::Grouped;
 /// Namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceKey {
-    /// The namespace; of a cluster-scoped resource that a chart serves, that of its release.
+    /// The namespace; empty for a cluster-scoped object, but that of its release for a cluster-scoped resource that a chart serves.
     pub namespace: Arc<str>,
     /// The name.
     pub name: Arc<str>,
 }
 
-/// `namespace/name`.
+/// `namespace/name`, or the name alone of a cluster-scoped object.
 impl std::fmt::Display for ResourceKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        match &*self.namespace {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
     }
 }
 

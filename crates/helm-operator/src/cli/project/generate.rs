@@ -5,9 +5,9 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use scaffold::{Project, bundle, crd, disk, helm_chart, policies, rbac};
-use serde_json::Value;
 
 use super::{Error, FOLDER, edit, progress};
+use crate::manager::Operator;
 
 /// What to generate.
 #[derive(Args, Clone, Debug)]
@@ -84,11 +84,16 @@ struct Options {
     force: bool,
 }
 
-/// Runs the command. `definitions` and `natives` describe the program's own kinds.
-pub(super) fn run(args: &Generate, definitions: &[Value], natives: &[rbac::Native]) -> Result<(), Error> {
+/// Runs the command. The operator describes the program's own kinds.
+pub(super) fn run(args: &Generate, operator: &Operator) -> Result<(), Error> {
     match &args.what {
-        What::Crds(options) => write("crds", options, |project| crd::generate(project, definitions, options.force)),
-        What::Rbac(options) => write("rbac", options, |project| rbac::generate(project, natives, options.force)),
+        What::Crds(options) => {
+            let own = operator.definitions().map_err(|error| Error::Kinds(Box::new(error)))?;
+            write("crds", options, |project| crd::generate(project, &own, options.force))
+        }
+        What::Rbac(options) => {
+            write("rbac", options, |project| rbac::generate(project, &operator.natives, options.force))
+        }
         What::Policies(options) => write("policies", options, |project| policies::generate(project, options.force)),
         What::HelmChart => edit(|project| Ok(helm_chart::generate(project)?)),
         What::Bundle(flags) => bundle(flags),

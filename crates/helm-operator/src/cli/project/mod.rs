@@ -22,6 +22,7 @@ pub(crate) use generate::Generate;
 pub(crate) use init::Init;
 pub(crate) use lint::Lint;
 
+use crate::manager::Operator;
 use crate::report::chain;
 
 /// Why a command fails.
@@ -51,6 +52,8 @@ pub(super) enum Error {
     Stale(String, &'static str),
     #[error("no manifests: run 'kubectl kustomize config/default | helm-operator generate bundle'")]
     NoManifests,
+    #[error(transparent)]
+    Kinds(Box<crate::manager::Error>),
     #[error("cannot read the standard input")]
     Input(#[from] io::Error),
 }
@@ -106,9 +109,9 @@ pub(super) fn create(args: &Create) -> ExitCode {
     exit(create::run(args))
 }
 
-/// Runs `generate`. `definitions` and `natives` describe the program's own kinds.
-pub(super) fn generate(args: &Generate, definitions: &[serde_json::Value], natives: &[rbac::Native]) -> ExitCode {
-    exit(generate::run(args, definitions, natives))
+/// Runs `generate`. The operator describes the program's own kinds.
+pub(super) fn generate(args: &Generate, operator: &Operator) -> ExitCode {
+    exit(generate::run(args, operator))
 }
 
 /// Runs `lint`. `natives` are the program's own kinds.

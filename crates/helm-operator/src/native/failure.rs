@@ -1,0 +1,56 @@
+//! Why a reconcile failed, as people and retries see it.
+
+use std::time::Duration;
+
+use crate::report::{Reason, chain};
+
+/// Why a reconcile failed.
+pub(super) enum Failure<E> {
+    /// The reconciler's own error.
+    Reconciler(E),
+    /// The finalizers could not be written.
+    Finalizer(kube::Error),
+    /// The resource does not fit its type; the text names the field.
+    Undecodable(String),
+    /// It took longer than allowed.
+    Timeout(Duration),
+    /// It panicked.
+    Panicked,
+}
+
+impl<E: Reason + 'static> Failure<E> {
+    /// Returns the stable name for log, event and metric.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Failure::Reconciler(error) => error.reason(),
+            Failure::Finalizer(_) => "FinalizerFailed",
+            Failure::Undecodable(_) => "Undecodable",
+            Failure::Timeout(_) => "Timeout",
+            Failure::Panicked => "Panicked",
+        }
+    }
+
+    /// Returns what people read.
+    pub(super) fn message(&self) -> String {
+        match self {
+            Failure::Reconciler(error) => chain(error),
+            Failure::Finalizer(error) => format!("cannot write the finalizer: {}", chain(error)),
+            Failure::Undecodable(cause) => {
+                format!("the resource does not fit its type and is left alone until it is corrected: {cause}")
+            }
+            Failure::Timeout(longest) => format!("the reconcile took longer than {longest:?} and was stopped"),
+            Failure::Panicked => {
+                "the reconciler panicked, which is a bug; the log has the message and place".to_owned()
+            }
+        }
+    }
+
+    /// Reports whether only a change can help.
+    pub(super) fn is_terminal(&self) -> bool {
+        match self {
+            Failure::Reconciler(error) => error.is_terminal(),
+            Failure::Undecodable(_) => true,
+            Failure::Finalizer(_) | Failure::Timeout(_) | Failure::Panicked => false,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The kinds of objects that a reconciler works with, in namespaces or cluster-scoped.
+
+use std::fmt::Debug;
+
+use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ResourceKey;
+
+/// A kind with a Rust type, such as `Deployment`, `Node` or a custom resource. `PartialObjectMeta<K>` is one whose objects are only metadata,
+/// which saves memory and traffic.
+pub trait Kind:
+    Resource<DynamicType = (), Scope: Reach> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope: Reach> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
+{
+}
+
+/// Where the objects of a kind live: in namespaces, or in the cluster.
+pub trait Reach: Sized + 'static {
+    /// Whether each object is in a namespace.
+    const NAMESPACED: bool;
+
+    /// Returns the API of a kind in a namespace. Without one (`""`), and for cluster-scoped kinds, it covers the whole cluster.
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K>;
+}
+
+impl Reach for NamespaceResourceScope {
+    const NAMESPACED: bool = true;
+
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K> {
+        if namespace.is_empty() { Api::all(client) } else { Api::namespaced(client, namespace) }
+    }
+}
+
+impl Reach for ClusterResourceScope {
+    const NAMESPACED: bool = false;
+
+    fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, _namespace: &str) -> Api<K> {
+        Api::all(client)
+    }
+}
+
+/// Reports whether the kind's objects are in namespaces.
+pub(super) const fn is_namespaced<K: Kind>() -> bool {
+    <K::Scope as Reach>::NAMESPACED
+}
+
+/// Returns the API of a kind in a namespace: [`Reach::api`].
+pub(super) fn api<K: Resource<DynamicType = (), Scope: Reach>>(client: Client, namespace: &str) -> Api<K> {
+    <K::Scope as Reach>::api(client, namespace)
+}
+
+/// Returns the key of an object. That of a cluster-scoped object has no namespace.
+pub(super) fn key_of<K: Resource>(object: &K) -> ResourceKey {
+    ResourceKey::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
+}
+
+/// Returns the resource of kind `R` that the object's controller reference names.
+pub(super) fn owner<R: Kind, K: Kind>(object: &K) -> Option<ResourceKey> {
+    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
+    let ours = controller.kind == R::kind(&()) && group == R::group(&());
+    let namespace = if is_namespaced::<R>() { object.meta().namespace.as_deref()? } else { "" };
+    ours.then(|| ResourceKey::new(namespace, &controller.name))
+}

@@ -1,0 +1,60 @@
+//! Which objects of a kind a watch delivers.
+
+use std::fmt;
+
+use kube::runtime::watcher;
+
+/// Selects objects of a kind. A string is a label selector, such as `app=memcached`; the empty one selects every object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Selector {
+    labels: String,
+    fields: String,
+}
+
+impl From<&str> for Selector {
+    fn from(labels: &str) -> Selector {
+        Selector { labels: labels.to_owned(), fields: String::new() }
+    }
+}
+
+impl Selector {
+    /// Adds a field selector, such as `spec.nodeName=a`. The server knows few fields of each kind, and `metadata.name` of all.
+    #[must_use]
+    pub fn fields(self, fields: &str) -> Selector {
+        Selector { fields: fields.to_owned(), ..self }
+    }
+
+    pub(super) fn config(&self) -> watcher::Config {
+        let config = watcher::Config::default().labels(&self.labels);
+        if self.fields.is_empty() { config } else { config.fields(&self.fields) }
+    }
+
+    /// Names the kind's selected objects: `Pod.v1 with labels app=x`.
+    pub(super) fn of(&self, kind: String) -> String {
+        if self == &Selector::default() { kind } else { format!("{kind} with {self}") }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&*self.labels, &*self.fields) {
+            (labels, "") => write!(f, "labels {labels}"),
+            ("", fields) => write!(f, "fields {fields}"),
+            (labels, fields) => write!(f, "labels {labels} and fields {fields}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_names_what_it_selects() {
+        let named = |selector: Selector| selector.of("Pod.v1".into());
+        assert_eq!(named("".into()), "Pod.v1");
+        assert_eq!(named("app=x".into()), "Pod.v1 with labels app=x");
+        assert_eq!(named(Selector::default().fields("a=b")), "Pod.v1 with fields a=b");
+        assert_eq!(named(Selector::from("app=x").fields("a=b")), "Pod.v1 with labels app=x and fields a=b");
+    }
+}

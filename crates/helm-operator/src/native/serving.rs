@@ -1,0 +1,229 @@
+//! A reconciler at work: what happens to a key of its queue.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{Patch, PatchParams};
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::json;
+
+use super::cache::Cache;
+use super::failure::Failure;
+use super::kind;
+use super::reconciler::{Next, Reconciler};
+use super::scope::{Scope, is_gone};
+use super::serve::Served;
+use super::settings::Settings;
+use crate::ResourceKey;
+use crate::context::Context;
+use crate::metrics::{Metrics, ReconcileResult};
+use crate::report::{self, Outcome};
+use crate::runtime::concurrency::Turn;
+use crate::runtime::queue::Queue;
+use crate::runtime::sync::lock;
+use crate::runtime::workers::Work;
+
+/// The longest message of an event, in bytes: the server's limit.
+const MESSAGE: usize = 1024;
+
+/// The shortest wait that a reconciler may ask for: [`Next::After`] zero would keep a worker busy for ever.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// A reconciler at work.
+pub(super) struct Serving<R: Reconciler> {
+    context: Context,
+    reconciler: R,
+    /// The field manager of its writes.
+    manager: String,
+    caches: R::Caches,
+    resources: Cache<R::Resource>,
+    settings: Settings<R::Resource>,
+    /// The last failure of each failing resource, published once.
+    published: Mutex<HashMap<ResourceKey, String>>,
+}
+
+impl<R: Reconciler> Serving<R> {
+    pub(super) fn new(
+        context: Context,
+        served: Served<R>,
+        caches: R::Caches,
+        resources: Cache<R::Resource>,
+        settings: Settings<R::Resource>,
+    ) -> Serving<R> {
+        let Served { name: manager, reconciler } = served;
+        Serving { context, reconciler, manager, caches, resources, settings, published: Mutex::default() }
+    }
+
+    /// Does what the resource needs next, within the reconciler's time.
+    async fn work(&self, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
+        match self.settings.timeout {
+            None => self.step(resource).await,
+            Some(longest) => {
+                let step = tokio::time::timeout(longest, self.step(resource)).await;
+                step.unwrap_or(Err(Failure::Timeout(longest)))
+            }
+        }
+    }
+
+    async fn step(&self, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
+        let scope = Scope::new(&self.context, resource, &self.manager);
+        if resource.meta().deletion_timestamp.is_none() {
+            let missing: Vec<&str> = self.own_finalizers(|name| !has_finalizer(&**resource, name)).collect();
+            return match &missing[..] {
+                [] => self.reconciler.reconcile(&scope, &self.caches).await.map_err(Failure::Reconciler),
+                _ => {
+                    let all = resource.finalizers().iter().map(|name| &**name).chain(missing.iter().copied());
+                    self.set_finalizers(resource, all.collect()).await
+                }
+            };
+        }
+        let Some(finalizer) = self.own_finalizers(|name| has_finalizer(&**resource, name)).next() else {
+            return Ok(Next::Wait);
+        };
+        match self.reconciler.cleanup(finalizer, &scope, &self.caches).await.map_err(Failure::Reconciler)? {
+            Next::Wait => {
+                let others = resource.finalizers().iter().map(|name| &**name).filter(|name| *name != finalizer);
+                self.set_finalizers(resource, others.collect()).await
+            }
+            later => Ok(later),
+        }
+    }
+
+    fn own_finalizers(&self, of: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+        self.reconciler.finalizers().iter().copied().filter(move |name| of(name))
+    }
+
+    /// Writes the finalizers; the resource's event continues the work. A resource that has changed meanwhile gets its own event.
+    async fn set_finalizers(&self, resource: &R::Resource, finalizers: Vec<&str>) -> Result<Next, Failure<R::Error>> {
+        let namespace = resource.namespace().unwrap_or_default();
+        let resources = kind::api::<R::Resource>(self.context.client.clone(), &namespace);
+        let (uid, version) = (resource.uid(), resource.resource_version());
+        let patch = json!({"metadata": {"uid": uid, "resourceVersion": version, "finalizers": finalizers}});
+        let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+        match resources.patch_metadata(&resource.name_any(), &params, &Patch::Merge(patch)).await {
+            Ok(_) => Ok(Next::Wait),
+            Err(error) if is_gone(&error) => Ok(Next::Wait),
+            Err(error) => Err(Failure::Finalizer(error)),
+        }
+    }
+
+    /// Reports whether the reconciler has something to do with the resource. A deleted one is cleaned up after even if the filters reject it by now:
+    /// its finalizer would keep it for ever.
+    fn serves(&self, resource: &R::Resource) -> bool {
+        let waits_for_cleanup = resource.meta().deletion_timestamp.is_some()
+            && self.own_finalizers(|name| has_finalizer(resource, name)).next().is_some();
+        waits_for_cleanup || self.settings.serves(resource)
+    }
+
+    /// Logs, counts and publishes a failure, each message once, and decides when the next attempt is.
+    fn failed(&self, key: &ResourceKey, object: ObjectReference, failure: &Failure<R::Error>) -> ReconcileResult {
+        let (reason, message) = (failure.reason(), failure.message());
+        let controller = &self.context.controller;
+        self.context.metrics.outcome(controller, reason);
+        match failure.is_terminal() {
+            true => {
+                self.settings.queue.cancel(key);
+                tracing::error!(%controller, resource = %key, reason, error = message, "Reconciler error; waiting for a change");
+            }
+            false => {
+                let wait = self.settings.backoff.failed(key.clone());
+                self.settings.queue.push_after(key.clone(), wait);
+                tracing::error!(%controller, resource = %key, reason, retry_in = ?wait, error = message, "Reconciler error");
+            }
+        }
+        let last = lock(&self.published).insert(key.clone(), message.clone());
+        if last.as_ref() != Some(&message) {
+            let outcome = Outcome::warning(reason, "Reconcile", report::shorten(&message, MESSAGE));
+            self.context.events.publish(object, outcome);
+        }
+        ReconcileResult::Error
+    }
+
+    fn succeeded(&self, key: &ResourceKey) {
+        self.settings.backoff.forget(key);
+        lock(&self.published).remove(key);
+    }
+
+    fn is_gone(&self, key: &ResourceKey) -> ReconcileResult {
+        self.succeeded(key);
+        if self.settings.known.remove(key, || self.exists(key)) {
+            let kind = R::Resource::kind(&());
+            tracing::info!(resource = %key, "{kind} resource not found. Ignoring since object must be deleted");
+        }
+        ReconcileResult::Success
+    }
+
+    fn exists(&self, key: &ResourceKey) -> bool {
+        self.resources.get(key).is_some() || self.resources.invalid(key).is_some()
+    }
+
+    /// Returns how events name the resource, whatever its state.
+    fn reference(&self, key: &ResourceKey) -> ObjectReference {
+        let metadata = match (self.resources.get(key), self.resources.invalid(key)) {
+            (Some(resource), _) => resource.meta().clone(),
+            (None, Some(invalid)) => invalid.metadata,
+            (None, None) => Default::default(),
+        };
+        ObjectReference {
+            api_version: Some(R::Resource::api_version(&()).into_owned()),
+            kind: Some(R::Resource::kind(&()).into_owned()),
+            name: Some(key.name.to_string()),
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            field_path: None,
+        }
+    }
+}
+
+fn has_finalizer<K: kube::Resource>(resource: &K, name: &str) -> bool {
+    resource.finalizers().iter().any(|finalizer| finalizer == name)
+}
+
+impl<R: Reconciler> Work for Serving<R> {
+    fn queue(&self) -> &Queue<ResourceKey> {
+        &self.settings.queue
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.context.metrics
+    }
+
+    fn controller(&self) -> &Arc<str> {
+        &self.context.controller
+    }
+
+    fn kind(&self) -> Cow<'_, str> {
+        R::Resource::kind(&())
+    }
+
+    async fn reconcile(&self, key: &ResourceKey, _turn: &Turn) -> ReconcileResult {
+        if let Some(invalid) = self.resources.invalid(key) {
+            return self.failed(key, self.reference(key), &Failure::Undecodable(invalid.cause));
+        }
+        let Some(resource) = self.resources.get(key) else { return self.is_gone(key) };
+        if !self.serves(&resource) {
+            return ReconcileResult::Success;
+        }
+        match self.work(&resource).await {
+            Ok(Next::Wait) => {
+                self.succeeded(key);
+                self.settings.queue.cancel(key);
+                ReconcileResult::Success
+            }
+            Ok(Next::After(time)) => {
+                self.succeeded(key);
+                self.settings.queue.push_after(key.clone(), time.max(SHORTEST));
+                ReconcileResult::RequeueAfter
+            }
+            Err(failure) => self.failed(key, self.reference(key), &failure),
+        }
+    }
+
+    async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {
+        self.failed(key, self.reference(key), &Failure::Panicked)
+    }
+}

@@ -1,0 +1,90 @@
+//! How a reconciler runs, and which changes of its resources wake it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+use kube::core::GroupVersionKind;
+
+use super::decoded::Invalid;
+use super::kind::Kind;
+use super::known::Known;
+use super::selector::Selector;
+use crate::ResourceKey;
+use crate::context::Context;
+use crate::metrics::Metrics;
+use crate::runtime::backoff::Backoff;
+use crate::runtime::queue::Queue;
+
+type Filter<R> = Box<dyn Fn(&R) -> bool + Send + Sync>;
+
+/// How a reconciler runs.
+pub(super) struct Settings<R> {
+    pub(super) queue: Arc<Queue<ResourceKey>>,
+    pub(super) known: Arc<Known>,
+    pub(super) selector: Selector,
+    pub(super) filters: Vec<Filter<R>>,
+    pub(super) ignore_status: bool,
+    pub(super) workers: usize,
+    pub(super) backoff: Backoff<ResourceKey>,
+    pub(super) timeout: Option<Duration>,
+    metrics: Metrics,
+}
+
+impl<R: Kind> Settings<R> {
+    pub(super) fn new(context: &Context) -> Settings<R> {
+        Settings {
+            queue: Arc::new(Queue::new()),
+            known: Arc::default(),
+            selector: Selector::default(),
+            filters: Vec::new(),
+            ignore_status: false,
+            workers: context.config.max_concurrent_reconciles,
+            backoff: Backoff::default(),
+            timeout: None,
+            metrics: context.metrics.clone(),
+        }
+    }
+
+    /// Reports whether the reconciler serves the resource.
+    pub(super) fn serves(&self, resource: &R) -> bool {
+        self.filters.iter().all(|serves| serves(resource))
+    }
+
+    /// Counts a resource's change, and queues the resource if it matters.
+    pub(super) fn wakes(&self) -> impl Fn(ResourceKey, Option<&R>, Option<&R>) + Send + Sync + 'static {
+        let (queue, known) = (self.queue.clone(), self.known.clone());
+        let (metrics, ignore_status) = (self.metrics.clone(), self.ignore_status);
+        let gvk = GroupVersionKind::gvk(&R::group(&()), &R::version(&()), &R::kind(&()));
+        move |key, before, now| {
+            match now {
+                Some(resource) => {
+                    known.add(&key);
+                    let created = resource.creation_timestamp().map_or(0.0, |time| time.0.as_second() as f64);
+                    metrics.resource_created(&gvk, &key.namespace, &key.name, created);
+                }
+                None => metrics.resource_deleted(&gvk, &key.namespace, &key.name),
+            }
+            let only_status = matches!((before, now), (Some(before), Some(now)) if is_alike(before, now));
+            if !(ignore_status && only_status) {
+                queue.push(key);
+            }
+        }
+    }
+
+    /// Queues a resource that does not decode, so that its reconcile reports it.
+    pub(super) fn on_invalid(&self) -> impl Fn(&ResourceKey, &Invalid) + Send + Sync + 'static {
+        let (queue, known) = (self.queue.clone(), self.known.clone());
+        move |key, _| {
+            known.add(key);
+            queue.push(key.clone());
+        }
+    }
+}
+
+/// Reports whether two states of a resource differ in nothing but the status and managed fields.
+fn is_alike<R: Kind>(a: &R, b: &R) -> bool {
+    let (a, b) = (a.meta(), b.meta());
+    (&a.uid, a.generation, &a.deletion_timestamp, &a.labels, &a.annotations, &a.finalizers)
+        == (&b.uid, b.generation, &b.deletion_timestamp, &b.labels, &b.annotations, &b.finalizers)
+}

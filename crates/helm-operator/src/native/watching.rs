@@ -1,0 +1,200 @@
+//! How a reconciler says what wakes it, and how it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cache::{Cache, Index};
+use super::decoded::Invalid;
+use super::kind::{Kind, key_of, owner};
+use super::selector::Selector;
+use super::settings::Settings;
+use super::store::{Listed, Stores};
+use crate::ResourceKey;
+use crate::runtime::backoff::Backoff;
+
+/// What wakes a reconciler, and how it runs.
+pub struct Watching<R> {
+    stores: Arc<Stores>,
+    settings: Settings<R>,
+    listed: Vec<Listed>,
+    /// The watched kinds, by group and plural.
+    pub(super) kinds: Vec<(String, String)>,
+}
+
+impl<R: Kind> Watching<R> {
+    pub(super) fn new(stores: Arc<Stores>, settings: Settings<R>) -> Watching<R> {
+        Watching { stores, settings, listed: Vec::new(), kinds: Vec::new() }
+    }
+
+    /// Starts to declare a watch of a kind's selected objects. It begins with the call that returns its [`Cache`].
+    ///
+    /// Controllers that select the same objects share one watch and one store.
+    pub fn objects<K: Kind>(&mut self, selector: impl Into<Selector>) -> Objects<'_, R, K> {
+        Objects { watching: self, selector: selector.into(), matters: Box::new(|_, _| true) }
+    }
+
+    /// Watches the objects that a resource owns, by their controller reference: any change wakes the owner.
+    pub fn owned<K: Kind>(&mut self, selector: impl Into<Selector>) -> Cache<K> {
+        self.objects(selector).owned()
+    }
+
+    /// Watches objects that belong to resources for another reason: any change wakes the resources that `resources_of` returns, before and after
+    /// the change. Objects that outlive their resource wake nothing.
+    pub fn mapped<K: Kind, I: IntoIterator<Item = ResourceKey>>(
+        &mut self,
+        selector: impl Into<Selector>,
+        resources_of: impl Fn(&K) -> I + Send + Sync + 'static,
+    ) -> Cache<K> {
+        self.objects(selector).mapped(resources_of)
+    }
+
+    /// Serves only resources with these labels, such as `tier=gold`. Default: all.
+    pub fn labels(&mut self, labels: &str) -> &mut Self {
+        self.settings.selector = labels.into();
+        self
+    }
+
+    /// Serves only the resources that `serves` accepts. One that it rejects after a change keeps its objects; if it is deleted while it has a
+    /// finalizer of the reconciler, it is cleaned up after all the same.
+    pub fn filter(&mut self, serves: impl Fn(&R) -> bool + Send + Sync + 'static) -> &mut Self {
+        self.settings.filters.push(Box::new(serves));
+        self
+    }
+
+    /// Ignores writes to the resource that change only its status or managed fields. Default: they wake it, too, so that a foreign write to the
+    /// status is noticed.
+    pub fn ignore_status(&mut self) -> &mut Self {
+        self.settings.ignore_status = true;
+        self
+    }
+
+    /// How many resources are reconciled at once; at least 1. Default: `--max-concurrent-reconciles`.
+    pub fn concurrency(&mut self, workers: usize) -> &mut Self {
+        self.settings.workers = workers.max(1);
+        self
+    }
+
+    /// Sets the waits after failures of a resource: the first, doubled each time up to the longest. Default: 500 ms and 5 minutes.
+    pub fn backoff(&mut self, first: Duration, longest: Duration) -> &mut Self {
+        self.settings.backoff = Backoff::between(first, longest);
+        self
+    }
+
+    /// Ends each reconcile that takes longer, as a failure with the reason `Timeout`. Default: no limit.
+    pub fn timeout(&mut self, longest: Duration) -> &mut Self {
+        self.settings.timeout = Some(longest);
+        self
+    }
+
+    /// Returns the resources themselves; called last, when the selector is known.
+    pub(super) fn resources(mut self) -> (Cache<R>, Settings<R>, Vec<Listed>) {
+        let (selector, wakes, on_invalid) =
+            (self.settings.selector.clone(), self.settings.wakes(), self.settings.on_invalid());
+        let index = Index::new(|resource: &R| [key_of(resource)], wakes).on_invalid(on_invalid);
+        let resources = self.read(&selector, index);
+        (resources, self.settings, self.listed)
+    }
+
+    fn read<K: Kind>(&mut self, selector: &Selector, index: Index<ResourceKey, K>) -> Cache<K> {
+        self.kinds.push((K::group(&()).into_owned(), K::plural(&()).into_owned()));
+        let store = self.stores.store::<K>(selector);
+        self.listed.push(store.listed());
+        Cache::new(store, index)
+    }
+}
+
+type Matters<K> = Box<dyn Fn(Option<&K>, Option<&K>) -> bool + Send + Sync>;
+
+/// A watch that is being declared: [`Watching::objects`].
+#[must_use = "the watch begins with the call that returns its cache"]
+pub struct Objects<'w, R, K> {
+    watching: &'w mut Watching<R>,
+    selector: Selector,
+    matters: Matters<K>,
+}
+
+impl<R: Kind, K: Kind> Objects<'_, R, K> {
+    /// Ignores changes that `matters` rejects; it gets the object before and after a change, or nothing where there was none. The cache has them all
+    /// the same. [`generation_changed`] is the usual choice.
+    pub fn when(self, matters: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static) -> Self {
+        Objects { matters: Box::new(matters), ..self }
+    }
+
+    /// Watches the objects that a resource owns, by their controller reference: a change wakes the owner.
+    pub fn owned(self) -> Cache<K> {
+        self.mapped(owner::<R, K>)
+    }
+
+    /// Watches objects that belong to resources for another reason: a change wakes the resources that `resources_of` returns, before and after the
+    /// change. Objects that outlive their resource wake nothing.
+    pub fn mapped<I: IntoIterator<Item = ResourceKey>>(
+        self,
+        resources_of: impl Fn(&K) -> I + Send + Sync + 'static,
+    ) -> Cache<K> {
+        let (queue, known) = (self.watching.settings.queue.clone(), self.watching.settings.known.clone());
+        let matters = self.matters;
+        let wake = move |key: ResourceKey, before: Option<&K>, now: Option<&K>| {
+            if matters(before, now) && known.contains(&key) {
+                queue.push(key);
+            }
+        };
+        self.watching.read(&self.selector, Index::new(resources_of, wake).on_invalid(log_invalid::<K>))
+    }
+
+    /// Watches objects that all resources depend on, such as a shared ConfigMap: a change wakes every resource.
+    pub fn shared(self) -> Cache<K> {
+        let (queue, known) = (self.watching.settings.queue.clone(), self.watching.settings.known.clone());
+        let matters = self.matters;
+        let wake = move |_: ResourceKey, before: Option<&K>, now: Option<&K>| {
+            if matters(before, now) {
+                known.all().into_iter().for_each(|key| queue.push(key));
+            }
+        };
+        let index = Index::new(|object: &K| [key_of(object)], wake).on_invalid(log_invalid::<K>);
+        self.watching.read(&self.selector, index)
+    }
+
+    /// Watches objects that are only read: no change wakes anything.
+    pub fn cached(self) -> Cache<K> {
+        let nobody = |_: &K| None::<ResourceKey>;
+        self.watching.read(&self.selector, Index::new(nobody, |_, _, _| ()).on_invalid(log_invalid::<K>))
+    }
+}
+
+/// Reports whether a change touches more than status and metadata, for [`Objects::when`]. Each change of an object without a generation, such as a
+/// ConfigMap, counts.
+pub fn generation_changed<K: Kind>(before: Option<&K>, now: Option<&K>) -> bool {
+    let (Some(before), Some(now)) = (before, now) else { return true };
+    let (before, now) = (before.meta(), now.meta());
+    now.generation.is_none()
+        || (&before.uid, before.generation, &before.deletion_timestamp)
+            != (&now.uid, now.generation, &now.deletion_timestamp)
+}
+
+fn log_invalid<K: Kind>(key: &ResourceKey, invalid: &Invalid) {
+    let kind = &*K::kind(&());
+    tracing::warn!(kind, object = %key, error = invalid.cause, "An object does not fit its Rust type: the cache lacks it");
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[test]
+    fn a_change_of_the_status_alone_is_no_change_of_the_generation() {
+        let map = |uid: &str, generation: Option<i64>, version: &str| {
+            let mut map = ConfigMap::default();
+            map.metadata.uid = Some(uid.into());
+            (map.metadata.generation, map.metadata.resource_version) = (generation, Some(version.into()));
+            map
+        };
+        let changed = |a: &ConfigMap, b: &ConfigMap| generation_changed(Some(a), Some(b));
+        assert!(!changed(&map("a", Some(1), "1"), &map("a", Some(1), "2")));
+        assert!(changed(&map("a", Some(1), "1"), &map("a", Some(2), "2")));
+        assert!(changed(&map("a", Some(1), "1"), &map("b", Some(1), "2")), "made anew");
+        assert!(changed(&map("a", None, "1"), &map("a", None, "2")), "has no generation");
+        assert!(generation_changed(None, Some(&map("a", Some(1), "1"))));
+    }
+}
