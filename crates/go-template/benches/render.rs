@@ -1,4 +1,4 @@
-//! How long parsing and rendering take, for texts of the shape that charts have.
+//! Measures parsing and rendering, with texts that resemble those of charts.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn render(name: &str, text: Vec<u8>, data: &Value) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut templates = Templates::new("render");
     templates.add(&parse(name, text, &functions())?);
-    // Templates from elsewhere: a hundredth of the default, about ten milliseconds.
+    // The template is untrusted: allow a hundredth of the default, about ten milliseconds.
     let limits = Limits { steps: Limits::STEPS / 100, ..Limits::default() };
     let options = Options { missing_key: MissingKey::Error, limits, ..Options::default() };
     Ok(Scope::new(Arc::new(templates), options).execute(name, data)?)
@@ -37,7 +37,7 @@ fn functions() -> FuncMap {
     funcs
 }
 
-/// The output of another template, as a value that functions can work on.
+/// Returns the output of another template, as a value that functions can process.
 fn include(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, go_template::FuncError> {
     let name = args[0].as_str().cloned().unwrap_or_default();
     Ok(Value::String(scope.execute(name, &args[1])?.into()))

@@ -1,10 +1,10 @@
-//! The maps that functions changed during a run. Go's garbage collector frees cycles; reference counts do not, so the host breaks them.
+//! The maps that functions changed during a run. Go's garbage collector frees cycles; reference counting does not, so the host breaks them.
 
 use std::collections::HashSet;
 
 use crate::value::{Map, Value};
 
-/// Maps that other maps or lists were put into, so that they may contain themselves.
+/// Maps into which a function put a map or a list, and which may therefore contain themselves.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedMaps(Vec<Map>);
 

@@ -12,31 +12,31 @@ use crate::stack;
 use golibs::strconv::quote;
 use golibs::work::Exhausted;
 
-/// Source text that failed to parse. Shown as Go does: `template: NAME:LINE: kind`.
+/// Source text that failed to parse. Displays as in Go: `template: NAME:LINE: kind`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("template: {name}:{line}: {kind}")]
 pub struct ParseError {
     /// The name of the source text.
     pub name: String,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub kind: ParseErrorKind,
 }
 
-/// Why a function or method failed. The executor adds the function's name and the place.
+/// The reason why a function or method failed. The executor adds the function's name and the location.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FuncError {
     /// The function's own message, like Go's `error.Error()`.
     #[error("{0}")]
     Message(String),
-    /// A built-in function refused its arguments.
+    /// A built-in function rejected its arguments.
     #[error("{0}")]
     Builtin(Box<BuiltinError>),
-    /// Another template that the function executed failed.
+    /// Another template, which the function executed, failed.
     #[error("{0}")]
     Template(Box<ExecError>),
-    /// Source text that the function parsed is not a template.
+    /// Source text that the function parsed is not a valid template.
     #[error("{0}")]
     Parse(Box<ParseError>),
     /// The set has no template with this name.
@@ -47,7 +47,7 @@ pub enum FuncError {
         /// The name of the set.
         set: String,
     },
-    /// Another error with a message in front, like Go's `fmt.Errorf("…: %w", err)`.
+    /// Another error, prefixed with a message, like Go's `fmt.Errorf("…: %w", err)`.
     #[error("{message}: {source}")]
     Context {
         /// The message.
@@ -61,17 +61,17 @@ pub enum FuncError {
 }
 
 impl FuncError {
-    /// An error with this message.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> FuncError {
         FuncError::Message(message.into())
     }
 
-    /// This error with a message in front.
+    /// Prefixes the error with a message.
     pub fn context(self, message: impl Into<String>) -> FuncError {
         FuncError::Context { message: message.into(), source: Box::new(self) }
     }
 
-    /// The limit that caused this error, if one did.
+    /// Returns the limit that caused this error, if one did.
     pub fn limit(&self) -> Option<&LimitError> {
         match self {
             FuncError::Limit(limit) => Some(limit),
@@ -106,7 +106,7 @@ impl From<BuiltinError> for FuncError {
     }
 }
 
-/// The executor replaces it by the limit's own error.
+/// The executor replaces this error with the error of the limit.
 impl From<Exhausted> for FuncError {
     fn from(exhausted: Exhausted) -> Self {
         FuncError::Message(exhausted.to_string())
@@ -125,37 +125,37 @@ impl From<LimitError> for FuncError {
 pub struct LimitError {
     /// The limit's name, such as `steps`.
     pub name: &'static str,
-    /// The limit and how to stay within it, for people.
+    /// The limit and how to stay within it, in words for people.
     pub message: String,
 }
 
-/// A place in a source text.
+/// A location in a source text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The name of the source text, which may define several templates.
     pub name: Arc<str>,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The column in bytes, from 0, as Go counts.
+    /// The column in bytes, counted from 0 as in Go.
     pub column: usize,
 }
 
-/// A template that failed while it ran.
+/// A template that failed during execution.
 ///
-/// Shown as Go does: `template: NAME:1:5: executing "NAME" at <.x>: cause`.
+/// Displays as in Go: `template: NAME:1:5: executing "NAME" at <.x>: cause`.
 #[derive(Clone, Debug)]
 pub struct ExecError {
     /// The name of the template.
     pub template: String,
-    /// The place; `None` if it failed before its first node.
+    /// The location, or `None` if the template failed before its first node.
     pub location: Option<Location>,
     /// The source of the node that failed.
     pub context: String,
-    /// What was wrong.
+    /// The cause.
     pub cause: Cause,
 }
 
-/// What was wrong with a node.
+/// The reason why a node failed.
 #[derive(Clone, Debug)]
 pub enum Cause {
     /// The node cannot be evaluated on its data.
@@ -182,7 +182,7 @@ impl fmt::Display for Cause {
 }
 
 impl ExecError {
-    /// The limit that caused this error, if one did.
+    /// Returns the limit that caused this error, if one did.
     pub fn limit(&self) -> Option<&LimitError> {
         match &self.cause {
             Cause::Eval(_) => None,
@@ -192,7 +192,7 @@ impl ExecError {
     }
 }
 
-/// Errors nest as deep as executions do.
+/// Errors nest as deeply as executions, so displaying them may need more stack.
 impl fmt::Display for ExecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         stack::grow(|| self.write_to(f))

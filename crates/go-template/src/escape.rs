@@ -1,13 +1,13 @@
 //! Escaping for HTML, JavaScript and URLs: the functions `html`, `js` and `urlquery`. Counterpart: the escapers in Go's `text/template/funcs.go`.
 //!
-//! Each stops beyond [`MAX_OUTPUT`], as printing does: the caller refuses such a result.
+//! Each escaper stops once its output exceeds [`MAX_OUTPUT`], as printing does; the caller rejects such a result.
 
 use golibs::unicode::is_print;
 use golibs::utf8::{Rune, runes};
 
 use crate::fmt::MAX_OUTPUT;
 
-/// Go's `template.HTMLEscapeString`.
+/// Escapes text for HTML. Counterpart: `template.HTMLEscapeString`.
 pub(crate) fn html(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
@@ -27,7 +27,7 @@ pub(crate) fn html(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Go's `template.JSEscapeString`.
+/// Escapes text for JavaScript. Counterpart: `template.JSEscapeString`.
 pub(crate) fn js(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for rune in runes(text) {
@@ -45,7 +45,7 @@ pub(crate) fn js(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Go's `url.QueryEscape`.
+/// Escapes text for the query of a URL. Counterpart: `url.QueryEscape`.
 pub(crate) fn url_query(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {

@@ -1,4 +1,4 @@
-//! Functions that templates call: their signatures in Go's types, and how Rust closures become functions.
+//! The functions that templates call: their signatures in Go's types, and the conversion of Rust closures to functions.
 //!
 //! Counterpart: the type checks of Go's `text/template/funcs.go` and `exec.go`.
 
@@ -13,12 +13,12 @@ use crate::error::FuncError;
 use crate::scope::Scope;
 use crate::value::{IntType, List, ListType, Map, MapType, Str, UintType, Value};
 
-/// The Go type of a parameter. The executor checks each argument against it, and converts constants to it, before the call.
+/// The Go type of a parameter. Before a call, the executor checks each argument against it and converts constants to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
-    /// `interface{}`: anything, including nil.
+    /// `interface{}`: any value, including nil.
     Any,
-    /// `reflect.Value`: anything; Go's built-in functions distinguish it from nil.
+    /// `reflect.Value`: any value, which Go's built-in functions distinguish from nil.
     Reflect,
     /// `bool`.
     Bool,
@@ -40,14 +40,14 @@ pub enum Param {
     List,
     /// `[]string`.
     Strings,
-    /// `time.Duration`: an [`Object`](crate::Object) of that name, or an `int64` where the template has a constant.
+    /// `time.Duration`: an [`Object`](crate::Object) of that name, or an `int64` if the template passes a constant.
     Duration,
     /// The type of an [`Object`](crate::Object), by name, such as `*semver.Version`.
     Object(&'static str),
 }
 
 impl Param {
-    /// The name of the type as Go prints it.
+    /// Returns the name of the type as Go prints it.
     pub fn name(self) -> &'static str {
         match self {
             Param::Any => "interface {}",
@@ -67,7 +67,7 @@ impl Param {
         }
     }
 
-    /// Whether an untyped nil can be an argument of the type.
+    /// Returns whether an untyped nil can be passed to a parameter of the type.
     pub(crate) fn can_be_nil(self) -> bool {
         match self {
             Param::Bool
@@ -82,7 +82,7 @@ impl Param {
         }
     }
 
-    /// Whether a value other than an untyped nil is assignable to the type.
+    /// Returns whether a value other than an untyped nil is assignable to the type.
     pub(crate) fn accepts(self, value: &Value) -> bool {
         match (self, value) {
             (Param::Any | Param::Reflect, _)
@@ -102,7 +102,7 @@ impl Param {
         }
     }
 
-    /// What errors call a constant of the type. `None` if the type has no constants.
+    /// Returns the word that errors use for a constant of the type, or `None` if the type has no constants.
     pub(crate) fn constant_name(self) -> Option<&'static str> {
         match self {
             Param::Bool => Some("bool"),
@@ -125,7 +125,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Makes a function from its parts. `params` are the types of the fixed parameters, `variadic` is the type of all further arguments.
+    /// Creates a function. `params` are the types of the fixed parameters, `variadic` is the type of all further arguments.
     pub fn new(
         params: Vec<Param>,
         variadic: Option<Param>,
@@ -134,7 +134,7 @@ impl Function {
         Function::taking(params, variadic, move |scope, args| call(scope, args))
     }
 
-    /// Like [`new`](Self::new), for a function that moves its arguments out of the slice. The caller does not use them afterwards.
+    /// Creates a function that may move its arguments out of the slice, which the caller must not use afterwards. Otherwise like [`new`](Self::new).
     fn taking(
         params: Vec<Param>,
         variadic: Option<Param>,
@@ -143,20 +143,20 @@ impl Function {
         Function { params, variadic, call: Box::new(call) }
     }
 
-    /// The types of the fixed parameters.
+    /// Returns the types of the fixed parameters.
     pub fn params(&self) -> &[Param] {
         &self.params
     }
 
-    /// The type of further arguments, if the function is variadic.
+    /// Returns the type of further arguments, if the function is variadic.
     pub fn variadic(&self) -> Option<Param> {
         self.variadic
     }
 
-    /// Calls the function. The arguments must match the signature; the function may move them out.
+    /// Calls the function. The arguments must match the signature; the function may move them out of the slice.
     ///
     /// # Errors
-    /// Those of the function.
+    /// Fails with the function's own error.
     pub fn call(&self, scope: &mut Scope<'_>, args: &mut [Value]) -> Result<Value, FuncError> {
         (self.call)(scope, args)
     }
@@ -175,9 +175,9 @@ impl fmt::Debug for Function {
 pub trait FromValue: Sized {
     /// The parameter's type in Go.
     const PARAM: Param;
-    /// Converts an argument that the executor has checked against [`PARAM`](Self::PARAM). A value of another type gives the zero value.
+    /// Converts an argument that the executor has checked against [`PARAM`](Self::PARAM). A value of any other type becomes the zero value.
     fn from_value(value: &Value) -> Self;
-    /// Like [`from_value`](Self::from_value), but may move the value out.
+    /// Converts an argument like [`from_value`](Self::from_value), but may move the value out.
     fn take(value: &mut Value) -> Self {
         Self::from_value(value)
     }
@@ -186,7 +186,7 @@ pub trait FromValue: Sized {
 /// The further arguments of a variadic function. Must be the last parameter.
 pub struct Rest<T>(pub SmallVec<[T; 4]>);
 
-/// Go's `int` is an `isize` here, its `int64` an `i64`.
+/// Go's `int` corresponds to `isize`, its `int64` to `i64`.
 impl FromValue for isize {
     const PARAM: Param = Param::Int;
     fn from_value(value: &Value) -> Self {
@@ -270,12 +270,12 @@ impl FromValue for List {
     }
 }
 
-/// A Rust type that a function can return: a value, or a [`Result`] with one.
+/// A Rust type that a function can return: a value, or a [`Result`] that contains one.
 pub trait IntoReturn {
     /// Converts to a value or an error.
     ///
     /// # Errors
-    /// The function's own.
+    /// Fails with the function's own error.
     fn into_return(self) -> Result<Value, FuncError>;
 }
 
@@ -310,9 +310,9 @@ returns! {
     Map => |v| Value::Map(v),
 }
 
-/// A Rust closure that can be a template function: up to four parameters, and perhaps [`Rest`] as the last one.
+/// A Rust closure that can become a template function: it takes up to four parameters, the last of which may be [`Rest`].
 pub trait IntoFunction<Args> {
-    /// Converts the closure.
+    /// Converts the closure to a template function.
     fn into_function(self) -> Function;
 }
 
@@ -357,23 +357,23 @@ functions!(A 0, B 1, C 2, D 3; 4);
 pub struct FuncMap(HashMap<String, Arc<Function>>);
 
 impl FuncMap {
-    /// Adds a Rust closure. Replaces a function with the same name.
+    /// Adds a Rust closure, replacing any function with the same name.
     pub fn add<Args>(&mut self, name: &str, function: impl IntoFunction<Args>) -> &mut Self {
         self.insert(name, function.into_function())
     }
 
-    /// Adds a function. Replaces one with the same name.
+    /// Adds a function, replacing any function with the same name.
     pub fn insert(&mut self, name: &str, function: Function) -> &mut Self {
         self.0.insert(name.to_owned(), Arc::new(function));
         self
     }
 
-    /// The function with this name.
+    /// Returns the function with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Function>> {
         self.0.get(name)
     }
 
-    /// The names, in no particular order.
+    /// Returns the names, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

@@ -1,37 +1,37 @@
-//! Accounts for the values that functions made and the run still holds.
+//! Accounts for the values that functions created and that the run still holds.
 //!
-//! Values are reference-counted: a value is held while something besides this account refers to it. Most runs make so little that the total is
-//! enough. Beyond that, this records each value and checks from time to time which are still held.
+//! Values are reference-counted: a value is held while something other than this account refers to it. Most runs create so little that the total
+//! suffices. Above a threshold, the account records each value and checks from time to time which of them are still held.
 
 use crate::error::LimitError;
 use crate::limits::{Limits, Size};
 use crate::value::Value;
 
-/// Up to this fraction of the limit (1 / `UNRECORDED_FRACTION`), only the total counts.
+/// Only the total is counted up to this fraction of the limit (1 / `UNRECORDED_FRACTION`).
 const UNRECORDED_FRACTION: usize = 16;
 
-/// A check is due when functions made this fraction (1 / `CHECK_FRACTION`) of the held bytes since the last one.
+/// A check is due once functions have created this fraction (1 / `CHECK_FRACTION`) of the held bytes since the last check.
 const CHECK_FRACTION: usize = 8;
 
-/// The account.
+/// The values that a run holds.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     recorded: Vec<(Value, usize)>,
-    /// Bytes from before values were recorded. They count until the run ends.
+    /// Bytes created before values were recorded. They count until the run ends.
     unrecorded: usize,
-    /// Bytes held at the last check, and bytes made since.
+    /// Bytes held at the last check, plus bytes created since.
     bytes: usize,
-    /// The next check is due above this many bytes.
+    /// Number of bytes above which the next check is due.
     check_at: usize,
 }
 
 impl Held {
-    /// An upper bound of the held bytes.
+    /// Returns an upper bound of the held bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts a value that nothing else holds yet. `limit` is how many bytes the run may hold.
+    /// Adds a value that nothing else holds yet. `limit` is the number of bytes that the run may hold.
     pub(crate) fn add(&mut self, value: &Value, limit: usize) {
         let before = self.bytes;
         let recorded = (before >= limit / UNRECORDED_FRACTION).then_some(&mut self.recorded);
@@ -42,16 +42,16 @@ impl Held {
         }
     }
 
-    /// Whether a check is due.
+    /// Returns whether a check is due.
     pub(crate) fn is_check_due(&self) -> bool {
         self.bytes > self.check_at
     }
 
-    /// Drops values that nothing else holds. Returns how many values it checked.
+    /// Drops values that nothing else holds. Returns the number of values it checked.
     pub(crate) fn check(&mut self, limit: usize) -> usize {
         let checked = self.recorded.len();
         let (mut bytes, mut held) = (self.unrecorded, Vec::new());
-        // A value comes after its parts. Taken first, it no longer holds them when their turn comes.
+        // A value is recorded after its parts. Popped first, it no longer holds them when they are popped.
         while let Some((value, size)) = self.recorded.pop() {
             if value.is_shared() {
                 bytes += size;
@@ -65,7 +65,7 @@ impl Held {
         checked
     }
 
-    /// The error of a run that holds too much besides this many bytes of output.
+    /// Returns the error of a run that holds too much in addition to this many bytes of output.
     #[cold]
     pub(crate) fn exceeded(&self, output: usize, limits: &Limits) -> LimitError {
         let (most, output, values) = (Size(limits.memory), Size(output), Size(self.bytes));
@@ -82,7 +82,7 @@ impl Held {
     }
 }
 
-/// The bytes of the value. Records it and its large parts if there is a list to record them in.
+/// Returns the size of the value in bytes. If there is a list to record values in, also records the value and its large parts.
 fn count(value: &Value, recorded: Option<&mut Vec<(Value, usize)>>) -> usize {
     let mut parts = 0;
     let Some(recorded) = recorded else {

@@ -1,4 +1,4 @@
-//! Tokens, and how error messages show them. Counterpart: the first part of Go's `text/template/parse/lex.go`.
+//! Tokens and their form in error messages. Counterpart: the first part of Go's `text/template/parse/lex.go`.
 
 use golibs::strconv::quote;
 use golibs::utf8::{Rune, decode};
@@ -6,10 +6,10 @@ use golibs::utf8::{Rune, decode};
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ItemType {
-    /// The lexer failed: see its `error`.
+    /// The lexer failed, and its `error` holds the reason.
     Error,
     Bool,
-    /// Any other printable ASCII character: the comma, or one without a meaning.
+    /// Any other printable ASCII character: a comma, or a character without a meaning.
     Char,
     CharConstant,
     Complex,
@@ -51,22 +51,22 @@ impl ItemType {
     }
 }
 
-/// A token: its text and where it starts.
+/// A token: its text and its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
     pub(crate) typ: ItemType,
-    /// Byte offset of its start.
+    /// The byte offset of its start.
     pub(crate) pos: usize,
     pub(crate) val: &'a [u8],
-    /// Line of its start, from 1.
+    /// The line of its start, counted from 1.
     pub(crate) line: usize,
 }
 
 impl Item<'_> {
-    /// A placeholder for a token that was not read yet.
+    /// A placeholder for a token that has not been read.
     pub(crate) const NONE: Item<'static> = Item { typ: ItemType::Error, pos: 0, val: b"", line: 0 };
 
-    /// The token as error messages show it.
+    /// Returns the token as error messages show it.
     pub(crate) fn describe(&self) -> String {
         match self.typ {
             ItemType::Eof => "EOF".to_owned(),

@@ -1,6 +1,6 @@
-//! Limits of a run, what it has used, and the errors for exceeding a limit.
+//! The limits of a run, what it has used of them, and the errors of exceeding them.
 //!
-//! Go has no counterpart: there, nothing is limited.
+//! No counterpart in Go, which has no limits.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -15,31 +15,31 @@ use golibs::work::SlowTime;
 /// The limits of a run.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Executed nodes and commands, and work of functions on large values. Limits time independently of the machine.
+    /// Executed nodes and commands, plus the work of functions on large values. Limits time independently of the machine.
     pub steps: u64,
-    /// Bytes of output at one time: what the host keeps from finished templates, and what running templates have written. What a function such
-    /// as Helm's `include` returned as a value is no longer output.
+    /// Bytes of output at any time: output of finished templates that the host keeps, plus what the running templates have written. Output that a
+    /// function such as Helm's `include` has returned as a value no longer counts as output.
     pub output: usize,
-    /// Bytes held at one time: the output, and the results of functions while something refers to them.
+    /// Bytes held at any time: the output, and results of functions while something refers to them.
     pub memory: usize,
     /// Processor time of slow functions, which report it with `golibs::work::note_time`.
     pub function_time: Duration,
-    /// How deep executions may nest, through functions such as Helm's `include`.
+    /// Maximum nesting of executions, through functions such as Helm's `include`.
     pub executions: usize,
-    /// When the run stops. The time of slow functions is added to it. `None` by default.
+    /// The time at which the run stops. Time spent in slow functions extends it. `None` by default.
     pub deadline: Option<Instant>,
 }
 
 impl Limits {
     /// The default: about a second on a slow core. The heaviest public charts need a tenth of it.
     pub const STEPS: u64 = 10_000_000;
-    /// The default: far more than a Helm release can have, which must fit in 1 MiB, compressed.
+    /// The default: far more than fits in a Helm release, which is limited to 1 MiB, compressed.
     pub const OUTPUT: usize = 128 << 20;
-    /// The default: twice the largest output.
+    /// The default: twice the default output.
     pub const MEMORY: usize = 256 << 20;
-    /// The default: about 200 RSA keys or 300 password hashes. Some charts make all certificates again for each checksum of them.
+    /// The default: about 200 RSA keys or 300 password hashes. Some charts generate all certificates again each time they compute a checksum of them.
     pub const FUNCTION_TIME: Duration = Duration::from_secs(20);
-    /// The default: more than Helm's limit for `include`, which it applies to each template name.
+    /// The default: more than Helm's own limit for `include`, which applies per template name.
     pub const EXECUTIONS: usize = 5_000;
 }
 
@@ -56,10 +56,10 @@ impl Default for Limits {
     }
 }
 
-/// How many steps pass between looks at the clock.
+/// Number of steps between two readings of the clock.
 const STEPS_PER_CLOCK: u64 = 1024;
 
-/// The longest string that a function may return, in bytes. Printing stops at this size, so a longer string may lack its end.
+/// Maximum length of a string that a function may return, in bytes. Printing stops at this size, so a longer string may be incomplete.
 const MAX_TEXT: usize = crate::fmt::MAX_OUTPUT;
 
 /// A function's string arguments and results cost one step per this many bytes.
@@ -71,13 +71,13 @@ const ITEMS_PER_STEP: usize = 8;
 /// Checking which values are still held costs one step per this many values.
 const VALUES_CHECKED_PER_STEP: usize = 16;
 
-/// What a run has used. A host that splits one render into several runs passes it from one to the next.
+/// The amount that a run has used. A host that splits one render into several runs passes it from one run to the next.
 #[derive(Debug, Default)]
 pub struct Spent {
     steps: u64,
-    /// The part of `steps` for large strings and lists.
+    /// The share of `steps` that large strings and lists cost.
     data: u64,
-    /// The part of `steps` for work that functions noted.
+    /// The share of `steps` that functions recorded as work.
     work: u64,
     /// Bytes of output that the host keeps.
     kept: usize,
@@ -92,9 +92,9 @@ impl Spent {
         self.changed.add(map, value);
     }
 
-    /// Empties every map that functions changed, and the maps in it: a map that contains itself would never be freed.
+    /// Empties every map that functions changed, and the maps in it: a map that contains itself would otherwise never be freed.
     ///
-    /// For the end of a run whose values nothing else uses.
+    /// Call this at the end of a run whose values are not used afterwards.
     pub fn empty_changed_maps(self) {
         self.changed.empty();
     }
@@ -113,7 +113,7 @@ impl Spent {
         Ok(())
     }
 
-    /// Counts an argument by its size: most functions read all of it.
+    /// Charges an argument by its size, because most functions read all of it.
     pub(crate) fn charge_argument(&mut self, arg: &Value, limits: &Limits) -> Result<(), LimitError> {
         match arg {
             Value::String(s) | Value::Bytes(s) => self.charge_data(s.len() / BYTES_PER_STEP, limits),
@@ -122,7 +122,7 @@ impl Spent {
         }
     }
 
-    /// Counts the result of a function, unless something else holds it. `running` is the output of running templates, in bytes.
+    /// Charges the result of a function, unless something else holds it. `running` is the output of running templates, in bytes.
     pub(crate) fn charge_result(&mut self, value: &Value, running: usize, limits: &Limits) -> Result<(), LimitError> {
         let steps = match value {
             Value::String(s) | Value::Bytes(s) if s.len() > MAX_TEXT => return Err(long_text()),
@@ -142,13 +142,13 @@ impl Spent {
         self.check_memory(running, limits)
     }
 
-    /// Counts the work that a function noted.
+    /// Charges the work that a function recorded.
     pub(crate) fn charge_work(&mut self, steps: u64, limits: &Limits) -> Result<(), LimitError> {
         self.work = self.work.saturating_add(steps);
         self.step(steps, limits)
     }
 
-    /// Counts the time that the function noted.
+    /// Charges the time that a function recorded.
     pub(crate) fn charge_time(&mut self, name: &Str, time: SlowTime, limits: &Limits) -> Result<(), LimitError> {
         self.times.add(name, time);
         if self.times.total.processor > limits.function_time {
@@ -157,13 +157,13 @@ impl Spent {
         self.check_deadline(limits)
     }
 
-    /// Counts bytes of output that the host keeps. `running` is the output of running templates, in bytes.
+    /// Adds bytes of output that the host keeps. `running` is the output of running templates, in bytes.
     pub(crate) fn keep_output(&mut self, bytes: usize, running: usize, limits: &Limits) -> Result<(), LimitError> {
         self.kept = self.kept.saturating_add(bytes);
         self.check_output(running, limits)
     }
 
-    /// Checks the output. `running` is the output of running templates, in bytes.
+    /// Checks the amount of output. `running` is the output of running templates, in bytes.
     #[inline]
     pub(crate) fn check_output(&mut self, running: usize, limits: &Limits) -> Result<(), LimitError> {
         if self.kept.saturating_add(running) > limits.output {
@@ -207,17 +207,17 @@ impl Spent {
         }
     }
 
-    /// When the run stops.
+    /// Returns the time at which the run stops.
     pub(crate) fn deadline(&self, limits: &Limits) -> Option<Instant> {
         limits.deadline.map(|deadline| deadline + self.times.total.elapsed)
     }
 
-    /// How many steps the run may still take.
+    /// Returns the number of steps that the run may still take.
     pub(crate) fn steps_left(&self, limits: &Limits) -> u64 {
         limits.steps.saturating_sub(self.steps)
     }
 
-    /// Checks that there is room for this many bytes. `running` is the output of running templates, in bytes.
+    /// Checks that this many bytes may be allocated. `running` is the output of running templates, in bytes.
     pub(crate) fn reserve(&mut self, bytes: usize, running: usize, limits: &Limits) -> Result<(), LimitError> {
         self.check_memory(running.saturating_add(bytes), limits)
     }
@@ -236,7 +236,7 @@ impl Spent {
     }
 }
 
-/// The time of slow functions, in total and by name.
+/// The time spent in slow functions, in total and by name.
 #[derive(Debug, Default)]
 struct Times {
     total: SlowTime,
@@ -265,7 +265,7 @@ impl Times {
     }
 }
 
-/// A number of bytes, for people.
+/// A number of bytes, displayed for people.
 pub(crate) struct Size(pub(crate) usize);
 
 impl fmt::Display for Size {

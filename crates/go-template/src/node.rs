@@ -1,6 +1,6 @@
-//! The parse tree, and its source form, which errors show as `at <…>`. Counterpart: Go's `text/template/parse/node.go`.
+//! The parse tree and its source form, which errors show as `at <…>`. Counterpart: Go's `text/template/parse/node.go`.
 //!
-//! Nodes are ready to execute: names are [`Str`], functions are resolved, constants converted, variables numbered.
+//! Nodes are ready to execute: names are [`Str`], functions are resolved, constants are converted and variables are numbered.
 
 use std::fmt::{self, Write};
 use std::ops::Range;
@@ -18,29 +18,29 @@ pub type Pos = usize;
 /// A parsed template: immutable, and shared between threads and runs.
 pub struct Tree {
     pub(crate) name: Str,
-    /// The name of its source text, for errors.
+    /// The name of its source text, which errors show.
     pub(crate) parse_name: Arc<str>,
     pub(crate) text: Str,
     pub(crate) root: ListNode,
 }
 
 impl Tree {
-    /// The template's name.
+    /// Returns the template's name.
     pub fn name(&self) -> &Str {
         &self.name
     }
 
-    /// Its nodes, for programs that analyse templates.
+    /// Returns its nodes, for programs that analyse templates.
     pub fn root(&self) -> &ListNode {
         &self.root
     }
 
-    /// Returns whether the template contains only space and comments. Such a template does not replace another one of its name.
+    /// Returns whether the template contains only space and comments. Such a template does not replace an existing template of the same name.
     pub fn is_empty(&self) -> bool {
         is_empty_list(&self.root, &self.text)
     }
 
-    /// The line (from 1) and byte column (from 0) of an offset.
+    /// Returns the line (counted from 1) and the byte column (counted from 0) of an offset.
     pub(crate) fn line_and_column(&self, pos: Pos) -> (usize, usize) {
         let before = &self.text[..pos.min(self.text.len())];
         let column = memchr::memrchr(b'\n', before).map_or(pos, |newline| pos - newline - 1);
@@ -61,23 +61,23 @@ fn is_empty_list(list: &ListNode, text: &[u8]) -> bool {
     })
 }
 
-/// Go's `bytes.TrimSpace` also trims Unicode spaces.
+/// Returns whether the text is only white space, including Unicode spaces, which Go's `bytes.TrimSpace` trims too.
 fn is_unicode_space(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|t| t.chars().all(char::is_whitespace))
 }
 
-/// A list of nodes: a template's, or a block's.
+/// A list of nodes: those of a template or of a block.
 #[derive(Default)]
 pub struct ListNode {
-    /// The nodes, in their order.
+    /// The nodes, in source order.
     pub nodes: Vec<Node>,
 }
 
 /// An element of a template.
 pub enum Node {
-    /// Text that is printed as it is.
+    /// Text that is printed unchanged.
     Text(TextNode),
-    /// `{{ pipeline }}`: prints its value, or sets a variable.
+    /// `{{ pipeline }}`, which prints its value or sets a variable.
     Action(ActionNode),
     /// `{{ if … }}`
     If(BranchNode),
@@ -95,24 +95,24 @@ pub enum Node {
 
 /// Text outside actions.
 pub struct TextNode {
-    /// The bytes of the tree's source text.
+    /// The range of the bytes in the tree's source text.
     pub(crate) range: Range<usize>,
 }
 
 /// A pipeline between delimiters.
 pub struct ActionNode {
     pub(crate) pos: Pos,
-    /// What is evaluated.
+    /// The pipeline.
     pub pipe: PipeNode,
 }
 
-/// `if`, `range` and `with`.
+/// An `if`, `range` or `with`.
 pub struct BranchNode {
-    /// What decides, or is iterated.
+    /// The condition, or the value to iterate over.
     pub pipe: PipeNode,
-    /// The block.
+    /// The block's content.
     pub list: ListNode,
-    /// The block after `else`.
+    /// The content after `else`.
     pub else_list: Option<ListNode>,
 }
 
@@ -121,18 +121,18 @@ pub struct TemplateNode {
     pub(crate) pos: Pos,
     /// The template's name.
     pub name: Str,
-    /// Its dot; nil if absent.
+    /// The dot of the called template; nil if absent.
     pub pipe: Option<PipeNode>,
 }
 
-/// Commands, each of which gets its predecessor's value as its last argument.
+/// Commands, each of which receives the value of the preceding one as its last argument.
 pub struct PipeNode {
     pub(crate) pos: Pos,
-    /// Whether the variables exist already: `=` rather than `:=`.
+    /// Whether the variables already exist: `=` rather than `:=`.
     pub is_assign: bool,
     /// The variables that receive the value.
     pub decl: Vec<VariableNode>,
-    /// The commands; at least one.
+    /// The commands, at least one.
     pub cmds: Vec<CommandNode>,
 }
 
@@ -153,7 +153,7 @@ pub enum Arg {
     Bool(Pos, bool),
     /// A number.
     Number(Box<NumberNode>),
-    /// A text in quotes.
+    /// A string in quotes.
     String(StringNode),
     /// `.a.b`
     Field(FieldNode),
@@ -167,40 +167,40 @@ pub enum Arg {
     Pipe(Box<PipeNode>),
 }
 
-/// A text in quotes.
+/// A string in quotes.
 pub struct StringNode {
     pub(crate) pos: Pos,
     /// The source, with quotes.
     pub(crate) quoted: Str,
-    /// The text, as a [`Value::String`].
+    /// The content, as a [`Value::String`].
     pub value: Value,
 }
 
 /// Fields of the dot.
 pub struct FieldNode {
     pub(crate) pos: Pos,
-    /// The names, from the outside in.
+    /// The names, outermost first.
     pub ident: Vec<Str>,
 }
 
-/// A variable's number among the variable names of its source text.
+/// The number of a variable's name among all variable names of the source text.
 pub type VarId = u32;
 
-/// `$`, which every template has.
+/// The variable `$`, which every template has.
 pub const DOLLAR: VarId = 0;
 
-/// A variable, and fields of it.
+/// A variable, and fields of its value.
 pub struct VariableNode {
     pub(crate) pos: Pos,
-    /// The number of its name in the source text: variables of one name in different blocks share it.
+    /// The number of its name in the source text. Variables with the same name in different blocks share it.
     pub id: VarId,
     /// The variable's name, with its dollar sign.
     pub(crate) name: Str,
-    /// The fields, from the outside in.
+    /// The fields, outermost first.
     pub fields: Vec<Str>,
 }
 
-/// What an identifier calls.
+/// The function that an identifier denotes.
 pub(crate) enum Callee {
     Builtin(Builtin),
     Function(Arc<Function>),
@@ -214,16 +214,16 @@ pub struct IdentifierNode {
     pub(crate) callee: Callee,
 }
 
-/// Fields of a function's result or of a pipeline.
+/// Fields of a pipeline or of a function's result.
 pub struct ChainNode {
     pub(crate) pos: Pos,
-    /// What has the fields.
+    /// The operand that has the fields.
     pub node: Box<Arg>,
-    /// The fields, from the outside in.
+    /// The fields, outermost first.
     pub fields: Vec<Str>,
 }
 
-/// A number, in every type that can hold it.
+/// A number, in every type that can represent it.
 #[derive(Default)]
 pub struct NumberNode {
     pub(crate) pos: Pos,
@@ -235,7 +235,7 @@ pub struct NumberNode {
 }
 
 impl CommandNode {
-    /// The operand and its arguments.
+    /// Returns the operand and its arguments.
     pub(crate) fn operand(&self) -> (&Arg, &[Arg]) {
         (&self.args[0], &self.args[1..])
     }
@@ -256,7 +256,7 @@ impl Arg {
     }
 }
 
-// Nodes nest as deep as their source: dropping and printing them may need more stack.
+// Nodes nest as deeply as their source, so dropping and printing them may need more stack.
 
 impl Drop for ListNode {
     fn drop(&mut self) {

@@ -1,30 +1,30 @@
-//! Number constants, in every type that can hold them. Counterpart: `newNumber` in Go's `text/template/parse/node.go`.
+//! Number constants, in every type that can represent them. Counterpart: `newNumber` in Go's `text/template/parse/node.go`.
 
 use crate::item::ItemType;
 use crate::node::{NumberNode, Pos};
 use crate::value::{Str, Value};
 use golibs::strconv::{parse_float, parse_int, parse_uint, quote, unquote_char};
 
-/// Text that is not a number, in Go's words.
+/// Text that is not a valid number, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NumberError {
-    /// A character constant with an invalid escape sequence.
+    /// A character constant has an invalid escape sequence.
     #[error("invalid syntax")]
     InvalidChar,
-    /// A character constant of several characters. Holds its source.
+    /// A character constant consists of several characters. Holds its source.
     #[error("malformed character constant: {0}")]
     MalformedChar(Str),
-    /// A complex number without digits on one side.
+    /// A complex number lacks digits on one side.
     #[error("syntax error scanning complex number")]
     Complex,
-    /// A part of a complex number that is not a number. Holds the part.
+    /// A part of a complex number is not a number. Holds the part.
     #[error("strconv.ParseFloat: parsing {}: invalid syntax", quote(.0.as_bytes()))]
     ComplexPart(String),
-    /// Text that is neither an integer nor a floating-point number.
+    /// The text is neither an integer nor a floating-point number.
     #[error("illegal number syntax: {}", quote(.0.as_bytes()))]
     IllegalSyntax(String),
-    /// An integer of more than 64 bits.
+    /// An integer exceeds 64 bits.
     #[error("integer overflow: {}", quote(.0.as_bytes()))]
     Overflow(String),
 }
@@ -51,7 +51,7 @@ fn char_constant(mut node: NumberNode) -> Result<NumberNode, NumberError> {
     Ok(node)
 }
 
-/// A pair such as `1+2i`.
+/// Parses a complex number such as `1+2i`.
 fn complex(mut node: NumberNode) -> Result<NumberNode, NumberError> {
     let text = node.text.to_text().into_owned();
     let inner = text.strip_suffix('i').unwrap_or(&text);
@@ -68,7 +68,7 @@ fn float_part(text: &str) -> Result<f64, NumberError> {
     parse_float(text.as_bytes()).map_err(|_| NumberError::ComplexPart(text.to_owned()))
 }
 
-/// Where the second number starts: the last sign that is not part of an exponent.
+/// Returns where the imaginary part starts: at the last sign that is not part of an exponent.
 fn imaginary_sign(text: &str) -> Option<usize> {
     let hex = text.contains(['x', 'X']);
     let bytes = text.as_bytes();
@@ -116,7 +116,7 @@ fn hold_float(node: &mut NumberNode, value: f64) {
 
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// A complex number without an imaginary part is also a float, and perhaps an integer.
+/// Sets the float of a complex number without an imaginary part, and its integer where possible.
 fn simplify_complex(node: &mut NumberNode) {
     if let Some((real, 0.0)) = node.complex {
         hold_float(node, real);
@@ -124,7 +124,7 @@ fn simplify_complex(node: &mut NumberNode) {
 }
 
 impl NumberNode {
-    /// The value where no type is expected: its type follows from the syntax. `None` if it is too large for an `int`.
+    /// Returns the value where no type is expected, whose type follows from the syntax. `None` if it is too large for an `int`.
     pub(crate) fn ideal(&self) -> Option<Value> {
         if let Some((re, im)) = self.complex {
             return Some(Value::Complex(re, im));

@@ -1,4 +1,4 @@
-//! What a template's source says without running it: its expressions, and the variables that they set.
+//! Describes a template's source without running it: its expressions, and the variables that they set.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::node::{Arg, BranchNode, CommandNode, ListNode, Node, PipeNode, Templa
 use crate::parse::Parsed;
 use crate::value::{Str, Value};
 
-/// How deep expressions are read. Deeper ones count as [`Expression::Other`].
+/// Maximum depth to which expressions are read. Deeper ones become [`Expression::Other`].
 const MAX_DEPTH: usize = 64;
 
 /// An expression of a template.
@@ -14,13 +14,13 @@ const MAX_DEPTH: usize = 64;
 pub enum Expression {
     /// A string constant.
     Constant(String),
-    /// Fields of the dot, such as `.Values.name`; the dot alone has none.
+    /// Fields of dot, such as `.Values.name`. Dot itself has no fields.
     Dot(Vec<String>),
     /// A variable, with its dollar sign, and its fields.
     Variable(String, Vec<String>),
-    /// A call of a function. A piped value is the last argument; `{{ template }}` is a call of `include`.
+    /// A function call. A piped value is the last argument; `{{ template }}` is represented as a call of `include`.
     Call {
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: usize,
         /// The function's name.
         function: String,
@@ -33,25 +33,25 @@ pub enum Expression {
     Other,
 }
 
-/// One pipeline of a template: an action, or the condition of a block.
+/// A pipeline of a template: that of an action, or the condition of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     /// The variables that it sets, with their dollar signs.
     pub sets: Vec<String>,
-    /// What it computes.
+    /// The expression that it evaluates.
     pub expression: Expression,
 }
 
-/// A part of a template, in the order of its source.
+/// A part of a template, in source order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Text that is printed as it stands.
+    /// Text that is printed unchanged.
     Text(String),
     /// An action that prints its value.
     Print {
-        /// Where it is in the source of its file, in bytes.
+        /// Its offset in the source of its file, in bytes.
         at: usize,
-        /// What it prints.
+        /// The expression that it prints.
         expression: Expression,
     },
     /// `if`, `with` or `range`.
@@ -61,29 +61,29 @@ pub enum Part {
 /// A block of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What the block makes of its expression.
+    /// The dot inside the block.
     pub dot: BlockDot,
-    /// What decides, or is iterated.
+    /// The condition, or the value to iterate over.
     pub expression: Expression,
-    /// The block.
+    /// The block's content.
     pub then: Vec<Part>,
-    /// The block after `else`.
+    /// The content after `else`.
     pub otherwise: Vec<Part>,
 }
 
 /// The dot inside a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockDot {
-    /// `if`: that of the template around it.
+    /// `if`: the dot outside the block.
     Outer,
-    /// `with`: the expression.
+    /// `with`: the value of the expression.
     Expression,
-    /// `range`: each element of the expression.
+    /// `range`: each element of the expression's value.
     Element,
 }
 
 impl Expression {
-    /// Calls a function with this expression and all expressions inside it, outer ones first.
+    /// Calls the visitor with this expression and all expressions inside it, outer ones first.
     pub fn visit<'a>(&'a self, visitor: &mut impl FnMut(&'a Expression)) {
         visitor(self);
         match self {
@@ -95,7 +95,7 @@ impl Expression {
 }
 
 impl Parsed {
-    /// Returns every template of the source text, the main one included.
+    /// Returns all templates of the source text, including the main one.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Tree>> {
         self.trees().iter()
     }
@@ -114,12 +114,12 @@ impl Tree {
         pipelines
     }
 
-    /// Returns the parts of the template. Blocks that are nested deeper than 64 levels are left out.
+    /// Returns the parts of the template. Leaves out blocks that are nested deeper than 64 levels.
     pub fn parts(&self) -> Vec<Part> {
         self.parts_of(&self.root, MAX_DEPTH)
     }
 
-    /// `depth` is how many levels may still be read.
+    /// Returns the parts of a list. `depth` is the number of levels that may still be read.
     fn parts_of(&self, list: &ListNode, depth: usize) -> Vec<Part> {
         let mut parts = Vec::new();
         for node in &list.nodes {
@@ -154,7 +154,7 @@ impl Tree {
         parts
     }
 
-    /// `{{ template }}` as a call of `include`.
+    /// Represents `{{ template }}` as a call of `include`.
     fn included(&self, template: &TemplateNode) -> Expression {
         let name = Expression::Constant(template.name.to_text().into_owned());
         let argument = template.pipe.as_ref().map(|pipe| self.expression(pipe, MAX_DEPTH));
@@ -185,7 +185,7 @@ impl Tree {
         Pipeline { sets, expression: self.expression(pipe, MAX_DEPTH) }
     }
 
-    /// `depth` is how many levels may still be read.
+    /// Converts a pipeline to an expression. `depth` is the number of levels that may still be read.
     fn expression(&self, pipe: &PipeNode, depth: usize) -> Expression {
         let mut commands = pipe.cmds.iter();
         let Some(first) = commands.next() else { return Expression::Other };

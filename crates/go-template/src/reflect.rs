@@ -1,22 +1,22 @@
-//! A value and how the template got it: Go's `reflect.Value` distinguishes this, and errors show it.
+//! Values together with how the template obtained them: Go's `reflect.Value` distinguishes this, and errors show it.
 
 use crate::value::{MapType, Str, Value};
 
-/// Go's `reflect.Value`, as far as templates can see it.
+/// Go's `reflect.Value`, as far as templates can observe it.
 #[derive(Clone, Debug)]
 pub(crate) enum Reflected {
     /// Go's zero `reflect.Value`: an untyped nil.
     Invalid,
-    /// A value with its own type; never nil.
+    /// A value with a concrete type; never nil.
     Concrete(Value),
-    /// A value in a variable, element or field of type `interface{}`; may be nil.
+    /// The value of a variable, element or field of type `interface{}`; may be nil.
     Interface(Value),
 }
 
 const NIL: &Value = &Value::Nil;
 
 impl Reflected {
-    /// Go's `reflect.ValueOf`.
+    /// Wraps a value. Counterpart: `reflect.ValueOf`.
     pub(crate) fn value_of(value: Value) -> Reflected {
         match value {
             Value::Nil => Reflected::Invalid,
@@ -38,7 +38,7 @@ impl Reflected {
         }
     }
 
-    /// The value inside an interface; other values unchanged.
+    /// Returns the value inside an interface, and any other value unchanged.
     pub(crate) fn elem(self) -> Reflected {
         match self {
             Reflected::Interface(v) => Reflected::value_of(v),
@@ -46,7 +46,7 @@ impl Reflected {
         }
     }
 
-    /// What a map of the type gives for a missing key.
+    /// Returns what a map of this type yields for a missing key.
     pub(crate) fn zero_element(ty: MapType) -> Reflected {
         match ty {
             MapType::String => Reflected::Concrete(Value::String(Str::default())),
@@ -55,7 +55,7 @@ impl Reflected {
         }
     }
 
-    /// The static type, as Go's `%s` of `reflect.Type` prints it.
+    /// Returns the static type, as Go's `%s` of a `reflect.Type` prints it.
     pub(crate) fn type_name(&self) -> &str {
         match self {
             Reflected::Interface(_) => "interface {}",

@@ -1,6 +1,6 @@
-//! One run: the templates, the host's state, the output, and what the run has used. Functions have access to it.
+//! A run: the templates, the host's state, the output, and the resources used so far. Functions have access to it.
 //!
-//! Go has no counterpart: its functions close over what they need, and nothing is limited.
+//! No counterpart in Go, whose functions close over what they need and which has no limits.
 
 use std::any::Any;
 use std::mem;
@@ -18,10 +18,10 @@ use crate::template::Templates;
 use crate::value::{Map, MapType, Str, Value};
 use golibs::work::{self, Noted, SlowTime};
 
-/// What a missing map key gives: Go's `missingkey` option.
+/// The value of a missing map key: Go's `missingkey` option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
-    /// No value, as an untyped nil: Go's default.
+    /// No value: an untyped nil, Go's default.
     #[default]
     Invalid,
     /// The zero value of the map's element type.
@@ -30,21 +30,21 @@ pub enum MissingKey {
     Error,
 }
 
-/// How templates are executed.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What a missing map key gives.
+    /// The value of a missing map key.
     pub missing_key: MissingKey,
-    /// How much the run may use.
+    /// The resources that the run may use.
     pub limits: Limits,
-    /// The methods of the map type [`MapType::Values`], by name. Each gets the map as its first argument.
+    /// The methods of the map type [`MapType::Values`], by name. Each takes the map as its first argument.
     pub values_methods: ValuesMethods,
 }
 
-/// Methods by name. A list of a few is faster than a map.
+/// Methods by name. With only a few of them, a list is faster than a map.
 pub type ValuesMethods = Arc<[(&'static str, Arc<Function>)]>;
 
-/// A run, as functions see it: the host's state, the other templates, and the limits.
+/// A run as functions see it: the host's state, the other templates, and the limits.
 pub struct Scope<'a> {
     host: Option<&'a mut dyn Any>,
     templates: Arc<Templates>,
@@ -53,7 +53,7 @@ pub struct Scope<'a> {
     limits: Limits,
     spent: Spent,
     executions: usize,
-    /// What the running templates have written.
+    /// The output of the running templates.
     pub(crate) out: Vec<u8>,
     /// The variables of all running templates. Each template sees only its own.
     pub(crate) vars: Vec<(VarId, Reflected)>,
@@ -75,24 +75,24 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Adds a state that functions find by its type: see [`host`](Self::host).
+    /// Adds host state, which functions look up by its type with [`host`](Self::host).
     pub fn with_host(mut self, host: &'a mut dyn Any) -> Scope<'a> {
         self.host = Some(host);
         self
     }
 
-    /// The host's state, if there is one and it is a `T`.
+    /// Returns the host's state, if there is one of type `T`.
     pub fn host<T: Any>(&mut self) -> Option<&mut T> {
         self.host.as_mut()?.downcast_mut()
     }
 
-    /// The options of the run.
+    /// Returns the options of the run.
     pub fn options(&self) -> Options {
         let (limits, values_methods) = (self.limits.clone(), Arc::clone(&self.values_methods));
         Options { missing_key: self.missing_key, limits, values_methods }
     }
 
-    /// Takes what this run has used so far. Another run can continue from it.
+    /// Takes the record of what this run has used so far. Another run can continue from it.
     pub fn take_spent(&mut self) -> Spent {
         mem::take(&mut self.spent)
     }
@@ -107,7 +107,7 @@ impl<'a> Scope<'a> {
         self.spent.changed(map, value);
     }
 
-    /// The set of templates.
+    /// Returns the set of templates.
     pub fn templates(&self) -> &Arc<Templates> {
         &self.templates
     }
@@ -120,7 +120,7 @@ impl<'a> Scope<'a> {
         result
     }
 
-    /// Executes the template of this name on the data, like Go's `ExecuteTemplate`, and returns its output.
+    /// Executes the template with this name on the data, like Go's `ExecuteTemplate`, and returns its output.
     ///
     /// # Errors
     /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.
@@ -128,7 +128,7 @@ impl<'a> Scope<'a> {
         self.execute_into(name, data, <[u8]>::to_vec)
     }
 
-    /// Like [`execute`](Self::execute), but returns what `finish` makes of the output, which saves a copy.
+    /// Executes a template like [`execute`](Self::execute), but returns the result of `finish` on the output, which saves a copy.
     ///
     /// # Errors
     /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.
@@ -155,7 +155,7 @@ impl<'a> Scope<'a> {
         self.execute_tree_into(tree, data, <[u8]>::to_vec)
     }
 
-    /// Like [`execute_tree`](Self::execute_tree), but returns what `finish` makes of the output.
+    /// Executes a tree like [`execute_tree`](Self::execute_tree), but returns the result of `finish` on the output.
     ///
     /// # Errors
     /// [`FuncError::Template`] if it fails.
@@ -173,7 +173,7 @@ impl<'a> Scope<'a> {
             return Err(full_stack().into());
         }
         self.executions += 1;
-        // Nested executions write to one buffer, each after the output of the outer one.
+        // Nested executions append to the same buffer, each after the output of the outer one.
         let start = self.out.len();
         let result = stack::grow(|| exec::execute(self, tree, data));
         self.executions -= 1;
@@ -185,7 +185,7 @@ impl<'a> Scope<'a> {
     /// Charges the run for steps, in functions whose work depends on their input.
     ///
     /// # Errors
-    /// The limit that was exceeded.
+    /// Fails with the limit that was exceeded.
     pub fn charge(&mut self, steps: u64) -> Result<(), LimitError> {
         self.spent.charge_work(steps, &self.limits)
     }
@@ -193,7 +193,7 @@ impl<'a> Scope<'a> {
     /// Counts bytes of output that the host wrote itself, or that it keeps from a template.
     ///
     /// # Errors
-    /// The limit that was exceeded.
+    /// Fails with the limit that was exceeded.
     pub fn keep_output(&mut self, bytes: usize) -> Result<(), LimitError> {
         self.spent.keep_output(bytes, self.out.len(), &self.limits)
     }
@@ -204,42 +204,42 @@ impl<'a> Scope<'a> {
         self.spent.step(1, &self.limits)
     }
 
-    /// Checks the output after something was written.
+    /// Checks the amount of output after a write.
     #[inline]
     pub(crate) fn check_output(&mut self) -> Result<(), LimitError> {
         self.spent.check_output(self.out.len(), &self.limits)
     }
 
-    /// Counts an argument of a function.
+    /// Charges an argument of a function.
     pub(crate) fn charge_argument(&mut self, arg: &Value) -> Result<(), LimitError> {
         self.spent.charge_argument(arg, &self.limits)
     }
 
-    /// Counts the result of a function.
+    /// Charges the result of a function.
     pub(crate) fn charge_result(&mut self, value: &Value) -> Result<(), LimitError> {
         self.spent.charge_result(value, self.out.len(), &self.limits)
     }
 
-    /// Checks that a function may make a value of this many bytes, before it does.
+    /// Checks that a function may create a value of this many bytes, before it does so.
     ///
     /// # Errors
-    /// The limit that it would exceed.
+    /// Fails with the limit that the value would exceed.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), LimitError> {
         self.spent.reserve(bytes, self.out.len(), &self.limits)
     }
 
-    /// Starts the call of a function. Returns how many steps it may take.
+    /// Starts metering a function call. Also returns the number of steps that it may take.
     pub(crate) fn begin_call(&self) -> (work::Call, u64) {
         let left = self.spent.steps_left(&self.limits);
         (work::begin(left, self.spent.deadline(&self.limits)), left)
     }
 
-    /// Whether the deadline has passed.
+    /// Returns whether the deadline has passed.
     pub(crate) fn is_late(&self) -> bool {
         self.spent.deadline(&self.limits).is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Counts the work and time that the function noted.
+    /// Charges the work and time that a function recorded.
     pub(crate) fn charge_noted(&mut self, name: &Str, noted: &Noted) -> Result<(), LimitError> {
         if noted.time != SlowTime::default() {
             self.spent.charge_time(name, noted.time, &self.limits)?;
@@ -247,7 +247,7 @@ impl<'a> Scope<'a> {
         self.spent.charge_work(noted.steps, &self.limits)
     }
 
-    /// The method of a map type.
+    /// Returns the method of a map type.
     pub(crate) fn map_method(&self, ty: MapType, name: &[u8]) -> Option<Arc<Function>> {
         if ty != MapType::Values {
             return None;
@@ -258,7 +258,7 @@ impl<'a> Scope<'a> {
             .map(|(_, function)| Arc::clone(function))
     }
 
-    /// Whether a map type has a method of this name.
+    /// Returns whether a map type has a method with this name.
     pub(crate) fn has_map_method(&self, ty: MapType, name: &[u8]) -> bool {
         ty == MapType::Values && self.values_methods.iter().any(|(method, _)| method.as_bytes() == name)
     }

@@ -1,17 +1,17 @@
-//! A buffer per thread in which strings grow before they become a [`Str`] of their exact size.
+//! A buffer per thread in which strings are built before they become a [`Str`] of their exact size.
 
 use std::cell::Cell;
 
 use crate::value::Str;
 
-/// A buffer that grew beyond this size is dropped.
+/// Maximum capacity of a buffer that is kept, in bytes.
 const MAX_KEPT: usize = 1 << 20;
 
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Returns what the closure writes to the buffer, without an allocation per string. Calls may nest.
+/// Returns the bytes that the closure writes to the buffer, without an allocation per string. Calls may nest.
 pub fn build_str(write: impl FnOnce(&mut Vec<u8>)) -> Str {
     let mut buffer = BUFFER.take();
     buffer.clear();

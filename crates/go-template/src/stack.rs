@@ -1,18 +1,18 @@
-//! Stack space for code that recurses as deep as its input: each level may continue on a fresh segment.
+//! Stack space for code that recurses as deeply as its input: each level may continue on a new segment.
 //!
-//! Go's stacks grow on their own, up to a gigabyte, and templates rely on that.
+//! Go's stacks grow by themselves, up to a gigabyte, and templates rely on that.
 
 use std::cell::Cell;
 
-/// The most stack that one level of recursion may need before it asks again.
+/// The most stack that one level of recursion may need before it checks again, in bytes.
 const RED_ZONE: usize = 256 << 10;
-/// The size of a new segment.
+/// The size of a new segment, in bytes.
 const SEGMENT: usize = 2 << 20;
 
-/// How many segments a thread may have: enough for templates that call each other [`MAX_EXEC_DEPTH`](crate::MAX_EXEC_DEPTH) deep.
+/// Maximum number of segments per thread: enough for templates that call each other [`MAX_EXEC_DEPTH`](crate::MAX_EXEC_DEPTH) deep.
 const MAX_SEGMENTS: usize = 96;
 
-/// The most stack that templates may take, in MiB.
+/// The most stack that templates may use, in MiB.
 pub(crate) const MAX_MIB: usize = (MAX_SEGMENTS * SEGMENT) >> 20;
 
 thread_local! {
@@ -34,13 +34,13 @@ fn on_new_segment<R>(f: impl FnOnce() -> R) -> R {
     stacker::grow(SEGMENT, f)
 }
 
-/// Returns whether this thread has as many segments as it may have. Code that can fail must then do so; other code goes on.
+/// Returns whether this thread has reached its maximum number of segments. Code that can fail must then fail; other code continues.
 #[inline]
 pub(crate) fn is_full() -> bool {
     SEGMENTS.get() >= MAX_SEGMENTS
 }
 
-/// A segment that is in use.
+/// A segment in use.
 struct Segment;
 
 impl Segment {

@@ -19,22 +19,22 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// An empty set. Its name appears in errors about missing templates.
+    /// Creates an empty set. Its name appears in errors about missing templates.
     pub fn new(name: impl Into<String>) -> Templates {
         Templates { name: name.into(), ..Templates::default() }
     }
 
-    /// A set that contains everything in `base`, which stays unchanged.
+    /// Creates a set that contains everything in `base`, which stays unchanged.
     pub fn overlay(base: &Arc<Templates>) -> Templates {
         Templates { name: base.name.clone(), trees: HashMap::new(), base: Some(Arc::clone(base)) }
     }
 
-    /// The set's name.
+    /// Returns the set's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Adds the templates of a source text. They replace templates of the same name, unless they are empty: Go's `AddParseTree`.
+    /// Adds the templates of a source text. They replace templates with the same name, unless they are empty. Counterpart: `AddParseTree`.
     pub fn add(&mut self, parsed: &Parsed) {
         for tree in parsed.trees() {
             if !(tree.is_empty() && self.lookup(tree.name()).is_some()) {
@@ -43,7 +43,7 @@ impl Templates {
         }
     }
 
-    /// The template with this name.
+    /// Returns the template with this name.
     pub fn lookup(&self, name: &[u8]) -> Option<&Arc<Tree>> {
         let mut set = self;
         loop {
@@ -55,14 +55,14 @@ impl Templates {
         }
     }
 
-    /// All templates: of each name the one that runs.
+    /// Returns all templates; for each name, the one that is executed.
     pub fn trees(&self) -> impl Iterator<Item = &Arc<Tree>> {
         let sets = std::iter::successors(Some(self), |set| set.base.as_deref());
         let names = sets.flat_map(|set| set.trees.keys()).collect::<hashbrown::HashSet<_>>();
         names.into_iter().filter_map(|name| self.lookup(name))
     }
 
-    /// Executes the template of this name on the data, with default options, and returns its output.
+    /// Executes the template with this name on the data, with default options, and returns its output.
     ///
     /// # Errors
     /// [`FuncError::NoTemplate`] if there is no such template, [`FuncError::Template`] if it fails.

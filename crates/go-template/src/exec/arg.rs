@@ -1,4 +1,4 @@
-//! Arguments: their values, and the checks against the types of parameters.
+//! Evaluates arguments and checks them against the parameters' types.
 
 use super::call::Call;
 use super::{At, Eval, EvalError, Failure, State};
@@ -9,7 +9,7 @@ use crate::stack;
 use crate::value::{UintType, Value};
 
 impl<'t> State<'_, '_, 't> {
-    /// The value of a constant where no type is expected.
+    /// Returns the value of a constant where no type is expected.
     pub(super) fn literal(&mut self, arg: &'t Arg) -> Eval {
         match arg {
             Arg::Bool(_, value) => Ok(Reflected::Concrete(Value::Bool(*value))),
@@ -19,7 +19,7 @@ impl<'t> State<'_, '_, 't> {
         }
     }
 
-    /// The type of the number follows from its syntax.
+    /// Returns the value of a number, whose type follows from its syntax.
     fn ideal_constant(&mut self, arg: &'t Arg, number: &NumberNode) -> Eval {
         self.at = At::Arg(arg);
         match number.ideal() {
@@ -28,7 +28,7 @@ impl<'t> State<'_, '_, 't> {
         }
     }
 
-    /// Checks that a value can be an argument of the type.
+    /// Checks that the value can be passed to a parameter of this type.
     pub(super) fn validate_type(&self, value: &Reflected, param: Param) -> Result<(), Failure> {
         if let Reflected::Invalid = value {
             return match param.can_be_nil() {
@@ -63,7 +63,7 @@ impl<'t> State<'_, '_, 't> {
         }
     }
 
-    /// Evaluates an argument of any type.
+    /// Evaluates an argument of unknown type.
     pub(super) fn eval_any(&mut self, dot: &Reflected, arg: &'t Arg) -> Eval {
         self.at = At::Arg(arg);
         let call = &mut Call::bare(self.at);

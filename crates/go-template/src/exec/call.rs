@@ -1,4 +1,4 @@
-//! Calls of functions, built-in functions and methods.
+//! Calls functions, built-in functions and methods.
 
 use smallvec::SmallVec;
 
@@ -11,18 +11,18 @@ use crate::reflect::Reflected;
 use crate::scope::Scope;
 use crate::value::{BadResults, Object, Str, Value};
 
-/// The arguments of an operand, if any.
+/// The arguments that an operand is called with, if any.
 pub(super) struct Call<'t> {
-    /// Where an error of the call is reported.
+    /// The node at which an error of the call is reported.
     pub(super) node: At<'t>,
     /// The arguments that follow the operand.
     pub(super) args: &'t [Arg],
-    /// The value from the pipeline: the last argument.
+    /// The value from the pipeline, which becomes the last argument.
     pub(super) last: Option<Reflected>,
 }
 
 impl<'t> Call<'t> {
-    /// A call without arguments.
+    /// Returns a call without arguments.
     pub(super) fn bare(node: At<'t>) -> Call<'t> {
         Call { node, args: &[], last: None }
     }
@@ -32,12 +32,12 @@ impl<'t> Call<'t> {
     }
 }
 
-/// What is called.
+/// The callee.
 pub(super) enum Target<'f> {
     Function(&'f Function),
     Builtin(Builtin),
     Method(&'f dyn Object, &'f [Param], Option<Param>),
-    /// A function whose first parameter is the receiver.
+    /// A function that takes the receiver as its first parameter.
     Bound(&'f Function, &'f Value),
 }
 
@@ -45,19 +45,19 @@ pub(super) enum Target<'f> {
 #[derive(Clone, Copy)]
 struct Signature<'f> {
     params: &'f [Param],
-    /// The type of all further arguments of a variadic function.
+    /// The type of all further arguments, if the function is variadic.
     variadic: Option<Param>,
 }
 
 impl Signature<'_> {
-    /// The type of the argument at the index.
+    /// Returns the type of the argument at the index.
     fn param(self, index: usize) -> Param {
         self.params.get(index).copied().or(self.variadic).unwrap_or(Param::Any)
     }
 }
 
 impl<'t> State<'_, '_, 't> {
-    /// Fails if something that cannot be called has arguments.
+    /// Fails if an operand that cannot be called is given arguments.
     pub(super) fn not_a_function(&self, call: &Call<'t>) -> Result<(), Failure> {
         match call.has_args() {
             true => self.error(EvalError::NotAFunction(call.node.to_string())),
@@ -128,14 +128,14 @@ impl<'t> State<'_, '_, 't> {
         Err(self.fail(Cause::Call { function: name.to_text().into_owned(), error }))
     }
 
-    /// Charges for texts that the function reads to their end.
+    /// Charges steps for string arguments that the function scans.
     fn charge_texts(&mut self, builtin: Builtin, args: &[Reflected]) -> Result<(), LimitError> {
         let is_text = |value: &&Value| matches!(value, Value::String(_));
         let mut texts = args.iter().map(Reflected::value).filter(is_text);
         if builtin.reads_texts() { texts.try_for_each(|text| self.scope.charge_argument(text)) } else { Ok(()) }
     }
 
-    /// Evaluates and checks the arguments; the value from the pipeline comes last.
+    /// Evaluates and checks the arguments, the last of which is the value from the pipeline.
     fn eval_args<T>(
         &mut self,
         dot: &Reflected,
@@ -158,24 +158,24 @@ impl<'t> State<'_, '_, 't> {
         let (want, args) = (signature.params.len(), call.args.len());
         let got = args + usize::from(call.last.is_some());
         match signature.variadic {
-            // Go does not count the value from the pipeline here.
+            // Go's count omits the value from the pipeline here.
             Some(_) if got < want => self.error(EvalError::TooFewArgs { name: name.clone(), want, got: args }),
             None if got != want => self.error(EvalError::ArgCount { name: name.clone(), want, got }),
             _ => Ok(()),
         }
     }
 
-    /// `and` stops at the first argument that is false.
+    /// Evaluates `and`, which stops at the first argument that is false.
     fn eval_and(&mut self, dot: &Reflected, call: &mut Call<'t>) -> Eval {
         self.eval_until(dot, call, |value| !value.is_true())
     }
 
-    /// `or` stops at the first argument that is true.
+    /// Evaluates `or`, which stops at the first argument that is true.
     fn eval_or(&mut self, dot: &Reflected, call: &mut Call<'t>) -> Eval {
         self.eval_until(dot, call, Value::is_true)
     }
 
-    /// Returns the first argument that decides, else the last one. Does not evaluate the arguments after it.
+    /// Returns the first argument that decides, or else the last one. Does not evaluate the arguments after it.
     fn eval_until(&mut self, dot: &Reflected, call: &mut Call<'t>, decides: impl Fn(&Value) -> bool) -> Eval {
         let mut value = Reflected::Invalid;
         for arg in call.args {
@@ -188,7 +188,8 @@ impl<'t> State<'_, '_, 't> {
     }
 }
 
-/// Calls the function and charges the run for its arguments and its work. The function's own error is more helpful than the limit's, so it wins.
+/// Calls the function and charges the run for its arguments and its work. If both the function and a limit fail, returns the function's error, which
+/// is more helpful.
 fn call_function(
     scope: &mut Scope<'_>,
     function: &Function,
@@ -224,7 +225,7 @@ fn call_method(scope: &mut Scope<'_>, object: &dyn Object, name: &Str, args: &[V
     object.call(scope, &name.to_text(), args).unwrap_or_else(|| Err(BuiltinError::MissingMethod(name.clone()).into()))
 }
 
-/// The result of a function, method or field of type `interface{}`: nil stays an interface.
+/// Wraps the result of a function, method or field of type `interface{}`, in which nil stays an interface.
 pub(super) fn of_interface(value: Value) -> Reflected {
     match value {
         Value::Nil => Reflected::Interface(Value::Nil),

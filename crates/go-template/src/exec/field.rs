@@ -1,4 +1,4 @@
-//! Fields, map entries and methods: `.X.Y`, `$x.Y` and `(pipeline).Y`.
+//! Evaluates fields, map entries and methods: `.X.Y`, `$x.Y` and `(pipeline).Y`.
 
 use super::call::{Call, Target, of_interface};
 use super::{Eval, EvalError, Failure, State};
@@ -22,7 +22,7 @@ impl<'t> State<'_, '_, 't> {
         self.eval_field_chain(dot, &value, &variable.fields, call)
     }
 
-    /// `.X.Y.Z`. Arguments, if any, go to the last field.
+    /// Evaluates `.X.Y.Z`. Arguments, if any, belong to the last field.
     pub(super) fn eval_field_chain(
         &mut self,
         dot: &Reflected,
@@ -92,7 +92,7 @@ impl<'t> State<'_, '_, 't> {
         self.error(EvalError::NoField { field: field.clone(), type_name: receiver.type_name().to_owned() })
     }
 
-    /// Methods come before fields.
+    /// Evaluates a field or method of an object. Methods take precedence over fields.
     fn eval_object_field(
         &mut self,
         dot: &Reflected,

@@ -1,6 +1,6 @@
-//! Trees into output: `walk*` writes, `eval*` computes. Counterpart: Go's `text/template/exec.go`, method by method.
+//! Executes trees: `walk*` functions write output, `eval*` functions compute values. Counterpart: Go's `text/template/exec.go`, method by method.
 //!
-//! Unlike Go's, nothing here panics to leave a loop or to fail: see [`Flow`] and [`Failure`].
+//! Go panics to fail and to leave a loop; this code returns [`Failure`] and [`Flow`] instead.
 
 mod arg;
 mod call;
@@ -26,10 +26,10 @@ use crate::stack;
 use crate::value::Value;
 use golibs::shorten::start_of;
 
-/// How deep `{{template}}` may nest: Go's limit.
+/// Maximum nesting of `{{template}}`: Go's limit.
 pub const MAX_EXEC_DEPTH: usize = 100_000;
 
-/// How many bytes of a node's source an error keeps.
+/// Maximum length of a node's source in an error, in bytes.
 const MAX_CONTEXT: usize = 2 << 10;
 
 /// How a walk ended.
@@ -40,10 +40,10 @@ enum Flow {
     Continue,
 }
 
-/// Errors are large and rare: boxed, so that results stay small.
+/// Errors are large and rare, so they are boxed to keep results small.
 type Failure = Box<ExecError>;
 type Eval = Result<Reflected, Failure>;
-/// Arguments of a call. Few calls have more than four.
+/// The arguments of a call. Few calls have more than four.
 pub(crate) type Args<T> = SmallVec<[T; 4]>;
 
 /// Executes the tree on the data and writes to the scope's output.
@@ -52,7 +52,7 @@ pub(crate) fn execute(scope: &mut Scope<'_>, tree: &Tree, data: &Value) -> Resul
     State::run(scope, tree, dot, 0)
 }
 
-/// The current node, for errors.
+/// The current node, which errors name.
 #[derive(Clone, Copy)]
 enum At<'t> {
     Nothing,
@@ -76,7 +76,7 @@ impl At<'_> {
     }
 }
 
-/// As source text.
+/// Displays as source text.
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,7 +97,7 @@ struct State<'s, 'h, 't> {
     at: At<'t>,
     /// The index of this template's first variable.
     base: usize,
-    /// How many `{{template}}` calls lead here.
+    /// The number of nested `{{template}}` calls that lead here.
     depth: usize,
 }
 
@@ -164,7 +164,7 @@ impl<'t> State<'_, '_, 't> {
         self.within(charged)
     }
 
-    /// Runs the closure one level of recursion deeper.
+    /// Runs the closure one recursion level deeper.
     fn deeper<R>(&mut self, f: impl FnOnce(&mut Self) -> Result<R, Failure>) -> Result<R, Failure> {
         if stack::is_full() {
             return Err(self.fail(Cause::Limit(full_stack())));
@@ -203,7 +203,7 @@ impl<'t> State<'_, '_, 't> {
         Ok(Flow::Next)
     }
 
-    /// Variables that the action declares live until the next `end`. An action that declares variables prints nothing.
+    /// Executes an action. Variables that it declares live until the next `end`; an action that declares variables prints nothing.
     fn walk_action(&mut self, dot: &Reflected, action: &'t ActionNode) -> Result<(), Failure> {
         let value = self.eval_pipeline(dot, &action.pipe)?;
         if action.pipe.decl.is_empty() {
@@ -223,7 +223,7 @@ impl<'t> State<'_, '_, 't> {
         flow
     }
 
-    /// Unlike `if`, `with` makes the value the dot of its list.
+    /// Executes `with`. Unlike `if`, it sets dot to its value.
     fn walk_with(&mut self, dot: &Reflected, branch: &'t BranchNode) -> Result<Flow, Failure> {
         let mark = self.scope.vars.len();
         let value = self.eval_pipeline(dot, &branch.pipe)?;
@@ -272,12 +272,12 @@ impl<'t> State<'_, '_, 't> {
         Ok(value)
     }
 
-    /// `last` is the value from the pipeline.
+    /// Evaluates a command. `last` is the value from the pipeline.
     fn eval_command(&mut self, dot: &Reflected, command: &'t CommandNode, last: Option<Reflected>) -> Eval {
         let (operand, args) = command.operand();
         let call = &mut Call { node: At::Arg(operand), args, last };
         if let Arg::Pipe(pipe) = operand {
-            // As in Go, needless arguments are reported at the pipeline around the parentheses.
+            // As in Go, superfluous arguments are reported at the enclosing pipeline.
             self.not_a_function(call)?;
             self.step()?;
             return self.deeper(|state| state.eval_pipeline(dot, pipe));

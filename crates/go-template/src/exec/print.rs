@@ -1,4 +1,4 @@
-//! What an action prints.
+//! Prints the values of actions.
 
 use super::{At, EvalError, Failure, State};
 use crate::fmt;
@@ -30,8 +30,9 @@ impl<'t> State<'_, '_, 't> {
     }
 }
 
-/// The text of an object. Go finds more methods on a value that is part of another one, and the result of a function is not. Three functions
-/// return one of their arguments unchanged, so their result still is.
+/// Returns the text of an object. Go also finds the methods of a value's pointer, if the value is addressable: here, a part of another value counts
+/// as addressable, and the result of a function does not. The functions `and`, `index` and `or` return one of their arguments, or a part of it,
+/// unchanged, so their results are still parts.
 fn display(node: &ActionNode, object: &dyn Object) -> Option<Str> {
     let made = node.pipe.cmds.last().is_some_and(|command| match command.args.first() {
         Some(Arg::Identifier(function)) => ![&b"and"[..], b"index", b"or"].contains(&&*function.name),

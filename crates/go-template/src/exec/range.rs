@@ -1,4 +1,4 @@
-//! `range`: what can be iterated over, and the variables of each round.
+//! Executes `range`: which values it iterates over, and which variables it sets.
 
 use super::{EvalError, Failure, Flow, State};
 use crate::fmt;
@@ -15,14 +15,14 @@ impl<'t> State<'_, '_, 't> {
         {
             let flow = self.walk_list(dot, list)?;
             self.scope.vars.truncate(mark);
-            // As in Go, `break` in an `else` ends its own range, but `continue` continues the range around it.
+            // As in Go, `break` in an `else` ends the range that the `else` belongs to, but `continue` continues the range around it.
             return Ok(if flow == Flow::Break { Flow::Next } else { flow });
         }
         self.scope.vars.truncate(mark);
         Ok(Flow::Next)
     }
 
-    /// Runs the body for each element. Returns whether there was one. Changes that the body makes to the value do not affect the iteration.
+    /// Runs the body for each element; returns whether there was one. Changes that the body makes to the value do not affect the iteration.
     fn range_over(&mut self, range: &'t BranchNode, value: Value) -> Result<bool, Failure> {
         match value {
             Value::Nil => Ok(false),
@@ -68,7 +68,7 @@ impl<'t> State<'_, '_, 't> {
             other => {
                 let mut shown = Vec::new();
                 fmt::append_value(&mut shown, &other);
-                // Go dereferences a pointer before it names what it cannot iterate over.
+                // Go dereferences a pointer before it reports what it cannot iterate over.
                 let shown = shown.strip_prefix(b"&").filter(|_| other.kind() == Kind::Ptr).unwrap_or(&shown);
                 self.error(EvalError::NotIterable(String::from_utf8_lossy(shown).into_owned()))
             }
@@ -103,7 +103,7 @@ impl<'t> State<'_, '_, 't> {
         Ok(any)
     }
 
-    /// With two variables, the first is the index; a single one is the element.
+    /// Sets the variables of a range. With two variables, the first is the index; a single variable is the element.
     fn set_range_vars(&mut self, pipe: &'t PipeNode, index: Reflected, element: &Reflected) -> Result<(), Failure> {
         match (&pipe.decl[..], pipe.is_assign) {
             ([], _) => {}

@@ -1,4 +1,4 @@
-//! One number, character or string with flags, width and precision. Counterpart: Go's `fmt/format.go`.
+//! Formats one number, character or string with flags, width and precision. Counterpart: Go's `fmt/format.go`.
 
 use golibs::strconv::{Charset, append_quoted, append_quoted_rune, can_backquote, format_float};
 use golibs::unicode::is_print;
@@ -14,14 +14,14 @@ pub(super) struct Flags {
     pub(super) sharp: bool,
     pub(super) space: bool,
     pub(super) zero: bool,
-    /// `%+v`, where the plus does not mean a sign.
+    /// `%+v`, in which the plus does not request a sign.
     pub(super) plus_v: bool,
-    /// `%#v`: Go syntax.
+    /// `%#v`, which prints Go syntax.
     pub(super) sharp_v: bool,
 }
 
 impl Flags {
-    /// Whether there is nothing between `%` and the verb.
+    /// Returns whether there is nothing between `%` and the verb.
     pub(super) fn is_default(&self) -> bool {
         *self == Flags::default()
     }
@@ -54,7 +54,7 @@ impl Flags {
         }
     }
 
-    /// `%s`: the precision counts characters.
+    /// Formats `%s`, whose precision counts characters.
     pub(super) fn string(&self, out: &mut Vec<u8>, text: &[u8]) {
         self.pad(out, self.truncate(text));
     }
@@ -69,7 +69,7 @@ impl Flags {
         &text[..end]
     }
 
-    /// `%q` of a string.
+    /// Formats `%q` of a string.
     pub(super) fn quoted(&self, out: &mut Vec<u8>, text: &[u8]) {
         let text = self.truncate(text);
         if self.sharp && can_backquote(text) {
@@ -83,7 +83,7 @@ impl Flags {
         self.pad(out, &quoted);
     }
 
-    /// `%x` of a string: two digits per byte. The precision counts bytes.
+    /// Formats `%x` of a string: two digits per byte. The precision counts bytes.
     pub(super) fn hex_bytes(&self, out: &mut Vec<u8>, bytes: &[u8], upper: bool) {
         let bytes = &bytes[..self.precision.unwrap_or(bytes.len()).min(bytes.len())];
         let prefix = if upper { "0X" } else { "0x" };
@@ -100,19 +100,19 @@ impl Flags {
         self.pad(out, text.as_bytes());
     }
 
-    /// `%c`.
+    /// Formats `%c`.
     pub(super) fn character(&self, out: &mut Vec<u8>, code: u64) {
         self.pad(out, to_char(code).encode_utf8(&mut [0; 4]).as_bytes());
     }
 
-    /// `%q` of an integer.
+    /// Formats `%q` of an integer.
     pub(super) fn quoted_character(&self, out: &mut Vec<u8>, code: u64) {
         let mut quoted = Vec::new();
         append_quoted_rune(&mut quoted, to_char(code), self.charset());
         self.pad(out, &quoted);
     }
 
-    /// `%U`.
+    /// Formats `%U`.
     pub(super) fn unicode(&self, out: &mut Vec<u8>, code: u64) {
         let digits = self.precision.unwrap_or(0).max(4);
         let mut text = format!("U+{}", left_zeros(format!("{code:X}"), digits));
@@ -123,7 +123,7 @@ impl Flags {
         self.pad_with(out, text.as_bytes(), false);
     }
 
-    /// An integer in base 2, 8, 10 or 16. `verb` `O` and `X` choose the prefix and the letters.
+    /// Formats an integer in base 2, 8, 10 or 16. The verbs `O` and `X` select the prefix and upper-case digits.
     pub(super) fn integer(&self, out: &mut Vec<u8>, magnitude: u64, negative: bool, base: u32, verb: char) {
         if self.precision == Some(0) && magnitude == 0 {
             return self.fill(out, self.width.unwrap_or(0), false);
@@ -164,7 +164,7 @@ impl Flags {
         }
     }
 
-    /// A float in one of strconv's formats. `precision` is the verb's default.
+    /// Formats a float with one of `strconv`'s verbs. `precision` is the verb's default.
     pub(super) fn float(&self, out: &mut Vec<u8>, value: f64, verb: u8, precision: Option<usize>) {
         let precision = self.precision.or(precision);
         let text = format_float(value, verb, precision);
@@ -193,7 +193,7 @@ impl Flags {
     }
 }
 
-/// `%#g` and similar verbs: always a decimal point, and as many trailing zeros as the precision wants.
+/// Adds what `#` asks for with a verb such as `%g`: a decimal point, and trailing zeros up to the precision.
 fn with_point(body: &str, verb: u8, precision: Option<usize>) -> String {
     let marks: &[char] = if matches!(verb, b'x' | b'X') { &['p', 'P'] } else { &['e', 'E'] };
     let (number, tail) = body.split_at(body.find(marks).unwrap_or(body.len()));

@@ -13,7 +13,7 @@ pub use printer::{MAX_DEPTH, MAX_OUTPUT};
 use crate::value::Value;
 use printer::Printer;
 
-/// Appends the value as `%v` and templates print it.
+/// Appends the value as `%v` and actions print it.
 pub fn append_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::String(s) => out.extend_from_slice(s),
@@ -47,12 +47,12 @@ fn append_digits(out: &mut Vec<u8>, magnitude: u64, negative: bool) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Whether `%v` prints the number like an integer. From a million up it prints an exponent, and negative zero has a sign.
+/// Returns whether `%v` prints the number like an integer. From a million up it prints an exponent, and negative zero has a sign.
 fn is_short_integer(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() < 1e6 && (number != 0.0 || number.is_sign_positive())
 }
 
-/// Go's `fmt.Sprint`: a space between two operands if neither is a string.
+/// Formats the operands, with a space between two operands if neither is a string. Counterpart: `fmt.Sprint`.
 pub fn sprint(args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     append_all(&mut out, args);
@@ -76,7 +76,7 @@ pub(crate) fn append_all(out: &mut Vec<u8>, args: &[Value]) {
     }
 }
 
-/// Go's `fmt.Sprintln`: a space between operands, and a newline at the end.
+/// Formats the operands with spaces between them and a newline at the end. Counterpart: `fmt.Sprintln`.
 pub(crate) fn sprintln(args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for (i, arg) in args.iter().enumerate() {
@@ -92,7 +92,7 @@ pub(crate) fn sprintln(args: &[Value]) -> Vec<u8> {
     out
 }
 
-/// Go's `fmt.Sprintf`. Errors appear in the text, such as `%!d(string=a)`.
+/// Formats the operands by a format string. Errors appear in the text, such as `%!d(string=a)`. Counterpart: `fmt.Sprintf`.
 pub fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     append_formatted(&mut out, format, args);

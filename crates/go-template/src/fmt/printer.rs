@@ -4,10 +4,10 @@ use super::format::Flags;
 use super::{append_digits, append_integer, is_short_integer};
 use crate::value::{Field, Kind, List, Map, Object, Value};
 
-/// How deep values are printed: deeper than real values, and shallow enough for the stack. A map can contain itself.
+/// Maximum depth to which values are printed: deeper than real values, and shallow enough for the stack. A map can contain itself.
 pub const MAX_DEPTH: usize = 500;
 
-/// After this many bytes, one call prints no further value: a map that contains itself twice would double at each level.
+/// Length of the output, in bytes, at which one call stops printing: a map that contains itself twice would double at each level.
 pub const MAX_OUTPUT: usize = 16 << 20;
 
 /// The address of every map and function. In Go it differs from run to run.
@@ -18,7 +18,7 @@ pub(super) struct Printer<'a> {
     out: &'a mut Vec<u8>,
     limit: usize,
     pub(super) flags: Flags,
-    /// Inside `%!verb(…)`, where Go calls no `String` method.
+    /// Whether the printer is inside `%!verb(…)`, where Go does not call `String` methods.
     erroring: bool,
 }
 

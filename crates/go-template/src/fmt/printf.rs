@@ -1,11 +1,12 @@
-//! The format string of `printf`: verbs, flags, `*`, argument indexes, and Go's error markers. Counterpart: `doPrintf` in Go's `fmt/print.go`.
+//! Interprets the format string of `printf`: verbs, flags, `*`, argument indexes, and Go's error markers. Counterpart: `doPrintf` in Go's
+//! `fmt/print.go`.
 
 use super::format::Flags;
 use super::printer::Printer;
 use crate::value::Value;
 use golibs::utf8::decode;
 
-/// The largest width or precision: Go's limit.
+/// Maximum width or precision: Go's limit.
 const MAX_SIZE: i64 = 1_000_000;
 
 /// The position in the format and in the arguments.
@@ -14,15 +15,15 @@ struct Cursor<'a> {
     at: usize,
     args: &'a [Value],
     next: usize,
-    /// A verb used an argument index, so unused arguments are not an error.
+    /// Whether a verb used an argument index, so that unused arguments are not an error.
     reordered: bool,
-    /// The index of the current verb was valid.
+    /// Whether the index of the current verb is valid.
     good_index: bool,
-    /// The last thing read was an index.
+    /// Whether the last item read was an index.
     after_index: bool,
 }
 
-/// Prints the arguments by the format.
+/// Prints the arguments by the format string.
 pub(super) fn printf(printer: &mut Printer<'_>, format: &[u8], args: &[Value]) {
     let mut cursor = Cursor { format, at: 0, args, next: 0, reordered: false, good_index: true, after_index: false };
     while cursor.literal(printer) {
@@ -54,7 +55,7 @@ impl Cursor<'_> {
         self.format.get(self.at).copied()
     }
 
-    /// Copies the text up to the next verb. Returns false at the end.
+    /// Copies the text up to the next verb. Returns `false` at the end.
     fn literal(&mut self, printer: &mut Printer<'_>) -> bool {
         let rest = &self.format[self.at..];
         let length = memchr::memchr(b'%', rest).unwrap_or(rest.len());
@@ -161,7 +162,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// The argument of a `*`, if it is an integer within the limit. It is consumed either way.
+    /// Consumes the argument of a `*`; returns it if it is an integer within the limit.
     fn size_argument(&mut self) -> Option<i64> {
         let arg = self.args.get(self.next)?;
         self.next += 1;
@@ -173,7 +174,7 @@ impl Cursor<'_> {
         (-MAX_SIZE..=MAX_SIZE).contains(&size).then_some(size)
     }
 
-    /// A number before `end`. As in Go, one that is much too large gives `None` and skips to the end.
+    /// Reads a number before `end`. As in Go, for a number that is much too large, returns `None` and skips to `end`.
     fn number(&mut self, end: usize) -> Option<usize> {
         let mut number = None;
         while let Some(byte) = self.peek().filter(|b| b.is_ascii_digit() && self.at < end) {
@@ -188,7 +189,7 @@ impl Cursor<'_> {
         number
     }
 
-    /// An argument index such as `[2]`, if there is one.
+    /// Reads an argument index such as `[2]`, if there is one.
     fn index(&mut self) {
         self.after_index = false;
         if self.peek() != Some(b'[') {

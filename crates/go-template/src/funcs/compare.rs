@@ -1,5 +1,4 @@
-//! `eq`, `ne`, `lt`, `le`, `gt` and `ge`: which kinds compare with which. Counterpart: the comparisons in Go's
-//! `text/template/funcs.go`.
+//! `eq`, `ne`, `lt`, `le`, `gt` and `ge`, and which kinds can be compared. Counterpart: the comparisons in Go's `text/template/funcs.go`.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use crate::value::{Kind, Object, Value};
 
 type Compared = Result<bool, BuiltinError>;
 
-/// Go's groups of comparable kinds.
+/// Go's classes of comparable kinds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BasicKind {
     Bool,
@@ -72,7 +71,7 @@ fn equal(a: &Value, b: &Value) -> Compared {
     }
 }
 
-/// The maximum length of the error of a comparison, in bytes: it prints the values.
+/// Maximum length of a comparison's error, in bytes. The error prints the compared values.
 const MAX_MESSAGE: usize = 64 << 10;
 
 /// Compares two values that are neither nil nor of a basic kind.
@@ -91,7 +90,7 @@ fn equal_other(a: &Value, b: &Value) -> Compared {
     }
 }
 
-/// Go's `==` of two pointers, or of two structs, field by field.
+/// Compares two pointers, or two structs field by field, like Go's `==`.
 fn same_object(a: &Arc<dyn Object>, b: &Arc<dyn Object>) -> bool {
     if Arc::ptr_eq(a, b) {
         return true;

@@ -1,19 +1,19 @@
-//! Why a built-in function failed.
+//! The reasons why built-in functions fail.
 
 use crate::function::Param;
 use crate::value::Str;
 
-/// What is wrong with the arguments of a built-in function, in Go's words.
+/// The problem with the arguments of a built-in function, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuiltinError {
     /// `index nil`.
     #[error("index of untyped nil")]
     IndexOfNil,
-    /// `index` of an element that is nil.
+    /// `index` into an element that is nil.
     #[error("index of nil pointer")]
     IndexOfNilPointer,
-    /// `index` of a value without elements. Holds Go's name of its type.
+    /// `index` into a value without elements. Holds Go's name for its type.
     #[error("can't index item of type {0}")]
     NotIndexable(String),
     /// The index of a list equals its length.
@@ -25,19 +25,19 @@ pub enum BuiltinError {
     /// A negative index, or one beyond the length.
     #[error("index out of range: {0}")]
     IndexOutOfRange(i64),
-    /// A nil index.
+    /// An index is nil.
     #[error("cannot index slice/array with nil")]
     NilIndex,
-    /// An index that is not an integer. Holds Go's name of its type.
+    /// An index is not an integer. Holds Go's name for its type.
     #[error("cannot index slice/array with type {0}")]
     IndexType(String),
-    /// A map's key of the wrong type.
+    /// A map key has the wrong type.
     #[error(transparent)]
     Key(ArgError),
     /// `slice nil`.
     #[error("slice of untyped nil")]
     SliceOfNil,
-    /// `slice` of a value that is neither a list nor a string. Holds Go's name of its type.
+    /// `slice` of a value that is neither a list nor a string. Holds Go's name for its type.
     #[error("can't slice item of type {0}")]
     NotSliceable(String),
     /// `slice` with more than three indexes.
@@ -46,16 +46,16 @@ pub enum BuiltinError {
     /// `slice` of a string with three indexes.
     #[error("cannot 3-index slice a string")]
     ThreeIndexString,
-    /// `slice` with an index above the next one.
+    /// `slice` with an index greater than the next one.
     #[error("invalid slice index: {0} > {1}")]
     SliceOrder(usize, usize),
     /// `len nil`.
     #[error("reflect: call of reflect.Value.Type on zero Value")]
     LenOfNil,
-    /// `len` of a nil element.
+    /// `len` of an element that is nil.
     #[error("len of nil pointer")]
     LenOfNilPointer,
-    /// `len` of a value without a length. Holds Go's name of its type.
+    /// `len` of a value without a length. Holds Go's name for its type.
     #[error("len of type {0}")]
     NoLength(String),
     /// `call nil`.
@@ -66,7 +66,7 @@ pub enum BuiltinError {
     NotAFunction {
         /// The source of the value.
         name: String,
-        /// Go's name of its type.
+        /// Go's name for its type.
         type_name: String,
     },
     /// `call` of a variadic function with too few arguments.
@@ -74,9 +74,9 @@ pub enum BuiltinError {
     TooFewArgs {
         /// The source of the function.
         name: String,
-        /// How many arguments it has.
+        /// The number of arguments that it is given.
         got: usize,
-        /// How many arguments it needs.
+        /// The number of arguments that it needs at least.
         want: usize,
     },
     /// `call` with too few or too many arguments.
@@ -84,47 +84,47 @@ pub enum BuiltinError {
     ArgCount {
         /// The source of the function.
         name: String,
-        /// How many arguments it has.
+        /// The number of arguments that it is given.
         got: usize,
-        /// How many arguments it takes.
+        /// The number of arguments that it takes.
         want: usize,
     },
     /// `call` with an argument of the wrong type.
     #[error("arg {index}: {error}")]
     Arg {
-        /// Which argument, from 0.
+        /// The argument, counted from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The reason why it does not fit.
         error: ArgError,
     },
-    /// A method that its [`Object`](crate::Object) has a signature for but does not call.
+    /// The [`Object`](crate::Object) has a signature for the method but does not implement it.
     #[error("method {0} is missing")]
     MissingMethod(Str),
     /// `eq` or `ne` with one argument.
     #[error("missing argument for comparison")]
     MissingOperand,
-    /// An order of values that have none.
+    /// `lt` or one of its relatives with values that have no order.
     #[error("invalid type for comparison")]
     NotOrdered,
-    /// Values of basic types that do not compare with each other. Holds Go's names of their types.
+    /// Values of basic types that cannot be compared with each other. Holds Go's names for their types.
     #[error("incompatible types for comparison: {0} and {1}")]
     Incompatible(String, String),
-    /// Values that do not compare at all. Holds Go's message, which prints the values.
+    /// Values that cannot be compared at all. Holds Go's message, which prints the values.
     #[error("{0}")]
     NotComparable(String),
 }
 
-/// A value that cannot be converted to the type of a parameter, in Go's words.
+/// The reason why a value cannot be converted to the type of a parameter, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArgError {
-    /// Nil for a parameter that cannot be nil.
+    /// Nil is passed to a parameter that cannot be nil.
     #[error("value is nil; should be of type {}", .0.name())]
     Nil(Param),
-    /// A value of the wrong type.
+    /// A value has the wrong type.
     #[error("value has type {got}; should be {}", .expected.name())]
     Type {
-        /// Go's name of the value's type.
+        /// Go's name for the value's type.
         got: String,
         /// The parameter's type.
         expected: Param,

@@ -1,6 +1,6 @@
 //! Go's built-in functions. Counterpart: Go's `text/template/funcs.go`; the comparisons are in `compare`, the escaping in `escape`.
 //!
-//! They take [`Reflected`] values, because Go's errors distinguish an untyped nil from a nil interface.
+//! The functions take [`Reflected`] values, because Go's errors distinguish an untyped nil from a nil interface.
 
 mod compare;
 mod error;
@@ -50,7 +50,7 @@ pub(crate) enum Builtin {
 type Called = Result<Reflected, FuncError>;
 
 impl Builtin {
-    /// The function with this name.
+    /// Returns the function with this name.
     pub(crate) fn by_name(name: &str) -> Option<Builtin> {
         Some(match name {
             "and" => Builtin::And,
@@ -76,7 +76,7 @@ impl Builtin {
         })
     }
 
-    /// The types of the fixed parameters, and of further arguments.
+    /// Returns the types of the fixed parameters, and the type of further arguments.
     pub(crate) fn signature(self) -> (&'static [Param], Option<Param>) {
         use Builtin::{
             And, Call, Eq, Ge, Gt, Html, Index, Js, Le, Len, Lt, Ne, Not, Or, Print, Printf, Println, Slice, UrlQuery,
@@ -90,13 +90,13 @@ impl Builtin {
         }
     }
 
-    /// Whether the function reads its arguments to the end, beyond what its result costs.
+    /// Returns whether the function reads its arguments to the end, which costs more than its result suggests.
     pub(crate) fn reads_texts(self) -> bool {
         use Builtin::{Eq, Ge, Gt, Html, Js, Le, Lt, Ne, UrlQuery};
         matches!(self, Eq | Ge | Gt | Le | Lt | Ne | Html | Js | UrlQuery)
     }
 
-    /// Calls the function with checked arguments. `callee` is the source of the first one, which errors of `call` show.
+    /// Calls the function with checked arguments. `callee` is the source of the first argument, which errors of `call` show.
     pub(crate) fn call(self, scope: &mut Scope<'_>, callee: Option<&Arg>, args: &mut [Reflected]) -> Called {
         Ok(Reflected::Concrete(match self {
             Builtin::Call => return call(scope, callee, args),
@@ -116,7 +116,7 @@ impl Builtin {
             Builtin::Le => Value::Bool(compare::le(args)?),
             Builtin::Gt => Value::Bool(!compare::le(args)?),
             Builtin::Ge => Value::Bool(!compare::lt(&args[0], &args[1])?),
-            // The executor evaluates these two itself, because they do not evaluate all arguments.
+            // The executor evaluates these two itself, because they may leave arguments unevaluated.
             Builtin::And | Builtin::Or => Value::Nil,
         }))
     }
@@ -148,7 +148,7 @@ fn eval_args(args: &[Reflected]) -> Vec<u8> {
     fmt::sprint(&args.iter().map(shown).collect::<Vec<_>>())
 }
 
-/// The value that the executor prints: it dereferences a pointer that has no text of its own.
+/// Returns the value that the executor prints: it dereferences a pointer without a text representation.
 pub(crate) fn printable(value: &Value) -> Cow<'_, Value> {
     match value {
         Value::Object(object)
@@ -182,7 +182,7 @@ impl Object for Pointed {
     }
 }
 
-/// The plain data of an object whose kind is plain data. Other values unchanged.
+/// Returns the plain data of an object whose kind is plain data, and any other value unchanged.
 pub(crate) fn underlying(value: &Value) -> Value {
     match value {
         Value::Object(object) if !matches!(object.kind(), Kind::Struct | Kind::Ptr | Kind::Func) => object.data(),
@@ -190,13 +190,13 @@ pub(crate) fn underlying(value: &Value) -> Value {
     }
 }
 
-/// The name of the type, or of the type that a pointer points to.
+/// Returns the name of the type, or of the type that a pointer points to.
 fn pointed_type(value: &Value) -> &str {
     let name = value.type_name();
     if value.kind() == Kind::Ptr { name.trim_start_matches('*') } else { name }
 }
 
-/// `index x 1 2` is Go's `x[1][2]`.
+/// Evaluates `index`: `index x 1 2` is Go's `x[1][2]`.
 fn index(args: &[Reflected]) -> Called {
     let mut item = args[0].clone().elem();
     if let Reflected::Invalid = item {
@@ -244,7 +244,7 @@ fn byte_at(bytes: &[u8], index: &Value, out_of_range: BuiltinError) -> Called {
     Ok(Reflected::Concrete(Value::Uint(u64::from(*byte), UintType::Uint8)))
 }
 
-/// Converts the index to a number from 0 to `cap`.
+/// Converts an index to a number from 0 to `cap`.
 fn index_arg(index: &Value, cap: usize) -> Result<usize, BuiltinError> {
     let x = match underlying(index) {
         Value::Int(x, _) => x,
@@ -255,7 +255,7 @@ fn index_arg(index: &Value, cap: usize) -> Result<usize, BuiltinError> {
     usize::try_from(x).ok().filter(|x| *x <= cap).ok_or(BuiltinError::IndexOutOfRange(x))
 }
 
-/// `slice x 1 2` is Go's `x[1:2]`. A list's capacity is its length here.
+/// Evaluates `slice`: `slice x 1 2` is Go's `x[1:2]`. The capacity of a list is its length here.
 fn slice(args: &[Reflected]) -> Result<Value, BuiltinError> {
     let (item, indexes) = (args[0].value(), &args[1..]);
     if let Value::Nil = item {
@@ -310,7 +310,7 @@ fn length(item: &Reflected) -> Result<i64, BuiltinError> {
     Ok(i64::try_from(len).unwrap_or(i64::MAX))
 }
 
-/// Calls the first argument, a function, with the others.
+/// Calls the first argument, a function, with the other arguments.
 fn call(scope: &mut Scope<'_>, callee: Option<&Arg>, args: &[Reflected]) -> Called {
     let function = match args[0].value() {
         Value::Nil => return Err(BuiltinError::CallOfNil.into()),
@@ -347,7 +347,7 @@ fn check_count(function: &Function, name: String, got: usize) -> Result<(), Buil
     }
 }
 
-/// Converts an argument to the parameter's type. Integers convert to each other.
+/// Converts an argument to the parameter's type. Integer types convert to each other.
 fn prepare_arg(value: &Value, param: Param) -> Result<Value, ArgError> {
     match (value, param) {
         (Value::Nil, _) if !param.can_be_nil() => Err(ArgError::Nil(param)),

@@ -1,43 +1,43 @@
-//! Why the lexer failed.
+//! The reasons why the lexer fails.
 
-/// Source text that is not a token, in Go's words.
+/// Source text that does not form a token, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LexError {
-    /// A character constant without its closing quote on the same line.
+    /// A character constant lacks its closing quote on the same line.
     #[error("unterminated character constant")]
     UnterminatedChar,
-    /// A string in double quotes without its closing quote on the same line.
+    /// A string in double quotes lacks its closing quote on the same line.
     #[error("unterminated quoted string")]
     UnterminatedString,
-    /// A string in back quotes without its closing quote.
+    /// A string in back quotes lacks its closing quote.
     #[error("unterminated raw quoted string")]
     UnterminatedRawString,
-    /// Text that starts like a number. Holds the text, quoted.
+    /// A text starts like a number but is none that Go accepts. Holds the text, quoted.
     #[error("bad number syntax: {0}")]
     BadNumber(String),
-    /// A comment without `*/`.
+    /// A comment lacks `*/`.
     #[error("unclosed comment")]
     UnclosedComment,
-    /// Something between `*/` and `}}`.
+    /// Something stands between `*/` and `}}`.
     #[error("comment ends before closing delimiter")]
     CommentEndsEarly,
     /// The action ends inside parentheses.
     #[error("unclosed left paren")]
     UnclosedParen,
-    /// A closing parenthesis without an opening one.
+    /// A closing parenthesis lacks an opening one.
     #[error("unexpected right paren")]
     UnexpectedParen,
     /// The text ends inside an action.
     #[error("unclosed action")]
     UnclosedAction,
-    /// A colon without an equals sign.
+    /// A colon is not followed by an equals sign.
     #[error("expected :=")]
     ExpectedDeclaration,
-    /// A character that starts no token. Holds the character as Go's `%#U` prints it.
+    /// No token starts with this character. Holds the character as Go's `%#U` prints it.
     #[error("unrecognized character in action: {0}")]
     UnrecognizedChar(String),
-    /// A character that cannot follow a word. Holds the character as Go's `%#U` prints it.
+    /// A word is followed by an invalid character. Holds the character as Go's `%#U` prints it.
     #[error("bad character {0}")]
     BadChar(String),
 }

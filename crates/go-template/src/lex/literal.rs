@@ -1,11 +1,11 @@
-//! Constants: numbers, characters and quoted strings.
+//! Scans constants: numbers, characters and quoted strings.
 
 use super::{LexError, Lexer, Step, is_alpha_numeric};
 use crate::item::ItemType;
 use golibs::strconv::quote;
 
 impl<'a> Lexer<'a> {
-    /// Moves past the closing quote. Returns false if the line has none.
+    /// Moves past the closing quote. Returns `false` if the line has none.
     fn skip_quoted(&mut self, closing: char) -> bool {
         loop {
             match self.next_char() {
@@ -44,7 +44,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A number, or text that looks like one: the parser checks the details.
+    /// Scans a number, or text that resembles one: the parser checks the details.
     pub(super) fn lex_number(&mut self) -> Step<'a> {
         if !self.scan_number() {
             return self.bad_number();

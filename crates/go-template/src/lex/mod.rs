@@ -1,4 +1,4 @@
-//! Turns source text into tokens. Counterpart: Go's `text/template/parse/lex.go`, with its error texts and trimming rules.
+//! Turns source text into tokens. Counterpart: Go's `text/template/parse/lex.go`, including its error texts and trimming rules.
 //!
 //! Leaves out custom delimiters and comment tokens.
 
@@ -35,7 +35,6 @@ const RIGHT_COMMENT: &[u8; 2] = b"*/";
 /// The length of a trim marker and the space beside it.
 const TRIM_MARKER_LEN: usize = 2;
 
-/// The scanner.
 pub(crate) struct Lexer<'a> {
     input: &'a [u8],
     pos: usize,
@@ -47,7 +46,7 @@ pub(crate) struct Lexer<'a> {
     inside_action: bool,
     /// The error of the last [`ItemType::Error`].
     pub(crate) error: Option<LexError>,
-    /// Whether `break` and `continue` are keywords. They are not if there are functions of these names.
+    /// Whether `break` and `continue` are keywords. They are not if functions have these names.
     pub(crate) break_ok: bool,
     pub(crate) continue_ok: bool,
 }
@@ -75,7 +74,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token.
+    /// Returns the next token.
     pub(crate) fn next_item(&mut self) -> Item<'a> {
         let mut step = if self.inside_action { self.lex_inside_action() } else { Step::Text };
         loop {
@@ -90,7 +89,7 @@ impl<'a> Lexer<'a> {
         &self.input[self.pos..]
     }
 
-    /// The next rune; `None` at the end of input.
+    /// Consumes the next rune; returns `None` at the end of the input.
     #[inline]
     fn next(&mut self) -> Option<Rune> {
         let Some(rune) = decode(self.rest()) else {
@@ -112,7 +111,7 @@ impl<'a> Lexer<'a> {
         decode(self.rest()).map(Rune::to_char)
     }
 
-    /// Steps back one rune, unless the end of input was reached.
+    /// Steps back one rune, unless the end of the input was reached.
     fn backup(&mut self) {
         if self.at_eof || self.pos == 0 {
             return;
@@ -138,7 +137,7 @@ impl<'a> Lexer<'a> {
         Step::Emit(self.this_item(typ))
     }
 
-    /// Skips the text up to here, which was scanned without `next`.
+    /// Skips the text up to the current position, which was scanned without `next`.
     fn ignore(&mut self) {
         self.line += newlines(&self.input[self.start..self.pos]);
         self.start = self.pos;
@@ -150,7 +149,7 @@ impl<'a> Lexer<'a> {
             self.next();
             return true;
         }
-        // Go reads the rune and steps back, so it also remembers the end of input.
+        // Go reads the rune and steps back, and so also remembers the end of the input.
         self.at_eof |= self.pos >= self.input.len();
         false
     }
@@ -159,7 +158,7 @@ impl<'a> Lexer<'a> {
         while self.accept(valid) {}
     }
 
-    /// Emits an error token. Only the end of input follows it.
+    /// Emits an error token, which only the end of the input follows.
     fn error(&mut self, error: LexError) -> Step<'a> {
         self.error = Some(error);
         let item = Item { typ: ItemType::Error, pos: self.start, val: b"", line: self.start_line };
@@ -169,7 +168,7 @@ impl<'a> Lexer<'a> {
         Step::Emit(item)
     }
 
-    /// Text up to an action.
+    /// Scans text up to the next action.
     fn lex_text(&mut self) -> Step<'a> {
         let Some(x) = find(self.rest(), LEFT_DELIM) else {
             self.pos = self.input.len();
@@ -197,7 +196,7 @@ impl<'a> Lexer<'a> {
         self.lex_left_delim()
     }
 
-    /// Returns whether the right delimiter at this place, if any, trims the text after it.
+    /// Returns whether the right delimiter at this position, if there is one, trims the text after it.
     fn at_right_delim(&self) -> Option<bool> {
         let rest = self.rest();
         if has_right_trim_marker(rest) && rest[TRIM_MARKER_LEN..].starts_with(RIGHT_DELIM) {
@@ -307,7 +306,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Spaces. The last one may belong to a trimming delimiter.
+    /// Scans a run of spaces, the last of which may belong to a trim marker.
     fn lex_space(&mut self) -> Step<'a> {
         let mut spaces = 0;
         while self.peek().is_some_and(is_space) {
@@ -360,7 +359,7 @@ impl<'a> Lexer<'a> {
         self.lex_field_or_variable(ItemType::Variable)
     }
 
-    /// A field or a variable, after its `.` or `$`.
+    /// Scans the rest of a field or variable, after its `.` or `$`.
     fn lex_field_or_variable(&mut self, typ: ItemType) -> Step<'a> {
         if self.at_terminator() {
             return self.emit(if typ == ItemType::Variable { typ } else { ItemType::Dot });
@@ -372,7 +371,7 @@ impl<'a> Lexer<'a> {
         self.emit(typ)
     }
 
-    /// Whether the next character may follow an identifier.
+    /// Returns whether the next character may follow an identifier.
     fn at_terminator(&mut self) -> bool {
         match self.peek() {
             None => {
@@ -386,7 +385,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The position of the two bytes.
+/// Finds the two bytes.
 fn find(text: &[u8], needle: &[u8; 2]) -> Option<usize> {
     memchr::memchr_iter(needle[0], text).find(|i| text.get(i + 1) == Some(&needle[1]))
 }
@@ -395,7 +394,7 @@ fn newlines(text: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', text).count()
 }
 
-/// Go's four space characters.
+/// Returns whether this is one of Go's four space characters.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
@@ -404,7 +403,7 @@ fn is_space_byte(b: &u8) -> bool {
     is_space(char::from(*b))
 }
 
-/// Go's `%#U`.
+/// Formats a rune like Go's `%#U`.
 fn shown(rune: Rune) -> String {
     let c = rune.to_char();
     let code = format!("U+{:04X}", u32::from(c));

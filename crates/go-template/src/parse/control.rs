@@ -1,4 +1,4 @@
-//! Actions: keywords with their blocks, or a pipeline.
+//! Parses actions: keywords with their blocks, or a pipeline.
 
 use super::{Element, MAX_BLOCK_DEPTH, ParseErrorKind, Parser, Result2};
 use crate::item::{Item, ItemType};
@@ -6,7 +6,7 @@ use crate::node::{ActionNode, BranchNode, ListNode, Node, TemplateNode};
 use crate::stack;
 use crate::value::Str;
 
-/// The kinds of blocks that differ little.
+/// The kinds of blocks, which are parsed almost alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Control {
     If,
@@ -31,7 +31,7 @@ impl Control {
         }
     }
 
-    /// The keyword that may follow `else`, to chain blocks.
+    /// Returns the keyword that may follow `else`, to chain blocks.
     fn chained_keyword(self) -> Option<ItemType> {
         match self {
             Control::If => Some(ItemType::If),
@@ -42,7 +42,7 @@ impl Control {
 }
 
 impl<'a> Parser<'a> {
-    /// An action, from its first word on.
+    /// Parses an action, starting with its first word.
     pub(super) fn action(&mut self) -> Result2<Element> {
         let token = self.next_non_space();
         let node = match token.typ {
@@ -64,7 +64,7 @@ impl<'a> Parser<'a> {
         Ok(Element::Node(node))
     }
 
-    /// The rest of `{{break}}` or `{{continue}}`.
+    /// Parses the rest of `{{break}}` or `{{continue}}`.
     fn loop_control(&mut self, action: &'static str) -> Result2<()> {
         let token = self.next_non_space();
         if token.typ != ItemType::RightDelim {
@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Goes one block deeper.
+    /// Runs the closure one block deeper.
     fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Result2<T>) -> Result2<T> {
         if self.block_depth >= MAX_BLOCK_DEPTH {
             return self.error(ParseErrorKind::BlockDepth);
@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
         Ok(control.node(BranchNode { pipe, list, else_list }))
     }
 
-    /// The list after `{{else}}`. In `{{else if a}}`, the inner block ends at the `{{end}}` of the outer one.
+    /// Parses the list after `{{else}}`. In `{{else if a}}`, the inner block ends at the `{{end}}` of the outer one.
     fn else_list(&mut self, control: Control) -> Result2<ListNode> {
         if control.chained_keyword() == Some(self.peek().typ) {
             self.next();
@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `else`. Leaves a following `if` or `with` to the block around it.
+    /// Parses `else`. Leaves a following `if` or `with` to the enclosing block.
     fn else_control(&mut self) -> Result2<Element> {
         let peek = self.peek_non_space();
         if peek.typ == ItemType::If || peek.typ == ItemType::With {
@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
         self.expect(ItemType::RightDelim, "else").map(|_| Element::Else)
     }
 
-    /// `{{block "name" pipeline}} … {{end}}`: a definition and its call.
+    /// Parses `{{block "name" pipeline}} … {{end}}`: a definition and a call of it.
     fn block_control(&mut self) -> Result2<Node> {
         const CONTEXT: &str = "block clause";
         let token = self.next_non_space();
@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
             (root, _) => p.add(name.clone(), root).map(|_| true),
         })?;
         if !ended {
-            // Go reports this error at the line where the block starts.
+            // Go reports this error at the line on which the block starts.
             return self.error(ParseErrorKind::UnexpectedElseIn(CONTEXT));
         }
         Ok(Node::Template(TemplateNode { pos: token.pos, name, pipe: Some(pipe) }))

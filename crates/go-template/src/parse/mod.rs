@@ -1,6 +1,6 @@
-//! Turns tokens into trees: one method per grammar rule. Counterpart: Go's `text/template/parse/parse.go`, including its error texts.
+//! Turns tokens into trees, with one method per grammar rule. Counterpart: Go's `text/template/parse/parse.go`, including its error texts.
 //!
-//! Unlike Go's, it resolves functions when it parses, and limits how deep blocks nest.
+//! Unlike Go, it resolves functions while it parses, and limits the nesting of blocks.
 
 mod control;
 mod error;
@@ -22,13 +22,13 @@ use crate::value::Str;
 pub use error::ParseErrorKind;
 use golibs::strconv::unquote;
 
-/// How deep parentheses may nest: Go's limit.
+/// Maximum nesting of parentheses: Go's limit.
 pub const MAX_PAREN_DEPTH: usize = 10_000;
 
-/// How deep `if`, `range`, `with` and `block` may nest; each `else if` counts. Go has no limit, and no real template comes near this one.
+/// Maximum nesting of `if`, `range`, `with` and `block`; each `else if` counts. Go has no limit, and no real template comes close to this one.
 pub const MAX_BLOCK_DEPTH: usize = 10_000;
 
-/// How much memory the trees of one source text may take, in bytes: an action takes some hundred. Go has no limit.
+/// Maximum memory of the trees of one source text, in bytes. An action takes a few hundred. Go has no limit.
 pub const MAX_TREE_BYTES: usize = 64 << 20;
 
 /// The templates that one source text defines.
@@ -40,26 +40,26 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// The template with the name of the source text: everything outside `define`.
+    /// Returns the template with the name of the source text: everything outside `define`.
     pub fn main(&self) -> &Arc<Tree> {
         &self.main
     }
 
-    /// About how much memory the trees take, in bytes.
+    /// Returns about how many bytes of memory the trees take up.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All templates of the source text, including the main one. Names are unique.
+    /// Returns all templates of the source text, including the main one. Names are unique.
     pub fn trees(&self) -> &[Arc<Tree>] {
         &self.trees
     }
 }
 
-/// Parses the source text of the template `name`. It may call the functions in `funcs` and Go's built-in functions.
+/// Parses the source text of the template `name`, which may call the functions in `funcs` and Go's built-in functions.
 ///
 /// # Errors
-/// With Go's message, such as `template: NAME:3: unexpected EOF`.
+/// Fails with Go's message, such as `template: NAME:3: unexpected EOF`.
 pub fn parse(name: impl Into<Str>, text: impl Into<Str>, funcs: &FuncMap) -> Result<Parsed, ParseError> {
     let (name, text) = (name.into(), text.into());
     let mut parser = Parser::new(&name, &text, funcs);
@@ -69,7 +69,7 @@ pub fn parse(name: impl Into<Str>, text: impl Into<Str>, funcs: &FuncMap) -> Res
     }
 }
 
-/// The memory of a template besides its nodes, and of its places in the set.
+/// The memory of a template, besides its nodes and its entries in the set.
 const TREE_BYTES: usize = 256;
 
 type Result2<T> = Result<T, Box<ParseError>>;
@@ -86,18 +86,18 @@ struct Parser<'a> {
     trees: Vec<Arc<Tree>>,
     /// The index in `trees` of each name.
     tree_names: HashMap<Str, usize>,
-    /// About how much memory the trees take.
+    /// About how many bytes of memory the trees take up.
     bytes: usize,
 }
 
 /// The state that each `define` and `block` has for itself.
 struct ParseScope<'a> {
-    /// Three-token lookahead, as in Go. The first is the last token from the lexer.
+    /// Three-token lookahead, as in Go. The first entry is the last token from the lexer.
     token: [Item<'a>; 3],
     peek_count: usize,
     /// The variables in scope.
     vars: Vec<VarId>,
-    /// The line of the action's left delimiter; 0 outside an action.
+    /// The line of the action's left delimiter, or 0 outside an action.
     action_line: usize,
     range_depth: usize,
     paren_depth: usize,
@@ -110,7 +110,7 @@ impl ParseScope<'_> {
     }
 }
 
-/// An element of a list, or what ends it.
+/// An element of a list, or the keyword that ends the list.
 enum Element {
     Node(Node),
     End,
@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
 
     // Templates.
 
-    /// The whole text.
+    /// Parses the source text.
     fn parse(&mut self, name: &Str) -> Result2<Arc<Tree>> {
         let mut root = ListNode::default();
         while self.peek().typ != ItemType::Eof {
@@ -168,7 +168,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// `{{define "name"}} … {{end}}`, after the keyword.
+    /// Parses `{{define "name"}} … {{end}}`, after the keyword.
     fn parse_definition(&mut self) -> Result2<()> {
         const CONTEXT: &str = "define clause";
         let token = self.next_non_space();
@@ -208,7 +208,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Counts memory of the trees.
+    /// Counts memory that the trees take up.
     fn grow(&mut self, bytes: usize) -> Result2<()> {
         self.bytes += bytes;
         if self.bytes > MAX_TREE_BYTES { self.error(ParseErrorKind::TooLarge) } else { Ok(()) }
@@ -216,7 +216,7 @@ impl<'a> Parser<'a> {
 
     // Lists and actions.
 
-    /// Everything up to `{{end}}` or `{{else}}`, and which of the two it is.
+    /// Parses everything up to `{{end}}` or `{{else}}`; also returns which of the two it was.
     fn item_list(&mut self) -> Result2<(ListNode, Element)> {
         let mut list = ListNode::default();
         while self.peek_non_space().typ != ItemType::Eof {

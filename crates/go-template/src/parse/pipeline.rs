@@ -1,14 +1,14 @@
-//! Pipelines: declarations, and commands with their operands.
+//! Parses pipelines: declarations, and commands with their operands.
 
 use super::{ParseErrorKind, Parser, Result2};
 use crate::item::{Item, ItemType};
 use crate::node::{Arg, CommandNode, PipeNode};
 
-/// The memory of a small list or text besides its content.
+/// The memory of a small list or text, besides its content.
 const ALLOCATION: usize = 64;
 
 impl<'a> Parser<'a> {
-    /// Declarations, if any, then commands up to the token `end`.
+    /// Parses declarations, if any, and then commands up to the token `end`.
     pub(super) fn pipeline(&mut self, context: &'static str, end: ItemType) -> Result2<PipeNode> {
         let pos = self.peek_non_space().pos;
         let mut pipe = PipeNode { pos, is_assign: false, decl: Vec::new(), cmds: Vec::new() };
@@ -42,14 +42,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A declared or assigned variable. Returns whether another one follows.
+    /// Parses a declared or assigned variable. Returns whether another one follows.
     fn declaration(&mut self, pipe: &mut PipeNode, context: &'static str) -> Result2<bool> {
         let variable = self.peek_non_space();
         if variable.typ != ItemType::Variable {
             return Ok(false);
         }
         self.next();
-        // Space is a token: only the third token of "$x foo" shows that $x is an argument.
+        // Space is a token, so only the third token of "$x foo" shows that $x is an argument.
         let after = self.peek();
         let next = self.peek_non_space();
         match next.typ {
@@ -81,7 +81,7 @@ impl<'a> Parser<'a> {
         pipe.decl.push(variable);
     }
 
-    /// Checks what follows a comma: only `range` has a second variable.
+    /// Checks the token after a comma: only `range` has a second variable.
     fn second_variable(&mut self, pipe: &PipeNode, context: &'static str) -> Result2<bool> {
         if context != "range" || pipe.decl.len() >= 2 {
             return self.error(ParseErrorKind::TooManyDeclarations(context));
@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Operands up to a `|`, which is consumed, or to a right delimiter, which is not.
+    /// Parses operands up to and including a `|`, or up to but excluding a right delimiter.
     fn command(&mut self) -> Result2<CommandNode> {
         self.grow(size_of::<CommandNode>() + ALLOCATION)?;
         let mut command = CommandNode { pos: self.peek_non_space().pos, args: Vec::new() };

@@ -1,4 +1,4 @@
-//! Operands: literals, functions, fields, variables and parentheses.
+//! Parses operands: literals, functions, fields, variables and parentheses.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::stack;
 use crate::value::{Str, Value};
 
 impl<'a> Parser<'a> {
-    /// A term and the fields after it.
+    /// Parses a term and the fields after it.
     pub(super) fn operand(&mut self) -> Result2<Option<Arg>> {
         let Some(node) = self.term()? else {
             return Ok(None);
@@ -47,7 +47,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A literal, a function, a field, a variable or a pipeline in parentheses. `None` if the next token does not start a term.
+    /// Parses a literal, function, field, variable or parenthesized pipeline. Returns `None` if the next token does not start a term.
     fn term(&mut self) -> Result2<Option<Arg>> {
         let token = self.next_non_space();
         let pos = token.pos;

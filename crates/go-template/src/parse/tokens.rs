@@ -1,4 +1,4 @@
-//! The parser's lookahead, and the errors about tokens.
+//! The parser's lookahead, and errors about tokens.
 
 use std::sync::Arc;
 

@@ -8,17 +8,17 @@ use crate::{FuncError, Kind, Object, Param, Scope, Str, Value};
 use super::downcast;
 use golibs::time::Duration;
 
-/// A `time.Duration`.
+/// Wraps a `time.Duration` as a value.
 pub fn duration_value(duration: Duration) -> Value {
     Value::Object(Arc::new(DurationObject(duration)))
 }
 
-/// The duration, if the value is a `time.Duration`.
+/// Returns the duration, if the value is a `time.Duration`.
 pub fn duration_of(value: &Value) -> Option<Duration> {
     downcast::<DurationObject>(value).map(|object| object.0)
 }
 
-/// The duration argument of a method: an object, or a constant.
+/// Returns the duration that is passed to a method, as an object or a constant.
 pub(super) fn duration_argument(value: &Value) -> Option<Duration> {
     match value {
         Value::Int(nanoseconds, _) => Some(Duration(*nanoseconds)),

@@ -8,15 +8,15 @@ use crate::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
 use super::downcast;
 use golibs::time::Zone;
 
-/// Go's name of the type.
+/// Go's name for the type.
 pub(super) const TYPE: &str = "*time.Location";
 
-/// A `*time.Location`.
+/// Wraps a `*time.Location` as a value.
 pub(super) fn location_value(zone: Zone) -> Value {
     Value::Object(Arc::new(LocationObject(zone)))
 }
 
-/// The zone, if the value is a `*time.Location`.
+/// Returns the zone, if the value is a `*time.Location`.
 pub(super) fn location_of(value: &Value) -> Option<Zone> {
     downcast::<LocationObject>(value).map(|object| object.0.clone())
 }

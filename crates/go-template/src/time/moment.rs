@@ -12,12 +12,12 @@ use super::location::{self, location_of, location_value};
 use super::named::{MONTH, WEEKDAY, named};
 use golibs::time::{Duration, Time, Zone};
 
-/// A `time.Time`.
+/// Wraps a `time.Time` as a value.
 pub fn time_value(time: Time) -> Value {
     Value::Object(Arc::new(TimeObject(time)))
 }
 
-/// The time, if the value is a `time.Time`.
+/// Returns the time, if the value is a `time.Time`.
 pub fn time_of(value: &Value) -> Option<Time> {
     downcast::<TimeObject>(value).map(|object| object.0.clone())
 }
@@ -102,7 +102,7 @@ impl Object for TimeObject {
 }
 
 impl TimeObject {
-    /// The methods that return a number.
+    /// Calls a method that returns a number.
     fn number(&self, method: &str) -> Option<Value> {
         let time = &self.0;
         let (date, clock) = time.civil();
@@ -127,7 +127,7 @@ impl TimeObject {
         })
     }
 
-    /// The methods that return bytes, appended to their argument if they have one.
+    /// Calls a method that returns bytes, which are appended to its argument if it has one.
     fn encoded(&self, method: &str, args: &[Value]) -> Option<Result<Vec<u8>, FuncError>> {
         let time = &self.0;
         let bytes = match method {
@@ -146,7 +146,7 @@ impl TimeObject {
         Some(bytes.map(|bytes| [before, &bytes].concat()))
     }
 
-    /// The other methods without arguments.
+    /// Calls one of the other methods without arguments.
     fn plain(&self, method: &str) -> Option<Value> {
         let time = &self.0;
         Some(match method {

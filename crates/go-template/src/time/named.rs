@@ -7,11 +7,11 @@ use crate::{FuncError, Kind, Object, Param, Scope, Str, Value};
 
 use golibs::time::{DAYS, MONTHS};
 
-/// A type with named numbers: Go's `time.Month` or `time.Weekday`.
+/// A type of named numbers: Go's `time.Month` or `time.Weekday`.
 #[derive(Debug)]
 pub(super) struct NamedType {
     name: &'static str,
-    /// How numbers out of range print.
+    /// The prefix with which Go prints numbers that are out of range.
     short: &'static str,
     first: i64,
     names: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! Deep copies, and dropping values. Neither may overflow the stack, however deep values nest.
+//! Copies values deeply, and drops them. Neither may overflow the stack, however deeply values nest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use crate::stack;
 
 use super::{List, Map, Str, Value};
 
-/// How many values a deep copy may contain. A map that contains itself has no end, and a few template lines make 2^60 paths to one map.
+/// Maximum number of values in a deep copy. A map that contains itself has no end, and a few template lines create 2^60 paths to one map.
 pub const MAX_COPIED_VALUES: usize = 1_000_000;
 
-/// How deep a value may nest to be copied.
+/// Maximum nesting of a value to be copied.
 pub const MAX_COPIED_DEPTH: usize = 10_000;
 
-/// The rest of what one copy may use.
+/// What one copy may still use.
 pub(super) struct Budget {
     values: usize,
     depth: usize,
 }
 
 impl Budget {
-    /// The budget of one copy.
+    /// Returns the budget of one copy.
     pub(super) fn whole() -> Budget {
         Budget { values: MAX_COPIED_VALUES, depth: MAX_COPIED_DEPTH }
     }
@@ -31,12 +31,12 @@ impl Budget {
         Ok(())
     }
 
-    /// Fails if there is no room for this many more levels.
+    /// Fails if the budget does not allow this many more levels.
     pub(super) fn reach(&self, levels: usize) -> Result<(), LimitError> {
         if levels > self.depth { Err(exceeded("copied depth", MAX_COPIED_DEPTH)) } else { Ok(()) }
     }
 
-    /// Runs the closure one level down.
+    /// Runs the closure one level deeper.
     pub(super) fn nested<T>(&mut self, f: impl FnOnce(&mut Budget) -> Result<T, LimitError>) -> Result<T, LimitError> {
         self.reach(1)?;
         self.depth -= 1;
@@ -50,20 +50,20 @@ impl Value {
     /// Returns a copy that shares no map with this value. Strings, and lists that contain no map, stay shared.
     ///
     /// # Errors
-    /// The limit that was exceeded: [`MAX_COPIED_VALUES`] or [`MAX_COPIED_DEPTH`].
+    /// Fails with the limit that was exceeded: [`MAX_COPIED_VALUES`] or [`MAX_COPIED_DEPTH`].
     pub fn try_deep_copy(&self) -> Result<Value, LimitError> {
         copy_value(self, &mut Budget::whole(), Map::with_entries)
     }
 
-    /// Like [`try_deep_copy`](Self::try_deep_copy), but returns the value itself if it exceeds a limit: only for values that no template made.
+    /// Copies like [`try_deep_copy`](Self::try_deep_copy), but returns the value itself if it exceeds a limit. Only for values that no template
+    /// created.
     pub fn deep_copy(&self) -> Value {
         self.try_deep_copy().unwrap_or_else(|_| self.clone())
     }
 }
 
 impl Map {
-    /// Returns a copy that shares no map with this one, within the limits of [`Value::deep_copy`]. The copy of a [frozen](Map::frozen) map is
-    /// lazy.
+    /// Returns a copy that shares no map with this one, within the limits of [`Value::deep_copy`]. The copy of a [frozen](Map::frozen) map is lazy.
     pub fn deep_copy(&self) -> Map {
         match Value::Map(self.clone()).deep_copy() {
             Value::Map(map) => map,
@@ -82,7 +82,7 @@ impl List {
     }
 }
 
-/// Makes a map like the first one from entries that are already copied.
+/// Creates a map like the first one, from entries that are already copied.
 type Rebuild = fn(&Map, BTreeMap<Str, Value>) -> Map;
 
 fn copy_value(value: &Value, budget: &mut Budget, rebuild: Rebuild) -> Result<Value, LimitError> {
@@ -97,7 +97,7 @@ fn copy_value(value: &Value, budget: &mut Budget, rebuild: Rebuild) -> Result<Va
     }
 }
 
-/// A copy of a frozen map is lazy; any other is rebuilt.
+/// Copies a map: lazily if it is frozen, else entry by entry.
 pub(super) fn copy_map(map: &Map, budget: &mut Budget, rebuild: Rebuild) -> Result<Map, LimitError> {
     if let Some(table) = map.untouched() {
         budget.spend(table.size())?;
@@ -119,7 +119,7 @@ fn exceeded(name: &'static str, limit: usize) -> LimitError {
     LimitError { name, message: limit.to_string() }
 }
 
-/// Drops nested lists and maps one after another instead of recursively.
+/// Drops nested lists and maps iteratively instead of recursively.
 pub(super) fn drop_flat(values: impl Iterator<Item = Value>) {
     let nests = |value: &Value| matches!(value, Value::List(_) | Value::Map(_));
     let mut pending: Vec<Value> = values.filter(nests).collect();

@@ -1,6 +1,6 @@
 //! Immutable tables that lazy copies read.
 //!
-//! Every render reads a chart's default values, few change them: frozen once, their copies cost nothing until they change.
+//! Every render reads a chart's default values, but few change them: once they are frozen, copying them costs nothing until a copy changes.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::copy::{Budget, copy_map, drop_flat};
 use super::{List, Map, Str, Value};
 
-/// One level of a frozen map. The maps below it are lazy copies that stay untouched.
+/// One level of a frozen map. The maps below it are lazy copies that stay unchanged.
 pub(super) struct Table {
     entries: BTreeMap<Str, Value>,
     holds_map: bool,
@@ -19,7 +19,7 @@ pub(super) struct Table {
 }
 
 impl Map {
-    /// A copy that is cheap to copy: its [`deep_copy`](Map::deep_copy) is lazy, one level at a time.
+    /// Returns a copy that is cheap to copy again: its [`deep_copy`](Map::deep_copy) is lazy, one level at a time.
     ///
     /// Returns the map itself if it exceeds the limits of [`Value::deep_copy`].
     pub fn frozen(&self) -> Map {
@@ -46,27 +46,27 @@ impl Table {
         &self.entries
     }
 
-    /// Whether there are maps below, which a copy of this level must replace.
+    /// Returns whether there are maps below, which a copy of this level must replace.
     pub(super) fn holds_map(&self) -> bool {
         self.holds_map
     }
 
-    /// Whether this map or a map below contains nil.
+    /// Returns whether this map or a map below contains nil.
     pub(super) fn holds_nil(&self) -> bool {
         self.holds_nil
     }
 
-    /// The number of values, here and below.
+    /// Returns the number of values on this level and below.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// The number of levels, including this one.
+    /// Returns the number of levels, including this one.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The entries of a copy of this level. Maps among them are lazy copies.
+    /// Returns the entries of a copy of this level. Maps among them are lazy copies.
     pub(super) fn copied(&self) -> BTreeMap<Str, Value> {
         let mut entries = self.entries.clone();
         if self.holds_map {

@@ -1,4 +1,4 @@
-//! Go's slice as templates see it: shared, and never changed in place.
+//! Go's slice as templates see it: shared, and never modified in place.
 
 use std::fmt;
 use std::mem;
@@ -24,7 +24,7 @@ pub enum ListType {
 }
 
 impl ListType {
-    /// The type's name as Go's `%T` prints it.
+    /// Returns the type's name as Go's `%T` prints it.
     pub fn name(self) -> &'static str {
         match self {
             ListType::Interface => "[]interface {}",
@@ -35,7 +35,7 @@ impl ListType {
         }
     }
 
-    /// Whether the elements are of type `interface {}`.
+    /// Returns whether the elements are of type `interface {}`.
     pub(crate) fn is_interface(self) -> bool {
         self == ListType::Interface
     }
@@ -50,38 +50,38 @@ pub struct List {
 }
 
 impl List {
-    /// A list of the type. The caller makes sure that the items have that type.
+    /// Creates a list of this type. The caller ensures that the items have that type.
     pub fn new(ty: ListType, items: Vec<Value>) -> List {
         let holds_map = !matches!(ty, ListType::String | ListType::Int) && items.iter().any(Value::holds_map);
         List { ty, nil: false, items: Arc::new(Items { items, holds_map }) }
     }
 
-    /// Go's nil slice: empty, but `null` in JSON and YAML, and not deeply equal to an empty slice.
+    /// Returns Go's nil slice: empty, but `null` in JSON and YAML, and not deeply equal to an empty slice.
     pub fn nil(ty: ListType) -> List {
         List { ty, nil: true, items: Arc::default() }
     }
 
-    /// Whether this is Go's nil slice.
+    /// Returns whether this is Go's nil slice.
     pub fn is_nil(&self) -> bool {
         self.nil
     }
 
-    /// A `[]string`.
+    /// Creates a `[]string`.
     pub fn strings<S: Into<super::Str>>(items: impl IntoIterator<Item = S>) -> List {
         List::new(ListType::String, items.into_iter().map(|s| Value::String(s.into())).collect())
     }
 
-    /// The list's type.
+    /// Returns the list's type.
     pub fn ty(&self) -> ListType {
         self.ty
     }
 
-    /// Whether the items, or lists among them, contain a map.
+    /// Returns whether the items, or lists among them, contain a map.
     pub(super) fn holds_map(&self) -> bool {
         self.items.holds_map
     }
 
-    /// Whether there are other clones.
+    /// Returns whether other clones exist.
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.items) > 1
     }
@@ -112,7 +112,7 @@ impl Deref for List {
     }
 }
 
-/// Prints as `%v` does, which stops even if a map contains itself.
+/// Prints like `%v`, which stops even if a map contains itself.
 impl fmt::Debug for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         super::debug(&Value::List(self.clone()), f)

@@ -1,6 +1,6 @@
 //! Go's map with string keys: a shared reference, which functions such as Sprig's `set` and `merge` change.
 //!
-//! A deep copy of a [frozen](Map::frozen) map is lazy: it reads the table that both share, and copies one level only when the copy could be
+//! A deep copy of a [frozen](Map::frozen) map is lazy: it reads the table that both share, and copies a level only when the copy could be
 //! distinguished from the original.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub enum MapType {
 }
 
 impl MapType {
-    /// The type's name as Go's `%T` prints it.
+    /// Returns the type's name as Go's `%T` prints it.
     pub fn name(self) -> &'static str {
         match self {
             MapType::Interface => "map[string]interface {}",
@@ -36,16 +36,16 @@ impl MapType {
         }
     }
 
-    /// Whether the elements are of type `interface {}`.
+    /// Returns whether the elements are of type `interface {}`.
     pub(crate) fn is_interface(self) -> bool {
         matches!(self, MapType::Interface | MapType::Values)
     }
 }
 
-/// A map. A clone refers to the same map, as in Go; [`deep_copy`](Map::deep_copy) makes another one.
+/// A map. A clone refers to the same map, as in Go; [`deep_copy`](Map::deep_copy) creates a new one.
 ///
-/// A lock guards the entries. It is held inside a method, or while a guard from [`entries`](Map::entries) or
-/// [`entries_mut`](Map::entries_mut) lives: do not run template code in the meantime.
+/// A lock guards the entries. It is held inside a method, or while a guard from [`entries`](Map::entries) or [`entries_mut`](Map::entries_mut) lives:
+/// do not run template code in the meantime.
 #[derive(Clone)]
 pub struct Map {
     ty: MapType,
@@ -53,15 +53,15 @@ pub struct Map {
     shared: Arc<Shared>,
 }
 
-/// What all clones of a map share.
+/// The state that all clones of a map share.
 struct Shared {
     /// The table that a lazy copy reads.
     origin: Option<Arc<Table>>,
-    /// The map's own entries. A lazy copy has none until its first change, or until its nested maps are read.
+    /// The map's own entries. A lazy copy has none until it first changes, or until its nested maps are read.
     own: OnceLock<RwLock<BTreeMap<Str, Value>>>,
 }
 
-/// A read guard for the entries of a map. The map may be locked while this lives.
+/// A read guard for the entries of a map. The map may be locked while this guard lives.
 pub struct Entries<'a>(Reading<'a>);
 
 enum Reading<'a> {
@@ -80,28 +80,28 @@ impl Deref for Entries<'_> {
 }
 
 impl Map {
-    /// A map of this type.
+    /// Creates a map of this type.
     pub fn new(ty: MapType, entries: BTreeMap<Str, Value>) -> Map {
         let shared = Shared { origin: None, own: OnceLock::from(RwLock::new(entries)) };
         Map { ty, nil: false, shared: Arc::new(shared) }
     }
 
-    /// Go's nil map of this type: empty, and `null` to encoders.
+    /// Returns Go's nil map of this type: empty, and `null` to encoders.
     pub fn nil(ty: MapType) -> Map {
         Map { nil: true, ..Map::new(ty, BTreeMap::new()) }
     }
 
-    /// Whether this is Go's nil map.
+    /// Returns whether this is Go's nil map.
     pub fn is_nil(&self) -> bool {
         self.nil
     }
 
-    /// The map's type.
+    /// Returns the map's type.
     pub fn ty(&self) -> MapType {
         self.ty
     }
 
-    /// The same map under another type, like a Go conversion.
+    /// Returns the same map under another type, like a Go conversion.
     pub fn with_type(&self, ty: MapType) -> Map {
         Map { ty, nil: self.nil, shared: Arc::clone(&self.shared) }
     }
@@ -111,12 +111,12 @@ impl Map {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Whether there are other clones.
+    /// Returns whether other clones exist.
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
 
-    /// The entries, sorted by the bytes of their keys.
+    /// Returns the entries, sorted by the bytes of their keys.
     pub fn entries(&self) -> Entries<'_> {
         match self.untouched() {
             Some(table) if !table.holds_map() => Entries(Reading::Frozen(table.entries())),
@@ -124,7 +124,7 @@ impl Map {
         }
     }
 
-    /// The entries, for a quick look without copying. Nested maps may belong to the frozen original: do not change or keep them.
+    /// Returns the entries without copying, for reading only. Nested maps may belong to the frozen original: do not change or keep them.
     pub fn peek(&self) -> Entries<'_> {
         match self.untouched() {
             Some(table) => Entries(Reading::Frozen(table.entries())),
@@ -132,12 +132,12 @@ impl Map {
         }
     }
 
-    /// A write guard for the entries.
+    /// Returns a write guard for the entries.
     pub fn entries_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, Value>> {
         self.own().write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value of the key.
+    /// Returns the value of the key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
         if let Some(table) = self.untouched() {
             let value = table.entries().get(key.as_ref())?;
@@ -153,7 +153,7 @@ impl Map {
         self.entries_mut().insert(key.into(), value.into())
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.peek().len()
     }
@@ -163,12 +163,12 @@ impl Map {
         self.peek().is_empty()
     }
 
-    /// A copy of the entries, to iterate over while template code may change the map.
+    /// Returns a copy of the entries, to iterate over while template code may change the map.
     pub fn snapshot(&self) -> Vec<(Str, Value)> {
         self.entries().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
-    /// The entries of a [`deep_copy`](Map::deep_copy).
+    /// Returns the entries of a [`deep_copy`](Map::deep_copy).
     pub fn copied_entries(&self) -> BTreeMap<Str, Value> {
         match self.untouched() {
             Some(table) => table.copied(),
@@ -176,24 +176,24 @@ impl Map {
         }
     }
 
-    /// Returns whether neither this map nor a map below contains nil, if that is known without a walk: for an unchanged copy of a frozen map.
-    /// Ignores lists.
+    /// Returns whether this map and all maps below are known to contain no nil. This is known without a walk only for an unchanged copy of a frozen
+    /// map. Ignores lists.
     pub fn is_known_without_nil(&self) -> bool {
         self.untouched().is_some_and(|table| !table.holds_nil())
     }
 
-    /// A map of the same type with these entries.
+    /// Returns a map of the same type with these entries.
     pub(super) fn with_entries(&self, entries: BTreeMap<Str, Value>) -> Map {
         Map { nil: self.nil, ..Map::new(self.ty, entries) }
     }
 
-    /// A lazy copy of the table, of the same type as this map.
+    /// Returns a lazy copy of the table, with the type of this map.
     pub(super) fn lazy(&self, table: Arc<Table>) -> Map {
         let shared = Shared { origin: Some(table), own: OnceLock::new() };
         Map { ty: self.ty, nil: self.nil, shared: Arc::new(shared) }
     }
 
-    /// The table of a lazy copy that has no entries of its own yet.
+    /// Returns the table of a lazy copy that has no entries of its own yet.
     pub(super) fn untouched(&self) -> Option<&Arc<Table>> {
         match self.shared.own.get() {
             None => self.shared.origin.as_ref(),
@@ -239,7 +239,7 @@ impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
     }
 }
 
-/// Prints as `%v` does, which stops even if a map contains itself.
+/// Prints like `%v`, which stops even if a map contains itself.
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         super::debug(&Value::Map(self.clone()), f)

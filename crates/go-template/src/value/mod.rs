@@ -1,7 +1,7 @@
-//! What a template computes with: Go's kinds, shared as in Go.
+//! The values that templates compute with: Go's kinds, shared as in Go.
 //!
-//! Maps are shared references that functions may change, as in Go. No template function changes a list in place, so lists are immutable.
-//! Strings are bytes. Counterpart: the parts of Go's `reflect` that `text/template` uses.
+//! Maps are shared references that functions may change, as in Go. No template function modifies a list in place, so lists are immutable. Strings are
+//! bytes. Counterpart: the parts of Go's `reflect` that `text/template` uses.
 
 mod copy;
 mod frozen;
@@ -27,7 +27,7 @@ use crate::function::Function;
 /// A Go value. Cheap to clone: everything large is behind a shared pointer.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// The nil interface: YAML's null, an absent map key, the literal `nil`.
+    /// The nil interface: YAML's null, an absent map key, or the literal `nil`.
     #[default]
     Nil,
     /// `bool`.
@@ -36,7 +36,7 @@ pub enum Value {
     Int(i64, IntType),
     /// An unsigned integer of the named Go type.
     Uint(u64, UintType),
-    /// `float64`: what Go's JSON decoder makes of every number.
+    /// `float64`: the type of every number that Go's JSON decoder reads.
     Float(f64),
     /// `complex128`: only literals such as `1i` have this type.
     Complex(f64, f64),
@@ -48,7 +48,7 @@ pub enum Value {
     List(List),
     /// A map with string keys.
     Map(Map),
-    /// A Go value with methods or fields of its own, such as a `time.Time`.
+    /// A Go value with methods or fields, such as a `time.Time`.
     Object(Arc<dyn Object>),
     /// A function value, for `call`.
     Func(Arc<Function>),
@@ -105,7 +105,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name of the kind: Go's `reflect.Kind.String`.
+    /// Returns the name of the kind. Counterpart: `reflect.Kind.String`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Invalid => "invalid",
@@ -134,22 +134,22 @@ impl Kind {
 }
 
 impl Value {
-    /// A Go `int`.
+    /// Creates a Go `int`.
     pub fn int(v: i64) -> Value {
         Value::Int(v, IntType::Int)
     }
 
-    /// A Go `int64`.
+    /// Creates a Go `int64`.
     pub fn int64(v: i64) -> Value {
         Value::Int(v, IntType::Int64)
     }
 
-    /// A `[]interface{}`.
+    /// Creates a `[]interface{}`.
     pub fn list(items: Vec<Value>) -> Value {
         Value::List(List::new(ListType::Interface, items))
     }
 
-    /// The kind of the value: Go's `reflect.Value.Kind`.
+    /// Returns the kind of the value. Counterpart: `reflect.Value.Kind`.
     pub fn kind(&self) -> Kind {
         match self {
             Value::Nil => Kind::Invalid,
@@ -179,7 +179,7 @@ impl Value {
         }
     }
 
-    /// The name of the type as Go's `%T` prints it; `<nil>` for nil.
+    /// Returns the name of the type as Go's `%T` prints it, or `<nil>` for nil.
     pub fn type_name(&self) -> &str {
         match self {
             Value::Nil => "<nil>",
@@ -202,7 +202,7 @@ impl Value {
         }
     }
 
-    /// Returns whether `if` treats the value as true: Go's `template.IsTrue`.
+    /// Returns whether `if` treats the value as true. Counterpart: `template.IsTrue`.
     pub fn is_true(&self) -> bool {
         match self {
             Value::Nil => false,
@@ -219,7 +219,7 @@ impl Value {
         }
     }
 
-    /// Whether this is a map, or a list that contains one: a deep copy must not share it.
+    /// Returns whether this is a map or a list that contains one, which a deep copy must not share.
     fn holds_map(&self) -> bool {
         match self {
             Value::Map(_) => true,
@@ -228,7 +228,7 @@ impl Value {
         }
     }
 
-    /// The string's bytes, if this is a Go `string`.
+    /// Returns the string's bytes, if this is a Go `string`.
     pub fn as_str(&self) -> Option<&Str> {
         match self {
             Value::String(s) => Some(s),
@@ -236,7 +236,7 @@ impl Value {
         }
     }
 
-    /// The map, if this is one.
+    /// Returns the map, if this is one.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Value::Map(m) => Some(m),
@@ -244,7 +244,7 @@ impl Value {
         }
     }
 
-    /// The list, if this is one.
+    /// Returns the list, if this is one.
     pub fn as_list(&self) -> Option<&List> {
         match self {
             Value::List(l) => Some(l),

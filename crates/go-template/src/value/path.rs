@@ -1,11 +1,11 @@
-//! Looks up nested keys without touching the reference counts of the maps in between, and without copying what is still shared.
+//! Looks up nested keys without touching the reference counts of the maps in between, and without copying shared maps.
 
 use std::collections::BTreeMap;
 use std::mem;
 
 use super::{Map, MapType, Str, Value};
 
-/// How many keys one lookup follows: each holds a lock and a stack frame.
+/// Maximum number of keys that one lookup follows: each holds a lock and a stack frame.
 const MAX_PATH: usize = 16;
 
 /// The result of following a path of keys.
@@ -13,20 +13,20 @@ const MAX_PATH: usize = 16;
 pub(crate) enum Reached {
     /// The value, an element of type `interface {}`.
     Value(Value),
-    /// The last map does not have the last key.
+    /// The last map does not contain the last key.
     Missing,
-    /// Not decided: the caller must look up one key at a time.
+    /// Undecided: the caller must look up one key at a time.
     Unknown,
 }
 
 impl Map {
-    /// Follows at most [`MAX_PATH`] keys into nested maps. Works only if all maps have elements of type `interface {}` and no method has a key's
-    /// name.
+    /// Follows at most [`MAX_PATH`] keys into nested maps. Decides only if all maps have elements of type `interface {}` and no key is the name of a
+    /// method.
     pub(crate) fn reach(&self, path: &[Str], is_method: &impl Fn(MapType, &[u8]) -> bool) -> Reached {
         if path.len() > MAX_PATH { Reached::Unknown } else { self.follow(path, is_method, false) }
     }
 
-    /// With `frozen`, this map may belong to a frozen original: the caller must not keep a value of it that contains a map.
+    /// Follows the path. If `frozen`, this map may belong to a frozen original, so the caller must not keep any of its values that contain a map.
     fn follow(&self, path: &[Str], is_method: &impl Fn(MapType, &[u8]) -> bool, frozen: bool) -> Reached {
         let Some((key, rest)) = path.split_first() else { return Reached::Unknown };
         if !self.ty().is_interface() || is_method(self.ty(), key) {
@@ -45,7 +45,7 @@ impl Map {
         }
     }
 
-    /// Takes the map's own entries out. Entries that it still shares with its original stay there.
+    /// Takes out the map's own entries. Entries that it still shares with its original stay there.
     pub(crate) fn take_own(&self) -> BTreeMap<Str, Value> {
         match self.untouched() {
             Some(_) => BTreeMap::new(),

@@ -1,27 +1,27 @@
-//! How much memory dropping a value would free.
+//! Estimates the memory that dropping a value would free.
 
 use std::sync::Arc;
 
 use super::{List, Map, Str, Value};
 use crate::stack;
 
-/// A string without its bytes: reference counts and allocator overhead.
+/// A string, besides its bytes: reference counts and allocator overhead.
 const TEXT: usize = 32;
-/// A list without its items.
+/// A list, besides its items.
 const LIST: usize = 64;
-/// A map without its entries.
+/// A map, besides its entries.
 const MAP: usize = 96;
 /// A node of a map's tree, and the average number of entries in it.
 const NODE: usize = 456;
 const ENTRIES_PER_NODE: usize = 8;
-/// An object: small, behind a pointer.
+/// An object, which is small and behind a pointer.
 const OBJECT: usize = 128;
 
-/// A part of this size is counted separately: it may outlive the whole.
+/// Size of a part, in bytes, from which it is counted separately, because it may outlive the whole.
 const LARGE_PART: usize = 1 << 10;
 
 impl Value {
-    /// Whether something else refers to the same string, list, map or object. False for values without a reference count.
+    /// Returns whether something else refers to the same string, list, map or object. Always false for values without a reference count.
     pub(crate) fn is_shared(&self) -> bool {
         match self {
             Value::String(s) | Value::Bytes(s) => Str::is_shared(s),
@@ -32,7 +32,7 @@ impl Value {
         }
     }
 
-    /// The bytes that only this value holds, without its large parts: those go to `part`.
+    /// Returns the bytes that only this value holds. Passes its large parts, which are not included, to `part`.
     pub(crate) fn own_bytes(&self, part: &mut dyn FnMut(&Value, usize)) -> usize {
         if self.is_shared() {
             return 0;
@@ -61,7 +61,7 @@ fn items(list: &List, part: &mut dyn FnMut(&Value, usize)) -> usize {
     list.iter().map(|item| size_of::<Value>() + below(item, part)).sum()
 }
 
-/// A lazy copy has no entries of its own.
+/// Returns the bytes of a map's entries. A lazy copy has none of its own.
 fn entries(map: &Map, part: &mut dyn FnMut(&Value, usize)) -> usize {
     if map.untouched().is_some() {
         return 0;

@@ -5,22 +5,22 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Go's string: immutable bytes, usually UTF-8. A clone shares them.
+/// Go's string: immutable bytes, usually UTF-8. Clones share them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Str(Arc<[u8]>);
 
 impl Str {
-    /// The text, with U+FFFD in place of invalid UTF-8.
+    /// Returns the text, with U+FFFD in place of invalid UTF-8.
     pub fn to_text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 
-    /// Whether there are other clones.
+    /// Returns whether other clones exist.
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// The text, if it is UTF-8.
+    /// Returns the text, if it is UTF-8.
     pub fn as_utf8(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }

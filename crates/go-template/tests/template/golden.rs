@@ -1,6 +1,6 @@
-//! Compares with output and errors of real Go: `fixtures/go.jsonl`, made with go1.26.8. `GOLDEN=file` checks another such file.
+//! Compares with output and errors of Go: `fixtures/go.jsonl`, recorded with go1.26.8. `GOLDEN=file` checks another such file.
 //!
-//! The first line is the data for cases without data of their own.
+//! The first line is the data for cases without data.
 
 use std::fs;
 use std::sync::Arc;

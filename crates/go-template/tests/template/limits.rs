@@ -1,4 +1,4 @@
-//! Reaches every limit: the error names it, and nothing overflows.
+//! Exceeds every limit: the error names it, and nothing overflows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ fn held_results_of_functions_stop_at_the_memory_limit() {
         };
         check(&keep(2000), limits(), "memory");
         assert!(render(&keep(50), limits()).is_ok(), "{call}");
-        // The map holds only the last one; the others are free again.
+        // The map holds only the last value; the others have been freed.
         let again = keep(2000).replace("(print $i)", "\"key\"");
         assert!(render(&again, limits()).is_ok(), "{call}");
     }

@@ -1,10 +1,10 @@
-//! The public API.
+//! Tests of the public API.
 
-/// Output and errors of real Go.
+/// Output and errors recorded from Go.
 mod golden;
 /// Sets of templates, scopes, objects, and errors as data.
 mod library;
-/// Every limit is reached once.
+/// Exceeds every limit once.
 mod limits;
 /// Shared vectors of Helm's output.
 mod vectors;
@@ -12,7 +12,7 @@ mod vectors;
 use go_template::{List, ListType, Map, Value};
 use serde_json::Value as Json;
 
-/// The value that Go's `json.Unmarshal` returns: every number is a float.
+/// Converts JSON as Go's `json.Unmarshal` does: every number becomes a float.
 fn value(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,

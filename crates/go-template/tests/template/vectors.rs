@@ -1,4 +1,4 @@
-//! The cases of the shared vectors that need only Go's own functions. Skipped if the vectors are missing.
+//! Runs the shared vectors that need only Go's own functions. Skipped if the vectors are missing.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn render(template: &str, values: &Json) -> Result<String, FuncError> {
     Ok(String::from_utf8_lossy(&out).replace("<no value>", ""))
 }
 
-/// The error as Helm shows it.
+/// Returns the error as Helm shows it.
 fn shown(error: &FuncError) -> String {
     match error {
         FuncError::Parse(error) => {
@@ -45,7 +45,7 @@ fn reformat(error: &ExecError) -> Option<String> {
     )
 }
 
-/// Names that only Helm's templates may use.
+/// Names that only Helm's templates can use.
 const HELMS: [&str; 9] =
     [".Files", ".Capabilities", ".Chart", ".Release", ".Template", ".Subcharts", ".AsMap", "slice ", "{{ . }}"];
 
