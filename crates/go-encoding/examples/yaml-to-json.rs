@@ -1,4 +1,4 @@
-//! Reads YAML as Helm does and prints it as JSON: `cargo run -p go-encoding --example yaml-to-json <values.yaml`.
+//! Reads YAML like Helm and prints it as JSON: `cargo run -p go-encoding --example yaml-to-json <values.yaml`.
 
 #![allow(clippy::print_stdout)] // The example's output.
 

@@ -1,4 +1,4 @@
-//! Conversions between values and `serde_json`, for code that talks to Kubernetes.
+//! Converts between values and `serde_json`, for code that talks to Kubernetes.
 
 use go_template::{Map, MapType, Str, Value};
 use serde_json::{Map as JsonMap, Number, Value as Json};
@@ -18,8 +18,8 @@ pub fn from_serde(json: &Json) -> Value {
     }
 }
 
-/// Converts a value to JSON. Whole floats become integers; values that JSON cannot represent (functions, infinities, NaN, maps that contain
-/// themselves) become null.
+/// Converts a value to JSON. Whole floats become integers; whatever JSON cannot represent (functions, infinities, NaN, maps that contain themselves)
+/// becomes null.
 pub fn to_serde(value: &Value) -> Json {
     convert(value, 0)
 }

@@ -1,4 +1,4 @@
-//! Reads JSON as `encoding/json`'s `Unmarshal` into `any` does (all numbers are floats, the last of equal keys wins), or as Kubernetes does, with
+//! Decodes JSON like `encoding/json`'s `Unmarshal` into `any` (all numbers are floats, the last of several equal keys wins), or like Kubernetes, with
 //! integers.
 
 use std::collections::BTreeMap;
@@ -8,32 +8,32 @@ use golibs::strconv::quote_rune;
 
 use super::{MAX_DEPTH, MAX_VALUES, TypeError};
 
-/// Why text is not JSON, in `encoding/json`'s words except for our limits.
+/// The reason why a text is not valid JSON, in `encoding/json`'s words except for our own limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// An unexpected character. Holds the quoted character and the context.
+    /// A character is unexpected. Holds the quoted character and the context.
     #[error("invalid character {0} {1}")]
     Character(String, String),
     /// The text ends inside a value.
     #[error("unexpected end of JSON input")]
     End,
-    /// Deeper than [`MAX_DEPTH`].
+    /// Values nest deeper than [`MAX_DEPTH`].
     #[error("exceeded max depth")]
     TooDeep,
-    /// More than [`MAX_VALUES`].
+    /// There are more than [`MAX_VALUES`] values.
     #[error("exceeded limit MAX_VALUES of {MAX_VALUES}")]
     TooMany,
-    /// A number beyond a float.
+    /// A number exceeds the range of a float.
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
     Number(String),
-    /// JSON of another type than the caller wants.
+    /// The JSON value has a different type than the caller requires.
     #[error(transparent)]
     Type(#[from] TypeError),
 }
 
 type Result<T, E = DecodeError> = std::result::Result<T, E>;
 
-/// Reads one value, which may have whitespace around it.
+/// Decodes a value, which may be surrounded by whitespace.
 pub fn decode(text: &[u8]) -> Result<Value> {
     match decode_partly(text)? {
         (value, None) => Ok(value),
@@ -41,8 +41,8 @@ pub fn decode(text: &[u8]) -> Result<Value> {
     }
 }
 
-/// Like [`decode`], but numbers without point and exponent become `int64` where they fit. Counterpart: `UnmarshalCaseSensitivePreserveInts` of
-/// sigs.k8s.io/json.
+/// Decodes like [`decode`], but converts numbers without a point or exponent to `int64` where they fit. Counterpart:
+/// `UnmarshalCaseSensitivePreserveInts` of sigs.k8s.io/json.
 pub fn decode_preserving_ints(text: &[u8]) -> Result<Value> {
     match Decoder::new(text, Numbers::PreserveInts).document()? {
         (value, None) => Ok(value),
@@ -50,17 +50,17 @@ pub fn decode_preserving_ints(text: &[u8]) -> Result<Value> {
     }
 }
 
-/// Like [`decode`], but a number that is too large becomes nil, and the error is returned beside the value.
+/// Decodes like [`decode`], but turns a number that is too large into nil and returns the error beside the value.
 pub fn decode_partly(text: &[u8]) -> Result<(Value, Option<DecodeError>)> {
     Decoder::new(text, Numbers::Floats).document()
 }
 
-/// Like [`decode`], for a map; `null` becomes an empty one.
+/// Decodes a map; `null` becomes an empty map.
 pub fn decode_map(text: &[u8]) -> Result<Map> {
     Ok(super::into_map(decode(text)?)?)
 }
 
-/// Like [`decode`], for a list; `null` becomes Go's nil slice.
+/// Decodes a list; `null` becomes Go's nil slice.
 pub fn decode_list(text: &[u8]) -> Result<List> {
     match decode(text)? {
         Value::Nil => Ok(List::nil(ListType::Interface)),
@@ -68,7 +68,7 @@ pub fn decode_list(text: &[u8]) -> Result<List> {
     }
 }
 
-/// The types of numbers.
+/// The types that numbers are decoded to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Numbers {
     Floats,
@@ -111,7 +111,7 @@ impl<'a> Decoder<'a> {
 
     fn unexpected(&self, context: &str) -> DecodeError {
         match self.peek() {
-            // At the end, Go tries a space, which is valid between values and in strings.
+            // At the end of the text, Go tries a space, which is valid between values and in strings.
             None if context.starts_with("looking") || (context.starts_with("after") && !context.contains("point")) => {
                 DecodeError::End
             }
@@ -292,7 +292,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Reads `\uXXXX`, or a surrogate pair of two; a lone surrogate becomes U+FFFD.
+    /// Reads `\uXXXX`, or two of them that form a surrogate pair; a lone surrogate becomes U+FFFD.
     fn unicode_escape(&mut self, text: &mut String) -> Result<()> {
         let first = self.code_unit()?;
         if !(0xD800..0xDC00).contains(&first) {
@@ -328,12 +328,12 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Parses a number without point and exponent that fits an `int64`.
+/// Parses a number that has neither a point nor an exponent and fits an `int64`.
 pub(crate) fn integer(text: &str) -> Option<i64> {
     if text.contains(['.', 'e', 'E']) { None } else { text.parse().ok() }
 }
 
-/// Quotes the byte as a character of Latin-1. Counterpart: `quoteChar` of `encoding/json`.
+/// Quotes a byte as a character of Latin-1. Counterpart: `quoteChar` of `encoding/json`.
 fn quote_char(byte: u8) -> String {
     quote_rune(char::from(byte))
 }

@@ -1,4 +1,4 @@
-//! Writes values as JSON, with sorted keys, Go's number format and escapes for HTML. Counterpart: `encoding/json`'s `Marshal`.
+//! Encodes values as JSON, with sorted keys, Go's number format and escapes for HTML. Counterpart: `encoding/json`'s `Marshal`.
 
 use go_template::{List, Map, Object, Value};
 
@@ -6,15 +6,15 @@ use golibs::strconv::json_float;
 
 use super::{MAX_DEPTH, number};
 
-/// Maximum length of the output, in bytes: a template can double a value repeatedly by putting it into a map twice.
+/// Maximum length of the output, in bytes: a template can double a value repeatedly by adding it to a map twice.
 pub const MAX_OUTPUT: usize = 64 << 20;
 
-/// Whether `<`, `>` and `&` are escaped, which makes the output safe in HTML.
+/// Whether to escape `<`, `>` and `&`, which makes the output safe in HTML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EscapeHtml {
-    /// Escaped, as by `Marshal`.
+    /// Escape them, like `Marshal`.
     Yes,
-    /// Not escaped, as by an `Encoder` after `SetEscapeHTML(false)`.
+    /// Do not escape them, like an `Encoder` after `SetEscapeHTML(false)`.
     No,
 }
 
@@ -27,22 +27,22 @@ pub enum Layout {
     Indented,
 }
 
-/// Why a value could not be written, in `encoding/json`'s words except for our limits.
+/// The reason why a value could not be encoded, in `encoding/json`'s words except for our own limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// An infinity or NaN.
+    /// The value is an infinity or NaN.
     #[error("json: unsupported value: {0}")]
     UnsupportedValue(String),
-    /// A kind that JSON cannot represent, such as a function.
+    /// JSON cannot represent values of this kind, such as functions.
     #[error("json: unsupported type: {0}")]
     UnsupportedType(String),
-    /// A map that contains itself.
+    /// A map contains itself.
     #[error("json: unsupported value: encountered a cycle via {0}")]
     Cycle(&'static str),
-    /// Deeper than [`MAX_DEPTH`].
+    /// The value nests deeper than [`MAX_DEPTH`].
     #[error("json: exceeded max depth of {0}")]
     TooDeep(usize),
-    /// Longer than [`MAX_OUTPUT`].
+    /// The output is longer than [`MAX_OUTPUT`].
     #[error("json: output is longer than {0} bytes")]
     TooLong(usize),
 }
@@ -53,21 +53,21 @@ impl EncodeError {
     }
 }
 
-/// Writes the value as JSON, without a final line break.
+/// Encodes the value as JSON, without a final line break.
 pub fn encode(value: &Value, escape: EscapeHtml, layout: Layout) -> Result<Vec<u8>, EncodeError> {
     let mut encoder = Encoder { out: Vec::with_capacity(128), escape, layout, depth: 0, path: Vec::new() };
     encoder.value(value)?;
     Ok(encoder.out)
 }
 
-/// Writes a JSON string, escaped for HTML. Invalid UTF-8 becomes U+FFFD.
+/// Encodes a JSON string, escaped for HTML. Invalid UTF-8 becomes U+FFFD.
 pub(crate) fn quoted(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     write_string(&mut out, bytes, EscapeHtml::Yes);
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Fails at the depth limit. The error says whether the innermost of the maps contains itself.
+/// Fails at the depth limit. The error reports whether the innermost map contains itself.
 pub(crate) fn check_depth(depth: usize, path: &[Map]) -> Result<(), EncodeError> {
     if depth < MAX_DEPTH {
         return Ok(());

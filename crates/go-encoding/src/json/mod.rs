@@ -1,6 +1,6 @@
-//! JSON as Go's `encoding/json` reads and writes it, and conversions from and to `serde_json`.
+//! JSON as Go's `encoding/json` decodes and encodes it, and conversions to and from `serde_json`.
 //!
-//! [`encode()`] is `Marshal`, [`decode()`] is `Unmarshal` into `any`, with their errors. Keys are sorted, as in Go's maps.
+//! [`encode()`] is `Marshal`, and [`decode()`] is `Unmarshal` into `any`, with the same errors. Keys are sorted, as `Marshal` sorts those of a map.
 
 mod convert;
 mod decode;
@@ -22,13 +22,13 @@ pub use decode::{DecodeError, decode, decode_list, decode_map, decode_preserving
 pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode};
 pub(crate) use encode::{check_depth, quoted};
 
-/// Maximum nesting depth when reading or writing. Go allows 10,000.
+/// Maximum nesting depth when decoding or encoding. Go allows 10,000.
 pub const MAX_DEPTH: usize = 500;
 
 /// Maximum number of values in a text. Go has no such limit.
 pub const MAX_VALUES: usize = 1_000_000;
 
-/// A value of another type than the caller wants.
+/// A value has a different type than the caller requires.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
 pub struct TypeError {
@@ -36,7 +36,7 @@ pub struct TypeError {
     wanted: &'static str,
 }
 
-/// Converts a value to a map; nil becomes an empty one.
+/// Converts a value to a map; nil becomes an empty map.
 pub fn into_map(value: Value) -> Result<Map, TypeError> {
     match value {
         Value::Map(map) => Ok(map),
@@ -45,7 +45,7 @@ pub fn into_map(value: Value) -> Result<Map, TypeError> {
     }
 }
 
-/// Converts a value to a list; nil becomes an empty one.
+/// Converts a value to a list; nil becomes an empty list.
 pub(crate) fn into_list(value: Value) -> Result<List, TypeError> {
     match value {
         Value::List(list) => Ok(list),
@@ -54,7 +54,7 @@ pub(crate) fn into_list(value: Value) -> Result<List, TypeError> {
     }
 }
 
-/// The name of the value's type in `encoding/json`'s errors.
+/// Returns the name that `encoding/json`'s errors use for the value's type.
 pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Bool(_) => "bool",
@@ -78,7 +78,7 @@ pub(crate) fn to_utf8(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The JSON form of a `[]byte`, without quotes.
+/// Encodes a `[]byte` as in JSON, without the quotes.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -1,4 +1,4 @@
-//! Reads a TOML document into a map. Counterpart: BurntSushi/toml's `Unmarshal` into `map[string]any`.
+//! Decodes a TOML document into a map. Counterpart: BurntSushi/toml's `Unmarshal` into `map[string]any`.
 
 use go_template::{Map, Value};
 use golibs::strconv::quote;
@@ -9,7 +9,7 @@ use super::lex::{Lexer, Scalar, quote_char};
 use super::number;
 use super::table::{Header, Tables};
 
-/// Reads the document. Integers become `int64`, arrays of tables `[]map[string]interface {}`.
+/// Decodes a document. Integers become `int64`, arrays of tables `[]map[string]interface {}`.
 ///
 /// # Errors
 /// The document is not valid TOML, or nests deeper than [`MAX_DEPTH`].
@@ -29,7 +29,7 @@ pub fn decode(text: &[u8]) -> Result<Map, Error> {
     }
 }
 
-/// Where a value is.
+/// The context in which a value occurs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Key,
@@ -94,12 +94,12 @@ impl Decoder<'_> {
         self.lexer.fail(Problem::Expected { expected, found })
     }
 
-    /// Reports a conflict with another key on the line of this key.
+    /// Reports a conflict with another key, on the line of this key.
     fn define(&self, result: Result<(), Problem>) -> Result<()> {
         result.map_err(|problem| Located { line: self.line, problem })
     }
 
-    /// `[key]` or `[[key]]`, after its first bracket.
+    /// Parses `[key]` or `[[key]]`, after the first bracket.
     fn table(&mut self) -> Result<()> {
         let header = if self.lexer.accept('[')? { Header::ArrayItem } else { Header::Table };
         let mut key = Vec::new();
@@ -139,7 +139,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// `key = value`; a dotted key creates the tables on its path.
+    /// Parses `key = value`; a dotted key creates the tables on its path.
     fn key_value(&mut self) -> Result<()> {
         let outer = self.tables.context.clone();
         let key = self.key()?;

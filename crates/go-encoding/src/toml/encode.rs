@@ -1,4 +1,4 @@
-//! Writes values as TOML: plain keys before tables, each sorted and indented by depth. Counterpart: BurntSushi/toml's `Encoder`.
+//! Encodes values as TOML: plain keys before tables, each sorted and indented by depth. Counterpart: BurntSushi/toml's `Encoder`.
 
 use go_template::{Field, Kind, List, Object, Value};
 
@@ -8,33 +8,33 @@ use crate::json::{number, to_utf8};
 /// Maximum length of the output, in bytes.
 pub const MAX_OUTPUT: usize = 64 << 20;
 
-/// Why a value could not be written, in BurntSushi/toml's words except for our limits.
+/// The reason why a value could not be encoded, in BurntSushi/toml's words except for our own limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// An array that contains nil.
+    /// An array contains nil.
     #[error("toml: cannot encode array with nil element")]
     NilElement,
-    /// A list of maps at the top level.
+    /// The top level is a list of maps.
     #[error("toml: top-level values must be Go maps or structs")]
     NoKey,
-    /// nil at the top level, on which BurntSushi/toml panics.
+    /// The top level is nil, for which BurntSushi/toml panics.
     #[error("reflect: call of reflect.Value.Type on zero Value")]
     Nil,
-    /// Like [`UnsupportedType`](Self::UnsupportedType), at the top level.
+    /// TOML cannot represent the kind of the value at the top level: see [`UnsupportedType`](Self::UnsupportedType).
     #[error("unsupported type for key '': {0}")]
     UnsupportedDocument(&'static str),
-    /// A kind that TOML cannot represent, such as a function.
+    /// TOML cannot represent values of this kind, such as functions.
     #[error("unsupported type: {0}")]
     UnsupportedType(&'static str),
-    /// Deeper than [`MAX_DEPTH`].
+    /// The value nests deeper than [`MAX_DEPTH`].
     #[error("toml: exceeded max depth of {0}")]
     TooDeep(usize),
-    /// Longer than [`MAX_OUTPUT`].
+    /// The output is longer than [`MAX_OUTPUT`].
     #[error("toml: output is longer than {0} bytes")]
     TooLong(usize),
 }
 
-/// Writes the value: a document if it is a map, else the text of the value alone.
+/// Encodes a value: a map as a document, any other value as its text alone.
 ///
 /// # Errors
 /// TOML cannot represent the value, or it exceeds [`MAX_DEPTH`] or [`MAX_OUTPUT`].
@@ -72,7 +72,7 @@ enum Form {
 /// How a table is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// Over several lines.
+    /// On several lines.
     Block,
     /// In braces on one line.
     Inline,
@@ -84,7 +84,7 @@ struct Encoder {
 }
 
 impl Encoder {
-    /// Writes the value of a full key.
+    /// Encodes the value of a full key.
     fn entry(&mut self, key: &[String], value: &Value) -> Result<()> {
         match (form(value, 0)?, value) {
             (Form::Tables, Value::List(list)) => self.tables(key, list),
@@ -231,7 +231,7 @@ impl Encoder {
     }
 }
 
-/// The text of a time, reduced to the parts that it was read from.
+/// Reduces the text of a time to the parts that it was parsed from.
 fn local_part<'t>(text: &'t str, object: &dyn Object) -> &'t str {
     let shown = object.display().unwrap_or_default();
     let whole = text.find(['Z', '+']).or(text.rfind('-')).and_then(|end| text.get(..end)).unwrap_or(text);
@@ -247,7 +247,7 @@ fn indent(key: &[String]) -> String {
     "  ".repeat(key.len().saturating_sub(1))
 }
 
-/// Chooses the form of a value; an array that contains nil is an error.
+/// Chooses the form of a value; fails for an array that contains nil.
 fn form(value: &Value, depth: usize) -> Result<Form> {
     if depth > MAX_DEPTH {
         return Err(EncodeError::TooDeep(MAX_DEPTH));
@@ -272,7 +272,7 @@ fn form(value: &Value, depth: usize) -> Result<Form> {
     }
 }
 
-/// The entries of a table: a struct's fields under Go's names and in Go's order, or a map's entries.
+/// Returns the entries of a table: a struct's fields with Go's names and in Go's order, or a map's entries.
 fn fields(value: &Value) -> Vec<(String, Value)> {
     let map = match value {
         Value::Map(map) => map.clone(),

@@ -5,7 +5,7 @@ use golibs::work::Exhausted;
 
 use super::MAX_DEPTH;
 
-/// Why a document could not be read: the line, the last key before it, and the problem.
+/// The reason why a document could not be decoded: the line, the last key before it, and the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("toml: line {line}{}: {problem}", last_key_text(.last_key))]
 pub struct Error {
@@ -33,7 +33,7 @@ pub(super) struct Located {
 
 pub(super) type Result<T, E = Located> = std::result::Result<T, E>;
 
-/// What is wrong with a document. Texts come from the document.
+/// The problem with a document. Texts are quoted from the document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Problem {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! TOML as BurntSushi/toml v1.6.0 reads and writes it, for Helm's `toToml` and `fromToml`.
+//! TOML as BurntSushi/toml v1.6.0 decodes and encodes it, for Helm's `toToml` and `fromToml`.
 
 mod decode;
 mod encode;
@@ -14,10 +14,10 @@ pub use decode::decode;
 pub use encode::{EncodeError, MAX_OUTPUT, encode};
 pub use error::Error;
 
-/// Maximum nesting depth when reading or writing. BurntSushi/toml has no limit.
+/// Maximum nesting depth when decoding or encoding. BurntSushi/toml has no limit.
 pub const MAX_DEPTH: usize = 200;
 
-/// A key as TOML writes it: quoted unless it consists of letters, digits, `_` and `-`.
+/// Formats a key as TOML writes it: quoted unless it consists of letters, digits, `_` and `-`.
 fn key_text(key: &str) -> String {
     if !key.is_empty() && key.bytes().all(is_bare) { key.to_owned() } else { quoted(key) }
 }
@@ -26,7 +26,7 @@ fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// A dotted key.
+/// Formats a dotted key.
 fn path_text(keys: &[String]) -> String {
     keys.iter().map(|key| key_text(key)).collect::<Vec<_>>().join(".")
 }

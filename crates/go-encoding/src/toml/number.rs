@@ -1,4 +1,4 @@
-//! The values of TOML's numbers and dates.
+//! Parses numbers and dates.
 
 use go_template::Value;
 use go_template::time::time_value;
@@ -92,7 +92,7 @@ const LAYOUTS: [(&str, Option<&str>); 7] = [
     ("15:04", Some("time-local")),
 ];
 
-/// Parses a date, a time of day or both. Without an offset it is in the local zone.
+/// Parses a date, a time of day or both. Without an offset, the time is in the local zone.
 pub(super) fn datetime(text: &str) -> Result<Value, Problem> {
     let text = text.replace('z', "Z").replace(['t', ' '], "T");
     for (layout, zone) in LAYOUTS {
@@ -109,7 +109,7 @@ pub(super) fn datetime(text: &str) -> Result<Value, Problem> {
     Err(Problem::InvalidDatetime(text))
 }
 
-/// Returns whether one digit stands where two belong, which the layouts accept for hours.
+/// Returns whether there is one digit where two are required, which the layouts accept for hours.
 fn lacks_zero(text: &str, layout: &str) -> bool {
     let fixed = layout.bytes().take_while(|b| *b != b'.' && *b != b'Z');
     fixed.zip(text.bytes()).any(|(expected, found)| !expected.is_ascii_digit() && expected != found)

@@ -1,4 +1,4 @@
-//! The tables of a document, and which of them may be defined twice. Counterpart: BurntSushi/toml's rules, including where they are too lenient.
+//! The tables of a document, and which of them may be defined twice. Counterpart: BurntSushi/toml's rules, even where they are too lenient.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -39,14 +39,14 @@ pub(super) struct Tables {
     pub(super) context: Vec<String>,
     /// The key being read.
     pub(super) key: String,
-    /// Tables created as parents of others, which may still be defined.
+    /// Tables that were created only as parents of others, and that may still be defined.
     implicit: HashSet<String>,
     /// The paths of plain arrays.
     arrays: HashSet<String>,
 }
 
 impl Tables {
-    /// The key that an error message names.
+    /// Returns the key that an error message names.
     pub(super) fn last_key(&self) -> String {
         if self.key.is_empty() {
             return path_text(&self.context);
@@ -88,7 +88,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Like [`enter`](Self::enter), for one part of a dotted key below the current table.
+    /// Enters one part of a dotted key below the current table. Otherwise like [`enter`](Self::enter).
     pub(super) fn enter_implicit(&mut self, part: &str) -> Result<(), Problem> {
         self.spend_path()?;
         let mut key = self.context.clone();
@@ -97,7 +97,7 @@ impl Tables {
         self.enter(&key, Header::Table)
     }
 
-    /// Makes an inline table under the current key the current table.
+    /// Creates an inline table under the current key and makes it the current table.
     pub(super) fn enter_inline(&mut self, header: Header) -> Result<(), Problem> {
         self.spend_path()?;
         self.context.push(std::mem::take(&mut self.key));
@@ -106,7 +106,7 @@ impl Tables {
         self.enter(&key, header)
     }
 
-    /// Records that the key below the current table is a plain array. An empty key is the table itself.
+    /// Records that the key below the current table is a plain array. An empty key denotes the table itself.
     pub(super) fn mark_array(&mut self, key: &str) -> Result<(), Problem> {
         let path = self.path_of(key)?;
         self.arrays.insert(path);
@@ -129,7 +129,7 @@ impl Tables {
         Ok(path_text(&path))
     }
 
-    /// Counts a copy of the current path, which may be much longer than the key.
+    /// Charges for a copy of the current path, which may be much longer than the key.
     fn spend_path(&self) -> Result<(), Problem> {
         let bytes: usize = self.context.iter().map(String::len).sum();
         Ok(spend((bytes / BYTES_PER_STEP) as u64)?)

@@ -1,4 +1,4 @@
-//! Converts nodes to the values that Go has after YAML → JSON → `any`: numbers are floats, keys are strings.
+//! Converts nodes to the values that Go obtains via YAML → JSON → `any`: numbers are floats, keys are strings.
 //!
 //! Counterpart: yaml.v2's `decoder` and sigs.k8s.io/yaml's `convertToJSONableObject`, with yaml.v2's limits on aliases.
 
@@ -15,10 +15,10 @@ use super::resolve::{Dates, Scalar, resolve, resolve_with};
 use super::{MAX_DEPTH, Most};
 use crate::json::{self, number};
 
-/// Up to this many operations, 99 % may come from aliases.
+/// Number of operations up to which aliases may cause 99 % of them.
 const ALIAS_RATIO_LOW: f64 = 400_000.0;
 
-/// From this many operations, only 10 % may come from aliases.
+/// Number of operations from which aliases may cause only 10 % of them.
 const ALIAS_RATIO_HIGH: f64 = 4_000_000.0;
 
 const TAG_PREFIX: &str = "tag:yaml.org,2002:";
@@ -26,12 +26,12 @@ const TAG_PREFIX: &str = "tag:yaml.org,2002:";
 type Entries = BTreeMap<Str, Value>;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The types of numbers.
+/// The types that numbers are decoded to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Numbers {
     /// Floats, as in Go's `any`.
     Floats,
-    /// Integers of JSON stay integers, as in Kubernetes' decoder.
+    /// JSON integers stay integers, as in Kubernetes' decoder.
     PreserveInts,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn decode(document: &Document, numbers: Numbers, most: Most) -> Resul
     }
 }
 
-/// The first number that JSON cannot represent.
+/// Returns the first number that JSON cannot represent.
 fn not_finite(value: &Value) -> Option<f64> {
     match value {
         Value::Float(number) => (!number.is_finite()).then_some(*number),
@@ -72,11 +72,11 @@ struct Decoder<'a> {
     depth: usize,
     operations: u64,
     from_aliases: u64,
-    /// Bytes of texts that aliases repeated.
+    /// The number of text bytes that aliases repeated.
     repeated: usize,
-    /// The first value that JSON cannot represent. yaml.v2 finishes the document before sigs.k8s.io/yaml reports it.
+    /// The first value that JSON cannot represent. yaml.v2 decodes the whole document before sigs.k8s.io/yaml reports it.
     not_json: Option<String>,
-    /// Whether the document has an infinity or NaN, which a duplicate key may have replaced.
+    /// Whether the document contains an infinity or NaN, which a duplicate key may have replaced.
     infinite: bool,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Counts a text, which is copied each time that an alias leads to it.
+    /// Counts a text, which is copied each time an alias leads to it.
     fn repeat(&mut self, text: &str) -> Result<()> {
         if !self.open.is_empty() {
             self.repeated = self.repeated.saturating_add(text.len());
@@ -209,7 +209,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Merges a mapping, or several of which the first wins, into the entries.
+    /// Merges a mapping into the entries, or several mappings, of which the first wins.
     fn merge(&mut self, id: NodeId, map: &mut Entries) -> Result<()> {
         match self.document.node(id) {
             Node::Sequence(items) => items.iter().rev().try_for_each(|item| self.merge_one(*item, map)),
@@ -234,7 +234,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The key in JSON.
+    /// Converts a key to its form in JSON.
     fn key(&mut self, key: NodeId, value: NodeId) -> Result<Key> {
         self.count()?;
         let (text, tag, implicit) = match self.document.node(key) {
@@ -288,7 +288,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The intermediate JSON writes whole numbers without a point.
+    /// Converts a float. The intermediate JSON prints whole numbers without a point.
     fn float(&self, value: f64) -> Value {
         let whole = json_float(value).filter(|_| self.numbers == Numbers::PreserveInts);
         whole.and_then(|text| json::integer(&text)).map_or(Value::Float(value), Value::int64)
@@ -305,7 +305,7 @@ enum Key {
 /// The value of a scalar.
 pub(super) enum Resolved {
     Scalar(Scalar),
-    /// Text other than the scalar's.
+    /// Text that differs from the scalar's own.
     Text(String),
 }
 
@@ -323,7 +323,7 @@ pub(super) fn resolve_tagged(text: &str, tag: Option<&str>, implicit: bool) -> R
     }
 }
 
-/// Resolves a scalar with a tag that requires a type.
+/// Resolves a scalar whose tag requires a type.
 fn resolve_as(tag: &str, text: &str) -> Result<Scalar> {
     let scalar = resolve_with(text, if tag == "timestamp" { Dates::Recognize } else { Dates::Ignore });
     if scalar.tag().strip_prefix("!!") == Some(tag) {
@@ -343,7 +343,7 @@ fn decode_binary(text: &str) -> Result<String> {
     Ok(crate::json::to_utf8(&bytes).into_owned())
 }
 
-/// sigs.k8s.io/yaml prints float keys with 32 bits.
+/// Formats a float key, which sigs.k8s.io/yaml prints with 32 bits.
 pub(super) fn float_key(number: f64) -> String {
     match number {
         n if n.is_nan() => ".nan".to_owned(),

@@ -1,4 +1,4 @@
-//! Prints a node as Go's `%#v` prints its decoded value, for errors that name a key.
+//! Prints a node like Go's `%#v` of its decoded value, for errors that name a key.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::json::number;
 /// Go's nil in a collection.
 const NIL: &str = "interface {}(nil)";
 
-/// Maximum depth of the text: an alias may hide a lot.
+/// Maximum depth of the text: an alias may stand for a large structure.
 const MAX_DEPTH: usize = 8;
 
 /// Maximum number of nodes and bytes of scalars in the text.
 const MAX_SHOWN: usize = 1 << 16;
 
-/// The node's value in Go syntax.
+/// Formats the node's value in Go syntax.
 pub(super) fn go_syntax(document: &Document, id: NodeId) -> String {
     let mut text = String::new();
     Describer { document, shown: 0 }.describe(id, 0, &mut text);
@@ -75,7 +75,7 @@ impl Describer<'_> {
         into.push('}');
     }
 
-    /// A value inside a collection, where nil has a type.
+    /// Appends a value inside a collection, where nil has a type.
     fn element(&mut self, id: NodeId, depth: usize, into: &mut String) {
         let start = into.len();
         self.describe(id, depth + 1, into);

@@ -1,18 +1,18 @@
-//! Streams of several documents, split at `---` lines as by Kubernetes' `YAMLReader`. Helm reads values files this way.
+//! Reads streams of several documents, split at `---` lines like Kubernetes' `YAMLReader`. Helm reads values files this way.
 
 use go_template::Map;
 
 use super::error::Error;
 use super::parse_map;
 
-/// Reads all documents in order. Each must be a map or empty; an empty text has none.
+/// Reads all documents in order. Each must be a map or empty; an empty text contains none.
 ///
 /// Counterpart: Helm's `LoadValues`. Only a comment may follow `---` on its line.
 pub fn parse_documents(text: &[u8]) -> Result<Vec<Map>, Error> {
     split(text)?.iter().map(|document| parse_map(document)).collect()
 }
 
-/// Splits the text into documents. One with only comments counts.
+/// Splits the text into documents. A document that contains only comments counts.
 pub fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let mut documents = Vec::new();
     let mut current = Vec::new();
@@ -37,7 +37,7 @@ pub fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     Ok(documents)
 }
 
-/// The lines without their line breaks, `\n` or `\r\n`.
+/// Iterates over the lines, without their line breaks `\n` or `\r\n`.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let nothing = text.is_empty();

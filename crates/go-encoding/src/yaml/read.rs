@@ -1,16 +1,16 @@
-//! The scanner's input: position, line breaks, and characters that YAML does not allow.
+//! The scanner's input: the position, line breaks, and characters that YAML does not allow.
 //!
 //! Counterpart: libyaml's reader in yaml.v2. It decodes 512 bytes at a time and reports an invalid character only then, so a syntax error in an
-//! earlier piece wins.
+//! earlier piece takes precedence.
 
 use std::borrow::Cow;
 
 use super::error::Syntax;
 
-/// The number of bytes that yaml.v2 decodes at once.
+/// Number of bytes that yaml.v2 decodes at once.
 const CHUNK: usize = 512;
 
-/// A position in the text: characters, lines and columns from 0.
+/// A position in the text, in characters, lines and columns, each counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) index: usize,
@@ -25,7 +25,7 @@ struct Fault {
     problem: &'static str,
 }
 
-/// The text from the current position. NULs follow its end.
+/// The text from the current position on. NULs follow its end.
 pub(super) struct Reader<'a> {
     text: Cow<'a, str>,
     fault: Option<Fault>,
@@ -40,13 +40,13 @@ impl<'a> Reader<'a> {
         Reader { text, fault, pos: 0, mark: Mark::default() }
     }
 
-    /// The byte at this offset from the current position.
+    /// Returns the byte at this offset from the current position.
     #[inline]
     pub(super) fn peek(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.pos + ahead).copied().unwrap_or(0)
     }
 
-    /// Fails if an invalid character is within the next `characters`.
+    /// Fails if one of the next `characters` is invalid.
     #[inline]
     pub(super) fn need(&self, characters: usize) -> Result<(), Syntax> {
         match &self.fault {
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         self.skip();
     }
 
-    /// Copies the text up to this byte position, which contains no line break.
+    /// Copies the text up to this byte position. It must not contain line breaks.
     pub(super) fn read_to(&mut self, end: usize, into: &mut String) {
         let run = self.text.get(self.pos..end).unwrap_or("");
         let characters = run.as_bytes().iter().filter(|b| !is_continuation(**b)).count();
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         self.peek(0) == b'\r' && self.peek(1) == b'\n'
     }
 
-    /// Returns whether the position is before a byte order mark at the start.
+    /// Returns whether the position is the start of the text, at a byte order mark.
     pub(super) fn at_leading_bom(&self) -> bool {
         self.pos == 0 && self.text.starts_with('\u{FEFF}')
     }
@@ -147,24 +147,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns whether a line break or the end is at this offset.
+    /// Returns whether a line break or the end of the text is at this offset.
     #[inline]
     pub(super) fn is_breakz(&self, ahead: usize) -> bool {
         self.peek(ahead) == 0 || self.is_break(ahead)
     }
 
-    /// Returns whether a space, tab, line break or the end is at this offset.
+    /// Returns whether a space, a tab, a line break or the end of the text is at this offset.
     #[inline]
     pub(super) fn is_blankz(&self, ahead: usize) -> bool {
         is_blank(self.peek(ahead)) || self.is_breakz(ahead)
     }
 
-    /// Returns whether the position is at the end.
+    /// Returns whether the position is at the end of the text.
     pub(super) fn is_end(&self) -> bool {
         self.peek(0) == 0
     }
 
-    /// Returns whether the position is at the start of a line with `---` or `...`.
+    /// Returns whether a line that starts with `---` or `...` starts here.
     pub(super) fn at_document_indicator(&self) -> bool {
         self.mark.column == 0 && (self.at_indicator(b'-') || self.at_indicator(b'.'))
     }
@@ -181,7 +181,7 @@ pub(super) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// Returns whether names of anchors, tags and directives may contain this byte.
+/// Returns whether the names of anchors, tags and directives may contain this byte.
 pub(super) fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
@@ -190,7 +190,7 @@ fn is_continuation(byte: u8) -> bool {
     byte & 0xC0 == 0x80
 }
 
-/// The valid prefix of the text without its byte order mark, and the problem of the character after it.
+/// Returns the valid prefix of the text without its byte order mark, and the problem with the character after the prefix.
 fn decode(input: &[u8]) -> (Cow<'_, str>, Option<&'static str>) {
     match input {
         [0xFF, 0xFE, rest @ ..] => decode_utf16(rest, u16::from_le_bytes),
@@ -218,7 +218,7 @@ fn decode_utf8(input: &[u8]) -> (Cow<'_, str>, Option<&'static str>) {
 /// yaml.v2's error for a character that a stream must not contain.
 pub(super) const FORBIDDEN: &str = "control characters are not allowed";
 
-/// The offset of the first character that a stream must not contain.
+/// Finds the first character that a stream must not contain; returns its offset.
 fn find_forbidden(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let suspicious =
@@ -240,7 +240,7 @@ fn find_forbidden(text: &str) -> Option<usize> {
     None
 }
 
-/// yaml.v2's error for invalid UTF-8.
+/// Returns yaml.v2's error for invalid UTF-8.
 fn utf8_problem(bytes: &[u8]) -> &'static str {
     let first = bytes[0];
     let width = match first {
@@ -283,7 +283,7 @@ fn decode_utf16(input: &[u8], unit: fn([u8; 2]) -> u16) -> (Cow<'static, str>, O
     (Cow::Owned(text), bad)
 }
 
-/// The start of the piece that contains the character after the valid text.
+/// Returns the start of the piece that contains the character after the valid text.
 fn chunk_start(readable: &str) -> usize {
     let mut start = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Resolves the text of scalars to values, by YAML 1.1 as yaml.v2 implements it.
+//! Resolves the text of scalars to values, following YAML 1.1 as yaml.v2 implements it.
 
 use std::borrow::Cow;
 
@@ -14,14 +14,14 @@ pub(super) enum Scalar {
     Int(i64),
     Uint(u64),
     Float(f64),
-    /// A date, which yaml.v2 leaves as a string.
+    /// A date, which yaml.v2 keeps as a string.
     Timestamp,
-    /// A string, with the scalar's text.
+    /// A string, whose value is the scalar's text.
     Str,
 }
 
 impl Scalar {
-    /// The short form of the value's tag.
+    /// Returns the short form of the value's tag.
     pub(super) fn tag(self) -> &'static str {
         match self {
             Scalar::Null => "!!null",
@@ -34,7 +34,7 @@ impl Scalar {
     }
 }
 
-/// Whether text that is a date resolves to one.
+/// Whether to recognize dates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dates {
     Recognize,
@@ -46,7 +46,7 @@ pub(super) fn resolve(text: &str) -> Scalar {
     resolve_with(text, Dates::Recognize)
 }
 
-/// Like [`resolve`]; does not recognize dates unless asked to.
+/// Resolves a plain scalar like [`resolve`], but recognizes dates only if asked to.
 pub(super) fn resolve_with(text: &str, dates: Dates) -> Scalar {
     match text.as_bytes().first() {
         None => Scalar::Null,
@@ -71,7 +71,7 @@ fn resolve_point(text: &str) -> Scalar {
         ".nan" | ".NaN" | ".NAN" => Scalar::Float(f64::NAN),
         ".inf" | ".Inf" | ".INF" => Scalar::Float(f64::INFINITY),
         _ if !text.contains('_') => parse_yaml_float(text).map_or(Scalar::Str, Scalar::Float),
-        // Go parses this text with its underscores, which are valid only between digits.
+        // Go parses this text including its underscores, which are valid only between digits.
         _ if !separates_digits(text.as_bytes()) => Scalar::Str,
         _ => parse_yaml_float(&text.replace('_', "")).map_or(Scalar::Str, Scalar::Float),
     }
@@ -101,7 +101,7 @@ fn resolve_number(text: &str, dates: Dates) -> Scalar {
     parse_odd_binary(&plain).unwrap_or(Scalar::Str)
 }
 
-/// Go's `strconv.ParseInt(s, 0, 64)`, else `ParseUint`.
+/// Parses an integer like Go's `strconv.ParseInt(s, 0, 64)`, or else `ParseUint`.
 fn parse_integer(text: &[u8]) -> Option<Scalar> {
     match parse_int(text, 0) {
         Ok(number) => Some(Scalar::Int(number)),
@@ -110,18 +110,18 @@ fn parse_integer(text: &[u8]) -> Option<Scalar> {
     }
 }
 
-/// yaml.v2 parses the text after `0b` again as a number, so a sign may follow the prefix.
+/// Parses a binary number. yaml.v2 parses the text after `0b` as a number again, so a sign may follow the prefix.
 fn parse_odd_binary(text: &str) -> Option<Scalar> {
     let digits = text.strip_prefix("0b")?;
     i64::from_str_radix(digits, 2).ok().map(Scalar::Int)
 }
 
-/// Returns whether yaml.v3 reads an octal number of YAML 1.2 where yaml.v2 reads a string: with a sign after the prefix.
+/// Returns whether yaml.v3 reads this text, which is a string for yaml.v2, as an octal number of YAML 1.2: one with a sign after the prefix.
 pub(super) fn is_odd_octal(text: &str) -> bool {
     text.starts_with("0o") && i64::from_str_radix(&text[2..].replace('_', ""), 8).is_ok()
 }
 
-/// Parses a float in YAML's syntax; `None` if it has another or is too large.
+/// Parses a float in YAML's syntax; returns `None` if it has another form or is too large.
 fn parse_yaml_float(text: &str) -> Option<f64> {
     if is_float(text.as_bytes()) { parse_float(text.as_bytes()).ok() } else { None }
 }
@@ -148,7 +148,7 @@ fn count_digits(text: &[u8]) -> usize {
     text.iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
-/// Returns whether the text is a base-60 number. yaml.v2 reads a string, but quotes it for other parsers.
+/// Returns whether the text is a base-60 number. yaml.v2 reads it as a string, but quotes it for other parsers.
 pub(super) fn is_base60(text: &str) -> bool {
     let bytes = text.as_bytes();
     if !bytes.contains(&b':') {

@@ -12,7 +12,7 @@ fn to_json(value: &Value) -> String {
     String::from_utf8(json::encode(value, EscapeHtml::Yes, Layout::Compact).unwrap()).unwrap()
 }
 
-/// The difference from sigs.k8s.io/yaml's recorded answer, if there is one.
+/// Compares with sigs.k8s.io/yaml's recorded answer; describes the difference, if there is one.
 fn difference(case: &Json, ours: Result<String, String>) -> String {
     let is_same = match &ours {
         Ok(out) => Some(out.as_str()) == text(case, "out"),

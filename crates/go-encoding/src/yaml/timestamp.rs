@@ -1,4 +1,4 @@
-//! Recognizes dates: yaml.v2's four layouts, by the rules of Go's `time.Parse`.
+//! Recognizes dates in yaml.v2's four layouts, by the rules of Go's `time.Parse`.
 
 /// Returns whether yaml.v2 reads the text as a timestamp.
 pub(super) fn is_timestamp(text: &str) -> bool {
@@ -69,7 +69,7 @@ impl Cursor<'_> {
         digits.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + u32::from(b - b'0')))
     }
 
-    /// Splits off one or two digits with a value in the range.
+    /// Splits off one or two digits whose value is in the range.
     fn number(&mut self, least: u32, most: u32) -> Option<u32> {
         let count = if self.0.get(1).is_some_and(u8::is_ascii_digit) { 2 } else { 1 };
         self.digits(count).filter(|n| (least..=most).contains(n))

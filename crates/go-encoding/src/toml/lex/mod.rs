@@ -1,4 +1,4 @@
-//! Tokens of a TOML document: names, strings, and the texts of numbers and dates. Counterpart: BurntSushi/toml's `lex.go`.
+//! Splits a TOML document into tokens: names, strings, and the texts of numbers and dates. Counterpart: BurntSushi/toml's `lex.go`.
 
 mod number;
 mod string;
@@ -15,10 +15,10 @@ use super::error::{Located, Problem, Result};
 pub(super) struct Lexer<'a> {
     text: &'a [u8],
     pos: usize,
-    /// Where the current token began.
+    /// The start of the current token.
     start: usize,
     pub(super) line: usize,
-    /// Whether the last read met the end of the document.
+    /// Whether the last read reached the end of the document.
     at_end: bool,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Lexer<'a> {
         self.text.iter().take(6).any(|byte| *byte == 0)
     }
 
-    /// Reads the next character; `None` at the end.
+    /// Reads the next character; returns `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<char>> {
         let Some(first) = self.text.get(self.pos) else {
             self.at_end = true;
@@ -101,7 +101,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Skips the rest of the line, a comment.
+    /// Skips the rest of the line, which is a comment.
     pub(super) fn skip_comment(&mut self) -> Result<()> {
         while !matches!(self.next()?, None | Some('\n' | '\r')) {}
         self.back();
@@ -117,13 +117,13 @@ impl<'a> Lexer<'a> {
         String::from_utf8_lossy(&self.text[self.start..self.pos])
     }
 
-    /// An error on this line; at the end of the document, on the last line that is not empty.
+    /// Returns an error on this line, or at the end of the document on the last line that is not empty.
     pub(super) fn fail(&self, problem: impl Into<Problem>) -> Located {
         let after_line = self.at_end && self.pos > 0 && self.text[self.pos - 1] == b'\n';
         Located { line: self.line - usize::from(after_line), problem: problem.into() }
     }
 
-    /// An error on the previous line, for what only the line break shows.
+    /// Returns an error on the previous line, for a problem that only the line break reveals.
     pub(super) fn fail_on_previous_line(&self, problem: impl Into<Problem>) -> Located {
         Located { line: self.line - 1, problem: problem.into() }
     }
@@ -184,7 +184,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Reads characters while they fit, and returns the token so far.
+    /// Reads characters while they fit; returns the token up to here.
     fn take_while(&mut self, fits: impl Fn(char) -> bool) -> Result<String> {
         while self.next()?.is_some_and(&fits) {}
         self.back();
@@ -192,7 +192,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Go's `%q` of a character; the end of the document counts as NUL.
+/// Quotes a character like Go's `%q`; the end of the document counts as NUL.
 pub(super) fn quote_char(c: Option<char>) -> String {
     quote_rune(c.unwrap_or('\0'))
 }

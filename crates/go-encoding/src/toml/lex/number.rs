@@ -1,4 +1,4 @@
-//! The text of integers, floats and dates.
+//! Scans the texts of integers, floats and dates.
 
 use super::{Lexer, Scalar, quote_char};
 use crate::toml::error::{Problem, Result};

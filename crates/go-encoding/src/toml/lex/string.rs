@@ -1,4 +1,4 @@
-//! Basic and literal strings, on one line or several, with their escapes.
+//! Scans basic and literal strings, on one line or several, with their escapes.
 
 use golibs::strconv::quote;
 
@@ -74,7 +74,7 @@ impl Lexer<'_> {
         if quote == '"' { unescape(&join_lines(raw), self.line) } else { Ok(raw.to_owned()) }
     }
 
-    /// Checks that at most two quotes precede the three closing ones.
+    /// Checks that at most two quotes precede the three closing quotes.
     fn check_quotes(&self, quote: char) -> Result<()> {
         let token = self.token();
         let five = String::from(quote).repeat(5);
@@ -136,7 +136,7 @@ fn join_lines(text: &str) -> String {
     out
 }
 
-/// Replaces the escapes, which the lexer has checked already.
+/// Replaces the escapes, which the lexer has already checked.
 fn unescape(text: &str, line: usize) -> Result<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars();

@@ -1,4 +1,4 @@
-//! Collections, in block and flow style. Each is registered before its children, so that an alias inside finds its anchor.
+//! Composes collections, in block and flow style. Each is registered before its children, so that an alias inside it finds its anchor.
 
 use super::{BLOCK, BLOCK_VALUE, Collection, Composer, FLOW, Kind, Next, Node, Result, error};
 use crate::yaml::scan::TokenKind;
@@ -19,7 +19,7 @@ impl Composer<'_> {
         Next::Done(collection.id)
     }
 
-    /// Starts the collection's next child; `None` at its end.
+    /// Starts the collection's next child; returns `None` at its end.
     pub(super) fn advance(&mut self, collection: &mut Collection) -> Result<Option<Next>> {
         match collection.kind {
             Kind::BlockSequence => self.block_sequence(),
@@ -120,7 +120,7 @@ impl Composer<'_> {
 
     fn flow_pair_key(&mut self) -> Result<Next> {
         match self.scanner.peek()?.kind {
-            // libyaml drops this token, which makes `[? : x]` parse oddly. We must reproduce it.
+            // libyaml drops this token, so `[? : x]` parses oddly. We must reproduce it.
             TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowSequenceEnd => {
                 self.scanner.take()?;
                 Ok(Next::Done(self.empty()))

@@ -1,6 +1,6 @@
 //! Composes the first document of a stream from its tokens, by libyaml's grammar.
 //!
-//! Counterpart: libyaml's parser and yaml.v2's `parser` in one: each production creates a node instead of an event.
+//! Counterpart: libyaml's parser and yaml.v2's `parser` combined: each production creates a node instead of an event.
 
 mod collection;
 
@@ -16,10 +16,10 @@ type Result<T, E = Syntax> = std::result::Result<T, E>;
 /// The index of a node in its [`Document`].
 pub(super) type NodeId = usize;
 
-/// One node of a document.
+/// A node of a document.
 #[derive(Debug)]
 pub(super) enum Node {
-    /// `implicit` if the text alone decides its type: it is plain or tagged `!`.
+    /// A scalar. `implicit` if the text alone determines its type: it is plain or tagged `!`.
     Scalar {
         value: String,
         tag: Option<String>,
@@ -38,7 +38,7 @@ pub(super) enum Node {
 #[derive(Debug, Default)]
 pub(super) struct Document {
     nodes: Vec<Node>,
-    /// The root; `None` if the stream is empty.
+    /// The root, or `None` if the stream is empty.
     pub(super) root: Option<NodeId>,
 }
 
@@ -48,7 +48,7 @@ impl Document {
     }
 }
 
-/// Composes the first document of the stream, of at most this many nodes.
+/// Composes the first document of the stream, which may have at most this many nodes.
 pub(super) fn first_document(input: &[u8], most: usize) -> Result<Document> {
     let mut composer = Composer {
         most,
@@ -65,7 +65,7 @@ pub(super) fn first_document(input: &[u8], most: usize) -> Result<Document> {
 }
 
 struct Composer<'a> {
-    /// How many nodes the document may have.
+    /// Maximum number of nodes of the document.
     most: usize,
     scanner: Scanner<'a>,
     document: Document,
@@ -102,7 +102,7 @@ impl Composer<'_> {
                 self.node()?
             }
         };
-        // yaml.v2 reads the end of the document, so an error of the scanner there fails this document too.
+        // yaml.v2 also reads the end of the document, so a scanner error there fails this document too.
         self.scanner.peek()?;
         Ok(root)
     }
@@ -160,7 +160,7 @@ impl Composer<'_> {
         self.add(Node::Scalar { value: String::new(), tag: None, implicit: true })
     }
 
-    /// Composes a node and its descendants. Open collections are on a stack of their own, so nesting does not recurse.
+    /// Composes a node and its descendants. Open collections are kept on a separate stack, so nesting does not recurse.
     fn node(&mut self) -> Result<NodeId> {
         let mut open: Vec<Collection> = Vec::new();
         let mut next = self.begin(BLOCK)?;
@@ -188,7 +188,7 @@ impl Composer<'_> {
         }
     }
 
-    /// Starts a node. A scalar or alias is complete at once, a collection stays open.
+    /// Starts a node. A scalar or alias is complete immediately; a collection stays open.
     fn begin(&mut self, place: Place) -> Result<Next> {
         if self.document.nodes.len() >= self.most {
             let start = self.scanner.peek()?.start;
@@ -219,7 +219,7 @@ impl Composer<'_> {
         Ok(self.open(kind, anchor))
     }
 
-    /// An anchor or tag without a node.
+    /// Adds the empty scalar that an anchor or tag without a node denotes.
     fn bare_properties(&mut self, anchor: Option<String>, tag: Option<String>) -> NodeId {
         let implicit = tag.is_none();
         let id = self.add(Node::Scalar { value: String::new(), tag, implicit });
@@ -283,12 +283,12 @@ impl Composer<'_> {
     }
 }
 
-/// The kinds of nodes allowed at a position.
+/// The kinds of nodes that a position allows.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Also block collections.
+    /// Whether block collections are allowed.
     block: bool,
-    /// For a key's value, also a sequence without indentation.
+    /// Whether a sequence without indentation is allowed, as for a key's value.
     indentless: bool,
 }
 
@@ -320,7 +320,7 @@ struct Collection {
     items: Vec<NodeId>,
     entries: Vec<(NodeId, NodeId)>,
     key: Option<NodeId>,
-    /// A key without a value in a flow mapping.
+    /// Whether the key of a flow mapping has no value.
     lone_key: bool,
 }
 

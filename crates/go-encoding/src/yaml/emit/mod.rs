@@ -1,6 +1,6 @@
-//! Writes values as sigs.k8s.io/yaml's `Marshal` does (JSON, then yaml.v2's emitter, but without creating the JSON), and as yaml.v3's encoder does.
+//! Emits values like sigs.k8s.io/yaml's `Marshal` (JSON, then yaml.v2's emitter, but without creating the JSON), and like yaml.v3's encoder.
 //!
-//! `scalar.rs` chooses and writes the style of strings, `order.rs` orders keys, `pretty.rs` covers yaml.v3 only. Counterpart: libyaml's emitter in
+//! `scalar.rs` chooses and writes the style of strings, `order.rs` orders keys, `pretty.rs` is for yaml.v3 only. Counterpart: libyaml's emitter in
 //! block style.
 
 mod order;
@@ -22,10 +22,10 @@ use crate::json::{self, EncodeError, number};
 use scalar::Context;
 use writer::{Level, Writer};
 
-/// Maximum length of the output, in bytes: a template can double a value repeatedly by putting it into a map twice.
+/// Maximum length of the output, in bytes: a template can double a value repeatedly by adding it to a map twice.
 pub const MAX_OUTPUT: usize = 64 << 20;
 
-/// Longer keys get a `?`.
+/// Length of a key above which it is written with a `?`.
 const MAX_PLAIN_KEY: usize = 128;
 
 type Result<T = (), E = EmitError> = std::result::Result<T, E>;
@@ -33,18 +33,18 @@ type Result<T = (), E = EmitError> = std::result::Result<T, E>;
 /// The upstream emitter to follow.
 #[derive(Clone, Copy, PartialEq)]
 enum Dialect {
-    /// yaml.v2 after JSON.
+    /// yaml.v2, after JSON.
     V2,
-    /// yaml.v3 with two spaces of indentation.
+    /// yaml.v3, indented by two spaces.
     V3,
 }
 
-/// Writes the value as YAML with a final line break. Counterpart: sigs.k8s.io/yaml's `Marshal`.
+/// Emits the value as YAML with a final line break. Counterpart: sigs.k8s.io/yaml's `Marshal`.
 pub fn emit(value: &Value) -> Result<Vec<u8>> {
     run(value, Dialect::V2).map_err(|error| with_line(value, error))
 }
 
-/// Writes the value as YAML with a final line break, indented by two spaces. Counterpart: yaml.v3's encoder.
+/// Emits the value as YAML with a final line break, indented by two spaces. Counterpart: yaml.v3's encoder.
 pub fn emit_pretty(value: &Value) -> Result<Vec<u8>> {
     run(value, Dialect::V3)
 }
@@ -56,7 +56,7 @@ fn run(value: &Value, dialect: Dialect) -> Result<Vec<u8>> {
     Ok(emitter.writer.into_bytes())
 }
 
-/// Go's error when the value's JSON is invalid YAML.
+/// Returns Go's error for a value whose JSON is not valid YAML.
 fn with_line(value: &Value, error: EmitError) -> EmitError {
     let EmitError::Yaml(_) = error else { return error };
     let text = match json::encode(value, json::EscapeHtml::Yes, json::Layout::Compact) {
@@ -79,7 +79,7 @@ struct Emitter {
 impl Emitter {
     fn node(&mut self, value: &Value, context: Context) -> Result {
         match value {
-            // A nil slice or map becomes null in JSON; yaml.v3 writes an empty one.
+            // A nil slice or map becomes null in JSON; yaml.v3 writes an empty collection.
             Value::List(list) if list.is_nil() && self.dialect != Dialect::V3 => self.writer.word("null"),
             Value::List(list) => self.list(list, context)?,
             Value::Map(map) if map.is_nil() && self.dialect != Dialect::V3 => self.writer.word("null"),
@@ -161,7 +161,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// The entries in the dialect's order.
+    /// Returns the entries in the dialect's order.
     fn sorted<'v>(&self, entries: &'v BTreeMap<Str, Value>) -> Result<Vec<(Cow<'v, str>, &'v Value)>> {
         let mut sorted = Vec::with_capacity(entries.len());
         for (key, value) in entries {
@@ -186,7 +186,7 @@ impl Emitter {
     }
 }
 
-/// The result of parsing the string's JSON as YAML.
+/// Returns the result of parsing the string's JSON as YAML.
 fn readable(bytes: &[u8]) -> Result<Cow<'_, str>> {
     let text = json::to_utf8(bytes);
     if memchr::memchr3(0x7F, 0xC2, 0xEF, text.as_bytes()).is_none() {

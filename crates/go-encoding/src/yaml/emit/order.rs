@@ -1,7 +1,7 @@
-//! yaml.v2's order of keys: letters after everything else, and numbers inside keys by value.
+//! Orders keys like yaml.v2: letters after everything else, and numbers inside keys by value.
 //!
-//! It is not a total order (`9a < 010 < 0B < 9a`), so Go's output may depend on the random order of its maps. This sort is deterministic: it gives
-//! Go's result for a few keys visited in byte order.
+//! This is not a total order (`9a < 010 < 0B < 9a`), so Go's output may depend on the random order of its maps. This sort is deterministic: for a few
+//! keys, it gives the result that Go gives when it visits them in byte order.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -10,10 +10,10 @@ use golibs::unicode::{is_digit, is_letter};
 
 use super::Dialect;
 
-/// Up to this many items, Go sorts by insertion.
+/// Number of items up to which Go uses insertion sort.
 const INSERTION: usize = 12;
 
-/// Sorts entries by key. They are in byte order initially.
+/// Sorts entries by key. They must be in byte order initially.
 pub(super) fn sort<V: Copy>(entries: &mut Vec<(Cow<'_, str>, V)>, dialect: Dialect) {
     if entries.windows(2).all(|pair| natural_order(&pair[0].0, &pair[1].0, dialect) != Ordering::Greater) {
         return;
@@ -51,7 +51,7 @@ fn insertion_sort<T>(items: &mut [T], order: &impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// Compares two keys. After a number, yaml.v3 sorts letters before anything else.
+/// Compares two keys. After a number, yaml.v3 sorts letters before everything else.
 fn natural_order(a: &str, b: &str, dialect: Dialect) -> Ordering {
     let mut common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     while !a.is_char_boundary(common) || !b.is_char_boundary(common) {
@@ -74,7 +74,7 @@ fn natural_order(a: &str, b: &str, dialect: Dialect) -> Ordering {
 
 /// Compares the numbers that start here, then their lengths.
 fn compare_numbers(before: &str, a: &str, b: &str) -> Ordering {
-    // A zero directly after a number belongs to it.
+    // A zero directly after a number belongs to that number.
     let inside = (a.starts_with('0') || b.starts_with('0'))
         && before.chars().rev().take_while(|c| is_digit(*c)).any(|c| c != '0');
     let (a_value, a_digits) = leading_number(a, i64::from(inside));

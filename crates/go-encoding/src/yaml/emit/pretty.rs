@@ -1,4 +1,4 @@
-//! Values that yaml.v3 writes directly, where yaml.v2 gets JSON: numbers, bytes, and structs under lower-case field names.
+//! Emits values that yaml.v3 writes directly and that yaml.v2 receives as JSON: numbers, bytes, and structs with lower-case field names.
 
 use go_template::{Field, Object, Value};
 

@@ -1,4 +1,4 @@
-//! Chooses the style of a string and writes it, by libyaml's analysis and yaml.v2's rule that text which would parse as another type is quoted.
+//! Chooses the style of a string and writes it. Follows libyaml's analysis and yaml.v2's rule that text which would parse as another type is quoted.
 
 use super::super::resolve::{Scalar, is_base60, is_odd_octal, resolve};
 use super::Dialect;
@@ -7,9 +7,9 @@ use super::writer::{INDENT, Level, Writer};
 /// The position of a scalar or list.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Context {
-    /// A key or value in a map.
+    /// Whether the scalar is a key or value of a map.
     pub(super) mapping: bool,
-    /// A key on one line, with its colon.
+    /// Whether the scalar is a key on the same line as its colon.
     pub(super) simple_key: bool,
 }
 
@@ -28,7 +28,6 @@ pub(super) enum Fold {
     Never,
 }
 
-/// Writes the string.
 pub(super) fn write(writer: &mut Writer, text: &str, context: Context, dialect: Dialect) {
     if is_word(text) && reads_as_itself(text, dialect) {
         writer.word(text);
@@ -50,7 +49,7 @@ pub(super) fn has_break(text: &str) -> bool {
     find_break(text).is_some()
 }
 
-/// The offset of the first line break.
+/// Finds the first line break; returns its offset.
 fn find_break(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let begins_break = |at: &usize| match bytes[*at] {
@@ -61,7 +60,7 @@ fn find_break(text: &str) -> Option<usize> {
     (0..bytes.len()).find(begins_break)
 }
 
-/// A fast path for most strings: letters, digits and a few characters without meaning in YAML.
+/// Returns whether the text consists of letters, digits and a few characters without a meaning in YAML. A fast path for most strings.
 fn is_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'/')
@@ -90,7 +89,7 @@ fn choose(text: &str, context: Context, dialect: Dialect) -> Style {
     }
 }
 
-/// The result of libyaml's analysis: the styles that can represent a scalar.
+/// The styles that can represent a scalar, found by libyaml's analysis.
 struct Analysis {
     multiline: bool,
     plain: bool,
@@ -104,7 +103,7 @@ impl Analysis {
         let (mut breaks, mut special, mut break_space, mut space_break) = (false, false, false, false);
         let mut tabs = false;
         for (at, byte) in text.bytes().enumerate() {
-            // After the first, most characters have no meaning anywhere.
+            // After the first character, most characters have no meaning in any style.
             if at > 0 && (is_ordinary(byte) || !text.is_char_boundary(at)) {
                 continue;
             }
@@ -129,7 +128,7 @@ impl Analysis {
     }
 }
 
-/// Returns whether this is a printable ASCII character that is neither blank nor an indicator after other characters.
+/// Returns whether this is a printable ASCII character that is neither a blank nor an indicator after other characters.
 fn is_ordinary(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'#' | b':')
 }
@@ -150,7 +149,7 @@ pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns whether libyaml writes the character unescaped, which it does not beyond the basic plane.
+/// Returns whether libyaml writes the character unescaped. Beyond the basic plane it escapes all characters.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{D7FF}' | '\u{E000}'..='\u{FEFE}' | '\u{FF00}'..='\u{FFFD}')
 }
@@ -161,7 +160,7 @@ pub(super) fn write_plain(writer: &mut Writer, text: &str, fold: Fold) {
     writer.end_scalar();
 }
 
-/// Writes text without line breaks, folding at single spaces past the width where allowed.
+/// Writes text without line breaks. Where allowed, folds it at single spaces past the width.
 fn write_words(writer: &mut Writer, text: &str, fold: Fold) {
     if fold == Fold::Never || writer.has_room(text.len()) {
         writer.text(text);
@@ -184,7 +183,7 @@ fn write_words(writer: &mut Writer, text: &str, fold: Fold) {
     }
 }
 
-/// The number of leading characters, none blank, that need no escape in either kind of quotes.
+/// Returns the number of leading characters that need no escape in either kind of quotes and are not blanks.
 fn ordinary_run(text: &str) -> usize {
     let ordinary = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'\'');
     text.bytes().position(|b| !ordinary(&b)).unwrap_or(text.len())
@@ -242,7 +241,7 @@ fn write_single(writer: &mut Writer, text: &str, fold: Fold) {
 
 fn write_double(writer: &mut Writer, text: &str, fold: Fold) {
     writer.indicator("\"");
-    // libyaml tests for a byte order mark at the start of the text instead of here, and then escapes everything.
+    // libyaml looks for a byte order mark at the start of the text instead of here, and then escapes everything.
     let escape_all = text.starts_with('\u{FEFF}');
     let mut spaces = false;
     let mut rest = text.chars();
@@ -336,7 +335,7 @@ fn write_literal(writer: &mut Writer, text: &str) {
     }
 }
 
-/// The header of a block scalar: the indentation, where the first line does not show it, and the treatment of final line breaks.
+/// Writes the header of a block scalar: the indentation, unless the first line shows it, and the treatment of final line breaks.
 fn write_block_hints(writer: &mut Writer, text: &str) {
     if text.starts_with(|c| c == ' ' || is_break(c)) {
         writer.attached_indicator(&INDENT.to_string());

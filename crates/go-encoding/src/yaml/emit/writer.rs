@@ -1,11 +1,11 @@
-//! Lays out pieces of YAML: columns, indentation, and the blanks between pieces.
+//! Lays out pieces of YAML: columns, indentation, and the blanks between the pieces.
 
 use super::Dialect;
 
 /// The indentation per level.
 pub(super) const INDENT: isize = 2;
 
-/// yaml.v2 folds scalars past this column.
+/// The column past which yaml.v2 folds scalars.
 const WIDTH: usize = 80;
 
 /// The output so far, and libyaml's state about its end.
@@ -14,22 +14,22 @@ pub(super) struct Writer {
     column: usize,
     indent: isize,
     depth: usize,
-    /// Scalars are folded past this column.
+    /// The column past which scalars are folded.
     width: usize,
     /// Whether the output ends in a blank.
     whitespace: bool,
-    /// Whether the line has only indentation and indicators.
+    /// Whether the line contains only indentation and indicators.
     indention: bool,
 }
 
-/// What is indented.
+/// The kind of node that is indented.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
-    /// A scalar, which is indented even at the top.
+    /// A scalar, which is indented even at the top level.
     Scalar,
     /// A collection.
     Collection,
-    /// A list in the column of its key.
+    /// A list in the same column as its key.
     SameColumn,
 }
 
@@ -65,17 +65,17 @@ impl Writer {
         self.indention
     }
 
-    /// Returns whether the next space is past the width.
+    /// Returns whether the next space would be past the width.
     pub(super) fn is_wide(&self) -> bool {
         self.column > self.width
     }
 
-    /// Returns whether this many more characters fit in the width.
+    /// Returns whether this many more characters fit within the width.
     pub(super) fn has_room(&self, characters: usize) -> bool {
         self.column + characters <= self.width
     }
 
-    /// Indents one more level.
+    /// Indents by one more level.
     pub(super) fn increase_indent(&mut self, level: Level) -> Outer {
         let outer = Outer(self.indent);
         if self.indent < 0 {
@@ -92,7 +92,7 @@ impl Writer {
         self.depth -= 1;
     }
 
-    /// Moves to the current indentation, on a new line unless this one is still blank.
+    /// Moves to the current indentation, on a new line unless the current line is still blank.
     pub(super) fn indent_line(&mut self) {
         let indent = self.indent.max(0) as usize;
         if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
@@ -106,20 +106,20 @@ impl Writer {
         self.indention = true;
     }
 
-    /// Writes an ASCII indicator after a blank.
+    /// Writes an ASCII indicator, preceded by a blank.
     pub(super) fn indicator(&mut self, text: &str) {
         self.block_indicator(text);
         self.indention = false;
     }
 
-    /// Writes an ASCII indicator without a blank before it.
+    /// Writes an ASCII indicator without a preceding blank.
     pub(super) fn attached_indicator(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
         self.column += text.len();
         self.end_scalar();
     }
 
-    /// Writes an ASCII indicator after a blank. It counts as indentation for nested block collections.
+    /// Writes an ASCII indicator, preceded by a blank. It counts as indentation for nested block collections.
     pub(super) fn block_indicator(&mut self, text: &str) {
         self.blank();
         self.out.extend_from_slice(text.as_bytes());
@@ -135,7 +135,7 @@ impl Writer {
         self.end_scalar();
     }
 
-    /// Adds a blank unless the output ends in one.
+    /// Adds a blank unless the output already ends in one.
     pub(super) fn blank(&mut self) {
         if !self.whitespace {
             self.byte(b' ');

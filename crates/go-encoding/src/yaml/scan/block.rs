@@ -1,10 +1,10 @@
-//! Keys without `?` and indentation: the structure that no character of its own marks.
+//! Finds structure that no indicator marks: keys without `?`, and indentation.
 
 use super::{MAX_SIMPLE_KEY, Result, Scanner, SimpleKey, Token, TokenKind};
 use crate::yaml::MAX_DEPTH;
 use crate::yaml::read::Mark;
 
-/// Keys without `?`, which are known only when their `:` is read.
+/// Keys without `?`, which are recognized only when their `:` is read.
 impl Scanner<'_> {
     pub(super) fn is_valid_key(&mut self, i: usize) -> Result<bool> {
         let key = self.simple_keys[i];
@@ -53,9 +53,9 @@ impl Scanner<'_> {
     }
 }
 
-/// Indentation, from which the start and end of block collections follow.
+/// Indentation, which determines where block collections start and end.
 impl Scanner<'_> {
-    /// Starts a block collection at the column unless there is one; its token goes before token `before`, if given.
+    /// Starts a block collection at this column, unless there is one. Inserts its token before the token number `before`, if given.
     pub(super) fn roll_indent(&mut self, column: usize, before: Option<usize>, kind: TokenKind, mark: Mark) -> Result {
         if self.flow_level > 0 || self.indent >= column as isize {
             return Ok(());
@@ -69,13 +69,13 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Inserts the token before the one with this number, or last if that one is gone.
+    /// Inserts the token before the token with this number, or at the end if that token was already taken.
     pub(super) fn insert(&mut self, before: Option<usize>, token: Token) {
         let at = before.and_then(|number| number.checked_sub(self.taken)).unwrap_or(self.tokens.len());
         self.tokens.insert(at.min(self.tokens.len()), token);
     }
 
-    /// Ends the block collections indented deeper than the column.
+    /// Ends the block collections that are indented deeper than this column.
     pub(super) fn unroll_indent(&mut self, column: isize) {
         if self.flow_level > 0 {
             return;

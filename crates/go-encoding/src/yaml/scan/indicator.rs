@@ -1,4 +1,4 @@
-//! Tokens of one or a few characters.
+//! Scans tokens of one or a few characters.
 
 use super::{Result, Scanner, SimpleKey, Token, TokenKind};
 use crate::yaml::MAX_DEPTH;
@@ -74,8 +74,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Starts a block collection here unless one of this indentation is open; `refusal` is the error where none may start. Does nothing
-    /// inside a flow collection.
+    /// Starts a block collection here, unless one with this indentation is open. `refusal` is the error if none may start here. Does nothing inside a
+    /// flow collection.
     fn start_block(&mut self, start: TokenKind, refusal: &'static str) -> Result {
         if self.flow_level > 0 {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Splits YAML into tokens, including block structure. Counterpart: libyaml's scanner in yaml.v2, with its limits and messages.
 //!
-//! `scalar.rs` scans plain, quoted and block scalars, `property.rs` anchors, tags and directives, `indicator.rs` tokens of a few characters; `block.rs`
-//! finds the structure that only `:` and indentation show.
+//! `scalar.rs` scans plain, quoted and block scalars, `property.rs` anchors, tags and directives, and `indicator.rs` tokens of a few characters;
+//! `block.rs` finds the structure that only `:` and indentation show.
 
 mod block;
 mod indicator;
@@ -22,7 +22,7 @@ use scalar::{BlockStyle, Quotes};
 /// Maximum length of a key without `?`, in characters.
 pub(super) const MAX_SIMPLE_KEY: usize = 1024;
 
-/// Each token looks for a key in all flow collections around it, which costs a step per this many levels.
+/// Levels per step: each token looks for a key in all flow collections around it.
 const LEVELS_PER_STEP: usize = 32;
 
 /// A token that becomes a key if `:` follows it on its line.
@@ -30,7 +30,8 @@ const LEVELS_PER_STEP: usize = 32;
 struct SimpleKey {
     possible: bool,
     required: bool,
-    /// yaml.v2 forgets the possible key `[]` or `{}`: it does not wait for the colon, and the tokens are out of order.
+    /// Whether the key is lost: yaml.v2 forgets the possible key `[]` or `{}`, because it does not wait for the colon, and then emits tokens out of
+    /// order.
     lost: bool,
     token: usize,
     mark: Mark,
@@ -44,11 +45,11 @@ pub(super) struct Scanner<'a> {
     started: bool,
     ended: bool,
     flow_level: usize,
-    /// The column of the enclosing block collection; -1 outside of any.
+    /// The column of the enclosing block collection, or -1 outside any.
     indent: isize,
     indents: Vec<isize>,
     simple_key_allowed: bool,
-    /// One per flow level, the innermost last.
+    /// The possible keys, one per flow level, innermost last.
     simple_keys: Vec<SimpleKey>,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Scanner<'a> {
         while self.must_look_ahead()? {
             self.fetch_next()?;
         }
-        // After its end, the stream has only end tokens.
+        // After its end, the stream contains only end tokens.
         if self.tokens.is_empty() {
             let start = self.reader.mark;
             self.tokens.push_back(Token { kind: TokenKind::StreamEnd, start });
@@ -90,14 +91,14 @@ impl<'a> Scanner<'a> {
         Ok(self.tokens.pop_front().unwrap_or(Token { kind: TokenKind::StreamEnd, start: self.reader.mark }))
     }
 
-    /// Returns whether the queue is empty, or its first token may still get a KEY token before it.
+    /// Returns whether the queue is empty, or a KEY token may still have to be inserted before its first token.
     fn must_look_ahead(&mut self) -> Result<bool> {
         if self.tokens.is_empty() {
             return Ok(!self.ended);
         }
         let first = self.taken;
         note_work((self.simple_keys.len() / LEVELS_PER_STEP) as u64);
-        // Inner levels opened later, so that their keys have higher numbers.
+        // Inner levels opened later, so their keys have higher numbers.
         let candidate = self.simple_keys.iter().rposition(|key| key.possible && key.token <= first);
         match candidate {
             Some(i) if self.simple_keys[i].token == first && !self.simple_keys[i].lost => self.is_valid_key(i),
@@ -161,7 +162,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An error at the current position. yaml.v2 does not name the first line.
+    /// Returns an error at the current position. yaml.v2 does not name the first line.
     fn error(&self, problem: impl Into<Cow<'static, str>>) -> Syntax {
         let line = self.reader.mark.line;
         Syntax { line: if line == 0 { 0 } else { line + 1 }, problem: problem.into() }

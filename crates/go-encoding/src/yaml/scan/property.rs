@@ -1,4 +1,4 @@
-//! Anchors, aliases, tags and directives.
+//! Scans anchors, aliases, tags and directives.
 
 use super::super::read::is_name;
 use super::{Result, Scanner, TokenKind};
@@ -60,7 +60,7 @@ impl Scanner<'_> {
         Ok(uri)
     }
 
-    /// `!handle!suffix`, `!suffix`, or `!` alone, which has no handle.
+    /// Scans `!handle!suffix`, `!suffix`, or `!` alone, which has no handle.
     fn scan_short_tag(&mut self) -> Result<(String, String)> {
         let handle = self.scan_handle(false)?;
         if handle.len() > 1 && handle.ends_with('!') {
@@ -106,7 +106,7 @@ impl Scanner<'_> {
         Ok(uri)
     }
 
-    /// One UTF-8 character written as `%XX` octets.
+    /// Scans one UTF-8 character, written as `%XX` octets.
     fn scan_uri_escapes(&mut self, uri: &mut String) -> Result {
         let mut octets = Vec::new();
         let mut width = 1;

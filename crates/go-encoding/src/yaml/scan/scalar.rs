@@ -1,4 +1,4 @@
-//! Plain, quoted, literal and folded scalars, and the folding of their line breaks.
+//! Scans plain, quoted, literal and folded scalars, and folds their line breaks.
 
 use super::super::read::is_blank;
 use super::{Result, Scanner, TokenKind};
@@ -17,7 +17,7 @@ pub(super) enum BlockStyle {
     Folded,
 }
 
-/// Blanks and line breaks between two words of a scalar, before they are folded.
+/// Blanks and line breaks between two words of a scalar, before folding.
 #[derive(Default)]
 struct Gap {
     blanks: String,
@@ -27,7 +27,7 @@ struct Gap {
 }
 
 impl Gap {
-    /// Writes the folded gap: its blanks, one space for one line break, or one break less for several.
+    /// Writes the folded gap: its blanks if it has no line break, one space for a single line break, or one break fewer for several.
     fn flush(&mut self, into: &mut String) {
         if !self.broken {
             into.push_str(&self.blanks);
@@ -169,7 +169,7 @@ impl Scanner<'_> {
         Ok(value)
     }
 
-    /// Reads up to a blank, a line break or the closing quote; returns whether it ended in an escaped line break.
+    /// Reads up to a blank, a line break or the closing quote; returns whether it stopped at an escaped line break.
     fn scan_quoted_word(&mut self, quotes: Quotes, value: &mut String) -> Result<bool> {
         while !self.reader.is_blankz(0) {
             match self.reader.peek(0) {
@@ -312,7 +312,7 @@ impl Scanner<'_> {
         self.reader.need(1)
     }
 
-    /// Reads the header of a block scalar: `+` or `-` and a digit, in either order, and perhaps a comment.
+    /// Reads the header of a block scalar: `+` or `-` and a digit, each optional and in either order, and an optional comment.
     fn scan_block_header(&mut self) -> Result<(Chomping, Option<usize>)> {
         self.reader.need(1)?;
         let mut chomping = self.scan_chomping();
