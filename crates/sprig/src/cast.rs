@@ -1,9 +1,9 @@
-//! Conversions of values to numbers and text. Counterparts: `spf13/cast` and Sprig's `strval`.
+//! Converts values to numbers and text. Counterparts: `spf13/cast` and Sprig's `strval`.
 
 use go_template::{Object, Str, Value, fmt};
 use golibs::strconv::{parse_float, parse_int};
 
-/// Counterpart: Sprig's `toInt64` and `toInt`. Anything that is not a number is 0.
+/// Converts a value to an integer. Anything that is not a number becomes 0. Counterpart: Sprig's `toInt64` and `toInt`.
 pub(super) fn to_int64(value: &Value) -> i64 {
     match value {
         Value::Int(v, _) => *v,
@@ -16,7 +16,7 @@ pub(super) fn to_int64(value: &Value) -> i64 {
     }
 }
 
-/// Counterpart: Sprig's `toFloat64`. Anything that is not a number is 0.
+/// Converts a value to a float. Anything that is not a number becomes 0. Counterpart: Sprig's `toFloat64`.
 pub(super) fn to_float64(value: &Value) -> f64 {
     match value {
         Value::Int(v, _) => *v as f64,
@@ -29,7 +29,7 @@ pub(super) fn to_float64(value: &Value) -> f64 {
     }
 }
 
-/// The number of a month or weekday, the only named types that `cast` supports.
+/// Returns the number of a month or weekday, the only named types that `cast` supports.
 pub(super) fn named_number(object: &dyn Object) -> Option<i64> {
     match object.data() {
         Value::Int(n, _) if matches!(object.type_name(), "time.Month" | "time.Weekday") => Some(n),
@@ -37,7 +37,7 @@ pub(super) fn named_number(object: &dyn Object) -> Option<i64> {
     }
 }
 
-/// Go's conversion on amd64: numbers that do not fit become the smallest integer.
+/// Converts a float like Go on amd64: numbers that do not fit become the smallest integer.
 pub(super) fn float_to_int(v: f64) -> i64 {
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if (-BOUND..BOUND).contains(&v) { v as i64 } else { i64::MIN }
@@ -53,7 +53,7 @@ fn trim_zero_decimal(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Converts a value to text; all but strings as by `%v`. Counterpart: Sprig's `strval`.
+/// Formats a value as a string: strings unchanged, others with `%v`. Counterpart: Sprig's `strval`.
 pub(super) fn to_text(value: &Value) -> Str {
     match value {
         Value::String(s) | Value::Bytes(s) => s.clone(),
@@ -68,7 +68,7 @@ fn printed(value: &Value) -> Str {
     out.into()
 }
 
-/// The items of a Go slice of any type; `None` for another kind.
+/// Returns the items of a Go slice of any type, or `None` for any other kind.
 pub(super) fn items(value: &Value) -> Option<Vec<Value>> {
     match value {
         Value::List(l) => Some(l.to_vec()),

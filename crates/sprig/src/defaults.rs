@@ -1,4 +1,4 @@
-//! Default values: Sprig's `defaults.go`. Empty means false for `if`.
+//! Default values. Counterpart: Sprig's `defaults.go`. A value is empty if `if` treats it as false.
 
 use go_template::{FuncMap, Rest, Value};
 

@@ -2,10 +2,10 @@
 
 use go_template::{FuncError, FuncMap, Str, Value};
 
-/// Marks the start of the chart author's message in an error, which the engine shows without the template's call chain.
+/// Marks the start of the chart author's message in an error. The engine shows this message without the template's call chain.
 pub const MESSAGE_START: &str = "HELM_ERR_START";
 
-/// Marks the end of the message.
+/// Marks the end of the chart author's message.
 pub const MESSAGE_END: &str = "HELM_ERR_END";
 
 /// Registers the functions of this family.

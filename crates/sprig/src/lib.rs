@@ -26,7 +26,7 @@ pub use limits::{check_list, exceeded};
 
 use go_template::FuncMap;
 
-/// Returns all functions that are independent of the render; `include`, `tpl` and `lookup` come from the engine.
+/// Returns all functions that do not depend on a render; `include`, `tpl` and `lookup` come from the engine.
 pub fn func_map() -> FuncMap {
     let mut map = FuncMap::default();
     for register in [

@@ -1,15 +1,15 @@
-//! Limits on the result of one function. Charts are untrusted, and a short template can request any size.
+//! Limits on the result of one function. Charts are untrusted, and a short template can request a result of any size.
 
 use go_template::{FuncError, LimitError};
 use golibs::work::{note_work, spend};
 
-/// Maximum length of a string from one function, in bytes: far more than a manifest, of which a cluster accepts 1.5 MiB.
+/// Maximum length of a string from one function, in bytes: far larger than a manifest, of which a cluster accepts 1.5 MiB.
 pub(super) const MAX_STRING_BYTES: usize = 16 << 20;
 
 /// Maximum length of a list from one function.
 pub(super) const MAX_LIST_ITEMS: usize = 1_000_000;
 
-/// Maximum depth to which functions walk values: a map can contain itself.
+/// Maximum depth to which functions walk values, because a map can contain itself.
 pub(super) const MAX_VALUE_DEPTH: usize = 500;
 
 /// Maximum number of values that one deep copy, merge or comparison visits: a map that contains itself twice would double at each level.
@@ -20,10 +20,10 @@ pub(super) fn check_string(function: &str, bytes: usize) -> Result<(), FuncError
     check(function, "MAX_STRING_BYTES", bytes, MAX_STRING_BYTES, "bytes")
 }
 
-/// Fails if a list of this many items exceeds the limit of what one function makes.
+/// Fails if a list of this many items exceeds the limit of one function.
 ///
 /// # Errors
-/// The limit.
+/// Fails with the limit that was exceeded.
 pub fn check_list(function: &str, items: usize) -> Result<(), FuncError> {
     check(function, "MAX_LIST_ITEMS", items, MAX_LIST_ITEMS, "items")
 }
@@ -35,27 +35,27 @@ fn check(function: &str, name: &'static str, size: usize, limit: usize, unit: &s
     Err(exceeded(name, format!("{function} would make more than {limit} {unit}")))
 }
 
-/// The error for an exceeded limit.
+/// Returns the error of an exceeded limit.
 pub fn exceeded(name: &'static str, message: String) -> FuncError {
     FuncError::Limit(LimitError { name, message })
 }
 
-/// Comparing or hashing strings costs one step per this many bytes.
+/// Bytes of a compared or hashed string per step.
 const BYTES_PER_STEP: usize = 128;
 
-/// Counts the comparison or the hash of a string, before it is done.
+/// Charges for comparing or hashing a string, before doing so.
 pub(super) fn spend_bytes(bytes: usize) -> Result<(), FuncError> {
     Ok(spend((bytes / BYTES_PER_STEP) as u64)?)
 }
 
-/// The remainder of [`MAX_VALUE_DEPTH`] and [`MAX_VALUE_NODES`] in one walk over a value.
+/// The progress of one walk over a value, limited by [`MAX_VALUE_DEPTH`] and [`MAX_VALUE_NODES`].
 pub(super) struct Walk {
     depth: usize,
     nodes: usize,
 }
 
 impl Walk {
-    /// A new walk.
+    /// Starts a walk.
     pub(super) fn new() -> Walk {
         Walk { depth: 0, nodes: 0 }
     }
@@ -86,7 +86,7 @@ impl Walk {
     }
 }
 
-/// The caller's run counts the walk as steps.
+/// Charges the walk to the caller's run as steps.
 impl Drop for Walk {
     fn drop(&mut self) {
         note_work(self.nodes as u64);

@@ -1,6 +1,6 @@
 //! `getHostByName`, which always returns an empty string, so that a chart renders the same everywhere.
 //!
-//! So does Helm unless DNS is enabled. Counterpart: Sprig's `network.go`.
+//! Helm does so too, unless DNS is enabled. Counterpart: Sprig's `network.go`.
 
 use go_template::{FuncMap, Str};
 

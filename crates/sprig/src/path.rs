@@ -1,4 +1,4 @@
-//! Slash-separated paths: Go's `path`, and `path/filepath` on Linux.
+//! Slash-separated paths. Counterpart: Go's `path`, and `path/filepath` on Linux.
 
 use go_template::{FuncMap, Str};
 
@@ -15,7 +15,7 @@ pub(super) fn register(map: &mut FuncMap) {
     }
 }
 
-/// The offset of the last element.
+/// Returns the offset of the last element.
 fn last_start(path: &[u8]) -> usize {
     path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)
 }
@@ -38,7 +38,7 @@ fn ext(path: &[u8]) -> &[u8] {
     name.iter().rposition(|b| *b == b'.').map_or(&[], |at| &name[at..])
 }
 
-/// The shortest equivalent path: no empty elements, no `.`, and `..` only at the start of a relative path.
+/// Returns the shortest equivalent path: it has no empty elements and no `.`, and has `..` only at the beginning of a relative path.
 fn clean(path: &[u8]) -> Vec<u8> {
     let rooted = path.starts_with(b"/");
     let mut elements: Vec<&[u8]> = Vec::new();

@@ -1,4 +1,4 @@
-//! Random text and numbers from the operating system: Sprig's `rand…`, `shuffle` and `uuidv4`.
+//! Random text and numbers from the operating system. Counterpart: Sprig's `rand…`, `shuffle` and `uuidv4`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -38,7 +38,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Reads this many numbers at a time.
+    /// Creates a source that reads this many numbers at a time.
     fn in_blocks_of(count: usize) -> Numbers {
         let block = vec![0; 8 * count];
         Numbers { used: block.len(), block }
@@ -54,7 +54,7 @@ impl Numbers {
         Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A uniformly distributed number below the bound.
+    /// Returns a uniformly distributed number below the bound.
     fn below(&mut self, bound: u64) -> Result<u64, FuncError> {
         let fair = u64::MAX - u64::MAX % bound;
         loop {
@@ -66,7 +66,7 @@ impl Numbers {
     }
 }
 
-/// This many random characters; none for a negative count, whose error Sprig ignores.
+/// Returns this many random characters, or none for a negative count, whose error Sprig ignores.
 fn text(function: &str, count: isize, set: &[u8]) -> Result<Vec<u8>, FuncError> {
     let count = usize::try_from(count).unwrap_or(0);
     check_string(function, count)?;
@@ -97,7 +97,7 @@ fn rand_int(min: isize, max: isize) -> Result<isize, FuncError> {
 }
 
 fn shuffle(s: Str) -> Result<String, FuncError> {
-    // A random number per character.
+    // Shuffling takes one random number per character.
     spend(s.len() as u64)?;
     let mut chars: Vec<char> = chars(&s).collect();
     let mut numbers = Numbers::in_blocks_of(chars.len().clamp(1, 512));

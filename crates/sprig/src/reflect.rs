@@ -1,4 +1,4 @@
-//! Types, kinds and deep equality: Sprig's `reflect.go` and Go's `reflect.DeepEqual`.
+//! Types, kinds and deep equality. Counterpart: Sprig's `reflect.go` and Go's `reflect.DeepEqual`.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ pub(super) fn register(map: &mut FuncMap) {
         .add("deepEqual", |a: Value, b: Value| deep_equal(&a, &b));
 }
 
-/// Go's error for the type of a nil interface.
+/// Returns Go's error for asking a nil interface for its type.
 pub(super) fn nil_type() -> FuncError {
     FuncError::new("runtime error: invalid memory address or nil pointer dereference")
 }
 
-/// Counterpart: `reflect.DeepEqual`, which compares types and values recursively.
+/// Compares types and values recursively. Counterpart: `reflect.DeepEqual`.
 pub(super) fn deep_equal(a: &Value, b: &Value) -> Result<bool, FuncError> {
     equal(a, b, &mut Walk::new())
 }
 
-/// Like [`deep_equal`], as one of several comparisons in a call.
+/// Compares like [`deep_equal`], as one of several comparisons in a call.
 pub(super) fn equal(a: &Value, b: &Value, walk: &mut Walk) -> Result<bool, FuncError> {
     Ok(match (a, b) {
         (Value::Nil, Value::Nil) => true,

@@ -10,13 +10,13 @@ use golibs::work::note_work;
 use super::limits::{MAX_LIST_ITEMS, check_list, check_string, exceeded};
 use golibs::regex::{Error, MAX_SEARCH_WORK, Regex, TooSlow, cached, quote_meta};
 
-/// A search costs one step per this much work: two bytes of text for a small pattern.
+/// Search work per step: two bytes of text for a small pattern.
 const WORK_PER_STEP: u64 = 8 << 10;
 
-/// A search with this much work also costs by its time.
+/// Duration of a search from which its time is charged too.
 const SLOW_SEARCH: Duration = Duration::from_millis(50);
 
-/// Steps per second of such a search, which use up a render's budget.
+/// Steps per microsecond of such a search, which use up a render's budget.
 const STEPS_PER_MICROSECOND: u64 = 10;
 
 /// Registers the functions of this family.
@@ -34,7 +34,7 @@ pub(super) fn register(map: &mut FuncMap) {
     register_with(map, "mustRegex", must);
 }
 
-/// The functions with two forms, which differ in how an invalid pattern fails.
+/// Registers the functions that have two variants, which differ in how an invalid pattern fails.
 fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc<Regex>, FuncError>) {
     map.add(&format!("{prefix}Find"), move |pattern: Str, text: Str| -> Result<Vec<u8>, FuncError> {
         let regex = regex(&pattern)?;
@@ -53,7 +53,7 @@ fn register_with(map: &mut FuncMap, prefix: &str, regex: fn(&[u8]) -> Result<Arc
         let regex = regex(&pattern)?;
         let parts = searched(&regex, &text, || regex.split(&text, at_most(limit)))?.map_err(too_slow)?;
         check_list("regexSplit", parts.len())?;
-        // The result is nil only if no parts are requested; otherwise no parts are an empty list.
+        // The result is nil only if no parts are requested; if there are no parts, it is an empty list.
         Ok(if limit == 0 { List::nil(ListType::String).into() } else { List::strings(parts).into() })
     });
     map.add(&format!("{prefix}ReplaceAll"), move |pattern: Str, text: Str, by: Str| -> Result<Vec<u8>, FuncError> {
@@ -79,13 +79,13 @@ fn too_slow(error: TooSlow) -> FuncError {
     exceeded("MAX_SEARCH_TIME", error.to_string())
 }
 
-/// One match more than a list may have, to request all matches.
+/// Limits the number of matches to one more than a list may have. A negative limit requests all matches.
 fn at_most(limit: isize) -> isize {
     let most = MAX_LIST_ITEMS as isize + 1;
     if limit < 0 { most } else { limit.min(most) }
 }
 
-/// Runs the search and counts its steps: by pattern and text and, for an expensive one, also by time.
+/// Runs the search and charges steps for the sizes of pattern and text, and also for the time of an expensive search.
 fn searched<T>(regex: &Regex, text: &[u8], search: impl FnOnce() -> T) -> Result<T, FuncError> {
     let work = regex.work(text.len());
     if work > MAX_SEARCH_WORK {
@@ -102,17 +102,17 @@ fn searched<T>(regex: &Regex, text: &[u8], search: impl FnOnce() -> T) -> Result
     Ok(found)
 }
 
-/// A `[]string`; without items, Go's nil slice, which is null in JSON.
+/// Creates a `[]string`. Without items it is Go's nil slice, which is null in JSON.
 fn strings<'t>(items: impl Iterator<Item = &'t [u8]>) -> Value {
     List::strings(items).into()
 }
 
-/// Counterpart: `regexp.Compile`.
+/// Compiles a pattern. Counterpart: `regexp.Compile`.
 fn must(pattern: &[u8]) -> Result<Arc<Regex>, FuncError> {
     cached(pattern).map_err(|error| FuncError::new(error.to_string()))
 }
 
-/// Counterpart: `regexp.MustCompile`, whose panic names the pattern.
+/// Compiles a pattern. Counterpart: `regexp.MustCompile`, whose panic names the pattern.
 fn compile(pattern: &[u8]) -> Result<Arc<Regex>, FuncError> {
     cached(pattern).map_err(|error: Error| {
         let quoted = match can_backquote(pattern) {

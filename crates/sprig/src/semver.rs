@@ -30,7 +30,7 @@ struct VersionObject {
     pointer: bool,
 }
 
-/// The parameter types of the comparing methods.
+/// The parameter types of the comparison methods.
 const COMPARED: [Param; 1] = [Param::Object("*semver.Version")];
 
 fn pointer(version: Version) -> Value {
@@ -152,7 +152,7 @@ fn text(args: &[Value]) -> Result<String, FuncError> {
     Ok(text.to_text().into_owned())
 }
 
-/// The argument of a comparing method.
+/// Returns the argument of a comparison method.
 fn other(args: &[Value]) -> Result<&VersionObject, FuncError> {
     let object = match args.first() {
         Some(Value::Object(object)) => object.as_any().downcast_ref::<VersionObject>(),

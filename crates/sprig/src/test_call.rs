@@ -1,17 +1,17 @@
-//! Calls functions by name in tests, with arguments already converted as by the executor.
+//! Calls functions by name in tests, with arguments that are already converted as by the executor.
 
 use std::sync::Arc;
 
 use go_template::{FuncError, Options, Scope, Templates, Value, fmt};
 
-/// Calls the function of this name.
+/// Calls the function with this name.
 pub(super) fn call(name: &str, args: &[Value]) -> Result<Value, FuncError> {
     let map = super::func_map();
     let function = map.get(name).unwrap_or_else(|| unreachable!("no function {name}"));
     function.call(&mut Scope::new(Arc::new(Templates::default()), Options::default()), &mut args.to_vec())
 }
 
-/// The function's result, printed by `%v`.
+/// Returns the function's result as `%v` prints it.
 pub(super) fn text_of(name: &str, args: &[Value]) -> String {
     match call(name, args) {
         Ok(value) => String::from_utf8_lossy(&fmt::sprint(&[value])).into_owned(),

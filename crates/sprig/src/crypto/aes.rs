@@ -1,4 +1,4 @@
-//! `encryptAES` and `decryptAES`: AES-256 in CBC mode. The first block is random; the key is the password, cut or padded with zeros.
+//! `encryptAES` and `decryptAES`: AES-256 in CBC mode. The first block is random; the key is the password, truncated or padded with zeros.
 
 use aes::Aes256;
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
@@ -19,7 +19,7 @@ fn cipher(password: &[u8]) -> Aes256 {
     Aes256::new(&key.into())
 }
 
-/// Encrypts the text and returns it as base64.
+/// Encrypts the text and encodes it as base64.
 pub(super) fn encrypt(password: &[u8], text: &[u8]) -> Result<String, FuncError> {
     if text.is_empty() {
         return Ok(String::new());
@@ -38,7 +38,7 @@ pub(super) fn encrypt(password: &[u8], text: &[u8]) -> Result<String, FuncError>
     Ok(STANDARD.encode(out))
 }
 
-/// Decrypts text. A wrong password gives garbage, or an error where Go panics.
+/// Decrypts text. With a wrong password, returns garbage, or an error where Go panics.
 pub(super) fn decrypt(password: &[u8], text: &[u8]) -> Result<Vec<u8>, FuncError> {
     if text.is_empty() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The functions that make certificates: `genCA`, `genSelfSignedCert`, `genSignedCert`, their forms with a key, and `buildCustomCert`.
+//! The functions that create certificates: `genCA`, `genSelfSignedCert`, `genSignedCert`, their variants with a key, and `buildCustomCert`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use super::pem;
 use super::x509::{Issuer, Subject, certify};
 use golibs::time::{Duration, Time};
 
-/// Adds the functions.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("genCA", |name: Str, days: isize| -> Result<Value, FuncError> {
         self_signed(authority(&name, days)?, new_key()?).map(Certificate::value)
@@ -55,13 +54,13 @@ pub(super) fn register(map: &mut FuncMap) {
 
 const CERTIFICATE: Param = Param::Object("sprig.certificate");
 
-/// A function that takes a common name, addresses, names, days, and further arguments.
+/// Creates a function that takes a common name, IP addresses, DNS names, a number of days, and further arguments.
 fn subject_function(further: &[Param], call: fn(&[Value]) -> Result<Certificate, FuncError>) -> Function {
     let params = [&[Param::String, Param::List, Param::List, Param::Int], further].concat();
     Function::new(params, None, move |_, args| call(args).map(Certificate::value))
 }
 
-/// A certificate and its key in PEM: Sprig's `certificate`.
+/// A certificate and its key in PEM. Counterpart: Sprig's `certificate`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Certificate {
     pub(super) cert: String,
@@ -107,7 +106,7 @@ impl FromValue for CertificateArg {
 }
 
 impl CertificateArg {
-    /// The certificate and its key, to sign others.
+    /// Returns the certificate's issuer data and its key, with which it signs others.
     fn issuer(&self) -> Result<(Issuer, PrivateKey), FuncError> {
         let block = pem::decode(&self.0.cert).ok_or("unable to decode certificate")?;
         let issuer = Issuer::from_der(&block.bytes)

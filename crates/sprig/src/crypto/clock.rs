@@ -1,4 +1,4 @@
-//! Measures how long keys and hashes take. A number of steps would be a guess: the search for a prime is random, and processors differ.
+//! Measures how long keys and hashes take. Their steps could only be guessed: the search for a prime is random, and processors differ.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use golibs::work::{SlowTime, note_time};
 
 use golibs::processor_time::processor_time;
 
-/// Runs a slow function and charges the render for its time. Calls must not nest.
+/// Runs a slow function and charges its time to the render. Calls must not nest.
 pub(super) fn timed<T>(slow: impl FnOnce() -> T) -> T {
     let (began, before) = (Instant::now(), processor_time());
     let result = slow();

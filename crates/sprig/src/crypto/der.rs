@@ -1,4 +1,4 @@
-//! Reads and writes the DER that keys and certificates need.
+//! Reads and writes the parts of DER that keys and certificates need.
 
 /// Tags of elements.
 pub(super) mod tag {
@@ -18,7 +18,7 @@ pub(super) mod tag {
     pub(crate) const CONTEXT_PRIMITIVE: u8 = 0x80;
 }
 
-/// An element: tag, length, content.
+/// Encodes an element: tag, length, content.
 pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     let length = content.len();
@@ -34,12 +34,12 @@ pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A sequence of encoded elements.
+/// Encodes a sequence of encoded elements.
 pub(super) fn sequence(elements: &[&[u8]]) -> Vec<u8> {
     element(tag::SEQUENCE, &elements.concat())
 }
 
-/// A non-negative integer from big-endian bytes.
+/// Encodes a non-negative integer, given as big-endian bytes.
 pub(super) fn integer(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|b| **b == 0).count();
     let significant = &bytes[zeros..];
@@ -48,7 +48,7 @@ pub(super) fn integer(bytes: &[u8]) -> Vec<u8> {
     element(tag::INTEGER, &[sign, significant].concat())
 }
 
-/// A bit string of whole bytes.
+/// Encodes a bit string of whole bytes.
 pub(super) fn bit_string(bytes: &[u8]) -> Vec<u8> {
     element(tag::BIT_STRING, &[&[0], bytes].concat())
 }
@@ -58,36 +58,36 @@ pub(super) fn bit_string(bytes: &[u8]) -> Vec<u8> {
 pub(super) struct Element<'d> {
     pub(super) tag: u8,
     pub(super) content: &'d [u8],
-    /// The bytes with tag and length.
+    /// The bytes, including tag and length.
     pub(super) whole: &'d [u8],
 }
 
 impl<'d> Element<'d> {
-    /// The elements inside.
+    /// Returns a reader of the elements inside.
     pub(super) fn inside(self) -> Reader<'d> {
         Reader { rest: self.content }
     }
 
-    /// The bytes of a bit string.
+    /// Returns the bytes of a bit string.
     pub(super) fn bits(self) -> Option<&'d [u8]> {
         self.content.strip_prefix(&[0])
     }
 
-    /// An integer's bytes without leading zeros.
+    /// Returns the bytes of an integer, without leading zeros.
     pub(super) fn unsigned(self) -> &'d [u8] {
         let zeros = self.content.iter().take_while(|b| **b == 0).count();
         &self.content[zeros..]
     }
 }
 
-/// Reads one element after another.
+/// Reads consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'d> {
     pub(super) rest: &'d [u8],
 }
 
 impl<'d> Reader<'d> {
-    /// The next element; `None` at the end or if it is malformed.
+    /// Returns the next element, or `None` at the end or if it is malformed.
     pub(super) fn any(&mut self) -> Option<Element<'d>> {
         let (tag, first) = (*self.rest.first()?, *self.rest.get(1)?);
         let long = usize::from(first & 0x7f);
@@ -101,7 +101,7 @@ impl<'d> Reader<'d> {
         Some(Element { tag, content: &whole[header..], whole })
     }
 
-    /// The next element if it has this tag.
+    /// Returns the next element if it has this tag.
     pub(super) fn next(&mut self, tag: u8) -> Option<Element<'d>> {
         let before = self.rest;
         let element = self.any().filter(|e| e.tag == tag);
@@ -112,7 +112,7 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// The only element in the bytes, if it has this tag.
+/// Returns the only element in the bytes, if it has this tag.
 pub(super) fn only(bytes: &[u8], tag: u8) -> Option<Element<'_>> {
     let mut reader = Reader { rest: bytes };
     reader.next(tag).filter(|_| reader.rest.is_empty())

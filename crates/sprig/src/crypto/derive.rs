@@ -1,4 +1,4 @@
-//! `derivePassword`: the Master Password algorithm, which derives a password for a site from a master password.
+//! `derivePassword`: the Master Password algorithm, which derives a site's password from a master password.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,12 +9,12 @@ use super::clock::timed;
 
 const SEED: &[u8] = b"com.lyndir.masterpassword";
 
-/// scrypt's cost as a power of two; with the block size, 32 MiB. Part of the algorithm.
+/// The cost of scrypt as a power of two; with the block size, it takes 32 MiB. The algorithm prescribes these parameters.
 const SCRYPT_LOG_N: u8 = 15;
 const SCRYPT_BLOCK: u32 = 8;
 const SCRYPT_PARALLEL: u32 = 2;
 
-/// The function. Its counter is a `uint32`.
+/// Returns the template function. Its counter is a `uint32`.
 pub(super) fn function() -> Function {
     let last = LastKey::default();
     let params = vec![Param::Uint32, Param::String, Param::String, Param::String, Param::String];
@@ -28,7 +28,7 @@ pub(super) fn function() -> Function {
     })
 }
 
-/// Derives the password of a type (`long`, `pin`, …) for a site. Each counter gives another one.
+/// Derives the password of a type (`long`, `pin`, …) for a site. Each counter yields a different password.
 fn derive(
     last: &LastKey,
     counter: u32,
@@ -48,7 +48,7 @@ fn derive(
     Ok(template.bytes().zip(rest).map(|(class, byte)| pick(characters(class), *byte)).collect())
 }
 
-/// The key of the last master password and user: a chart derives the passwords of all its sites from one, and a key costs a tenth of a second.
+/// The key of the last master password and user. A chart derives the passwords of all its sites from one key, and a key costs a tenth of a second.
 #[derive(Default)]
 struct LastKey(Mutex<Option<(hmac::Tag, MasterKey)>>);
 
@@ -81,7 +81,7 @@ fn pick(characters: &str, byte: u8) -> char {
     char::from(characters.as_bytes()[usize::from(byte) % characters.len()])
 }
 
-/// The templates for passwords of a type. The seed selects one.
+/// Returns the templates for passwords of this type. The seed selects one of them.
 fn templates(kind: &[u8]) -> Option<&'static [&'static str]> {
     Some(match kind {
         b"maximum" => &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"],
@@ -116,7 +116,7 @@ fn templates(kind: &[u8]) -> Option<&'static [&'static str]> {
     })
 }
 
-/// The characters that a letter of a template stands for.
+/// Returns the characters that a letter of a template stands for.
 fn characters(class: u8) -> &'static str {
     match class {
         b'V' => "AEIOU",

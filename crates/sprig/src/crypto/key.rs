@@ -1,4 +1,4 @@
-//! Private keys: generates, reads, writes and signs with them.
+//! Private keys: generates, reads and writes them, and signs with them.
 
 use go_template::FuncError;
 use num_bigint::BigUint;
@@ -29,23 +29,23 @@ const ECDSA_WITH_SHA256_OID: &[u8] = b"\x2a\x86\x48\xce\x3d\x04\x03\x02";
 const ECDSA_WITH_SHA384_OID: &[u8] = b"\x2a\x86\x48\xce\x3d\x04\x03\x03";
 const NULL: &[u8] = &[5, 0];
 
-/// An elliptic curve that certificates can be signed on.
+/// An elliptic curve that certificates can be signed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Curve {
     P256,
     P384,
 }
 
-/// A private key, encoded as PEM contains it.
+/// A private key, encoded as in PEM.
 #[derive(Clone, Debug)]
 pub(super) enum PrivateKey {
     /// PKCS#1.
     Rsa(Vec<u8>),
-    /// SEC 1's private number and public point.
+    /// The private number and public point of SEC 1.
     Ec(Curve, Vec<u8>, Vec<u8>),
     /// The seed.
     Ed25519([u8; 32]),
-    /// Sprig's own structure.
+    /// The structure that Sprig defines.
     Dsa(Vec<u8>),
 }
 
@@ -108,7 +108,7 @@ impl PrivateKey {
         Ok(PrivateKey::Dsa(sequence(&[&integer(&[]), &numbers])))
     }
 
-    /// Reads a key in PEM: PKCS#1, SEC 1, PKCS#8 or Sprig's DSA.
+    /// Reads a PEM key in PKCS#1, SEC 1, PKCS#8 or Sprig's form for DSA.
     pub(super) fn from_pem(text: &str) -> Result<PrivateKey, FuncError> {
         let block = pem::decode(text).ok_or("no PEM data in input")?;
         let malformed = |prefix: &str| FuncError::new(format!("{prefix}: asn1: structure error: malformed key"));
@@ -133,7 +133,7 @@ impl PrivateKey {
         }
     }
 
-    /// The key as Sprig writes it.
+    /// Encodes the key in PEM, as Sprig writes it.
     pub(super) fn pem(&self) -> String {
         match self {
             PrivateKey::Rsa(key) => pem::encode("RSA PRIVATE KEY", key),
@@ -143,7 +143,7 @@ impl PrivateKey {
         }
     }
 
-    /// The public key as certificates contain it: `SubjectPublicKeyInfo`.
+    /// Returns the public key in the form in which certificates contain it: `SubjectPublicKeyInfo`.
     pub(super) fn public(&self) -> Result<PublicKey, FuncError> {
         let (algorithm, bits) = match self {
             PrivateKey::Rsa(key) => (algorithm(RSA_OID, NULL), rsa::public(key).ok_or("malformed RSA key")?),
@@ -154,7 +154,7 @@ impl PrivateKey {
         Ok(PublicKey { info: sequence(&[&algorithm, &bit_string(&bits)]), bits })
     }
 
-    /// The signature algorithm as certificates contain it.
+    /// Returns the signature algorithm in the form in which certificates contain it.
     pub(super) fn signature_algorithm(&self) -> Result<Vec<u8>, FuncError> {
         Ok(match self {
             PrivateKey::Rsa(_) => algorithm(SHA256_WITH_RSA_OID, NULL),
@@ -201,7 +201,7 @@ fn algorithm(oid: &[u8], parameters: &[u8]) -> Vec<u8> {
     sequence(&[&element(tag::OID, oid), parameters])
 }
 
-/// A prime of this many bits that is one more than a multiple of `2q`.
+/// Searches for a prime of this many bits that is one more than a multiple of `2q`.
 fn dsa_modulus(q: &BigUint, bits: usize) -> Result<BigUint, FuncError> {
     let step = q * 2u32;
     loop {
@@ -221,7 +221,7 @@ fn rsa_from_pkcs1(bytes: &[u8]) -> Option<PrivateKey> {
     rsa::is_private_key(bytes).then(|| PrivateKey::Rsa(bytes.to_vec()))
 }
 
-/// Reads SEC 1's structure. It contains the curve, unless the caller knows it.
+/// Reads a SEC 1 structure. It contains the curve, unless the caller knows it.
 fn from_sec1(bytes: &[u8], curve: Option<Curve>) -> Option<PrivateKey> {
     let mut key = der::only(bytes, tag::SEQUENCE)?.inside();
     key.next(tag::INTEGER)?;

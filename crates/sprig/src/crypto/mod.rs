@@ -39,10 +39,10 @@ pub(super) fn register(map: &mut FuncMap) {
 /// bcrypt's work factor: Go's default. A hash takes about 50 ms.
 pub(crate) const BCRYPT_COST: u32 = 10;
 
-/// The longest password that bcrypt accepts, in bytes.
+/// Maximum length of a password for bcrypt, in bytes.
 const MAX_BCRYPT_PASSWORD: usize = 72;
 
-/// Random bytes from the operating system.
+/// Returns random bytes from the operating system.
 fn random<const N: usize>() -> Result<[u8; N], FuncError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(no_random)?;

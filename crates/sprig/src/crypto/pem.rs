@@ -6,14 +6,14 @@ use base64::engine::general_purpose::STANDARD;
 /// The length of a line of base64.
 const LINE: usize = 64;
 
-/// A block: a label and bytes.
+/// A PEM block: a label and its bytes.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) label: String,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Writes the bytes as a block with this label.
+/// Encodes the bytes as a block with this label.
 pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
     let mut out = format!("-----BEGIN {label}-----\n");
@@ -24,7 +24,7 @@ pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     out + &format!("-----END {label}-----\n")
 }
 
-/// Reads the first block in the text. Skips headers before an empty line.
+/// Reads the first block in the text. Skips headers, which end with an empty line.
 pub(super) fn decode(text: &str) -> Option<Block> {
     let start =
         text.match_indices("-----BEGIN ").map(|(i, _)| i).find(|i| *i == 0 || text.as_bytes()[i - 1] == b'\n')?;

@@ -1,4 +1,4 @@
-//! RSA keys in PKCS#1: making and checking them. ring signs with them.
+//! Generates and checks RSA keys in PKCS#1. ring signs with them.
 
 use std::fmt::Display;
 
@@ -10,13 +10,13 @@ use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use super::der::{self, Element, integer, sequence, tag};
 use super::no_random;
 
-/// The public exponent that everyone uses.
+/// The usual public exponent.
 const EXPONENT: u32 = 65_537;
 
-/// A new key of this many bits.
+/// Generates a key of this many bits.
 ///
 /// # Errors
-/// If there are no random numbers, or if the key does not pass [`checked`]: a bug, and an error is better than a bad key.
+/// The operating system has no random numbers, or the key does not pass [`checked`]. The latter is a bug, but an error is better than a bad key.
 pub(super) fn generate(bits: usize) -> Result<Vec<u8>, FuncError> {
     loop {
         let p = primes::random_prime(bits / 2).map_err(no_random)?;
@@ -29,8 +29,8 @@ pub(super) fn generate(bits: usize) -> Result<Vec<u8>, FuncError> {
 
 /// Returns the key if it can sign.
 ///
-/// ring checks that the numbers belong together when it loads them, but not that the factors are prime. Signing finds that out: ring
-/// verifies each signature before it hands it out.
+/// When ring loads a key, it checks that the numbers belong together, but not that the factors are prime. A signature reveals this, because ring
+/// verifies each signature before returning it.
 fn checked(key: Vec<u8>) -> Result<Vec<u8>, FuncError> {
     let invalid = |reason: &dyn Display| FuncError::new(format!("generated RSA key is invalid: {reason}"));
     let pair = RsaKeyPair::from_der(&key).map_err(|refused| invalid(&refused))?;
@@ -40,10 +40,10 @@ fn checked(key: Vec<u8>) -> Result<Vec<u8>, FuncError> {
     Ok(key)
 }
 
-/// The numbers of a key in PKCS#1's order: modulus, public and private exponent, factors, their exponents and coefficient.
+/// The numbers of a key in PKCS#1's order: modulus, public and private exponent, factors, and their exponents and coefficient.
 type Numbers = [BigUint; 8];
 
-/// `None` if the exponent has no inverse for these primes.
+/// Computes the numbers of a key; returns `None` if the exponent has no inverse for these primes.
 fn numbers(p: &BigUint, q: &BigUint) -> Option<Numbers> {
     let (p, q) = if p > q { (p, q) } else { (q, p) };
     let one = BigUint::from(1u32);
@@ -59,7 +59,7 @@ fn encode(numbers: &Numbers) -> Vec<u8> {
     sequence(&[&integer(&[]), &encoded])
 }
 
-/// The sequence of modulus and exponent in a private key.
+/// Encodes the modulus and exponent of a private key as a sequence.
 pub(super) fn public(key: &[u8]) -> Option<Vec<u8>> {
     let mut numbers = der::only(key, tag::SEQUENCE)?.inside();
     numbers.next(tag::INTEGER)?;
@@ -67,7 +67,7 @@ pub(super) fn public(key: &[u8]) -> Option<Vec<u8>> {
     Some(sequence(&[n.whole, e.whole]))
 }
 
-/// Returns whether the bytes have the structure of a private key of two primes.
+/// Returns whether the bytes have the structure of a private key with two primes.
 pub(super) fn is_private_key(bytes: &[u8]) -> bool {
     let Some(key) = der::only(bytes, tag::SEQUENCE) else { return false };
     let mut numbers = key.inside();

@@ -143,7 +143,7 @@ fn malformed_certificates_and_keys_are_refused() {
     assert_eq!(bad("buildCustomCert", &["".into(), "".into()]), "unable to decode certificate");
 }
 
-/// If OpenSSL is installed, it must accept what we sign.
+/// If OpenSSL is installed, it must accept our signatures.
 #[test]
 fn openssl_verifies_the_chain_of_a_signed_certificate() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Builds X.509 certificates with Sprig's fields, and reads what signing needs from one.
+//! Builds X.509 certificates with Sprig's fields, and reads from a certificate what signing others requires.
 //!
 //! Counterpart: `CreateCertificate` of Go's `crypto/x509`.
 
@@ -23,7 +23,7 @@ const SERVER_AUTHENTICATION: &[u8] = b"\x2b\x06\x01\x05\x05\x07\x03\x01";
 const CLIENT_AUTHENTICATION: &[u8] = b"\x2b\x06\x01\x05\x05\x07\x03\x02";
 const TRUE: &[u8] = &[1, 1, 0xff];
 
-/// What a certificate certifies.
+/// The content of a certificate.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub(super) common_name: String,
@@ -41,12 +41,12 @@ pub(super) struct Issuer {
     /// The encoded name.
     name: Vec<u8>,
     key_id: Option<Vec<u8>>,
-    /// The encoded public key. It must match the signing key.
+    /// The encoded public key, which must match the signing key.
     public: Vec<u8>,
 }
 
 impl Issuer {
-    /// Reads a certificate. `None` if it is invalid.
+    /// Reads a certificate; returns `None` if it is invalid.
     pub(super) fn from_der(certificate: &[u8]) -> Option<Issuer> {
         let mut certificate = der::only(certificate, tag::SEQUENCE)?.inside();
         let mut body = certificate.next(tag::SEQUENCE)?.inside();
@@ -76,7 +76,7 @@ fn subject_key_id(extensions: Element<'_>) -> Option<Vec<u8>> {
     found.next()
 }
 
-/// A certificate for the key in DER, signed by the issuer, or by the key itself if there is no issuer.
+/// Creates a certificate for the key, in DER, signed by the issuer, or by the key itself if there is no issuer.
 pub(super) fn certify(
     subject: &Subject,
     key: &PrivateKey,
@@ -117,7 +117,7 @@ fn encode_name(common_name: &str) -> Vec<u8> {
     sequence(&[&element(tag::SET, &attribute)])
 }
 
-/// As the standard says, years have two digits from 1950 to 2049.
+/// Encodes a time. As RFC 5280 requires, years from 1950 to 2049 have two digits.
 fn encode_time(time: &Time) -> Result<Vec<u8>, FuncError> {
     let time = time.in_zone(Zone::Utc);
     match time.civil().0.year {
@@ -128,7 +128,8 @@ fn encode_time(time: &Time) -> Result<Vec<u8>, FuncError> {
 }
 
 fn extensions(subject: &Subject, own_id: Option<&[u8]>, authority: Option<&[u8]>) -> Result<Vec<u8>, FuncError> {
-    // Digital signature and key encipherment, plus certificate signing for an authority: bits from the left, and how many are unused.
+    // Digital signature and key encipherment, plus certificate signing for an authority. Bits count from the left; the first byte is the number of
+    // unused bits.
     let usage: &[u8] = if subject.is_authority { &[2, 0xa4] } else { &[5, 0xa0] };
     let purposes = sequence(&[&element(tag::OID, SERVER_AUTHENTICATION), &element(tag::OID, CLIENT_AUTHENTICATION)]);
     let constraints = sequence(&[if subject.is_authority { TRUE } else { &[] }]);

@@ -1,4 +1,4 @@
-//! Durations: Sprig's `duration` and `durationRound`, and Helm's functions that convert and round them.
+//! Durations: Sprig's `duration` and `durationRound`, and Helm's functions that convert and round durations.
 
 use go_template::IntType;
 use go_template::{FuncError, FuncMap, Str, Value};
@@ -8,7 +8,7 @@ use go_template::time::{duration_of, duration_value, time_of};
 use golibs::strconv::{parse_float, parse_int_or_nearest, quote};
 use golibs::time::{Duration, Time};
 
-/// Why a value is not a duration, in Helm's words.
+/// The reason why a value is not a duration, in Helm's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum DurationError {
     #[error("invalid duration")]
@@ -45,7 +45,7 @@ pub(super) fn register(map: &mut FuncMap) {
     map.add("durationTruncateTo", |v: Value, multiple: Value| to_multiple(&v, &multiple, Duration::truncate));
 }
 
-/// The argument of `duration`: a string or an `int64`; anything else is 0.
+/// Returns the argument of `duration`, a string or an `int64`, as seconds; anything else is 0.
 fn whole_seconds(value: &Value) -> i64 {
     match value {
         Value::Int(n, IntType::Int64) => *n,
@@ -54,7 +54,7 @@ fn whole_seconds(value: &Value) -> i64 {
     }
 }
 
-/// The duration in whole units of the largest unit that it exceeds.
+/// Formats the duration in whole units of the largest unit that it exceeds.
 fn rounded(value: &Value) -> String {
     let duration = match value {
         Value::String(text) => Duration::parse(text).unwrap_or(Duration(0)),
@@ -80,7 +80,7 @@ fn to_multiple(value: &Value, multiple: &Value, apply: fn(Duration, Duration) ->
     duration_value(as_duration(multiple).map_or(duration, |multiple| apply(duration, multiple)))
 }
 
-/// Converts a duration, text such as `1h`, or a number of seconds.
+/// Converts a duration, a text such as `1h`, or a number of seconds.
 fn as_duration(value: &Value) -> Result<Duration, DurationError> {
     if let Some(duration) = duration_of(value) {
         return Ok(duration);
@@ -126,7 +126,7 @@ fn from_float(seconds: f64) -> Result<Duration, DurationError> {
     Ok(Duration(wrapping_nanoseconds(seconds * 1e9)))
 }
 
-/// Go's conversion on amd64, where 2^63 becomes the smallest integer: the only value beyond the range that passes the overflow check.
+/// Converts a float like Go on amd64, where 2^63 becomes the smallest integer: the only value out of range that passes the overflow check.
 fn wrapping_nanoseconds(nanoseconds: f64) -> i64 {
     if nanoseconds >= i64::MAX as f64 { i64::MIN } else { nanoseconds as i64 }
 }

@@ -40,7 +40,7 @@ pub(super) fn register(map: &mut FuncMap) {
 
 const HTML: &[u8] = b"2006-01-02";
 
-/// Converts an argument of type `time.Time`.
+/// An argument of type `time.Time`.
 struct TimeArg(Time);
 
 impl FromValue for TimeArg {
@@ -50,7 +50,7 @@ impl FromValue for TimeArg {
     }
 }
 
-/// Formats a date in a zone. A value that is not a date counts as now, an unknown zone as UTC.
+/// Formats a date in a zone. For a value that is not a date, uses the current time; for an unknown zone, UTC.
 fn in_zone(layout: &[u8], date: &Value, zone: &[u8]) -> Vec<u8> {
     let time = match date {
         Value::Int(seconds, IntType::Int | IntType::Int32 | IntType::Int64) => Time::unix(*seconds, 0),

@@ -1,12 +1,12 @@
 //! `merge` and `mergeOverwrite`. Counterpart: the library `dario.cat/mergo` for maps, including its aliasing.
 //!
-//! The destination's maps are filled in place, at every level. Missing values are shared with the source, not copied.
+//! Fills the destination's maps in place, on every level. Shares missing values with the source instead of copying them.
 
 use go_template::{FromValue as _, FuncError, FuncMap, Function, Kind, Map, Param, Scope, Value};
 
 use crate::limits::Walk;
 
-/// The side that wins where both have a value.
+/// The side whose value wins if both have one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Winner {
     Destination,
@@ -16,7 +16,7 @@ enum Winner {
 /// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     for (name, winner) in [("merge", Winner::Destination), ("mergeOverwrite", Winner::Source)] {
-        // Sprig ignores errors, but an exceeded limit of ours must fail.
+        // Sprig ignores errors, but exceeding one of our own limits must fail.
         add(map, name, winner, || Ok(Value::from("")));
     }
     for (name, winner) in [("mustMerge", Winner::Destination), ("mustMergeOverwrite", Winner::Source)] {
@@ -28,7 +28,7 @@ fn add(map: &mut FuncMap, name: &str, winner: Winner, types_differ: fn() -> Resu
     let merge = move |scope: &mut Scope<'_>, args: &[Value]| {
         let maps: Vec<Map> = args.iter().map(Map::from_value).collect();
         let Some((dst, sources)) = maps.split_first() else { return types_differ() };
-        // Go's nil map cannot be filled: the result is a new map.
+        // Go's nil map cannot be filled, so the result is a new map.
         let made = (dst.is_nil() && sources.iter().any(|source| !source.is_nil())).then(Map::default);
         let dst = made.as_ref().unwrap_or(dst);
         sources.iter().for_each(|source| scope.note_change(dst, &Value::Map(source.clone())));
@@ -42,7 +42,7 @@ fn add(map: &mut FuncMap, name: &str, winner: Winner, types_differ: fn() -> Resu
 }
 
 enum Failure {
-    /// mergo's error for a pointer and another type.
+    /// mergo's error for merging a pointer with another type.
     Types,
     Limit(FuncError),
 }
@@ -80,7 +80,7 @@ impl Merge {
         })
     }
 
-    /// Merges maps; for other values, returns whether the source's replaces the destination's.
+    /// Merges maps. Returns whether the source's value must replace the destination's.
     fn takes(&mut self, old: Option<&Value>, new: &Value, walk: &mut Walk) -> Result<bool, FuncError> {
         let overwrite = self.winner == Winner::Source;
         if matches!(new, Value::Nil) {

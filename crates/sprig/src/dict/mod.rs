@@ -1,4 +1,4 @@
-//! Map functions: Sprig's `dict.go`. Maps are shared: `set`, `unset` and the merges change their argument.
+//! Map functions. Counterpart: Sprig's `dict.go`. Maps are shared: `set`, `unset` and the merges change their argument.
 //!
 //! Go iterates over maps in random order; here, `keys` and `values` are sorted by key.
 
@@ -77,7 +77,7 @@ fn omit(map: Map, Rest(keys): Rest<Str>) -> Map {
     map.snapshot().into_iter().filter(|(key, _)| !keys.contains(key)).collect()
 }
 
-/// `dig KEY… DEFAULT MAP`: the value at the path of keys, or the default.
+/// Evaluates `dig KEY… DEFAULT MAP`: returns the value at the path of keys, or the default.
 fn dig(Rest(args): Rest<Value>) -> Result<Value, FuncError> {
     let [keys @ .., default, last] = args.as_slice() else {
         return Err(FuncError::new("dig needs at least three arguments"));
@@ -97,7 +97,7 @@ fn dig(Rest(args): Rest<Value>) -> Result<Value, FuncError> {
     Ok(default.clone())
 }
 
-/// Go's type assertion. `.Values` itself has a named type and is not a plain map.
+/// Converts a value like Go's type assertion. `.Values` itself has a named type and so is not a plain map.
 fn plain_map(value: &Value) -> Result<Map, FuncError> {
     let map = value.as_map().filter(|m| m.ty() == MapType::Interface);
     map.cloned().ok_or_else(|| conversion(value, "map[string]interface {}"))

@@ -1,4 +1,4 @@
-//! base64 and base32 with Go's standard encodings: padded, line breaks ignored, and errors that name a byte.
+//! base64 and base32 in Go's standard encodings: padded, ignoring line breaks, with errors that name a byte.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -52,7 +52,7 @@ fn is_line_break(byte: u8) -> bool {
 }
 
 pub(crate) fn decode64(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
-    // The crate refuses some input that Go accepts, such as line breaks, and has other error messages.
+    // The crate rejects some input that Go accepts, such as line breaks, and its error messages differ.
     STANDARD.decode(text).or_else(|_| decode64_by_byte(text))
 }
 

@@ -1,4 +1,4 @@
-//! Encoding and decoding of YAML, JSON, TOML, base64 and base32.
+//! Encodes and decodes YAML, JSON, TOML, base64 and base32.
 //!
 //! Counterpart: Helm's `pkg/engine/funcs.go` and Sprig's `defaults.go` and `strings.go`. As there, plain functions swallow errors, each in its own
 //! way, and `must` functions fail.
@@ -69,7 +69,7 @@ fn raw(value: &Value) -> Result<Vec<u8>, EncodeError> {
     json::encode(value, EscapeHtml::No, Layout::Compact)
 }
 
-/// A number that is too large does not affect the rest of the map.
+/// Decodes a map. A number that is too large does not affect the rest of the map.
 fn from_json(text: &[u8]) -> Result<Map, json::DecodeError> {
     let (value, error) = json::decode_partly(text)?;
     let map = if matches!(value, Value::Nil) { Map::nil(MapType::Interface) } else { json::into_map(value)? };
@@ -83,7 +83,7 @@ fn message(error: impl std::error::Error) -> FuncError {
     FuncError::new(error.to_string())
 }
 
-/// Ignores encoding errors, as Helm does, but not an exceeded limit of ours.
+/// Ignores encoding errors, as Helm does, but fails if one of our own limits was exceeded.
 fn or_default<E: std::fmt::Display>(
     encoded: Result<Vec<u8>, E>,
     limit: fn(&E) -> Option<&'static str>,
@@ -95,7 +95,7 @@ fn or_default<E: std::fmt::Display>(
 }
 
 fn toml_text(value: &Value) -> Result<Vec<u8>, FuncError> {
-    // Go's encoder panics on nil, which a template reports as an error.
+    // Go's encoder panics for nil, which a template reports as an error.
     if matches!(value, Value::Nil) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
@@ -107,7 +107,7 @@ fn toml_text(value: &Value) -> Result<Vec<u8>, FuncError> {
     }
 }
 
-/// Fails if a value is too large to walk, such as a list reachable by many paths: choosing the form of arrays walks all of it.
+/// Fails if a value is too large to walk, such as a list that many paths lead to: choosing the form of arrays walks all of it.
 fn measure(value: &Value, walk: &mut Walk) -> Result<(), FuncError> {
     match value {
         Value::List(list) => walk.enter(list.len(), |walk| list.iter().try_for_each(|item| measure(item, walk))),
@@ -134,7 +134,7 @@ fn json_limit(error: &EncodeError) -> Option<&'static str> {
     }
 }
 
-/// Decoding costs one step per this many bytes, each of which may be a value.
+/// Bytes per step: decoding may produce a value for each byte.
 const BYTES_PER_STEP: u64 = 2;
 
 /// Records the work of decoding the text.
@@ -143,7 +143,7 @@ fn counted(text: Str) -> Str {
     text
 }
 
-/// The result in place of a map that could not be decoded.
+/// Returns the result that replaces a map which could not be decoded.
 fn error_map(error: impl std::error::Error) -> Map {
     Map::from_iter([("Error", error.to_string())])
 }

@@ -1,7 +1,7 @@
-//! List functions: Sprig's `list.go`.
+//! List functions. Counterpart: Sprig's `list.go`.
 //!
-//! A `must` function and its plain twin differ only in Go, where the plain one panics; templates see the same error.
-//! Unlike in Go, `sortAlpha` never sorts its argument in place.
+//! A `must` function and its plain variant differ only in Go, where the plain one panics; templates see the same error. Unlike in Go, `sortAlpha`
+//! never sorts its argument in place.
 
 use std::collections::HashSet;
 
@@ -70,7 +70,7 @@ fn prepend(list: Value, item: Value) -> ListResult {
     Ok(interfaces(items))
 }
 
-/// A list of these items; nil if there are none.
+/// Returns a list of some of the items, or nil if there are no items.
 fn part(list: &Value, action: &str, part: impl Fn(&[Value]) -> Vec<Value>) -> ListResult {
     let items = items_for(action, list)?;
     if items.is_empty() {
@@ -118,7 +118,7 @@ fn without(list: Value, Rest(omit): Rest<Value>) -> ListResult {
 /// Hashing a string costs as much as this many comparisons.
 const HASH_COST: usize = 4;
 
-/// Items to compare deeply with. Strings and integers, by far the most common, are hashed; others are compared one by one.
+/// Items to compare deeply with. Strings and integers, by far the most common, are hashed; other items are compared one by one.
 struct Seen {
     texts: HashSet<Str>,
     numbers: HashSet<(i64, IntType)>,
@@ -196,7 +196,7 @@ fn slice(list: Value, Rest(indices): Rest<Value>) -> Result<Value, FuncError> {
     })
 }
 
-/// The memory of a list besides its items, in bytes.
+/// The memory of a list, besides its items, in bytes.
 const LIST_BYTES: usize = 96;
 
 fn chunk(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
@@ -207,7 +207,7 @@ fn chunk(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     chunks_of(size, list).map(Value::List)
 }
 
-/// Computes the number of chunks with floats, as Sprig does, which decides the results for sizes of zero and below.
+/// Splits a list into chunks. Computes their number with floats, as Sprig does, which determines the results for sizes of zero and below.
 fn chunks_of(size: isize, list: &Value) -> ListResult {
     let items = match items(list) {
         Some(items) => items,

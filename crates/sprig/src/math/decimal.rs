@@ -11,7 +11,7 @@ use crate::limits::exceeded;
 /// The number of digits after the point in a quotient.
 const DIVISION_PLACES: i64 = 16;
 
-/// How many bits the digits of an intermediate result may have: far more than floats need. Each operation reads all of them.
+/// Maximum size of the digits of an intermediate result, in bits: far more than floats need. Each operation reads all of them.
 const MAX_BITS: u64 = 1 << 16;
 
 type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, FuncError>;
@@ -45,7 +45,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// The shortest decimal number that parses to the float.
+    /// Returns the shortest decimal number that parses to the float.
     fn from_float(v: f64) -> Result<Decimal, FuncError> {
         if !v.is_finite() {
             let text = golibs::strconv::format_float(v, b'g', None);

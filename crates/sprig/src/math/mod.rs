@@ -1,4 +1,4 @@
-//! Arithmetic, conversion and sequences of numbers: Sprig's `numeric.go`.
+//! Arithmetic, conversions and sequences of numbers. Counterpart: Sprig's `numeric.go`.
 
 mod decimal;
 mod sequence;
@@ -61,7 +61,7 @@ fn floats(map: &mut FuncMap) {
         .add("round", round);
 }
 
-/// Counterpart: `math.Max`. Infinity beats NaN, which beats everything else; 0 is greater than -0.
+/// Returns the greater number. Infinity beats NaN, which beats everything else; 0 is greater than -0. Counterpart: `math.Max`.
 fn max(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY
@@ -83,7 +83,7 @@ fn round(value: Value, places: isize, Rest(on): Rest<f64>) -> f64 {
     rounded / power
 }
 
-/// Counterpart: `math.Pow(10, n)`, whose last bit differs from other libraries'.
+/// Returns `10^n`. Counterpart: `math.Pow(10, n)`, whose last bit differs from that of other libraries.
 fn power_of_ten(n: isize) -> f64 {
     if n == 1 {
         return 10.0;

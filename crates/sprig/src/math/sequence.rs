@@ -16,7 +16,7 @@ fn list(function: &str, start: isize, stop: isize, step: isize) -> Result<List, 
     Ok(List::new(ListType::Int, numbers.map(|n| Value::int(n as i64)).collect()))
 }
 
-/// The numbers from `start` to `stop`, exclusive; none if the step leads away from `stop`.
+/// Returns the numbers from `start` up to but excluding `stop`, or no numbers if the step leads away from `stop`.
 fn until_step(
     function: &str,
     start: isize,

@@ -19,7 +19,8 @@ fn mapped(s: &Str, map: impl Fn(char) -> char) -> Str {
     chars(s).map(map).collect::<String>().into()
 }
 
-/// Counterpart: `strings.Title`. A word starts after anything but a letter, digit or underscore or, beyond ASCII, after a space.
+/// Capitalizes each word. A word starts after any ASCII character except a letter, digit or underscore, and after a non-ASCII space. Counterpart:
+/// `strings.Title`.
 fn title(s: Str) -> String {
     let mut starts = true;
     let mut out = String::with_capacity(s.len());
@@ -66,7 +67,7 @@ fn mapped_words(s: &Str, mut map: impl FnMut(char, bool) -> char) -> String {
     chars(s).map(|c| map(c, is_space(c))).collect()
 }
 
-/// The first byte of each word: goutils treats bytes as characters.
+/// Returns the first byte of each word: goutils treats bytes as characters.
 fn initials(s: Str) -> String {
     let mut starts = true;
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Trimming, cutting and abbreviating text. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
+//! Trims, cuts and abbreviates text. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `stringutils.go`.
 
 use std::collections::HashSet;
 
@@ -20,12 +20,12 @@ pub(super) fn register(map: &mut FuncMap) {
         .add("abbrevboth", abbrevboth);
 }
 
-/// Converts part of a text; shares the text's memory if the part is all of it.
+/// Converts part of a text; shares the text's memory if the part is the whole text.
 fn part(part: &[u8], s: &Str) -> Str {
     if part.len() == s.len() { s.clone() } else { Str::from(part) }
 }
 
-/// Cutsets up to this size are searched, larger ones hashed.
+/// Maximum size of a cutset that is searched, in bytes; larger ones are hashed.
 const SEARCHED: usize = 16;
 
 fn trim_all(cutset: Str, s: Str) -> Str {
@@ -43,7 +43,7 @@ fn trim(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
         rest = &rest[rune.width()..];
     }
     while let Some(last) = rest.last() {
-        // Where a multibyte character starts is known only from the front.
+        // The start of a multibyte character can be found only from the front.
         if !last.is_ascii() {
             return trim_end(rest, cut);
         }
@@ -66,7 +66,7 @@ fn trim_end(s: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
     &s[..end]
 }
 
-/// goutils treats bytes as characters, but returns text without spaces unchanged.
+/// Removes spaces. goutils treats bytes as characters, but returns text without spaces unchanged.
 fn nospace(s: Str) -> Vec<u8> {
     if !s.iter().any(|b| is_space(char::from(*b))) {
         return s.to_vec();
@@ -103,7 +103,7 @@ fn abbrevboth(left: isize, right: isize, s: Str) -> Vec<u8> {
     abbreviate(&s, left, right as usize)
 }
 
-/// Abbreviates to at most `width` bytes, keeping the one at `offset`. Counterpart: goutils' `AbbreviateFull`.
+/// Abbreviates to at most `width` bytes, keeping the byte at `offset`. Counterpart: goutils' `AbbreviateFull`.
 fn abbreviate(s: &[u8], offset: isize, width: usize) -> Vec<u8> {
     const DOTS: &[u8] = b"...";
     let length = s.len();

@@ -1,4 +1,4 @@
-//! Repeating, indenting, replacing and wrapping text. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `wordutils.go`.
+//! Repeats, indents, replaces and wraps text. Counterparts: Go's `strings`, Sprig's `strings.go` and goutils' `wordutils.go`.
 
 use go_template::{FuncError, FuncMap, Str, build_str};
 
@@ -27,7 +27,7 @@ fn indent(function: &str, spaces: isize, s: &[u8]) -> Result<Str, FuncError> {
     indent_after(b"", function, spaces, s)
 }
 
-/// Writes `start`, then the lines, each after this many spaces.
+/// Returns `start` followed by the lines, each indented by this many spaces.
 fn indent_after(start: &[u8], function: &str, spaces: isize, s: &[u8]) -> Result<Str, FuncError> {
     let pad = usize::try_from(spaces).map_err(|_| FuncError::new("strings: negative Repeat count"))?;
     check_string(function, pad)?;
@@ -59,7 +59,7 @@ fn replace(old: Str, new: Str, s: Str) -> Result<Str, FuncError> {
     Ok(replaced)
 }
 
-/// Writes the text with `new` for each `old`. Stops soon after the longest text allowed.
+/// Writes the text with `new` in place of each `old`. Stops soon after the maximum length.
 fn write_replaced(out: &mut Vec<u8>, old: &[u8], new: &[u8], s: &[u8]) {
     let mut rest = s;
     while let Some(at) = find(rest, old)
@@ -72,7 +72,7 @@ fn write_replaced(out: &mut Vec<u8>, old: &[u8], new: &[u8], s: &[u8]) {
     out.extend_from_slice(rest);
 }
 
-/// Writes `new` where empty text matches: before each character and at the end. Stops soon after the longest text allowed.
+/// Writes `new` where empty text matches: before each character and at the end. Stops soon after the maximum length.
 fn write_around(out: &mut Vec<u8>, new: &[u8], s: &[u8]) {
     let mut at = 0;
     for rune in runes(s) {
@@ -108,7 +108,7 @@ fn wrap(s: &[u8], width: isize, newline: &[u8], long_words: bool) -> Result<Vec<
     Ok(out)
 }
 
-/// Splits off the first line; the rest is `None` after the last one.
+/// Splits off the first line. Returns `None` as the rest after the last line.
 fn next_line(rest: &[u8], width: usize, long_words: bool) -> (&[u8], Option<&[u8]>) {
     if let Some(space) = rest[..=width].iter().rposition(|b| *b == b' ') {
         return (&rest[..space], Some(&rest[space + 1..]));

@@ -1,4 +1,4 @@
-//! String functions: Sprig's `strings.go`, and those that it takes from Go, goutils and xstrings.
+//! String functions. Counterpart: Sprig's `strings.go`, and the functions of Go, goutils and xstrings that it uses.
 //!
 //! Strings are bytes: functions that count bytes in Go (`trunc`, `substr`, `abbrev`, `wrap`) do so here, and may split a character.
 
@@ -56,11 +56,11 @@ fn cat(Rest(values): Rest<Value>) -> Str {
     joined(&values, fmt::append_value)
 }
 
-/// Joins the texts of all values but nil with spaces.
+/// Joins the texts of all values except nil with spaces.
 fn joined(values: &[Value], append: impl Fn(&mut Vec<u8>, &Value)) -> Str {
     build_str(|out| {
         for (i, value) in values.iter().filter(|v| !matches!(v, Value::Nil)).enumerate() {
-            // The executor refuses such a result.
+            // The executor rejects such a result.
             if out.len() > fmt::MAX_OUTPUT {
                 return;
             }

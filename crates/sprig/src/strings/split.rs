@@ -1,4 +1,4 @@
-//! Splitting and joining text. Counterparts: Go's `strings.Split` and `Join`, and Sprig's `strings.go`.
+//! Splits and joins text. Counterparts: Go's `strings.Split` and `Join`, and Sprig's `strings.go`.
 
 use go_template::{FromValue as _, FuncError, FuncMap, Function, List, Map, MapType, Param, Scope, Str, Value};
 use golibs::utf8::runes;
@@ -20,7 +20,7 @@ pub(super) fn register(map: &mut FuncMap) {
         .add("toStrings", |v: Value| Ok::<_, FuncError>(List::strings(texts("toStrings", &v)?)));
 }
 
-/// Counterpart: `strings.SplitN` for a positive count.
+/// Splits a text into at most this many parts. Counterpart: `strings.SplitN` for a positive count.
 fn pieces<'a>(s: &'a [u8], separator: &[u8], most: usize) -> Vec<&'a [u8]> {
     if separator.is_empty() {
         return joined_tail(s, characters(s), most);
@@ -43,7 +43,7 @@ pub(super) fn find(s: &[u8], part: &[u8]) -> Option<usize> {
     }
 }
 
-/// Keeps the first parts, and joins all others into the last one.
+/// Keeps the first parts and joins all others into the last one.
 fn joined_tail<'a>(s: &'a [u8], mut parts: Vec<&'a [u8]>, most: usize) -> Vec<&'a [u8]> {
     if parts.len() > most {
         let start: usize = parts[..most - 1].iter().map(|p| p.len()).sum();
@@ -53,7 +53,7 @@ fn joined_tail<'a>(s: &'a [u8], mut parts: Vec<&'a [u8]>, most: usize) -> Vec<&'
     parts
 }
 
-/// The bytes of each character.
+/// Iterates over the bytes of each character.
 fn characters(s: &[u8]) -> Vec<&[u8]> {
     let mut at = 0;
     let mut parts = Vec::new();
@@ -64,7 +64,7 @@ fn characters(s: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// The memory of a text in a list besides its bytes, and of an entry in a map with its key.
+/// The memory of a text in a list besides its bytes, and of an entry in a map including its key.
 const ITEM_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 192;
 
@@ -89,7 +89,7 @@ fn splitn(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     }
 }
 
-/// Numbers the parts `_0`, `_1` and so on: templates cannot use a plain number as a field name.
+/// Returns a map of the parts with the keys `_0`, `_1` and so on: templates cannot use a plain number as a field name.
 fn numbered(scope: &mut Scope<'_>, function: &str, parts: Vec<&[u8]>) -> Result<Value, FuncError> {
     check_list(function, parts.len())?;
     let bytes: usize = parts.iter().map(|part| part.len()).sum();
@@ -98,10 +98,10 @@ fn numbered(scope: &mut Scope<'_>, function: &str, parts: Vec<&[u8]>) -> Result<
     Ok(Value::Map(Map::new(MapType::String, parts.into_iter().enumerate().map(entry).collect())))
 }
 
-/// How many bytes all texts may have that a function makes from the items of one list.
+/// Maximum total length of the texts that a function creates from the items of one list, in bytes.
 const MAX_TEXTS: usize = 4 * MAX_STRING_BYTES;
 
-/// The items as text, without nils; a single text for any other value. Counterpart: Sprig's `strslice`.
+/// Returns the items as texts, without nils, or a single text for any other value. Counterpart: Sprig's `strslice`.
 fn texts(function: &str, value: &Value) -> Result<Vec<Str>, FuncError> {
     if matches!(value, Value::Nil) {
         return Ok(Vec::new());

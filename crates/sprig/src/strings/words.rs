@@ -30,7 +30,7 @@ fn camelcase(s: &[u8]) -> String {
         out.push(c);
     }
     let Some(first) = rest.next() else {
-        // xstrings repeats the last character if all are connectors.
+        // xstrings repeats the last character if all characters are connectors.
         out.extend(out.chars().next_back());
         return out;
     };
@@ -132,7 +132,8 @@ impl Separator {
     }
 }
 
-/// Counterpart: xstrings' `camelCaseToLowerCase`. Digits belong to the letters before them unless lower-case letters follow.
+/// Converts words to lower case, separated by connectors. Digits belong to the letters before them unless lower-case letters follow. Counterpart:
+/// xstrings' `camelCaseToLowerCase`.
 fn separated(function: &str, s: &[u8], connector: char) -> Result<String, FuncError> {
     let words = words(function, s)?;
     let kind = |i: usize| words.get(i).map(|w| w.0);

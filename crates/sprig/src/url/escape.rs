@@ -1,8 +1,8 @@
-//! Percent-encoding by the part of the URL. Counterpart: `escape` and `unescape` of Go's `net/url`.
+//! Percent-encoding for each part of a URL. Counterpart: `escape` and `unescape` of Go's `net/url`.
 
 use super::parse::Error;
 
-/// A part of a URL, which decides what needs escaping.
+/// A part of a URL, which determines what needs escaping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Path,
@@ -42,7 +42,7 @@ pub(super) fn escape(text: &[u8], part: Part) -> Vec<u8> {
     out
 }
 
-/// Resolves the escapes of this part.
+/// Decodes the escapes of this part.
 pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -61,12 +61,12 @@ pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Decodes the escape at the start of the text.
+/// Decodes the escape that the text starts with.
 fn escaped(text: &[u8], part: Part) -> Result<u8, Error> {
     let digit = |i: usize| text.get(i).and_then(|b| char::from(*b).to_digit(16)).map(|d| d as u8);
     let invalid = || Error::Escape(text[..text.len().min(3)].to_vec());
     let byte = digit(1).zip(digit(2)).map(|(high, low)| high << 4 | low).ok_or_else(invalid)?;
-    // Hosts may escape only non-ASCII bytes; zones also what they may contain unescaped.
+    // Hosts may escape only non-ASCII bytes; zones may also escape the bytes that hosts may contain unescaped.
     let allowed = match part {
         Part::Host => !byte.is_ascii() || byte == b'%',
         Part::Zone => byte == b'%' || byte == b' ' || Part::Host.is_plain(byte),

@@ -55,7 +55,7 @@ fn url_join(parts: &Map) -> Result<Vec<u8>, FuncError> {
     Ok(url.written())
 }
 
-/// The string under the key; empty if there is none.
+/// Returns the string under the key, or an empty string if there is none.
 fn part(parts: &Map, key: &str) -> Result<Vec<u8>, FuncError> {
     match parts.get(key) {
         None => Ok(Vec::new()),

@@ -26,16 +26,16 @@ pub(super) struct Userinfo {
     password: Option<Vec<u8>>,
 }
 
-/// Why a URL is invalid.
+/// The reason why a URL is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Error {
-    /// In Go's words.
+    /// A message of Go.
     Text(&'static str),
     Escape(Vec<u8>),
     HostCharacter(Vec<u8>),
     Port(Vec<u8>),
     Address(Vec<u8>),
-    /// An error and the URL that it is in.
+    /// An error, and the URL that contains it.
     In(Vec<u8>, Box<Error>),
 }
 
@@ -89,7 +89,7 @@ impl Url {
         Ok(url)
     }
 
-    /// Parses the authority between `//` and the path; returns the path.
+    /// Parses the authority, which is between `//` and the path; returns the path.
     fn take_authority<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Error> {
         let (authority, path) = text.split_at(text.iter().position(|b| *b == b'/').unwrap_or(text.len()));
         let at = authority.iter().rposition(|b| *b == b'@');
@@ -98,7 +98,7 @@ impl Url {
         Ok(path)
     }
 
-    /// The host without its port and the brackets of IPv6.
+    /// Returns the host without its port and without the brackets of IPv6.
     pub(super) fn hostname(&self) -> &[u8] {
         let colon = self.host.iter().rposition(|b| *b == b':').filter(|i| is_optional_port(&self.host[*i..]));
         let host = colon.map_or(&self.host[..], |i| &self.host[..i]);
@@ -139,7 +139,7 @@ impl Url {
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             out.push(b'/');
         }
-        // A colon in the first segment would read as the end of a scheme.
+        // A colon in the first segment would be read as the end of a scheme.
         if out.is_empty() && cut(&path, b'/').0.contains(&b':') {
             out.extend_from_slice(b"./");
         }
@@ -158,7 +158,7 @@ impl Userinfo {
         Ok(Userinfo { name, password: password.map(|p| unescape(p, Part::Userinfo)).transpose()? })
     }
 
-    /// Name and password, escaped.
+    /// Joins name and password, escaped.
     pub(super) fn written(&self) -> Vec<u8> {
         let mut out = escape(&self.name, Part::Userinfo);
         if let Some(password) = &self.password {
@@ -169,7 +169,7 @@ impl Userinfo {
     }
 }
 
-/// Splits at the first such byte, if there is one.
+/// Splits the text at the first such byte, if there is one.
 fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
     match text.iter().position(|b| *b == separator) {
         Some(i) => (&text[..i], Some(&text[i + 1..])),
@@ -199,7 +199,7 @@ fn parse_host(scheme: &[u8], host: &[u8]) -> Result<Vec<u8>, Error> {
         Some(_) => return Err(Error::Text("invalid IP-literal")),
         None => {}
     }
-    // Only database URLs list several hosts with ports, so http does not allow further colons.
+    // Only database URLs list several hosts with ports, so http allows no further colons.
     let is_strict = scheme == b"http" || scheme == b"https";
     let is_colon = |b: &u8| *b == b':';
     let colon = if is_strict { host.iter().position(is_colon) } else { host.iter().rposition(is_colon) };
