@@ -1,4 +1,4 @@
-//! Time per prime: 1,024 bits for RSA-2048 keys, 2,048 bits for RSA-4096. Single searches vary a lot.
+//! Measures the time per prime: 1,024 bits for RSA-2048 keys, 2,048 bits for RSA-4096. Single searches vary a lot.
 
 use std::hint::black_box;
 

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-// Other processors have no vector unit that this supports, and use none of the code.
+// Other processors have no vector unit that this crate supports, and use none of the code.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod lanes;
 mod miller_rabin;

@@ -1,6 +1,6 @@
-//! The Miller-Rabin test, which alone decides what is prime. Plain scalar arithmetic only.
+//! The Miller-Rabin test, which alone decides what is prime. Uses only plain scalar arithmetic.
 //!
-//! A composite number passes a round with a random base less than one time in four, a large random one almost never.
+//! A composite number passes a round with a random base less than one time in four, and a large random composite almost never does.
 
 use getrandom::Error;
 use num_bigint::BigUint;
@@ -8,18 +8,18 @@ use num_bigint::BigUint;
 use crate::montgomery::Modulus;
 use crate::search::random_bits;
 
-/// How many random bases to test after base 2. FIPS 186-5 asks for 5 on random candidates of 1,024 bits, for an error below 2^-112.
+/// Number of random bases to test after base 2. FIPS 186-5 requires 5 for random candidates of 1,024 bits, for an error below 2^-112.
 const ROUNDS: usize = 5;
 /// Shorter candidates, such as the 256 bits of DSA's smaller prime, need more rounds.
 const ROUNDS_BELOW_1000_BITS: usize = 32;
 
 /// Returns whether an odd number above 3 is prime.
 ///
-/// `false` is certain. `true` is wrong with a chance below 2^-112 for numbers that were chosen at random, but not for numbers that were
-/// built to pass.
+/// `false` is certain. `true` is wrong with a probability below 2^-112 for numbers that were chosen at random, but not for numbers that were
+/// constructed to pass.
 ///
 /// # Errors
-/// If the operating system has no random numbers.
+/// The operating system has no random numbers.
 pub fn is_probable_prime(n: &BigUint) -> Result<bool, Error> {
     match n.bits().div_ceil(64) {
         4 => test::<4>(n),
@@ -40,13 +40,13 @@ fn rounds(n: &BigUint) -> usize {
     if n.bits() < 1000 { ROUNDS_BELOW_1000_BITS } else { ROUNDS }
 }
 
-/// A number from 2 to `n - 2`.
+/// Returns a random number from 2 to `n - 2`.
 fn random_base(n: &BigUint) -> Result<BigUint, Error> {
     let range = n - 3u32;
     Ok(BigUint::from_bytes_be(&random_bits(n.bits() as usize + 64)?) % range + 2u32)
 }
 
-/// The test for numbers of `L` limbs.
+/// Tests a number of `L` limbs.
 fn test<const L: usize>(n: &BigUint) -> Result<bool, Error> {
     let Some(modulus) = Modulus::<L>::new(n) else { return test_any(n) };
     let (odd, twos) = split(n);
@@ -70,7 +70,7 @@ fn test<const L: usize>(n: &BigUint) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The test for numbers of any other length: slower.
+/// Tests a number of any other length, which is slower.
 fn test_any(n: &BigUint) -> Result<bool, Error> {
     let (odd, twos) = split(n);
     let (one, last) = (BigUint::from(1u32), n - 1u32);

@@ -1,4 +1,4 @@
-//! Powers modulo an odd number with a fixed count of 64-bit limbs, in Montgomery form.
+//! Computes powers modulo an odd number with a fixed number of 64-bit limbs, in Montgomery form.
 
 use num_bigint::BigUint;
 
@@ -11,15 +11,15 @@ pub(crate) struct Modulus<const L: usize> {
     one: [u64; L],
     /// -1 in Montgomery form.
     minus_one: [u64; L],
-    /// 2^(128 L) modulo `n`: a product with it converts a number to Montgomery form.
+    /// 2^(128 L) modulo `n`. Multiplying by it converts a number to Montgomery form.
     square: [u64; L],
 }
 
-/// How many bits of an exponent to take at once.
+/// Number of an exponent's bits that are handled at once.
 const WINDOW: usize = 5;
 
 impl<const L: usize> Modulus<L> {
-    /// `None` if the number is even or does not have exactly `L` limbs.
+    /// Precomputes the constants of a modulus; returns `None` if the number is even or does not have exactly `L` limbs.
     pub(crate) fn new(n: &BigUint) -> Option<Modulus<L>> {
         if !n.bit(0) || n.bits().div_ceil(64) != L as u64 {
             return None;
@@ -39,7 +39,7 @@ impl<const L: usize> Modulus<L> {
         *x == self.minus_one
     }
 
-    /// The product of two numbers in Montgomery form.
+    /// Multiplies two numbers in Montgomery form.
     pub(crate) fn multiply(&self, a: &[u64; L], b: &[u64; L]) -> [u64; L] {
         let mut t = [0u64; L];
         let mut high = 0u64;
@@ -62,7 +62,7 @@ impl<const L: usize> Modulus<L> {
         if high == 0 && borrow { t } else { reduced }
     }
 
-    /// The square of a number in Montgomery form.
+    /// Squares a number in Montgomery form.
     pub(crate) fn square(&self, a: &[u64; L]) -> [u64; L] {
         let mut wide = [[0u64; L]; 2];
         square(a, wide.as_flattened_mut());
@@ -85,7 +85,7 @@ impl<const L: usize> Modulus<L> {
         if high == 0 && borrow { wide[1] } else { reduced }
     }
 
-    /// 2 to the power, in Montgomery form: faster than other bases, because doubling is cheaper than a product.
+    /// Returns 2 to the power, in Montgomery form. This is faster than for other bases, because doubling is cheaper than a product.
     pub(crate) fn power_of_two(&self, exponent: &BigUint) -> [u64; L] {
         let mut result = self.one;
         for bit in (0..exponent.bits()).rev() {
@@ -97,7 +97,7 @@ impl<const L: usize> Modulus<L> {
         result
     }
 
-    /// The base to the power, in Montgomery form.
+    /// Returns the base to the power, in Montgomery form.
     pub(crate) fn power(&self, base: &BigUint, exponent: &BigUint) -> [u64; L] {
         let base = self.multiply(&limbs(base), &self.square);
         let mut table = vec![self.one];
@@ -128,14 +128,14 @@ impl<const L: usize> Modulus<L> {
     }
 }
 
-/// The low and high half of `a * b + c + d`, which cannot overflow.
+/// Returns the low and high half of `a * b + c + d`, which cannot overflow.
 #[inline(always)]
 fn multiply_add(a: u64, b: u64, c: u64, d: u64) -> (u64, u64) {
     let wide = u128::from(a) * u128::from(b) + u128::from(c) + u128::from(d);
     (wide as u64, (wide >> 64) as u64)
 }
 
-/// The sum of two numbers and a carry, and the new carry.
+/// Returns the sum of two numbers and a carry, and the new carry.
 #[inline(always)]
 fn add(a: u64, b: u64, carry: u64) -> (u64, u64) {
     let wide = u128::from(a) + u128::from(b) + u128::from(carry);
@@ -162,7 +162,7 @@ fn square<const L: usize>(a: &[u64; L], wide: &mut [u64]) {
     }
 }
 
-/// The difference modulo 2^(64 L), and whether it is negative.
+/// Returns the difference modulo 2^(64 L), and whether it is negative.
 #[inline(always)]
 fn subtract<const L: usize>(a: &[u64; L], b: &[u64; L]) -> ([u64; L], bool) {
     let mut difference = [0; L];
@@ -175,8 +175,8 @@ fn subtract<const L: usize>(a: &[u64; L], b: &[u64; L]) -> ([u64; L], bool) {
     (difference, borrow)
 }
 
-/// The negative inverse of an odd number modulo 2^64. Newton's iteration doubles the number of correct bits each time, and an odd number is
-/// its own inverse modulo 8.
+/// Returns the negative inverse of an odd number modulo 2^64. Uses Newton's iteration, which doubles the number of correct bits each time. An odd
+/// number is its own inverse modulo 8.
 pub(crate) fn negative_inverse(n: u64) -> u64 {
     let mut inverse = n;
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! The search: a random start, a sieve, a filter, then the Miller-Rabin test.
+//! Searches for primes: a random start, a sieve, a filter, then the Miller-Rabin test.
 
 use getrandom::Error;
 use num_bigint::BigUint;
@@ -7,14 +7,14 @@ use crate::lanes::Lanes;
 use crate::miller_rabin::is_probable_prime;
 use crate::sieve::survivors;
 
-/// How many candidates to sieve at once, per bit of their length. One odd number of `b` bits in `0.35 b` is prime, so a window contains no
-/// prime only once in 100,000 times.
+/// Number of candidates to sieve at once, per bit of their length. One in `0.35 b` odd numbers of `b` bits is prime, so only one window in 100,000
+/// contains no prime.
 const WINDOW: usize = 4;
 
-/// Returns this many random bits as big-endian bytes. Where `bits` is not a multiple of 8, the highest bits of the first byte are zero.
+/// Returns this many random bits as big-endian bytes. If `bits` is not a multiple of 8, the highest bits of the first byte are zero.
 ///
 /// # Errors
-/// If the operating system has no random numbers.
+/// The operating system has no random numbers.
 pub fn random_bits(bits: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; bits.div_ceil(8)];
     getrandom::fill(&mut bytes)?;
@@ -24,12 +24,12 @@ pub fn random_bits(bits: usize) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Returns a random prime of exactly this many bits, at least 32: the sieve also removes the small primes themselves.
+/// Returns a random prime of exactly this many bits. There must be at least 32 bits, because the sieve also removes the small primes themselves.
 ///
-/// Its two highest bits are set, so the product of two such primes is exactly twice as long.
+/// The two highest bits are set, so the product of two such primes is exactly twice as long.
 ///
 /// # Errors
-/// If the operating system has no random numbers.
+/// The operating system has no random numbers.
 pub fn random_prime(bits: usize) -> Result<BigUint, Error> {
     loop {
         let mut start = BigUint::from_bytes_be(&random_bits(bits)?);
@@ -44,10 +44,10 @@ pub fn random_prime(bits: usize) -> Result<BigUint, Error> {
 
 /// Returns the first prime among `start`, `start + step`, `start + 2 step`, and so on.
 ///
-/// Looks at `4 * bits` candidates of at most `bits` bits; `None` if none of them is prime. `start` must be odd and `step` even.
+/// Considers `4 * bits` candidates of at most `bits` bits, and returns `None` if none of them is prime. `start` must be odd and `step` even.
 ///
 /// # Errors
-/// If the operating system has no random numbers.
+/// The operating system has no random numbers.
 pub fn first_prime(start: &BigUint, step: &BigUint, bits: usize) -> Result<Option<BigUint>, Error> {
     let mut candidates = survivors(start, step, WINDOW * bits)
         .map(|index| start + step * index)
@@ -66,7 +66,7 @@ pub fn first_prime(start: &BigUint, step: &BigUint, bits: usize) -> Result<Optio
     }
 }
 
-/// Drops candidates that fail Fermat's test, which are most, if there is a vector unit to run it.
+/// Drops candidates that fail Fermat's test, which most do, if there is a vector unit to run it.
 fn plausible(batch: Vec<BigUint>, lanes: Option<Lanes>) -> Vec<BigUint> {
     match lanes.and_then(|lanes| lanes.fermat(&batch)) {
         Some(passes) => batch.into_iter().zip(passes).filter_map(|(n, passes)| passes.then_some(n)).collect(),

@@ -1,18 +1,19 @@
 //! Finds the members of an arithmetic progression that have no small prime factor.
 //!
-//! Reduces a big number modulo products of primes that fit in a word, then modulo each prime: a quarter of the passes over the big number.
+//! Reduces a big number modulo products of primes that fit in a word, and only then modulo each prime, which takes a quarter of the passes over the
+//! big number.
 
 use std::sync::LazyLock;
 
 use num_bigint::BigUint;
 
-/// Numbers of up to [`SHORT`] bits are divided by the odd primes below the first bound, longer ones by those below the second.
-/// With higher bounds the divisions cost more than the tests they save.
+/// Numbers of up to [`SHORT`] bits are divided by the odd primes below the first bound, longer numbers by those below the second. Above these bounds,
+/// the divisions cost more than the tests that they save.
 const BOUNDS: (usize, usize) = (1 << 16, 1 << 18);
 
 const SHORT: u64 = 1024;
 
-/// Several primes whose product fits in a word, with the constants of the arithmetic modulo that product.
+/// Several primes whose product fits in a word, with the constants for arithmetic modulo that product.
 struct Product {
     primes: Vec<u32>,
     modulus: u64,
@@ -39,8 +40,8 @@ pub(crate) fn survivors(start: &BigUint, step: &BigUint, window: usize) -> impl 
     composite.into_iter().enumerate().filter(|(_, composite)| !composite).map(|(i, _)| i)
 }
 
-/// The first index for which the prime divides `start + step * index`, and the distance to the next. Both arguments are already reduced
-/// modulo the prime.
+/// Returns the first index for which the prime divides `start + step * index`, and the distance to the next such index. Both arguments must already
+/// be reduced modulo the prime.
 fn multiples(start: u64, step: u64, prime: u64) -> Option<(u64, u64)> {
     let missing = if start == 0 { 0 } else { prime - start };
     match step {
@@ -51,7 +52,7 @@ fn multiples(start: u64, step: u64, prime: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// The inverse of `n` modulo the prime, by Fermat's little theorem.
+/// Returns the inverse of `n` modulo the prime, by Fermat's little theorem.
 fn inverse(n: u64, prime: u64) -> u64 {
     let (mut result, mut square, mut exponent) = (1, n, prime - 2);
     while exponent > 0 {
@@ -71,7 +72,7 @@ impl Product {
         Product { primes, modulus, inverse: crate::montgomery::negative_inverse(modulus), word: word as u64 }
     }
 
-    /// A one-word number with the same remainder.
+    /// Returns a one-word number with the same remainder.
     fn remainder(&self, words: &[u64]) -> u64 {
         if let [word] = words {
             return *word;
@@ -81,14 +82,14 @@ impl Product {
         self.reduce(u128::from(reduced) * u128::from(factor))
     }
 
-    /// The number divided by 2^64, modulo the product. The result is below twice the product, if the number is a product of two such results.
+    /// Divides the number by 2^64, modulo the product. The result is below twice the product if the number is a product of two such results.
     #[inline(always)]
     fn reduce(&self, number: u128) -> u64 {
         let multiple = (number as u64).wrapping_mul(self.inverse);
         ((number + u128::from(multiple) * u128::from(self.modulus)) >> 64) as u64
     }
 
-    /// 2^64 to the power, which is at least 1, in Montgomery form.
+    /// Returns 2^64 to the power, which must be at least 1, in Montgomery form.
     #[inline(always)]
     fn words_to_the(&self, power: usize) -> u64 {
         let bits = usize::BITS - power.leading_zeros();
@@ -100,7 +101,7 @@ impl Product {
     }
 }
 
-/// The primes to divide numbers of this length by.
+/// Returns the primes to divide numbers of this length by.
 fn products(bits: u64) -> &'static [Product] {
     static FEW: LazyLock<Vec<Product>> = LazyLock::new(|| group(&odd_primes(BOUNDS.0)));
     static MANY: LazyLock<Vec<Product>> = LazyLock::new(|| group(&odd_primes(BOUNDS.1)));
@@ -122,7 +123,7 @@ fn group(mut primes: &[u32]) -> Vec<Product> {
     products
 }
 
-/// The odd primes below the bound, by the sieve of Eratosthenes.
+/// Returns the odd primes below the bound, by the sieve of Eratosthenes.
 fn odd_primes(bound: usize) -> Vec<u32> {
     let mut composite = vec![false; bound];
     let mut primes = Vec::new();

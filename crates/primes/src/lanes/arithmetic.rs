@@ -1,14 +1,14 @@
-//! Squares and products in Montgomery form, with a different odd modulus in each lane.
+//! Computes squares and products in Montgomery form, with a different odd modulus in each lane.
 //!
-//! `R` is 2^(bits of `L` limbs). A number `x` is stored as `x R mod n`, not fully reduced: with factors below `4 n`, a product
-//! `(a b + m n) / R` is below `n + 16 n² / R`. That is below `2 n` if `R` is at least `16 n`, so the product may be doubled once.
-//! Products are computed in blocks of rows, so that each loaded limb is used several times. Carries wait until the end.
+//! `R` is 2^(bits of `L` limbs). A number `x` is stored as `x R mod n`, not fully reduced: for factors below `4 n`, a product `(a b + m n) / R` is
+//! below `n + 16 n² / R`. This is below `2 n` if `R` is at least `16 n`, so the product may be doubled once. Products are computed in blocks of rows,
+//! so that each loaded limb is used several times. Carries are propagated at the end.
 
 use super::digits::negative_inverses;
 use super::unit::Unit;
 use super::{MOST_LANES, PerLane};
 
-/// How many rows to multiply at once: as many as there are registers for accumulators. The number of limbs is a multiple of it.
+/// Number of rows to multiply at once: as many as there are registers for accumulators. The number of limbs is a multiple of it.
 pub(super) const ROWS: usize = 5;
 
 /// The moduli of the lanes. A product has `W` limbs: `2 L`, and one for carries.
@@ -20,7 +20,7 @@ pub(super) struct Moduli<U: Unit, const L: usize, const W: usize> {
 }
 
 impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
-    /// The moduli must be odd.
+    /// Precomputes the constants of the moduli, which must be odd.
     #[inline(always)]
     pub(super) fn new(unit: U, n: &[PerLane; L]) -> Moduli<U, L, W> {
         const { assert!(L.is_multiple_of(ROWS) && W == 2 * L + 1) };
@@ -34,7 +34,7 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         load(self.unit, numbers)
     }
 
-    /// Converts numbers from Montgomery form. The result is fully reduced, except that multiples of the modulus may give the modulus.
+    /// Converts numbers from Montgomery form. The result is fully reduced, except that a multiple of the modulus may yield the modulus.
     #[inline(always)]
     pub(super) fn plain(&self, a: &[U::Vector; L]) -> [PerLane; L] {
         let mut one = [self.unit.splat(0); L];
@@ -47,13 +47,13 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         numbers
     }
 
-    /// Scratch space for products: zero before and after each use.
+    /// Returns scratch space for products, which is zero before and after each use.
     #[inline(always)]
     pub(super) fn workspace(&self) -> [U::Vector; W] {
         [self.unit.splat(0); W]
     }
 
-    /// The square, doubled in the lanes where `doublings` is 1 instead of 0.
+    /// Returns the square, doubled in the lanes where `doublings` is 1 instead of 0.
     #[inline(always)]
     pub(super) fn square(&self, a: &[U::Vector; L], doublings: U::Vector, wide: &mut [U::Vector; W]) -> [U::Vector; L] {
         let unit = self.unit;
@@ -69,7 +69,7 @@ impl<U: Unit, const L: usize, const W: usize> Moduli<U, L, W> {
         self.reduce(wide, doublings)
     }
 
-    /// The product in each lane.
+    /// Returns the product in each lane.
     #[inline(always)]
     pub(super) fn multiply(&self, a: &[U::Vector; L], b: &[U::Vector; L], wide: &mut [U::Vector; W]) -> [U::Vector; L] {
         for base in (0..L).step_by(ROWS) {

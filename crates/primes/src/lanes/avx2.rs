@@ -1,4 +1,4 @@
-//! AVX2: four lanes, limbs of 26 bits, whose products fit in a lane many times over.
+//! AVX2: four lanes, limbs of 26 bits. A lane has room for the sum of many products.
 
 use core::arch::x86_64::{__m256i, _mm256_mul_epu32};
 
@@ -46,7 +46,7 @@ impl Unit for Avx2 {
 }
 
 kernel! {
-    /// The products of the lower halves of the lanes.
+    /// Multiplies the lower halves of the lanes.
     #[inline(always)]
     fn multiply(_unit: Avx2, a: __m256i, b: __m256i) -> __m256i {
         _mm256_mul_epu32(a, b)

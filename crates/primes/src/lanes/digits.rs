@@ -5,7 +5,7 @@ use num_bigint::BigUint;
 use super::unit::Unit;
 use super::{MOST_LANES, PerLane};
 
-/// Puts each number in a lane. The last number fills the remaining lanes.
+/// Puts each number in a lane. The last number also fills the remaining lanes.
 pub(super) fn to_lanes<U: Unit, const L: usize>(numbers: &[BigUint]) -> [PerLane; L] {
     let mut limbs = [[0; MOST_LANES]; L];
     for lane in 0..U::LANES {
@@ -18,14 +18,14 @@ pub(super) fn to_lanes<U: Unit, const L: usize>(numbers: &[BigUint]) -> [PerLane
     limbs
 }
 
-/// 2^(bits of all limbs) modulo `n`: what [`super::arithmetic`] calls R.
+/// Returns 2^(bits of all limbs) modulo `n`, which [`super::arithmetic`] calls R.
 pub(super) fn r<U: Unit, const L: usize>(n: &BigUint) -> BigUint {
     (BigUint::from(1u32) << (L * U::LIMB as usize)) % n
 }
 
-/// The negative inverses of the odd limbs modulo 2^`LIMB`.
+/// Returns the negative inverses of the odd limbs modulo 2^`LIMB`.
 ///
-/// Newton's iteration doubles the number of correct bits each time, and an odd number is its own inverse modulo 8.
+/// Uses Newton's iteration, which doubles the number of correct bits each time. An odd number is its own inverse modulo 8.
 pub(super) fn negative_inverses<U: Unit>(lowest: &PerLane) -> PerLane {
     lowest.map(|n| {
         let newton = |inverse: u64, _| inverse.wrapping_mul(2u64.wrapping_sub(n.wrapping_mul(inverse)));
@@ -33,7 +33,7 @@ pub(super) fn negative_inverses<U: Unit>(lowest: &PerLane) -> PerLane {
     })
 }
 
-/// The 64 bits from bit `from` up.
+/// Returns the 64 bits that start at bit `from`.
 fn bits(words: &[u64], from: u64) -> u64 {
     let word = |i: u64| words.get(i as usize).copied().unwrap_or(0);
     let (i, shift) = (from / 64, from % 64);

@@ -1,4 +1,4 @@
-//! Fermat's test with base 2, one modulus per lane. A power of 2 needs only squares and doublings.
+//! Fermat's test with base 2, with one modulus per lane. A power of 2 needs only squares and doublings.
 
 use num_bigint::BigUint;
 
@@ -7,10 +7,10 @@ use super::arithmetic::Moduli;
 use super::digits::{r, to_lanes};
 use super::unit::Unit;
 
-/// How many of the exponent's highest bits one shift and one division take care of.
+/// Number of highest bits of the exponent that one shift and one division handle.
 const HEAD: u64 = 9;
 
-/// Tests odd numbers of the same length; `L` limbs hold each, `W` limbs a product.
+/// Tests odd numbers of the same length. A number has `L` limbs, a product `W` limbs.
 pub(super) fn pass<U: Unit, const L: usize, const W: usize>(unit: U, numbers: &[BigUint]) -> Vec<bool> {
     let bits = numbers.iter().map(BigUint::bits).max().unwrap_or(0);
     let rest = bits.saturating_sub(HEAD);
@@ -27,7 +27,7 @@ pub(super) fn pass<U: Unit, const L: usize, const W: usize>(unit: U, numbers: &[
     (0..numbers.len()).map(|lane| is_one(&power, lane)).collect()
 }
 
-/// 2 to the exponent's bits from `rest` up, in Montgomery form.
+/// Returns 2 to the power of the exponent's bits from `rest` up, in Montgomery form.
 fn start<U: Unit, const L: usize>(n: &BigUint, rest: u64) -> BigUint {
     let head = (n >> rest).iter_u64_digits().next().unwrap_or(0);
     (r::<U, L>(n) << head) % n
@@ -47,7 +47,7 @@ fn powers<U: Unit, const L: usize, const W: usize>(
     let mut bit = rest;
     while bit > 0 {
         bit -= 1;
-        // n is odd: n - 1 has the same bits except the lowest.
+        // n is odd, so n - 1 has the same bits except the lowest.
         let (limb, shift) = ((bit / u64::from(U::LIMB)) as usize, (bit % u64::from(U::LIMB)) as u32);
         let doublings = if bit == 0 { unit.splat(0) } else { unit.load(&n[limb]) >> shift & unit.splat(1) };
         power = moduli.square(&power, doublings, &mut workspace);

@@ -1,4 +1,4 @@
-//! AVX-512 with IFMA: eight lanes, limbs of 52 bits, whose products are added by halves.
+//! AVX-512 with IFMA: eight lanes, limbs of 52 bits. The instructions add the lower or the upper half of a product.
 
 use core::arch::x86_64::{__m512i, _mm512_madd52hi_epu64, _mm512_madd52lo_epu64};
 

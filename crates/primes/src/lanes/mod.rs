@@ -1,7 +1,7 @@
 //! A filter: Fermat's test for several candidates at once, one in each lane of a vector unit.
 //!
-//! It only rejects. Whether a candidate is prime is for `miller_rabin` to decide, in plain arithmetic. The unit is chosen when the program
-//! runs; without one, and for lengths that keys do not have, nothing is filtered.
+//! It only rejects. `miller_rabin` decides in plain arithmetic whether a candidate is prime. The unit is chosen at run time; without one, and for
+//! lengths that keys do not have, nothing is filtered.
 
 mod arithmetic;
 #[cfg(target_arch = "x86_64")]
@@ -37,7 +37,7 @@ pub(crate) enum Lanes {
 }
 
 impl Lanes {
-    /// The units of this processor, fastest first.
+    /// Returns the units of this processor, fastest first.
     pub(crate) fn all() -> impl Iterator<Item = Lanes> {
         #[cfg(target_arch = "x86_64")]
         let units = [Level::new().as_avx512().map(Lanes::Ifma), Level::new().as_avx2().map(Lanes::Avx2)];
@@ -46,12 +46,12 @@ impl Lanes {
         units.into_iter().flatten()
     }
 
-    /// The fastest unit.
+    /// Returns the fastest unit.
     pub(crate) fn best() -> Option<Lanes> {
         Lanes::all().next()
     }
 
-    /// How many numbers one test takes.
+    /// Returns how many numbers one test takes.
     pub(crate) fn count(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -61,8 +61,8 @@ impl Lanes {
         }
     }
 
-    /// Which of the numbers pass Fermat's test with base 2, as all primes do: 2^(n - 1) is 1 modulo `n`. The numbers are odd, of the same
-    /// length, and no more than there are lanes. `None` for lengths that keys do not have.
+    /// Returns which of the numbers pass Fermat's test with base 2, as all primes do: 2^(n - 1) is 1 modulo `n`. The numbers must be odd and of the
+    /// same length, and there must be no more of them than lanes. Returns `None` for lengths that keys do not have.
     pub(crate) fn fermat(self, numbers: &[BigUint]) -> Option<Vec<bool>> {
         match (self, numbers.first()?.bits()) {
             #[cfg(target_arch = "x86_64")]

@@ -2,7 +2,7 @@ use super::*;
 use crate::miller_rabin::is_probable_prime;
 use crate::search::{random_bits, random_prime};
 
-/// The lengths that have vector code, in bits: the largest, the smallest and one in between.
+/// The lengths that have vector code, in bits: for each, the largest, the smallest and one in between.
 const LENGTHS: [[u64; 3]; 3] = [[256, 193, 255], [1024, 961, 1000], [2048, 1985, 2047]];
 
 fn one() -> BigUint {
@@ -20,7 +20,7 @@ fn random_odd(bits: u64) -> BigUint {
     n
 }
 
-/// Edge cases of the arithmetic, and some random numbers.
+/// Returns edge cases of the arithmetic, and some random numbers.
 fn moduli(bits: u64) -> Vec<BigUint> {
     let top = one() << (bits - 1);
     let mut moduli = vec![

@@ -6,7 +6,7 @@ use super::PerLane;
 
 /// A vector unit of this processor.
 ///
-/// A limb has [`Unit::LIMB`] bits; the bits above are a carry for the next limb. Everything is inlined into code compiled for the unit.
+/// A limb has [`Unit::LIMB`] bits; the bits above it are a carry for the next limb. Everything is inlined into code that is compiled for the unit.
 pub(super) trait Unit: Copy {
     /// One limb of each lane.
     type Vector: Copy
@@ -21,7 +21,7 @@ pub(super) trait Unit: Copy {
     /// The number of bits of a limb.
     const LIMB: u32;
 
-    /// Runs the code compiled for this unit.
+    /// Runs code that is compiled for this unit.
     fn run<T>(self, code: impl FnOnce() -> T) -> T;
 
     /// Puts the same number in each lane.
@@ -33,20 +33,20 @@ pub(super) trait Unit: Copy {
     /// Returns the numbers of the lanes, then zeros.
     fn store(self, vector: Self::Vector) -> PerLane;
 
-    /// Adds the product of two limbs to the accumulators of its lower and upper half.
-    /// A unit whose products fit in the lower accumulator leaves the upper one alone.
+    /// Adds the product of two limbs to the accumulators of its lower and upper half. A unit whose products fit in the lower accumulator leaves the
+    /// upper one alone.
     fn accumulate(self, lower: &mut Self::Vector, upper: &mut Self::Vector, a: Self::Vector, b: Self::Vector);
 
-    /// The lowest limb of the product. Ignores bits above the limb of `a`.
+    /// Returns the lowest limb of the product. Ignores the bits of `a` above its limb.
     fn lowest(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// The bits above the limb.
+    /// Returns the bits above the limb.
     #[inline(always)]
     fn carry(self, a: Self::Vector) -> Self::Vector {
         a >> Self::LIMB
     }
 
-    /// The limb without the bits above it.
+    /// Returns the limb without the bits above it.
     #[inline(always)]
     fn limb(self, a: Self::Vector) -> Self::Vector {
         a & self.splat((1 << Self::LIMB) - 1)
