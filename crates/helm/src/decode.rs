@@ -1,6 +1,6 @@
-//! Fields of a YAML document, decoded as Go decodes into a struct, with Go's texts where a type is wrong.
+//! Decodes fields of a YAML document as Go decodes into a struct, with Go's error texts for wrong types.
 //!
-//! sigs.k8s.io/yaml turns the document into JSON first, which is where numbers and booleans become strings if the struct wants a string.
+//! sigs.k8s.io/yaml first converts the document to JSON. During this conversion, numbers and booleans become strings if the struct requires a string.
 
 use go_encoding::json;
 use go_template::{List, Map, Value};
@@ -17,7 +17,7 @@ pub struct WrongType {
 }
 
 impl WrongType {
-    /// The error for a field of the struct `owner` that holds `found` where Go wants the type `wanted`.
+    /// Creates the error for a field of the struct `owner` that holds `found` where Go requires the type `wanted`.
     pub(crate) fn field(owner: &str, key: &str, found: &Value, wanted: &str) -> WrongType {
         WrongType::new(found, format!("struct field {owner}.{key}"), wanted)
     }
@@ -27,7 +27,7 @@ impl WrongType {
     }
 }
 
-/// The document's map; `None` for a null, which leaves a struct as it is.
+/// Returns the document's map, or `None` for a null, which leaves a struct unchanged.
 pub(crate) fn object<'a>(document: &'a Value, go_type: &str) -> Result<Option<&'a Map>, WrongType> {
     match document {
         Value::Nil => Ok(None),
@@ -72,7 +72,7 @@ impl Fields<'_> {
         Ok(())
     }
 
-    /// A `map[string]string`, in the order of its keys.
+    /// Decodes a `map[string]string`, in the order of its keys.
     pub(crate) fn text_map(&self, key: &str, into: &mut Vec<(String, String)>) -> Result<(), WrongType> {
         match self.get(key) {
             None => {}
@@ -115,7 +115,7 @@ impl Fields<'_> {
     }
 }
 
-/// The number as sigs.k8s.io/yaml writes it where a string is wanted: whole numbers with all their digits.
+/// Formats a number like sigs.k8s.io/yaml where a string is required: whole numbers with all their digits.
 fn number_text(number: f64) -> String {
     let is_whole = number.fract() == 0.0 && number.abs() < 9.2e18;
     golibs::strconv::format_float(number, if is_whole { b'f' } else { b'g' }, None)

@@ -1,6 +1,6 @@
 //! Unpacks a chart's `.tgz` archive in memory. Counterpart: Helm's `pkg/chart/loader/archive`.
 //!
-//! Archives are untrusted: paths must stay inside, and the unpacked size is bounded.
+//! Archives are untrusted: paths must stay inside the chart's folder, and the unpacked size is bounded.
 
 use std::io::{ErrorKind, Read as _};
 
@@ -8,16 +8,17 @@ use flate2::read::MultiGzDecoder;
 
 use super::File;
 
-/// How many bytes a chart may unpack to, subcharts included: Helm's own limit.
+/// Maximum unpacked size of a chart, including its subcharts, in bytes: Helm's own limit.
 pub const MAX_CHART_BYTES: u64 = 100 * 1024 * 1024;
 
-/// How many files a chart may have. Helm has no such limit; the largest public charts have several hundred.
+/// Maximum number of files in a chart. Helm has no such limit; the largest public charts have several hundred files.
 pub const MAX_CHART_FILES: usize = 20_000;
 
-/// What an archive spends on each file in addition to its content.
+/// The size of the header that precedes each file in an archive, in bytes.
 const HEADER_BYTES: u64 = 512;
 
-/// Why an archive cannot be unpacked. The texts are Helm's, except [`Malformed`](ArchiveError::Malformed) and [`LongHeader`](ArchiveError::LongHeader).
+/// The reason why an archive cannot be unpacked. The texts are Helm's, except [`Malformed`](ArchiveError::Malformed) and
+/// [`LongHeader`](ArchiveError::LongHeader).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveError {
     /// It is not a gzip stream.
@@ -55,10 +56,10 @@ pub enum ArchiveError {
     ChartYamlOutside,
 }
 
-/// How long a header with a file's name or attributes may be, in bytes. Paths have at most 4 KiB on Linux.
+/// Maximum length of a header with a file's name or attributes, in bytes. On Linux, paths have at most 4 KiB.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 
-/// Checks the headers with names and attributes, which the decoder reads to memory on its own.
+/// Checks the headers with names and attributes, which the decoder otherwise reads into memory without a limit.
 fn check_headers(bytes: &[u8]) -> Result<(), ArchiveError> {
     let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(MAX_CHART_BYTES * 2));
     for entry in archive.entries().map_err(|e| malformed(&e))?.raw(true) {
@@ -75,7 +76,7 @@ fn check_headers(bytes: &[u8]) -> Result<(), ArchiveError> {
     Ok(())
 }
 
-/// Unpacks the archive. `left` is how many bytes may still be unpacked; nested archives share it.
+/// Unpacks the archive. `left` is the number of bytes that may still be unpacked, which nested archives share.
 pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, ArchiveError> {
     check_headers(bytes)?;
     let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(MAX_CHART_BYTES * 2));
@@ -94,12 +95,12 @@ pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, ArchiveErr
         }
         let mut data = Vec::new();
         entry.by_ref().take(*left).read_to_end(&mut data).map_err(|e| malformed(&e))?;
-        // Empty files count, too.
+        // Empty files count too.
         *left = left.saturating_sub(data.len() as u64 + HEADER_BYTES);
         let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&data);
         files.push(File { name, data: text.into() });
     }
-    // Skipped entries count, too.
+    // Skipped entries count too.
     let unpacked = MAX_CHART_BYTES * 2 - archive.into_inner().limit();
     let files_alone = before - *left + 2 * HEADER_BYTES * files.len() as u64;
     *left = left.saturating_sub(unpacked.saturating_sub(files_alone));
@@ -109,7 +110,7 @@ pub(super) fn read(bytes: &[u8], left: &mut u64) -> Result<Vec<File>, ArchiveErr
     Ok(files)
 }
 
-/// Returns the path below the archive's first folder. Rejects paths that leave it.
+/// Returns the path below the archive's first folder. Rejects paths that leave that folder.
 fn inner_path(raw: &str) -> Result<String, ArchiveError> {
     let delimiter = if raw.contains('\\') { '\\' } else { '/' };
     let (first, rest) = raw.split_once(delimiter).unwrap_or((raw, ""));
@@ -134,7 +135,7 @@ fn inner_path(raw: &str) -> Result<String, ArchiveError> {
     Ok(clean)
 }
 
-/// Go's `path.Clean` for a relative path.
+/// Normalizes a relative path like Go's `path.Clean`.
 fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -152,7 +153,7 @@ fn clean(path: &str) -> String {
 fn malformed(error: &std::io::Error) -> ArchiveError {
     match error.kind() {
         ErrorKind::UnexpectedEof => ArchiveError::Truncated,
-        // flate2 reports a wrong header by its text alone.
+        // flate2 identifies an invalid header only by its text.
         _ if error.to_string() == "invalid gzip header" => ArchiveError::NotGzip,
         _ => ArchiveError::Malformed(error.to_string()),
     }

@@ -5,7 +5,7 @@ use go_template::{List, Map, Value};
 use super::metadata::{Dependency, Maintainer, Metadata};
 use crate::decode::{self, Fields, WrongType};
 
-/// Overwrites those fields of the metadata that the document sets.
+/// Overwrites the fields of the metadata that the document sets.
 pub(super) fn read_into(metadata: &mut Metadata, document: &Value) -> Result<(), WrongType> {
     let Some(map) = decode::object(document, "v2.Metadata")? else { return Ok(()) };
     let fields = Fields { map, owner: "Metadata" };
@@ -32,7 +32,7 @@ pub(super) fn read_into(metadata: &mut Metadata, document: &Value) -> Result<(),
     fields.text_map("annotations", &mut metadata.annotations)
 }
 
-/// Returns the `apiVersion`, by which Helm chooses how to read the rest.
+/// Returns the `apiVersion`, which determines how Helm reads the rest.
 pub(super) fn api_version(document: &Value) -> Result<String, WrongType> {
     let mut version = String::new();
     if let Some(map) = decode::object(document, "loader.chartBase")? {
@@ -61,7 +61,7 @@ struct Objects {
 const MAINTAINERS: Objects = Objects { key: "maintainers", item: "v2.Maintainer" };
 const DEPENDENCIES: Objects = Objects { key: "dependencies", item: "v2.Dependency" };
 
-/// Decodes the items, and notes in `with_null` whether one is null.
+/// Decodes the items; records in `with_null` if one of them is null.
 fn objects<T>(
     items: &List,
     list: &Objects,

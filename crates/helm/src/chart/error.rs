@@ -1,4 +1,4 @@
-//! Why files are not a chart.
+//! The reasons why files do not form a chart.
 
 use go_encoding::yaml;
 
@@ -8,16 +8,16 @@ use super::{ArchiveError, InvalidMetadata};
 use crate::decode::WrongType;
 use crate::values;
 
-/// Why files are not a chart. The texts are Helm's.
+/// The reason why files do not form a chart. The texts are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// There is no `Chart.yaml`.
     #[error("Chart.yaml file is missing")]
     NoChartYaml,
-    /// The `apiVersion` names a format that Helm loads, but no action accepts.
+    /// The `apiVersion` names a format that Helm loads but no action accepts.
     #[error("invalid chart apiVersion")]
     InvalidVersion,
-    /// The `apiVersion` names no known format.
+    /// The `apiVersion` does not name a known format.
     #[error("unsupported chart version")]
     UnsupportedVersion,
     /// `Chart.yaml` is readable, but Helm rejects its content.
@@ -28,7 +28,7 @@ pub enum LoadError {
     File {
         /// The file's path in the chart.
         name: String,
-        /// What is wrong.
+        /// The cause.
         cause: FileError,
     },
     /// The archive cannot be unpacked.
@@ -41,10 +41,10 @@ pub enum LoadError {
         name: String,
         /// The name of the chart that contains it.
         parent: String,
-        /// What is wrong.
+        /// The cause.
         cause: Box<LoadError>,
     },
-    /// A folder below `charts/` is named like an archive.
+    /// A folder below `charts/` has a name like an archive.
     #[error("error unpacking subchart tar in {parent}: expected {expected}, got {found}")]
     SubchartName {
         /// The name of the chart that contains it.
@@ -62,7 +62,7 @@ pub enum LoadError {
     TooDeep,
 }
 
-/// Why a file of a chart cannot be read.
+/// The reason why a file of a chart cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It is not valid YAML.

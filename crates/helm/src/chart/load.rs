@@ -12,10 +12,10 @@ use super::{ArchiveError, Chart, File, LoadError, chart_yaml, digest, schemas};
 use crate::schema::Documents;
 use crate::values;
 
-/// How deep charts may be nested. Helm has no such limit.
+/// Maximum nesting of charts. Helm has no such limit.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// Builds the chart. Paths are relative to its folder. `read` finds the documents of schemas that are not among the files.
+/// Builds the chart. Paths are relative to its folder. `read` returns the documents of schemas that are not among the files.
 pub(crate) fn from_files(files: Vec<File>, read: &schemas::Read<'_>) -> Result<Arc<Chart>, LoadError> {
     let chart = match format_of(&files)? {
         Format::Unknown => return Err(LoadError::UnsupportedVersion),
@@ -24,19 +24,20 @@ pub(crate) fn from_files(files: Vec<File>, read: &schemas::Read<'_>) -> Result<A
     if chart.metadata.api_version == V3 { Err(LoadError::InvalidVersion) } else { Ok(chart) }
 }
 
-/// The chart format that Helm can load, but not yet install.
+/// The chart format that Helm can load but not yet install.
 const V3: &str = "v3";
 
-/// How Helm reads a chart.
+/// The format that determines how Helm reads a chart.
 enum Format {
-    /// `v1`, `v2` or without a version.
+    /// `v1`, `v2`, or no version.
     V2,
-    /// Loaded by its own rules, and refused by every action.
+    /// `v3`, which Helm loads by separate rules and every action rejects.
     V3,
     Unknown,
 }
 
-/// Returns the format of the chart itself. Subcharts may have any. Counterpart: Helm's `pkg/chart/loader`, which looks only at the first `Chart.yaml`.
+/// Returns the format of the chart itself; subcharts may have any format. Counterpart: Helm's `pkg/chart/loader`, which looks only at the first
+/// `Chart.yaml`.
 fn format_of(files: &[File]) -> Result<Format, LoadError> {
     let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else { return Ok(Format::V2) };
     let version = chart_yaml::api_version(&parse(file)?).map_err(|e| LoadError::file(&file.name, e))?;
@@ -47,9 +48,9 @@ fn format_of(files: &[File]) -> Result<Format, LoadError> {
     })
 }
 
-/// What all charts of a tree share while they are built.
+/// The state that all charts of a tree share while they are built.
 struct Loading<'a> {
-    /// How many bytes all archives among the files may still unpack to, together.
+    /// The number of bytes that all archives among the files may still unpack to.
     left: u64,
     read: &'a schemas::Read<'a>,
 }

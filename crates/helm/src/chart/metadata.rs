@@ -1,4 +1,4 @@
-//! What `Chart.yaml` says, and Helm's checks of it. Counterparts: Helm's `pkg/chart/v2/{metadata,dependency}.go`.
+//! The content of `Chart.yaml`, and Helm's checks of it. Counterparts: Helm's `pkg/chart/v2/{metadata,dependency}.go`.
 
 use std::collections::HashSet;
 
@@ -6,12 +6,12 @@ use go_template::Value;
 use golibs::semver::Version;
 use golibs::shorten::{MAX_MESSAGE, shorten};
 
-/// How many dependencies and subcharts a chart may have: each is compared with each. The largest public charts have some hundred.
+/// Maximum number of dependencies and subcharts of a chart, because each is compared with each. The largest public charts have about a hundred.
 pub const MAX_DEPENDENCIES: usize = 1_000;
 
 /// The content of `Chart.yaml`. Absent fields are empty.
 ///
-/// The chart's digest, which release records keep, covers the `Debug` output: renaming a field makes every recorded chart look changed.
+/// The `Debug` output is part of the chart's digest, which release records keep: renaming a field makes every recorded chart look changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // The names are Chart.yaml's.
 pub struct Metadata {
@@ -33,7 +33,7 @@ pub struct Metadata {
     pub dependencies: Vec<Dependency>,
     /// `type`: empty, `application` or `library`.
     pub kind: String,
-    /// The first list with a null item. Like Helm, only [`validate`](Metadata::validate) rejects it.
+    /// The first list that contains a null item. As in Helm, only [`validate`](Metadata::validate) rejects it.
     pub(super) with_null: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ pub struct Dependency {
     pub alias: String,
 }
 
-/// Metadata that Helm rejects. The texts are Helm's.
+/// The reason why Helm rejects metadata. The texts are Helm's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMetadata {
     /// A required field is absent or empty.
@@ -74,7 +74,7 @@ pub enum InvalidMetadata {
     Invalid {
         /// The field.
         field: &'static str,
-        /// Its content.
+        /// The field's content.
         text: String,
     },
     /// The type is unknown.
@@ -83,7 +83,7 @@ pub enum InvalidMetadata {
     /// A list contains a null.
     #[error("{0} must not contain empty or null nodes")]
     Null(&'static str),
-    /// The alias of the named dependency contains other characters than letters, digits, `_` and `-`.
+    /// The alias of the named dependency contains characters other than letters, digits, `_` and `-`.
     #[error("dependency {0:?} has disallowed characters in the alias")]
     Alias(String),
     /// There are more than [`MAX_DEPENDENCIES`].
@@ -108,12 +108,12 @@ impl PartialEq for Dependency {
 }
 
 impl Metadata {
-    /// Returns whether this is a library chart: only its partials are used.
+    /// Returns whether this is a library chart, of which only the partials are used.
     pub(crate) fn is_library(&self) -> bool {
         self.kind.eq_ignore_ascii_case("library")
     }
 
-    /// Sanitizes the texts, then makes Helm's checks.
+    /// Sanitizes the texts, then performs Helm's checks.
     pub(super) fn validate(&mut self) -> Result<(), InvalidMetadata> {
         self.sanitize();
         let required = |field, text: &str| if text.is_empty() { Err(InvalidMetadata::Missing(field)) } else { Ok(()) };
@@ -178,7 +178,7 @@ impl Metadata {
     }
 }
 
-/// Turns white space into spaces and drops unprintable characters, so that a chart's text cannot control a terminal.
+/// Replaces white space by spaces and drops unprintable characters, so that a chart's text cannot control a terminal.
 fn sanitize(text: &mut String) {
     *text = text
         .chars()

@@ -1,7 +1,7 @@
 //! Charts as immutable data, shared by all renders.
 //!
-//! What depends on values (an alias, a disabled subchart, imported values) lives in a [`ChartView`](crate::view::ChartView).
-//! Counterparts: Helm's `pkg/chart/v2` and `pkg/chart/v2/loader`.
+//! Everything that depends on values (an alias, a disabled subchart, imported values) is in a [`ChartView`](crate::view::ChartView). Counterparts:
+//! Helm's `pkg/chart/v2` and `pkg/chart/v2/loader`.
 
 mod archive;
 mod chart_yaml;
@@ -26,10 +26,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::schema::{Documents, InvalidSchema, Schema};
 
-/// One file of a chart.
+/// A file of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// The path relative to the chart's folder, with `/`.
+    /// The path relative to the chart's folder, with `/` as the separator.
     pub name: String,
     /// The content.
     pub data: Str,
@@ -50,7 +50,7 @@ pub struct Chart {
     pub lock: Option<Value>,
     /// The files below `templates/`.
     pub templates: Vec<File>,
-    /// `values.yaml`, frozen. All renders share it: copy it before handing it to a template.
+    /// `values.yaml`, frozen. All renders share it: copy it before passing it to a template.
     pub values: Map,
     /// `values.schema.json`.
     pub schema: Option<Str>,
@@ -67,14 +67,14 @@ pub struct Chart {
 /// A file below `crds/`.
 #[derive(Clone, Debug)]
 pub struct Crd {
-    /// The path that output shows: it starts with the root chart's name.
+    /// The path that the output shows, which starts with the root chart's name.
     pub path: String,
     /// One or more YAML documents.
     pub data: Str,
 }
 
 impl Chart {
-    /// Builds a chart from files in memory, named by their paths relative to the chart's folder.
+    /// Builds a chart from files in memory, which are named by their paths relative to the chart's folder.
     ///
     /// ```
     /// use helm::chart::Chart;
@@ -99,7 +99,7 @@ impl Chart {
     /// Loads a chart from the bytes of a `.tgz` archive.
     ///
     /// # Errors
-    /// As [`from_files`](Chart::from_files), and if the archive is malformed, contains paths outside its folder, or exceeds
+    /// Fails like [`from_files`](Chart::from_files), and if the archive is malformed, contains paths outside its folder, or exceeds
     /// [`MAX_CHART_BYTES`] or [`MAX_CHART_FILES`].
     pub fn load_archive(bytes: &[u8]) -> Result<Arc<Chart>, LoadError> {
         load::from_files(Chart::unpack(bytes)?, &|_| None)
@@ -108,13 +108,12 @@ impl Chart {
     /// Returns the files of a `.tgz` archive, named by their paths relative to the chart's folder.
     ///
     /// # Errors
-    /// As [`load_archive`](Chart::load_archive), except that the files need not be a chart.
+    /// Fails like [`load_archive`](Chart::load_archive), except that the files need not form a chart.
     pub fn unpack(bytes: &[u8]) -> Result<Vec<File>, ArchiveError> {
         archive::read(bytes, &mut { MAX_CHART_BYTES })
     }
 
-    /// Returns the source of a template by the name that errors and `# Source:` comments show, such as
-    /// `web/charts/cache/templates/service.yaml`.
+    /// Returns the source of a template, given the name that errors and `# Source:` comments show, such as `web/charts/cache/templates/service.yaml`.
     pub fn template(&self, name: &str) -> Option<&Str> {
         let (_, below) = name.split_once('/')?;
         if let Some(file) = self.templates.iter().find(|file| file.name == below) {
@@ -127,24 +126,24 @@ impl Chart {
         self.dependencies.iter().find(|chart| chart.metadata.name == subchart)?.template(below)
     }
 
-    /// A SHA-256 digest, in hex, of all files that can change the output, subcharts included. Equal files have equal digests in
+    /// Returns a SHA-256 digest, in hex, of all files that can change the output, including those of subcharts. Equal files have equal digests in
     /// every process.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// A digest of the charts below `charts/` only.
+    /// Returns a digest of the charts below `charts/` only.
     pub fn dependencies_digest(&self) -> String {
         digest(&[], &self.dependencies)
     }
 
-    /// The schema, compiled on first use; `None` if the chart has none.
+    /// Returns the schema, compiled on first use, or `None` if the chart has no schema.
     pub(crate) fn compiled_schema(&self) -> Option<&Result<Schema, InvalidSchema>> {
         let schema = self.schema.as_ref()?;
         Some(self.compiled_schema.get_or_init(|| Schema::compile_with(schema, &self.documents)))
     }
 
-    /// Returns why the chart cannot be installed on its own: only application charts can.
+    /// Returns why the chart cannot be installed by itself, if it cannot: only application charts can.
     pub fn not_installable(&self) -> Option<String> {
         match self.metadata.kind.as_str() {
             "" | "application" => None,
@@ -152,7 +151,7 @@ impl Chart {
         }
     }
 
-    /// The names of dependencies in `Chart.yaml` that are missing below `charts/`.
+    /// Returns the names of the dependencies in `Chart.yaml` that are missing below `charts/`.
     pub fn missing_dependencies(&self) -> Vec<&str> {
         let there = |wanted: &&Dependency| self.dependencies.iter().any(|chart| chart.metadata.name == wanted.name);
         self.metadata.dependencies.iter().filter(|wanted| !there(wanted)).map(|wanted| wanted.name.as_str()).collect()

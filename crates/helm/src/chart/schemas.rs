@@ -1,7 +1,7 @@
-//! What the references of a chart's schemas lead to: files of the chart, and what whoever loads it can read besides.
+//! Finds the documents that a chart's schemas refer to: files of the chart, and documents that the loader of the chart can read.
 //!
-//! Helm reads a `file:` reference as an absolute path of the machine, whatever host it names: `file://./helm-charts/web/a.json` and
-//! `/helm-charts/web/a.json` are one file. A chart's own file comes first here, so that a packed chart needs nothing else.
+//! Helm reads a `file:` reference as an absolute path on the machine, whatever host it names: `file://./helm-charts/web/a.json` and
+//! `/helm-charts/web/a.json` are the same file. Here, the chart's own files take precedence, so that a packaged chart needs nothing else.
 
 use go_template::Str;
 use golibs::strconv::quote;
@@ -13,23 +13,23 @@ use crate::schema::InvalidSchema;
 /// Reads a document that is not a file of the chart.
 pub(crate) type Read<'a> = dyn Fn(&Url) -> Option<Str> + 'a;
 
-/// A schema that refers to a document which was not read: the chart cannot render.
+/// A schema that refers to a document which was not read. The chart cannot render.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("values.schema.json of chart {} refers to {}, which is not a file of the chart", quote(chart), quote(url))]
 pub struct UnreadSchema {
     /// The chart's path from the root chart, such as `web/charts/cache`.
     pub chart: String,
-    /// The document's URL, without fragment.
+    /// The document's URL, without the fragment.
     pub url: String,
 }
 
-/// Returns the path that Helm reads for a `file:` URL, without its leading slash; `None` for other URLs.
+/// Returns the path that Helm reads for a `file:` URL, without its leading slash, or `None` for other URLs.
 pub(crate) fn path_of(url: &Url) -> Option<String> {
     let path = crate::schema::percent_decoded(url.path());
     (url.scheme() == "file").then(|| path.trim_start_matches('/').to_owned()).filter(|path| !path.is_empty())
 }
 
-/// Finds the document among the chart's files: by its path from the chart's folder, or from a folder that contains the chart's.
+/// Finds the document among the chart's files, by its path from the chart's folder or from a folder that contains the chart's folder.
 pub(super) fn in_chart(url: &Url, chart: &str, files: &[File]) -> Option<Str> {
     let path = path_of(url)?;
     let below = path.rsplit_once(&format!("{chart}/")).filter(|(before, _)| before.is_empty() || before.ends_with('/'));
@@ -39,8 +39,8 @@ pub(super) fn in_chart(url: &Url, chart: &str, files: &[File]) -> Option<Str> {
 }
 
 impl Chart {
-    /// Returns the schemas of this chart and its subcharts that refer to a document which was not read. Such a subchart fails only where it is
-    /// enabled.
+    /// Returns the schemas of this chart and its subcharts that refer to a document which was not read. A subchart with such a schema fails only
+    /// where it is enabled.
     pub fn unread_schemas(&self) -> Vec<UnreadSchema> {
         let mut found = Vec::new();
         self.add_unread(&self.metadata.name, &mut found);

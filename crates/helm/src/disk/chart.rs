@@ -1,4 +1,4 @@
-//! A chart from a folder or an archive file. Counterpart: Helm's `pkg/chart/v2/loader`.
+//! Loads a chart from a folder or an archive file. Counterpart: Helm's `pkg/chart/v2/loader`.
 
 use std::fs;
 use std::path::Path;
@@ -11,19 +11,19 @@ use crate::chart::{self, ArchiveError, Chart, File, MAX_CHART_BYTES};
 impl Chart {
     /// Loads a chart from a folder or a `.tgz` archive.
     ///
-    /// Skips the files that `.helmignore` excludes. Follows symbolic links as Helm does, but only to files in the chart's folder or
-    /// beside it. References of a schema lead to files of the chart, or of a folder's neighbours.
+    /// Skips the files that `.helmignore` excludes. Follows symbolic links as Helm does, but only to files in the chart's folder or beside it. A
+    /// schema may refer to files of the chart, or to files beside its folder.
     ///
     /// # Errors
-    /// The path cannot be read, is not a chart, links elsewhere, or exceeds a limit; see [`ReadError`].
+    /// The path cannot be read, is not a chart, contains a link that leads elsewhere, or exceeds a limit; see [`ReadError`].
     pub fn load(path: &Path) -> Result<Arc<Chart>, ReadError> {
         Chart::load_with(path, &SchemaCopies::default())
     }
 
-    /// Loads a chart whose schemas may refer to copies of other documents.
+    /// Loads a chart whose schemas may refer to local copies of other documents.
     ///
     /// # Errors
-    /// As [`load`](Chart::load).
+    /// Fails like [`load`](Chart::load).
     pub fn load_with(path: &Path, copies: &SchemaCopies) -> Result<Arc<Chart>, ReadError> {
         let about = fs::metadata(path).map_err(|e| ReadError::stat(path, e))?;
         let (files, beside) = match about.is_dir() {
@@ -59,13 +59,13 @@ fn archive(path: &Path) -> Result<Vec<File>, ReadError> {
     })
 }
 
-/// The part of Go's `http.DetectContentType` that matters here.
+/// Implements the part of Go's `http.DetectContentType` that matters here.
 fn content_type(bytes: &[u8]) -> &'static str {
     let start = &bytes[..bytes.len().min(512)];
     let is_binary = |b: &u8| matches!(b, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
     match start {
         [b'P', b'K', 3, 4, ..] => "application/zip",
-        // Helm looks at 512 bytes, and pads shorter files with zeros.
+        // Helm inspects 512 bytes, and pads shorter files with zeros.
         _ if start.len() < 512 || start.iter().any(is_binary) => "application/octet-stream",
         _ => "text/plain; charset=utf-8",
     }

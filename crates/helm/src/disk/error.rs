@@ -1,4 +1,4 @@
-//! Why a chart cannot be read from disk.
+//! The reasons why a chart cannot be read from disk.
 
 use std::io;
 use std::path::Path;
@@ -7,10 +7,10 @@ use super::folder::{MAX_FOLDER_DEPTH, MAX_IGNORE_BYTES, MAX_LINKS};
 use super::ignore::RuleError;
 use crate::chart::{ArchiveError, LoadError};
 
-/// Why a chart cannot be read from disk. The texts are Helm's where Helm has a counterpart.
+/// The reason why a chart cannot be read from disk. The texts are Helm's where Helm has a counterpart.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The files are not a chart.
+    /// The files do not form a chart.
     #[error(transparent)]
     Chart(#[from] LoadError),
     /// The operating system cannot read a path.
@@ -24,7 +24,7 @@ pub enum ReadError {
     /// The folder has no readable `Chart.yaml`.
     #[error("unable to detect chart at {path}: open {path}: {}", go_text(cause))]
     NoChart {
-        /// The absolute path where `Chart.yaml` should be.
+        /// The absolute path at which `Chart.yaml` is expected.
         path: String,
         /// The reason.
         cause: io::Error,
@@ -40,12 +40,12 @@ pub enum ReadError {
         /// The media type that its content suggests.
         found: &'static str,
     },
-    /// The file only starts like an archive.
+    /// The file starts like an archive but is not one.
     #[error("file '{path}' does not appear to be a valid chart file (details: {cause})")]
     InvalidArchive {
         /// The path.
         path: String,
-        /// What is wrong.
+        /// The cause.
         cause: ArchiveError,
     },
     /// The archive cannot be unpacked.
@@ -57,16 +57,16 @@ pub enum ReadError {
     /// `.helmignore` is too large.
     #[error(".helmignore is larger than {MAX_IGNORE_BYTES} bytes (limit MAX_IGNORE_BYTES)")]
     IgnoreTooLarge,
-    /// Matching each file against `.helmignore` takes too long.
+    /// Matching each file against `.helmignore` would take too long.
     #[error(".helmignore has too many patterns for so many files (limit MAX_IGNORE_WORK)")]
     IgnoreTooSlow,
-    /// Folders are nested too deep. Holds the path in the chart.
+    /// Folders nest too deeply. Holds the path in the chart.
     #[error("folders are nested more than {MAX_FOLDER_DEPTH} deep (limit MAX_FOLDER_DEPTH): {0}")]
     FoldersTooDeep(String),
     /// The folder contains too many entries.
     #[error("{what} has more than {limit} files (limit MAX_{}_FILES)", what.to_uppercase())]
     TooManyFiles {
-        /// What the folder is.
+        /// A word for the folder.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -101,12 +101,12 @@ pub enum ReadError {
         /// The reason.
         cause: io::Error,
     },
-    /// The folder exceeds its limit with this file.
+    /// This file makes the folder exceed its limit.
     #[error("error reading {name}: {what} exceeds maximum decompressed size of {limit} bytes")]
     TooLarge {
         /// The file's path in the folder.
         name: String,
-        /// What the folder is.
+        /// A word for the folder.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -119,7 +119,7 @@ impl ReadError {
     }
 }
 
-/// The operating system's reason in Go's words.
+/// Returns the operating system's reason in Go's words.
 fn go_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),

@@ -1,7 +1,7 @@
 //! Reads a chart's folder. Counterparts: Helm's `pkg/chart/v2/loader/directory.go` and `internal/sympath`.
 //!
-//! Follows links as Helm does, but only to files in the chart's folder or beside it: otherwise a chart could render `/etc` or the token
-//! of a service account.
+//! Follows links as Helm does, but only to files in the chart's folder or beside it: otherwise a chart could render `/etc` or the token of a
+//! ServiceAccount.
 
 use std::fs;
 use std::io::Read as _;
@@ -11,50 +11,50 @@ use super::ReadError;
 use super::ignore::Rules;
 use crate::chart::{File, MAX_CHART_BYTES, MAX_CHART_FILES};
 
-/// How deep folders may be nested. Ends cycles of links.
+/// Maximum nesting of folders, which also ends cycles of links.
 pub(super) const MAX_FOLDER_DEPTH: usize = 64;
 
-/// The size limit of `.helmignore`: each of its patterns is tried on each file.
+/// Maximum size of `.helmignore` in bytes, because each of its patterns is tried on each file.
 pub(super) const MAX_IGNORE_BYTES: u64 = 64 << 10;
 
-/// Limits the bytes of `.helmignore` times the number of files.
+/// Maximum product of the size of `.helmignore` in bytes and the number of files.
 const MAX_IGNORE_WORK: u64 = 16 << 20;
 
-/// How many links a chart may contain: each is followed through all links on its path.
+/// Maximum number of links in a chart, because each is followed through all links on its path.
 pub(super) const MAX_LINKS: usize = 1000;
 
-/// What reading a folder may cost, and what it does about entries that are neither files nor folders.
+/// The limits on reading a folder, and the treatment of entries that are neither files nor folders.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// What the folder is, for errors.
+    /// A word for the folder, for errors.
     pub what: &'static str,
-    /// The size of all files together.
+    /// The total size of the files.
     pub bytes: u64,
     /// The number of files and folders.
     pub entries: usize,
-    /// What happens to broken links, devices, sockets and pipes. They are never opened.
+    /// The treatment of broken links, devices, sockets and pipes, which are never opened.
     pub odd: Odd,
 }
 
-/// What happens to an entry that cannot be read as a file or a folder.
+/// The treatment of an entry that cannot be read as a file or a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Odd {
-    /// It is an error.
+    /// Its presence is an error.
     Refused,
-    /// It counts as absent.
+    /// It is treated as absent.
     Skipped,
 }
 
-/// A chart's bounds, which are those of its archive.
+/// The limits of a chart's folder, which are those of its archive.
 pub const CHART_BOUNDS: Bounds =
     Bounds { what: "chart", bytes: MAX_CHART_BYTES, entries: MAX_CHART_FILES, odd: Odd::Refused };
 
-/// Reads all files below a folder but those that are skipped, in the order of their paths. Links must stay in the folder.
+/// Reads the files below a folder that are not skipped, in the order of their paths. Links must stay in the folder.
 ///
-/// `skips` sees a path relative to the folder, and whether it is a folder itself, before anything below it is read.
+/// `skips` is called with a path relative to the folder and the entry's metadata, before anything below that path is read.
 ///
 /// # Errors
-/// A link leaves the folder, a bound is exceeded, or something cannot be read; see [`ReadError`].
+/// A link leaves the folder, a limit is exceeded, or something cannot be read; see [`ReadError`].
 pub fn read_folder(
     folder: &Path,
     bounds: Bounds,
@@ -66,7 +66,7 @@ pub fn read_folder(
     Ok(walk.files)
 }
 
-/// Reads all files of a chart below the folder that `.helmignore` does not exclude, in the order of their paths.
+/// Reads all files of a chart's folder that `.helmignore` does not exclude, in the order of their paths.
 pub(super) fn read(folder: &Path) -> Result<Vec<File>, ReadError> {
     let chart_yaml = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).join("Chart.yaml");
     if let Err(cause) = fs::metadata(&chart_yaml) {
@@ -97,11 +97,11 @@ fn without_mark(file: File) -> File {
     }
 }
 
-/// The content of `.helmignore`; empty if there is none.
+/// Returns the content of `.helmignore`, or nothing if the file does not exist.
 fn ignore_file(folder: &Path) -> Result<Vec<u8>, ReadError> {
     let mut rules = Vec::new();
     let path = folder.join(".helmignore");
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe would wait for a writer.
     if fs::metadata(&path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
         return Err(ReadError::IrregularFile(path.display().to_string()));
     }
@@ -114,7 +114,8 @@ fn ignore_file(folder: &Path) -> Result<Vec<u8>, ReadError> {
     Ok(rules)
 }
 
-/// The folder that links and a schema's references must stay in: the chart's parent, so that charts can share files, unless that is the root of the file system.
+/// Returns the folder that links and a schema's references must stay in. It is the chart's parent, so that charts can share files, unless that is the
+/// root of the file system.
 pub(super) fn allowed(folder: &Path) -> Result<PathBuf, ReadError> {
     let chart = fs::canonicalize(folder).map_err(|e| ReadError::stat(folder, e))?;
     match chart.parent() {
@@ -130,7 +131,7 @@ struct Walk<'a> {
     allowed: PathBuf,
     files: Vec<File>,
     bytes: u64,
-    /// Files and folders so far. Ends cycles of links.
+    /// The number of files and folders so far, which also ends cycles of links.
     entries: usize,
     links: usize,
 }
@@ -176,7 +177,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The metadata of the path or of its link's target. Rejects links that leave the allowed folder.
+    /// Returns the metadata of the path or of its link's target. Rejects links that leave the allowed folder.
     fn about(&mut self, path: &Path, name: &str) -> Result<fs::Metadata, ReadError> {
         let about = fs::symlink_metadata(path).map_err(|e| ReadError::stat(path, e))?;
         if !about.is_symlink() {
@@ -203,7 +204,7 @@ impl Walk<'_> {
         let failed = |cause| ReadError::File { name: name.clone(), cause };
         let mut data = Vec::with_capacity(size as usize + 1);
         let file = fs::File::open(path).map_err(failed)?;
-        // The file may grow meanwhile.
+        // The file may grow in the meantime.
         file.take(left + 1).read_to_end(&mut data).map_err(failed)?;
         self.bytes += data.len() as u64;
         if self.bytes > limit {

@@ -1,4 +1,4 @@
-//! `.helmignore`: which files of a chart's folder to skip. Counterpart: Helm's `pkg/ignore`.
+//! Decides which files of a chart's folder `.helmignore` excludes. Counterpart: Helm's `pkg/ignore`.
 
 use golibs::path_match::Pattern;
 
@@ -15,7 +15,7 @@ pub enum RuleError {
     Syntax,
 }
 
-/// Drops the files that the chart's own `.helmignore` excludes, for charts whose files are in memory.
+/// Removes the files that the chart's own `.helmignore` excludes, for charts whose files are in memory.
 ///
 /// # Errors
 /// `.helmignore` contains an invalid pattern.
@@ -40,12 +40,12 @@ struct Rule {
     negated: bool,
     directories_only: bool,
     base_name_only: bool,
-    /// `None` if the rest of the line is malformed: it then matches nothing.
+    /// `None` if the rest of the line is malformed, which then matches nothing.
     pattern: Option<Pattern>,
 }
 
 impl Rules {
-    /// Parses the lines. Every chart ignores hidden files below `templates/`.
+    /// Parses the lines. For every chart, hidden files below `templates/` are ignored.
     pub(super) fn parse(text: &str) -> Result<Rules, RuleError> {
         let mut rules = Rules::default();
         for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines().chain(["templates/.?*"]) {

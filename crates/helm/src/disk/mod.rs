@@ -1,6 +1,6 @@
-//! The only module that touches the file system: it reads charts and values, and writes rendered files.
+//! The only module that accesses the file system: it reads charts and values, and writes rendered files.
 //!
-//! Everything else works on data in memory, so that rendering also runs where there are no files. A test checks that.
+//! Everything else works on data in memory, so rendering also works where there are no files. A test checks this.
 
 mod chart;
 mod error;

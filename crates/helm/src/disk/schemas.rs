@@ -1,4 +1,5 @@
-//! The documents that a chart's schemas refer to, where they are not files of the chart: beside its folder, or copies of what a URL names.
+//! Reads the documents that a chart's schemas refer to and that are not files of the chart: files beside its folder, or local copies of documents at
+//! a URL.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +13,7 @@ use super::{ReadError, folder};
 use crate::chart::path_of;
 use crate::schema::MAX_SCHEMA_BYTES;
 
-/// Local copies of documents, by URL. A key that ends with a slash stands for all URLs below it, and its path is a folder.
+/// Local copies of documents, by URL. A key that ends with a slash covers all URLs below it; its path is a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaCopies(pub BTreeMap<String, PathBuf>);
 
@@ -30,7 +31,7 @@ impl SchemaCopies {
 /// The folders around a chart's folder.
 pub(super) struct Beside {
     chart: PathBuf,
-    /// Where all files must lie.
+    /// The folder that all files must be in.
     allowed: PathBuf,
 }
 
@@ -45,22 +46,23 @@ impl Beside {
         Ok(Beside { chart, allowed })
     }
 
-    /// Reads a document by the path that Helm reads, taken from the chart's folder or any folder around it; the last one is the root, as for Helm.
+    /// Reads a document by the path that Helm would read, relative to the chart's folder or to any folder around it. The last one tried is the root,
+    /// as in Helm.
     pub(super) fn read(&self, url: &Url) -> Option<Str> {
         let path = path_of(url)?;
         self.chart.ancestors().find_map(|folder| within(&self.allowed, &folder.join(&path)))
     }
 }
 
-/// Reads the file if it lies in the folder, wherever links on its path lead.
+/// Reads the file if it is in the folder after all links on its path are followed.
 fn within(folder: &Path, path: &Path) -> Option<Str> {
     let path = fs::canonicalize(path).ok()?;
     if path.starts_with(folder) { regular(&path) } else { None }
 }
 
-/// Reads a regular file up to the size that a schema may have, and one byte more.
+/// Reads a regular file, up to one byte more than a schema may have.
 fn regular(path: &Path) -> Option<Str> {
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe would wait for a writer.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Texts that a command line names, and files that it asks for.
+//! Reads and writes the files that a command line names.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path};
 
-/// A file of values, or standard input, that cannot be read.
+/// The reason why a values file, or standard input, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// Standard input cannot be read.
@@ -42,9 +42,9 @@ pub(crate) fn exists(path: &Path) -> bool {
     fs::metadata(path).is_ok()
 }
 
-/// Writes the text to a file below the folder, replacing its content unless `keep` is set.
+/// Writes the text to a file below the folder, replacing the file's content unless `keep` is set.
 ///
-/// Fails for paths that leave the folder: a chart's name is untrusted.
+/// Fails for paths that leave the folder, because a chart's name is untrusted.
 pub(crate) fn append(folder: &Path, path: &str, text: &str, keep: bool) -> io::Result<()> {
     if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the template's path is outside of the folder"));

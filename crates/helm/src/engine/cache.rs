@@ -1,13 +1,13 @@
-//! A bounded cache that is cleared when full: simple, and enough for texts that recur in each render.
+//! A bounded cache that is cleared when it is full, which is simple and sufficient for texts that recur in every render.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many entries a cache holds.
+/// Maximum number of entries in a cache.
 const MAX_ENTRIES: usize = 4096;
 
-/// How much the entries of a cache may weigh in total, in bytes.
+/// Maximum total weight of the entries in a cache, in bytes.
 const MAX_WEIGHT: usize = 32 << 20;
 
 /// Shared values by key.
@@ -31,7 +31,7 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.get(key).cloned()
     }
 
-    /// Caches the value, unless it alone exceeds the bound.
+    /// Caches the value, unless it alone exceeds the limit.
     pub(super) fn put(&self, key: K, value: Arc<V>, weight: usize) {
         if weight > MAX_WEIGHT {
             return;

@@ -15,26 +15,26 @@ use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templ
 use super::cache::Cache;
 use super::lookup::Lookup;
 
-/// How deep a template may include itself: Helm's own limit.
+/// Maximum number of nested includes of the same template: Helm's own limit.
 const MAX_INCLUDES: u32 = 1000;
 
-/// Parsing costs one step per this many bytes.
+/// Bytes of source text that are parsed per step.
 const PARSED_PER_STEP: usize = 4;
 
-/// The state of a render that its functions need.
+/// The state of a render that its functions use.
 #[derive(Default)]
 pub(super) struct Render {
-    /// How many includes of each template are running.
+    /// The number of running includes of each template.
     pub(super) included: HashMap<Str, u32>,
     /// The cluster, if there is one.
     pub(super) lookup: Option<Arc<dyn Lookup>>,
-    /// Parsed texts of `tpl`.
+    /// The parsed texts of `tpl`.
     pub(super) parsed: Arc<Cache<Str, Parsed>>,
     /// The result of a call from a Handlebars template.
     pub(super) result: Value,
 }
 
-/// Every function of Helm's engine.
+/// Returns all functions of Helm's engine.
 pub(crate) fn all() -> &'static FuncMap {
     static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(|| {
         let mut map = sprig::func_map();
@@ -68,7 +68,7 @@ fn include(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     result.map(Value::String).map_err(limit_first)
 }
 
-/// Reports an exceeded limit without its context, which may be as long as the limit is high.
+/// Reduces an error to the limit that caused it, if one did: its context may be as long as the limit is high.
 fn limit_first(error: FuncError) -> FuncError {
     match error.limit() {
         Some(limit) => FuncError::Limit(limit.clone()),
@@ -96,7 +96,7 @@ fn tpl(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     Ok(Value::String(output))
 }
 
-/// The result for text without actions: the text, at the cost of one step.
+/// Returns the result of `tpl` for text without actions: the text itself, at the cost of one step.
 fn plain(scope: &mut Scope<'_>, text: &Str) -> Result<Value, FuncError> {
     scope.charge(u64::from(!text.is_empty()))?;
     Ok(Value::String(match without_no_value(text) {
@@ -126,7 +126,7 @@ fn lookup(scope: &mut Scope<'_>, args: &[Value]) -> Result<Value, FuncError> {
     let part = |index| text(args, index).to_text().into_owned();
     let began = Instant::now();
     let found = cluster.lookup(&part(0), &part(1), &part(2), &part(3));
-    // The server's time is not the chart's: whoever looks up limits it.
+    // The chart is not charged for the server's time, which the implementation of `Lookup` limits.
     note_time(SlowTime { processor: Duration::ZERO, elapsed: began.elapsed() });
     found.map_err(|error| FuncError::new(error.to_string()))
 }
@@ -135,7 +135,7 @@ fn text(args: &[Value], index: usize) -> Str {
     args.get(index).and_then(Value::as_str).cloned().unwrap_or_default()
 }
 
-/// Errors quote a long text in part: they nest, and each may have another text.
+/// Quotes a text for an error, shortening a long one: errors nest, and each may contain another text.
 fn quoted(text: &Str) -> String {
     let short = match text.len() > MAX_MESSAGE {
         true => Str::from(shorten(&text.to_text(), MAX_MESSAGE).as_ref()),
@@ -145,7 +145,7 @@ fn quoted(text: &Str) -> String {
     String::from_utf8_lossy(&quoted).into_owned()
 }
 
-/// Removes `<no value>`, Go's text for missing values, as Helm does.
+/// Removes `<no value>`, which Go prints for missing values, as Helm does.
 pub(super) fn without_no_value(output: &[u8]) -> Cow<'_, [u8]> {
     const NO_VALUE: &[u8] = b"<no value>";
     static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NO_VALUE));

@@ -9,7 +9,7 @@ use go_template::{Field, FuncError, Kind, List, Object, Param, Scope, Str, Value
 
 use super::KubeVersion;
 
-/// The Kubernetes version to assume without a cluster.
+/// The Kubernetes version assumed without a cluster.
 const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
 
 /// The Helm release whose behaviour charts get: `.Capabilities.HelmVersion.Version`. `tools/build` builds it for comparison.
@@ -18,7 +18,7 @@ const HELM_VERSION: &str = "v4.3.1";
 /// The Go release that builds Helm v4.3.1.
 const GO_VERSION: &str = "go1.26.8";
 
-/// The API versions to assume without a cluster: those that the client library of Helm v4.3.1 knows.
+/// The API versions assumed without a cluster: those that the client library of Helm v4.3.1 knows.
 pub const DEFAULT_API_VERSIONS: &[&str] = &[
     "v1",
     "admissionregistration.k8s.io/v1",
@@ -79,7 +79,7 @@ pub const DEFAULT_API_VERSIONS: &[&str] = &[
     "apiextensions.k8s.io/v1",
 ];
 
-/// The cluster's version and APIs: what charts see as `.Capabilities`.
+/// The cluster's version and APIs, which charts see as `.Capabilities`.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     /// The cluster's version.
@@ -91,13 +91,13 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Capabilities of a cluster with this version and these API versions.
+    /// Returns the capabilities of a cluster with this version and these API versions.
     pub fn new(kube_version: KubeVersion, api_versions: impl IntoIterator<Item = impl Into<Str>>) -> Capabilities {
         let api_versions = Arc::new(api_versions.into_iter().map(Into::into).collect());
         Capabilities { kube_version, api_versions, helm_version: HELM_VERSION.into() }
     }
 
-    /// The value that templates see.
+    /// Returns the value that templates see.
     pub fn to_value(&self) -> Value {
         Value::Object(Arc::new(self.clone()))
     }

@@ -1,4 +1,5 @@
-//! What is wrong with a chart whatever its values are: templates that do not parse, and schemas that do not compile. Helm says so only when it renders.
+//! Finds faults of a chart that do not depend on its values: templates that do not parse, and schemas that do not compile. Helm reports them only
+//! when it renders.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +13,18 @@ use crate::schema::InvalidSchema;
 /// The file of a chart's schema.
 const SCHEMA: &str = "values.schema.json";
 
-/// A broken file of a chart.
+/// A fault in a chart's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file, relative to the chart's folder: `charts/db/templates/a.yaml`.
     pub path: String,
-    /// The line, from 1, if it is known.
+    /// The line, counted from 1, if it is known.
     pub line: Option<usize>,
-    /// What is wrong, in Helm's words.
+    /// The problem, in Helm's words.
     pub what: String,
 }
 
-/// Returns the broken files of a chart and its subcharts, whether these are enabled or not.
+/// Returns the faults of a chart and its subcharts, whether enabled or not.
 pub fn problems(chart: &Chart) -> Vec<Problem> {
     let mut found = Vec::new();
     collect(chart, "", &mut found);
@@ -59,7 +60,7 @@ fn parse(file: &File) -> Result<(), RenderError> {
     parsed.map(|_| ()).map_err(|error| RenderError::parse(&error))
 }
 
-/// Where a schema is broken: where its text ceases to be JSON, or the deepest place that the validator names.
+/// Returns the line at which a schema is broken: where its text ceases to be JSON, or the deepest location that the validator names.
 fn schema_line(text: &Str, error: &InvalidSchema) -> Option<usize> {
     let bytes: &[u8] = text;
     if let Err(error) = serde_json::from_slice::<&RawValue>(bytes) {
@@ -71,7 +72,7 @@ fn schema_line(text: &Str, error: &InvalidSchema) -> Option<usize> {
     line_of(text, pointers.max_by_key(|pointer| pointer.len())?)
 }
 
-/// The line of a JSON pointer's target.
+/// Returns the line of a JSON pointer's target.
 fn line_of(text: &str, pointer: &str) -> Option<usize> {
     let mut value: &RawValue = serde_json::from_str(text).ok()?;
     for key in pointer.split('/').skip(1) {
@@ -81,7 +82,7 @@ fn line_of(text: &str, pointer: &str) -> Option<usize> {
             false => *serde_json::from_str::<BTreeMap<String, &RawValue>>(value.get()).ok()?.get(&key)?,
         };
     }
-    // A part of the text: their addresses tell where it begins.
+    // The value is a slice of the text, so their addresses determine its offset.
     let begin = (value.get().as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     Some(text.get(..begin)?.matches('\n').count() + 1)
 }

@@ -1,9 +1,8 @@
-//! Why a chart does not render, in Helm's words.
+//! The reason why a chart does not render, in Helm's words.
 //!
-//! Go prints one line for a chain of includes. Helm v4 parses that line and prints a stack of locations instead, unless the chain ends in a
-//! function's own error. Here both come from the error's data. Where a part contains Helm's separators, Helm splits the line in the wrong
-//! place: comments mark the code that reproduces that. Counterpart: `cleanupParseError` and `reformatExecErrorMsg` in Helm's
-//! `pkg/engine/engine.go`.
+//! For a chain of includes, Go prints a single line. Helm v4 parses this line and prints a stack of locations instead, unless the chain ends in a
+//! function's own error. This code derives both from the error's data. Where a part contains Helm's separators, Helm splits the line at the wrong
+//! place: comments mark the code that reproduces this. Counterpart: `cleanupParseError` and `reformatExecErrorMsg` in Helm's `pkg/engine/engine.go`.
 
 use std::fmt;
 
@@ -13,21 +12,21 @@ use golibs::strconv::quote;
 
 use sprig::{MESSAGE_END, MESSAGE_START};
 
-/// Why a chart does not render.
+/// The reason why a chart does not render.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderError {
     text: String,
     places: Vec<Place>,
 }
 
-/// A place in a template.
+/// A location in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The template's name, as in `# Source:` comments; for text that `tpl` ran, the name of the template set.
+    /// The template's name, as in `# Source:` comments; for text that `tpl` runs, the name of the template set.
     pub template: String,
-    /// The line, from 1; 0 if unknown.
+    /// The line, counted from 1, or 0 if unknown.
     pub line: usize,
-    /// The column in bytes, from 0, if known.
+    /// The column in bytes, counted from 0, if known.
     pub column: Option<usize>,
 }
 
@@ -43,41 +42,41 @@ impl From<&Location> for Place {
     }
 }
 
-/// How many places an error keeps: templates may include each other a thousand times.
+/// Maximum number of locations in an error: templates may include each other a thousand times.
 const MAX_PLACES: usize = 32;
 
 impl RenderError {
-    /// The name of the rendered template in which the error is, or which led to it.
+    /// Returns the name of the rendered template that contains the error or led to it.
     pub fn template(&self) -> &str {
         self.places.first().map_or("", |place| &place.template)
     }
 
-    /// The line in that template, from 1; 0 if unknown.
+    /// Returns the line in that template, counted from 1, or 0 if unknown.
     pub fn line(&self) -> usize {
         self.places.first().map_or(0, |place| place.line)
     }
 
-    /// The path to the error: the rendered template first, the error's own place last. Never empty.
+    /// Returns the path to the error: the rendered template first, the location of the error last. Never empty.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// A long text keeps both ends.
+    /// Creates an error, cutting a long text in the middle.
     fn new(text: &str, places: Vec<Place>) -> RenderError {
         RenderError { text: shorten(text, MAX_MESSAGE).into_owned(), places }
     }
 
-    /// A template that failed to parse.
+    /// Creates the error of a template that failed to parse.
     pub(super) fn parse(error: &ParseError) -> RenderError {
         let location = first_part(&format!("{}:{}", error.name, error.line)).to_owned();
-        // Helm keeps only what follows the last separator.
+        // Helm keeps only the part after the last separator.
         let kind = error.kind.to_string();
         let message = kind.rsplit(SEPARATOR).next().unwrap_or(&kind);
         let place = Place { template: error.name.clone(), line: error.line, column: None };
         RenderError::new(&format!("parse error at ({location}): {message}"), vec![place])
     }
 
-    /// A template that failed while it ran.
+    /// Creates the error of a template that failed during execution.
     pub(super) fn exec(file: &str, error: &FuncError) -> RenderError {
         let whole = error.to_string();
         let FuncError::Template(outermost) = error else { return RenderError::plain(file, whole) };
@@ -96,13 +95,13 @@ impl RenderError {
         RenderError::new(&text, places)
     }
 
-    /// A Handlebars template that failed to parse.
+    /// Creates the error of a Handlebars template that failed to parse.
     pub(super) fn handlebars_parse(template: &str, line: usize, column: usize, message: &str) -> RenderError {
         let text = format!("parse error at ({template}:{line}:{column}): {message}");
         RenderError::new(&text, vec![Place { template: template.to_owned(), line, column: Some(column) }])
     }
 
-    /// A Handlebars template that failed while it ran.
+    /// Creates the error of a Handlebars template that failed during execution.
     pub(super) fn handlebars(template: &str, line: usize, column: usize, message: &str) -> RenderError {
         let location = format!("{template}:{line}:{column}");
         let text = match marked_message(message) {
@@ -112,7 +111,7 @@ impl RenderError {
         RenderError::new(&text, vec![Place { template: template.to_owned(), line, column: Some(column) }])
     }
 
-    /// An error without a place in the template.
+    /// Creates an error without a location in the template.
     pub(super) fn plain(file: &str, text: impl AsRef<str>) -> RenderError {
         RenderError::new(text.as_ref(), vec![Place::file(file)])
     }
@@ -126,7 +125,7 @@ impl fmt::Display for RenderError {
 
 impl std::error::Error for RenderError {}
 
-/// The places of a chain of errors, the outermost first.
+/// Iterates over the locations of a chain of errors, outermost first.
 fn places(error: &FuncError) -> impl Iterator<Item = Place> {
     chain(error).filter_map(|error| match error {
         FuncError::Template(error) => error.location.as_ref().map(Place::from),
@@ -134,7 +133,7 @@ fn places(error: &FuncError) -> impl Iterator<Item = Place> {
     })
 }
 
-/// The error and those that it wraps, as Go's `errors.Unwrap` finds them.
+/// Iterates over the error and those that it wraps, as Go's `errors.Unwrap` finds them.
 fn chain(error: &FuncError) -> impl Iterator<Item = &FuncError> {
     std::iter::successors(Some(error), |error| match error {
         FuncError::Template(error) => match &error.cause {
@@ -146,17 +145,17 @@ fn chain(error: &FuncError) -> impl Iterator<Item = &FuncError> {
     })
 }
 
-/// The message of `fail` or `required`: the text from the first start mark to the last end mark.
+/// Returns the message of `fail` or `required`: the text between the first start mark and the last end mark.
 fn marked_message(text: &str) -> Option<&str> {
     let start = text.find(MESSAGE_START)? + MESSAGE_START.len();
     let end = text.rfind(MESSAGE_END)?;
     text.get(start..end)
 }
 
-/// What Helm splits errors at.
+/// The separator at which Helm splits errors.
 const SEPARATOR: &str = ": ";
 
-/// A name with the separator in it ends there for Helm.
+/// Returns the part before the separator: for Helm, a name that contains the separator ends there.
 fn first_part(text: &str) -> &str {
     text.split(SEPARATOR).next().unwrap_or(text)
 }
@@ -165,7 +164,7 @@ fn place_text(location: &Location) -> String {
     format!("{}:{}:{}", location.name, location.line, location.column)
 }
 
-/// The chain as a stack of locations; `None` if it contains anything but template errors.
+/// Formats the chain as a stack of locations, or returns `None` if it contains anything but template errors.
 fn trace(error: &FuncError) -> Option<String> {
     let mut stack: Vec<Entry> = Vec::new();
     for error in chain(error) {
@@ -178,7 +177,7 @@ fn trace(error: &FuncError) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// One template error of a chain. Parts may be empty.
+/// A template error of a chain. Parts may be empty.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Entry {
     place: String,
@@ -203,12 +202,12 @@ impl Entry {
 
     fn executing(error: &ExecError, location: &Location) -> Option<Entry> {
         let (place, name) = (place_text(location), quote(error.template.as_bytes()));
-        // Helm does not recognize an error whose names contain what it looks for.
+        // Helm does not recognize an error whose names contain what it searches for.
         if place.contains(": executing ") || name.matches('"').count() != 2 {
             return None;
         }
         let cause = cause_text(&error.cause);
-        // For Helm the source of a node ends at its first `>: `.
+        // For Helm, the source of a node ends at its first `>: `.
         let (context, message) = match error.context.split_once(">: ") {
             Some((context, rest)) => (context, format!("{rest}>: {cause}")),
             None => (error.context.as_str(), cause),
@@ -217,7 +216,7 @@ impl Entry {
         Some(Entry { place, executing: format!("executing {name} at <{context}>:"), message })
     }
 
-    /// For Helm the place ends at the last separator.
+    /// Creates an entry from a location and a message. For Helm, the location ends at the last separator.
     fn simple(place: &str, message: &str) -> Entry {
         let (place, message) = match message.rsplit_once(SEPARATOR) {
             Some((start, message)) => (format!("{place}: {start}"), message),
@@ -227,7 +226,7 @@ impl Entry {
     }
 }
 
-/// The cause's text, up to the next template error: [`before_next`] removes the rest.
+/// Returns the cause's text up to the next template error; [`before_next`] removes the rest.
 fn cause_text(cause: &Cause) -> String {
     match cause {
         Cause::Call { function, error } => format!("error calling {function}: {}", error_text(error)),

@@ -13,10 +13,10 @@ use go_encoding::yaml;
 use golibs::glob::{self, Work};
 use sprig::{check_list, exceeded};
 
-/// Matching a pattern costs one step per this much work.
+/// Work per step when matching a pattern.
 const WORK_PER_STEP: u64 = 16;
 
-/// Compiling a pattern, which can take quadratic time, costs one step per this much of its length squared.
+/// Squared pattern length per step: compiling a pattern can take quadratic time.
 const LENGTH_PER_STEP: u64 = 64;
 
 /// Files by path.
@@ -24,12 +24,12 @@ const LENGTH_PER_STEP: u64 = 64;
 pub(super) struct Files(Arc<BTreeMap<Str, Str>>);
 
 impl Files {
-    /// The files, with their paths relative to the chart's folder.
+    /// Creates the object from files with paths relative to the chart's folder.
     pub(super) fn new(files: impl IntoIterator<Item = (Str, Str)>) -> Files {
         Files(Arc::new(files.into_iter().collect()))
     }
 
-    /// The value that templates see.
+    /// Returns the value that templates see.
     pub(super) fn to_value(&self) -> Value {
         Value::Object(Arc::new(self.clone()))
     }
@@ -38,7 +38,7 @@ impl Files {
         self.0.get(&**path).cloned().unwrap_or_default()
     }
 
-    /// The files that match the pattern; all files if it is malformed, as in Helm.
+    /// Returns the files that match the pattern, or all files if it is malformed, as in Helm.
     fn glob(&self, scope: &mut Scope<'_>, pattern: &Str) -> Result<Value, FuncError> {
         let glob = match glob::cached(&pattern.to_text()) {
             Ok(glob) => glob,
@@ -57,7 +57,7 @@ impl Files {
         Ok(Files::new(found).to_value())
     }
 
-    /// A YAML map from each file's base name to `value` of its content.
+    /// Formats a YAML map from each file's base name to the result of `value` on its content.
     fn flat(&self, value: impl Fn(&Str) -> Str) -> Str {
         let entries = self.0.iter().map(|(path, data)| (base(path), Value::String(value(data)))).collect();
         let map = Value::Map(Map::new(MapType::String, entries));
@@ -65,7 +65,7 @@ impl Files {
         text.strip_suffix(b"\n").unwrap_or(&text).into()
     }
 
-    /// The file's lines, counted before they are made: five million take hundreds of megabytes.
+    /// Splits the file into lines. Counts them first, because five million lines take hundreds of megabytes.
     fn lines(&self, scope: &mut Scope<'_>, path: &Str) -> Result<Value, FuncError> {
         let data = self.get(path);
         if data.is_empty() {
@@ -89,7 +89,7 @@ fn glob_failed(error: glob::Error) -> FuncError {
     }
 }
 
-/// The last element of the path, like Go's `path.Base`.
+/// Returns the last element of the path, like Go's `path.Base`.
 fn base(path: &Str) -> Str {
     path.rsplit(|b| *b == b'/').next().unwrap_or_default().into()
 }
@@ -104,7 +104,7 @@ impl Object for Files {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        // Like a Go map of byte slices: missing files are empty.
+        // Missing files are empty, as in a Go map of byte slices.
         Some(Value::Bytes(self.get(&name.into())))
     }
 

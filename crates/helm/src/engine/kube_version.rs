@@ -1,4 +1,4 @@
-//! Kubernetes versions, parsed as `k8s.io/apimachinery/pkg/util/version` does: `.Capabilities.KubeVersion`.
+//! Kubernetes versions, parsed like `k8s.io/apimachinery/pkg/util/version`: `.Capabilities.KubeVersion`.
 
 use std::any::Any;
 
@@ -17,10 +17,10 @@ pub struct KubeVersion {
 }
 
 impl KubeVersion {
-    /// Reads `v1.36.3-gke.1`, `1.36` and the like.
+    /// Parses versions such as `v1.36.3-gke.1` and `1.36`.
     ///
     /// # Errors
-    /// The text is not two or more numbers with dots between them.
+    /// The text does not consist of two or more numbers separated by dots.
     pub fn parse(text: &str) -> Result<KubeVersion, InvalidKubeVersion> {
         let trimmed = text.trim().trim_start_matches('v');
         let numeric = trimmed.find(|c: char| c != '.' && !c.is_ascii_digit()).map_or(trimmed, |end| &trimmed[..end]);
@@ -52,27 +52,27 @@ impl KubeVersion {
         })
     }
 
-    /// Builds a version from its parts without checking them.
+    /// Creates a version from its parts without checking them.
     pub fn bare(version: &str, major: &str, minor: &str) -> KubeVersion {
         KubeVersion { version: version.into(), normalized: String::new(), major: major.into(), minor: minor.into() }
     }
 
-    /// The version that constraints are checked against.
+    /// Returns the version that constraints are checked against.
     pub(super) fn normalized(&self) -> &str {
         if self.normalized.is_empty() { &self.version } else { &self.normalized }
     }
 }
 
-/// Text that is not a Kubernetes version, in the words of `k8s.io/apimachinery/pkg/util/version`.
+/// A text that is not a Kubernetes version, in the words of `k8s.io/apimachinery/pkg/util/version`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKubeVersion {
-    /// It does not start with a number.
+    /// The text does not start with a number.
     #[error("could not parse {0:?} as version")]
     Malformed(String),
-    /// It has only one number.
+    /// The text has only one number.
     #[error("illegal version string {0:?}")]
     TooShort(String),
-    /// One of its parts is not a number.
+    /// A part of the text is not a number.
     #[error("illegal {problem} version component {component:?} in {version:?}")]
     Component {
         /// `zero-prefixed` or `non-numeric`.

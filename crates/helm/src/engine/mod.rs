@@ -1,6 +1,6 @@
-//! Renders charts: parses templates once and runs them for each set of values. Counterpart: Helm's `pkg/engine`.
+//! Renders charts: parses templates once and executes them for each set of values. Counterpart: Helm's `pkg/engine`.
 //!
-//! [`Engine::render`] does everything from values to manifests; [`Engine::execute`] only runs the templates.
+//! [`Engine::render`] does everything from values to manifests; [`Engine::execute`] only executes the templates.
 
 mod cache;
 pub(crate) mod calls;
@@ -42,10 +42,10 @@ use calls::Render;
 pub(crate) use program::Program;
 use top::Tops;
 
-/// The time limit of a render.
+/// Maximum duration of a render.
 pub const MAX_RENDER_TIME: Duration = Duration::from_secs(30);
 
-/// A chart to render many times. Many threads can use it at once.
+/// A chart to be rendered many times, by many threads at once.
 #[derive(Debug)]
 pub struct Engine {
     resolver: Resolver,
@@ -58,7 +58,7 @@ pub struct Engine {
 pub type File = (Str, Vec<u8>);
 
 impl Engine {
-    /// An engine for the chart. Parses templates on first use, and caches them.
+    /// Creates an engine for the chart. It parses templates on first use and caches them.
     pub fn new(chart: Arc<Chart>) -> Engine {
         let (programs, parsed) = (Cache::default(), Arc::default());
         Engine { resolver: Resolver::new(chart), programs, parsed, limits: Limits::default() }
@@ -70,12 +70,12 @@ impl Engine {
         Engine { limits, ..self }
     }
 
-    /// The chart.
+    /// Returns the chart.
     pub fn chart(&self) -> &Arc<Chart> {
         self.resolver.chart()
     }
 
-    /// Like [`view::resolve`](crate::view::resolve), but caches views.
+    /// Resolves values like [`view::resolve`](crate::view::resolve), but caches views.
     ///
     /// # Errors
     /// A subchart's values are not a table, or there are too many subcharts.
@@ -83,12 +83,12 @@ impl Engine {
         self.resolver.resolve(values, warnings)
     }
 
-    /// Runs all templates of the view except partials, in Helm's order.
+    /// Executes all templates of the view except partials, in Helm's order.
     ///
     /// `values` are the view's coalesced values. Templates may change them, so renders must not share them.
     ///
     /// # Errors
-    /// A template fails to parse or to run; the first one counts.
+    /// A template fails to parse or to execute. Returns the first failure.
     pub fn execute(
         &self,
         view: &ChartView,
@@ -121,7 +121,7 @@ impl Engine {
     }
 }
 
-/// Runs the program's files in order.
+/// Executes the program's files in order.
 fn run(program: &Program, tops: &Tops, scope: &mut Scope<'_>) -> Result<Vec<File>, RenderError> {
     let mut files = Vec::with_capacity(program.files().len());
     for file in program.files() {

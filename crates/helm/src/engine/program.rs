@@ -1,4 +1,4 @@
-//! The parsed templates of a view, and the order in which they run.
+//! The parsed templates of a view, and the order in which they are executed.
 
 use std::sync::Arc;
 
@@ -28,22 +28,22 @@ pub(crate) struct ProgramFile {
 }
 
 impl ProgramFile {
-    /// The template's name: its path, starting with the root chart's name.
+    /// Returns the template's name: its path, which starts with the root chart's name.
     pub(crate) fn name(&self) -> &Str {
         &self.name
     }
 
-    /// A copy of `.Template`: the template's name, and the folder of its chart's templates.
+    /// Returns a copy of `.Template`: the template's name, and the folder of its chart's templates.
     pub(super) fn about(&self) -> Map {
         self.about.deep_copy()
     }
 
-    /// The number of its chart, depth first; the root is 0.
+    /// Returns the number of its chart, counted depth first; the root is 0.
     pub(crate) fn chart(&self) -> usize {
         self.chart
     }
 
-    /// The syntax tree; `None` for a Handlebars template.
+    /// Returns the syntax tree, or `None` for a Handlebars template.
     pub(crate) fn tree(&self) -> Option<&Tree> {
         self.tree.as_deref()
     }
@@ -77,7 +77,7 @@ impl Program {
     pub(crate) fn parse(view: &ChartView) -> Result<Program, RenderError> {
         let mut sources = Vec::new();
         collect(view, &mut 0, &mut sources);
-        // Deeper paths first, so that parent charts override the definitions of subcharts.
+        // Deeper paths come first, so that parent charts override the definitions of subcharts.
         sources.sort_by(|a, b| {
             let depth = |source: &Source| source.name.matches('/').count();
             depth(b).cmp(&depth(a)).then_with(|| b.name.cmp(&a.name))
@@ -107,12 +107,12 @@ impl Program {
         Ok(Program { templates: Arc::new(templates), handlebars, files, root: ChartObject::of(view), weight })
     }
 
-    /// The root chart's part of the top-level object.
+    /// Returns the root chart's part of the top-level object.
     pub(super) fn root(&self) -> &ChartObject {
         &self.root
     }
 
-    /// The Handlebars templates.
+    /// Returns the Handlebars templates.
     pub(super) fn handlebars(&self) -> &handlebars::Templates {
         &self.handlebars
     }
@@ -125,13 +125,13 @@ impl Program {
         &self.files
     }
 
-    /// The total size of the sources, in bytes.
+    /// Returns the total size of the sources, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.weight
     }
 }
 
-/// How much memory the parsed templates of a chart and its subcharts may take, in bytes.
+/// Maximum memory of the parsed templates of a chart and its subcharts, in bytes.
 const MAX_PROGRAM_BYTES: usize = 128 << 20;
 
 fn too_large(source: &Source) -> RenderError {

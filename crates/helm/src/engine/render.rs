@@ -1,4 +1,4 @@
-//! Renders from values to manifests: the part of Helm's install before it contacts the cluster.
+//! Renders from values to manifests: the part of Helm's install that precedes contact with the cluster.
 //!
 //! Counterparts: `renderResources` in Helm's `pkg/action/action.go` and `ToRenderValues` in `pkg/chart/common/util`.
 
@@ -18,7 +18,7 @@ pub struct ReleaseOptions {
     pub name: String,
     /// The release's namespace.
     pub namespace: String,
-    /// The release's revision, from 1.
+    /// The release's revision, counted from 1.
     pub revision: i64,
     /// Whether an earlier revision exists.
     pub is_upgrade: bool,
@@ -47,7 +47,7 @@ pub struct Request<'a> {
     pub release: &'a ReleaseOptions,
     /// The cluster's version and APIs.
     pub capabilities: &'a Capabilities,
-    /// Serves `lookup`, which finds nothing without it.
+    /// Serves `lookup`. Without it, `lookup` finds nothing.
     pub lookup: Option<Arc<dyn Lookup>>,
     /// Whether to ignore `values.schema.json`.
     pub skip_schema: bool,
@@ -60,25 +60,25 @@ pub struct Rendered {
     pub manifests: Vec<Manifest>,
     /// The hooks, in install order.
     pub hooks: Vec<Hook>,
-    /// The chart's `NOTES.txt`; empty if it has none.
+    /// The chart's `NOTES.txt`, or empty if it has none.
     pub notes: String,
     /// The files below `crds/`, which are not templates.
     pub crds: Vec<Crd>,
-    /// Problems that did not stop the render. They do not quote values.
+    /// Problems that did not stop the render. They do not contain values.
     pub warnings: Vec<String>,
 }
 
 impl Rendered {
-    /// The release's manifest as its record contains it, without hooks: the text that Helm 3 records, with the same objects as Helm 4's.
+    /// Returns the release's manifest as its record contains it, without hooks: the text that Helm 3 records, with the same objects as Helm 4's.
     pub fn manifest(&self) -> String {
         manifest::recorded(&self.manifests)
     }
 }
 
-/// Why a chart does not render. The texts are Helm's.
+/// The reason why a chart does not render. The texts are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The values do not decide which subcharts are enabled.
+    /// The values do not determine which subcharts are enabled.
     #[error("chart dependencies processing failed: {0}")]
     Dependencies(ResolveError),
     /// The values cannot be merged with the charts' defaults.
@@ -95,13 +95,13 @@ pub enum Error {
         /// The cluster's version.
         cluster: String,
     },
-    /// A template fails to parse or to run.
+    /// A template fails to parse or to execute.
     #[error("{0}")]
     Template(#[from] RenderError),
-    /// A template rendered something else than manifests.
+    /// A template rendered something other than manifests.
     #[error("{error}")]
     Manifest {
-        /// The template, and what is wrong.
+        /// The template, and the problem.
         error: SortError,
         /// The output of all templates, by name.
         files: Vec<(String, String)>,
@@ -109,7 +109,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The text without values that Helm quotes, which may be secret: for conditions, events and logs. Keeps messages of the chart's own
+    /// Returns the text without the values that Helm quotes, which may be secret: for conditions, events and logs. Keeps messages of the chart's own
     /// templates, such as those of `fail`.
     pub fn without_values(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! The top-level object of each chart: the initial `.` of its templates. Counterpart: `recAllTpls` in Helm's `pkg/engine/engine.go`.
+//! The top-level object of each chart: the initial dot of its templates. Counterpart: `recAllTpls` in Helm's `pkg/engine/engine.go`.
 
 use go_template::{Map, MapType, Str, Value};
 
@@ -18,7 +18,7 @@ pub(super) struct ChartObject {
 }
 
 impl ChartObject {
-    /// The parts for a root chart and its subcharts.
+    /// Returns the parts for a root chart and its subcharts.
     pub(super) fn of(view: &ChartView) -> ChartObject {
         ChartObject::below(view, true)
     }
@@ -70,13 +70,13 @@ impl Tops {
         top
     }
 
-    /// The object of the chart with this number.
+    /// Returns the object of the chart with this number.
     pub(super) fn of(&self, chart: usize) -> &Map {
         &self.0[chart]
     }
 }
 
-/// `.Chart`, under Go's field names.
+/// Returns `.Chart`, with Go's field names.
 fn chart_fields(of: &Metadata, is_root: bool) -> Map {
     let strings = |items: &[String]| Value::list(items.iter().map(|item| item.as_str().into()).collect());
     let maintainers = of.maintainers.iter().map(|m| {

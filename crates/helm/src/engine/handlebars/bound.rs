@@ -1,6 +1,6 @@
-//! Limits that the `handlebars` crate does not enforce: nesting, nested partials, steps and bytes.
+//! Enforces limits that the `handlebars` crate does not: on nesting, nested partials, steps and bytes.
 //!
-//! Inserts a hidden call at the start of each block of a parsed template. The call charges for the block, so that all loops are counted.
+//! Inserts a hidden call at the beginning of each block of a parsed template. The call charges for the block, so that all loops are counted.
 
 use std::io::{self, Write};
 
@@ -10,24 +10,24 @@ use handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, Templat
 
 use super::{RenderError, handlebars_panics};
 
-/// How deep blocks and subexpressions of a template may be nested.
+/// Maximum nesting of blocks and subexpressions in a template.
 pub(super) const MAX_NESTING: usize = 32;
 
-/// How deep partials may be nested.
+/// Maximum nesting of partials.
 pub(super) const MAX_PARTIALS: usize = 32;
 
-/// How many tags and parentheses a template may open: limits the parser's recursion.
+/// Maximum number of tags and parentheses that a template may open, which limits the parser's recursion.
 pub(super) const MAX_OPENERS: usize = 10_000;
 
-/// The limit of a file's output, in bytes: the same as for all templates of a release.
+/// Maximum length of a file's output, in bytes: the same as for all templates of a release.
 pub(super) const MAX_OUTPUT: usize = go_template::Limits::OUTPUT;
 
-/// The hidden calls.
+/// The names of the helper calls that are inserted into templates, hidden from their authors: one per block, and two around each partial.
 pub(super) const TICK: &str = "__tick";
 pub(super) const ENTER: &str = "__enter";
 pub(super) const LEAVE: &str = "__leave";
 
-/// A template that is too large, or that uses what cannot be bounded.
+/// The reason why a template cannot be bounded.
 #[derive(Debug, thiserror::Error)]
 enum BoundError {
     /// A limit is exceeded.
@@ -67,7 +67,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Template, RenderError> {
     Ok(template)
 }
 
-/// Inserts the calls that count nested partials, and those of the blocks.
+/// Inserts the calls that count nested partials, and those that count blocks.
 fn partial(template: &mut Template, depth: usize) -> Result<(), BoundError> {
     block(template, depth)?;
     let leave = hidden(LEAVE, 0)?;
@@ -98,7 +98,7 @@ fn block(template: &mut Template, depth: usize) -> Result<(), BoundError> {
 }
 
 fn visit(element: &mut TemplateElement, depth: usize) -> Result<(), BoundError> {
-    // The escape function, which only counts, sees expressions with two braces, but not those with three.
+    // The escape function, which only counts here, is called for expressions in two braces but not for those in three.
     if let TemplateElement::HtmlExpression(call) = element {
         *element = TemplateElement::Expression(call.clone());
     }
@@ -109,7 +109,7 @@ fn visit(element: &mut TemplateElement, depth: usize) -> Result<(), BoundError> 
             inline.template.as_mut().map_or(Ok(()), |template| partial(template, depth))
         }
         TemplateElement::PartialExpression(call) | TemplateElement::PartialBlock(call) => {
-            // Repeating the output of a partial's block would not be counted.
+            // The repeated output of a partial's block would not be counted.
             match call.name.as_name() {
                 Some("@partial-block") => return Err(BoundError::PartialBlock),
                 None => return Err(BoundError::ComputedPartial),
@@ -150,7 +150,7 @@ fn hidden(name: &str, bytes: usize) -> Result<TemplateElement, BoundError> {
     compiled.elements.into_iter().next().ok_or_else(|| BoundError::Hidden("no hidden call".to_owned()))
 }
 
-/// The output of a file, up to the limit: partials are indented after they are counted.
+/// The output of a file. Checks the limit again, because partials are indented after their output is counted.
 #[derive(Default)]
 pub(super) struct Writer(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! Functions as Handlebars helpers.
+//! Makes functions available as Handlebars helpers.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use super::convert::whole;
 use super::state::State;
 use crate::engine::calls;
 
-/// What entering a block costs, in steps of a Go template.
+/// The cost of entering a block, in steps of a Go template.
 const STEPS_PER_BLOCK: u64 = 10;
 
 /// The helpers of a run.
@@ -23,7 +23,7 @@ const STEPS_PER_BLOCK: u64 = 10;
 pub(super) struct Functions(Arc<Mutex<State>>);
 
 impl Functions {
-    /// Registers all functions. Data shadows functions of the same name that are called without arguments.
+    /// Registers all functions. Data takes precedence over a function of the same name that is called without arguments.
     pub(super) fn register(registry: &mut Registry<'static>, state: &Arc<Mutex<State>>) {
         let functions = Functions(Arc::clone(state));
         for name in [TICK, ENTER, LEAVE] {
@@ -37,7 +37,7 @@ impl Functions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Charges for printed data: Handlebars passes all of it to this function.
+    /// Charges for printed data, all of which Handlebars passes to this function.
     fn count(&self, text: &str) -> String {
         let mut state = self.state();
         match state.charge(1, text.len()) {
@@ -60,7 +60,7 @@ impl Functions {
 }
 
 impl HelperDef for Functions {
-    /// A call in a subexpression: returns the result as data.
+    /// Evaluates a call in a subexpression: returns the result as data.
     fn call_inner<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,
@@ -75,7 +75,7 @@ impl HelperDef for Functions {
         self.state().memory.keep(value).map(ScopedJson::Derived).map_err(other)
     }
 
-    /// A call in the text: prints the result.
+    /// Evaluates a call in the text: prints the result.
     fn call<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,
@@ -96,7 +96,7 @@ fn takes_nothing(name: &str) -> bool {
     calls::all().get(name).is_some_and(|function| function.params().is_empty())
 }
 
-/// An argument as a Go value: for a path, the value in the top-level object.
+/// Converts an argument to a Go value. For a path, returns the value in the top-level object.
 fn argument(state: &State, param: &PathAndJson<'_>, context: &Json) -> Value {
     // The crate resolves `@root.x` but not `@root`.
     if param.relative_path().is_some_and(|path| path == "@root") {
@@ -123,7 +123,7 @@ fn print(value: Value) -> String {
     }
 }
 
-/// Prints its text as the crate prints values, with the indentation of partials.
+/// A helper that prints a text as the crate prints values, with the indentation of partials.
 struct Printed(String);
 
 impl HelperDef for Printed {

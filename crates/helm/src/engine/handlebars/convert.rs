@@ -1,4 +1,4 @@
-//! Converts between Go values and the JSON that Handlebars uses: bounded, and without loss for values that JSON cannot represent.
+//! Converts between Go values and the JSON that Handlebars uses: within limits, and without loss for values that JSON cannot represent.
 
 use std::collections::VecDeque;
 
@@ -7,19 +7,19 @@ use serde_json::{Map as Fields, Number, Value as Json};
 
 use go_encoding::json;
 
-/// How many values the data of a template may contain: they are copied into JSON.
+/// Maximum number of values in the data of a template, which are copied into JSON.
 pub(super) const MAX_VALUES: usize = 1_000_000;
 
-/// How many bytes of text the data may contain.
+/// Maximum size of the texts in the data, in bytes.
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
-/// The entry with the number of the Go object that a JSON object represents.
+/// The key under which a JSON object holds the number of the Go object that it represents.
 const OBJECT: &str = "\u{0}object";
 
-/// How many results to remember: the enclosing call uses a subexpression's result at once.
+/// Number of results to remember: the enclosing call uses the result of a subexpression immediately.
 const RECENT: usize = 32;
 
-/// The Go values behind JSON.
+/// The Go values that JSON values represent.
 #[derive(Default)]
 pub(super) struct Memory {
     objects: Vec<Value>,
@@ -27,13 +27,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Converts to JSON: integral numbers without a decimal point, objects with their fields.
+    /// Converts a value to JSON: integral numbers without a decimal point, objects with their fields.
     pub(super) fn json_of(&mut self, value: &Value) -> Result<Json, LimitError> {
         let mut budget = Budget { values: MAX_VALUES, bytes: MAX_BYTES };
         self.convert(value, 0, &mut budget)
     }
 
-    /// Converts the result of a call to JSON, and remembers it for [`to_value`](Memory::to_value). Numbers keep their type.
+    /// Converts the result of a call to JSON and remembers it for [`to_value`](Memory::to_value). Numbers keep their type.
     pub(super) fn keep(&mut self, value: Value) -> Result<Json, LimitError> {
         let json = match &value {
             Value::Float(number) => Number::from_f64(*number).map_or(Json::Null, Json::Number),
@@ -46,7 +46,7 @@ impl Memory {
         Ok(json)
     }
 
-    /// Converts from JSON: integral numbers become ints. Returns the original value for JSON that came from one.
+    /// Converts JSON to a value; integral numbers become ints. JSON that was converted from a value yields that value.
     pub(super) fn to_value(&self, json: &Json, top: (&Json, &Value)) -> Value {
         if let Some((_, value)) = self.recent.iter().find(|(known, _)| known == json) {
             return value.clone();
@@ -66,7 +66,7 @@ impl Memory {
         (json.as_object() == Some(fields)).then(|| value.clone())
     }
 
-    /// Converts the entries. A partial with arguments sees the top-level object extended by them.
+    /// Converts the entries. A partial with arguments sees the top-level object, extended by them.
     fn fields(&self, fields: &Fields<String, Json>, top: (&Json, &Value)) -> Value {
         let whole = fields.contains_key("Values") && fields.contains_key("Release");
         let of_top = |key: &str, field: &Json| {
@@ -138,7 +138,7 @@ impl Budget {
     }
 }
 
-/// Turns an integral float into an int: numbers of charts are floats, and Handlebars has one type of number.
+/// Converts an integral float to an int: the numbers of charts are floats, and Handlebars has a single number type.
 pub(super) fn whole(value: Value) -> Value {
     match value {
         Value::Float(number) if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 => {

@@ -1,7 +1,6 @@
 //! Templates named `*.hbs`: Handlebars syntax, with the functions and the top-level object of Go templates.
 //!
-//! The crate `handlebars` parses and renders; functions, limits and values are ours. `docs/handlebars.md` is the manual. Helm has no
-//! counterpart.
+//! The crate `handlebars` parses and renders; functions, limits and values are our own. `docs/handlebars.md` is the manual. Helm has no counterpart.
 
 mod bound;
 mod call;
@@ -23,7 +22,7 @@ use state::State;
 /// The extension of Handlebars templates.
 pub(super) const EXTENSION: &str = ".hbs";
 
-/// Room for the deepest allowed nesting in the most allowed partials, in bytes.
+/// Stack size that suffices for the deepest allowed nesting in the maximum number of nested partials, in bytes.
 const STACK: usize = 64 << 20;
 
 /// The Handlebars templates of a chart and its subcharts, parsed.
@@ -31,7 +30,7 @@ const STACK: usize = 64 << 20;
 pub(super) struct Templates(Registry<'static>);
 
 impl Templates {
-    /// No templates.
+    /// Creates an empty set of templates.
     pub(super) fn new() -> Templates {
         let mut registry = Registry::new();
         registry.register_escape_fn(handlebars::no_escape);
@@ -42,7 +41,8 @@ impl Templates {
         Templates(registry)
     }
 
-    /// Adds a template, also as a partial: under its name, and under its path below `templates/` without the extension. The last one wins.
+    /// Adds a template, which is also a partial: under its name, and under its path below `templates/` without the extension. The last template with
+    /// a name wins.
     pub(super) fn add(&mut self, name: &str, text: &str) -> Result<(), RenderError> {
         let template = on_large_stack(|| bound::parse(name, text))?;
         if let Some((_, below)) = name.rsplit_once("/templates/") {
@@ -53,7 +53,7 @@ impl Templates {
         Ok(())
     }
 
-    /// Runs the template on the top-level object, within the limits of the Go templates' run.
+    /// Executes the template on the top-level object, within the limits of the Go templates' run.
     pub(super) fn execute(&self, name: &str, top: &Value, scope: &mut Scope<'_>) -> Result<Vec<u8>, RenderError> {
         let (state, context) = State::begin(scope, top).map_err(|limit| RenderError::plain(name, limit.to_string()))?;
         let state = Arc::new(Mutex::new(state));
@@ -84,7 +84,7 @@ fn on_large_stack<T>(f: impl FnOnce() -> T) -> T {
     stacker::grow(STACK, f)
 }
 
-/// Catches panics: the crate asserts that its parser keeps to its grammar, and a chart must not crash the process if that is wrong.
+/// Catches panics: the crate asserts that its parser follows its grammar, and if that is wrong, a chart must not crash the process.
 fn handlebars_panics<T>(f: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).ok()
 }

@@ -1,5 +1,5 @@
-//! The run of one Handlebars file. Each function call runs as a small Go template, so that arguments are checked and errors are worded as in
-//! Go templates.
+//! The run of one Handlebars file. Each function call runs as a small Go template, so that arguments are checked and errors are worded as in Go
+//! templates.
 
 use std::mem;
 use std::sync::{Arc, LazyLock};
@@ -13,19 +13,19 @@ use super::convert::{Memory, whole};
 use crate::engine::cache::Cache;
 use crate::engine::calls::{self, Render};
 
-/// Calls a method: `(invoke Files "Get" "x")`.
+/// The name of the helper that calls a method: `(invoke Files "Get" "x")`.
 const INVOKE: &str = "invoke";
 
-/// Stores the result of the small Go template as a value.
+/// The name of the function that stores the result of the small Go template as a value.
 const RESULT: &str = "__result";
 
-/// Why a function call fails. The texts are Go's, without a place in the small template.
+/// The reason why a function call fails. The texts are Go's, without a location in the small template.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     /// `invoke` without a value or a method.
     #[error("invoke needs a value and a method name")]
     Invoke,
-    /// There is no function of this name.
+    /// There is no function with this name.
     #[error("function {0:?} not defined")]
     Undefined(String),
     /// The call is not valid Go.
@@ -44,7 +44,7 @@ pub(super) struct State {
     spent: Spent,
     pub(super) top: Value,
     pub(super) memory: Memory,
-    /// How many partials are running.
+    /// The number of running partials.
     pub(super) partials: usize,
     /// The exceeded limit that a helper could not return as an error.
     pub(super) failed: Option<LimitError>,
@@ -91,7 +91,6 @@ impl State {
         self.with_scope(|scope| scope.charge(steps).and_then(|()| scope.keep_output(bytes)))
     }
 
-    /// Calls the function.
     pub(super) fn call(&mut self, name: &str, args: Vec<Value>) -> Result<Value, CallError> {
         let expression = expression(name, &args)?;
         let key = (expression, args.len());
@@ -113,7 +112,7 @@ impl State {
 
 type Key = (String, usize);
 
-/// The small templates, by the call's text and number of arguments.
+/// The small templates, by the text and the number of arguments of the call.
 static PARSED: LazyLock<Cache<Key, Parsed>> = LazyLock::new(Cache::default);
 
 static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(|| {
@@ -128,7 +127,7 @@ static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(|| {
     map
 });
 
-/// The function in Go's syntax; `invoke` has the method's name in its arguments.
+/// Formats the function in Go's syntax; for `invoke`, the arguments contain the method's name.
 fn expression(name: &str, args: &[Value]) -> Result<String, CallError> {
     let is_name = |name: &str| {
         let mut letters = name.chars();
@@ -150,7 +149,7 @@ fn expression(name: &str, args: &[Value]) -> Result<String, CallError> {
     Ok(name.to_owned())
 }
 
-/// The small template that calls the function.
+/// Returns the source of the small template that calls the function.
 fn text(expression: &str, args: usize) -> String {
     let (call, first) = match expression.strip_prefix('.') {
         Some(method) => (format!("(index . 0).{method}"), 2),
@@ -160,7 +159,7 @@ fn text(expression: &str, args: usize) -> String {
     format!("{{{{{RESULT} ({call}{args})}}}}")
 }
 
-/// Converts numbers to the types of the parameters: Handlebars has one type of number, and Go's constants adapt.
+/// Converts numbers to the types of the parameters: Handlebars has a single number type, and Go's constants adapt.
 fn fit(name: &str, args: Vec<Value>) -> Vec<Value> {
     let Some(function) = calls::all().get(name) else { return args };
     let param = |index: usize| function.params().get(index).copied().or(function.variadic());
@@ -173,7 +172,7 @@ fn fit(name: &str, args: Vec<Value>) -> Vec<Value> {
     fitted.collect()
 }
 
-/// The error's text without the place in the small template.
+/// Returns the error's text without the location in the small template.
 fn message(error: &FuncError) -> String {
     match error {
         FuncError::Template(error) => match (error.limit(), &error.cause) {

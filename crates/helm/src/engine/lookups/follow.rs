@@ -1,4 +1,4 @@
-//! Follows the namespace of a `lookup` to where it comes from: through variables, `default`, and the arguments of `include`.
+//! Traces the namespace of a `lookup` to its origin: through variables, `default`, and the arguments of `include`.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -7,17 +7,17 @@ use go_template::{Expression, Value};
 
 use super::{Defaults, LookupCall, LookupNamespace, Template, constant};
 
-/// How far a namespace is followed.
+/// Maximum number of steps to trace a namespace.
 const MAX_DEPTH: usize = 8;
 
-/// How many expressions are looked at for one chart: templates are untrusted, and may include each other in many ways.
+/// Maximum number of expressions to examine per chart: templates are untrusted and may include each other in many ways.
 const MAX_FOLLOWED: usize = 10_000;
 
-/// The templates of a chart, by name and by who includes them.
+/// The templates of a chart, by name and by the templates that include them.
 pub(in crate::engine) struct Reading<'a> {
     templates: &'a [Template<'a>],
     by_name: HashMap<&'a str, Vec<&'a Template<'a>>>,
-    /// For each name, the templates that include it, with what they hand over.
+    /// For each name, the templates that include it, with the argument that they pass.
     includers: HashMap<&'a str, Vec<(&'a Template<'a>, &'a Expression)>>,
     followed: Cell<usize>,
 }
@@ -41,12 +41,12 @@ impl<'a> Reading<'a> {
         self.templates.iter().filter(move |template| template.file == file)
     }
 
-    /// Returns the templates of this name.
+    /// Returns the templates with this name.
     pub(in crate::engine) fn named(&self, name: &str) -> impl Iterator<Item = &'a Template<'a>> {
         self.by_name.get(name).into_iter().flatten().copied()
     }
 
-    /// Returns the templates that include this one, with what they hand over.
+    /// Returns the templates that include this one, with the argument that they pass.
     pub(in crate::engine) fn includers(
         &self,
         template: &Template<'_>,
@@ -96,7 +96,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Fields of the release and its values are known; other fields are arguments of whoever includes the template.
+    /// Resolves fields. Those of the release and its values are known; other fields come from the templates that include this one.
     fn of_fields(&self, fields: &[String], template: &'a Template<'a>, depth: usize) -> LookupNamespace {
         match (of_release(fields, &template.defaults), fields) {
             (Some(known), _) => known,
@@ -130,7 +130,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A helper that names the release's namespace returns it unless values say otherwise.
+    /// Resolves an `include`. A partial that names the release's namespace returns it unless values override it.
     fn of_include(&self, name: &str, depth: usize) -> LookupNamespace {
         let found = self.by_name.get(name).into_iter().flatten();
         let mut is_own = false;
@@ -151,7 +151,7 @@ impl<'a> Reading<'a> {
 }
 
 impl Template<'_> {
-    /// Calls a function with every expression of the template.
+    /// Calls the visitor with every expression of the template.
     fn each<'a>(&'a self, visitor: &mut impl FnMut(&'a Expression)) {
         self.pipelines.iter().for_each(|pipeline| pipeline.expression.visit(visitor));
     }
@@ -168,7 +168,7 @@ fn include(expression: &Expression) -> Option<(&str, &Expression)> {
     }
 }
 
-/// Returns an entry of a `dict` that is spelled out.
+/// Returns an entry of a `dict` whose keys are constants.
 fn entry<'a>(dict: &'a Expression, key: &str) -> Option<&'a Expression> {
     let Expression::Call { function, arguments, .. } = dict else { return None };
     let mut pairs = arguments.chunks_exact(2).filter(|_| function == "dict");
@@ -179,7 +179,7 @@ fn is_own_namespace(fields: &[String]) -> bool {
     matches!(fields, [.., release, namespace] if release == "Release" && namespace == "Namespace")
 }
 
-/// Returns what fields of the release or of its values hold; `None` if the fields are of something else.
+/// Returns the content of fields of the release or of its values, or `None` if the fields belong to something else.
 fn of_release(fields: &[String], defaults: &Defaults<'_>) -> Option<LookupNamespace> {
     if is_own_namespace(fields) {
         return Some(LookupNamespace::Own);
@@ -193,7 +193,7 @@ fn of_release(fields: &[String], defaults: &Defaults<'_>) -> Option<LookupNamesp
     })
 }
 
-/// Returns the text at a path of values; `None` for an empty one, which templates treat as missing.
+/// Returns the text at a path of values, or `None` if it is empty: templates treat an empty text as missing.
 fn text_at<'a>(values: &go_template::Map, mut path: impl Iterator<Item = &'a String>) -> Option<String> {
     let found = path.try_fold(Value::Map(values.clone()), |value, field| match value {
         Value::Map(map) => map.get(field.as_str()),
@@ -205,12 +205,12 @@ fn text_at<'a>(values: &go_template::Map, mut path: impl Iterator<Item = &'a Str
     }
 }
 
-/// Returns the widest of all possible namespaces; `Computed` if none is known.
+/// Returns the widest of all possible namespaces, or `Computed` if none is known.
 fn widest(possible: impl Iterator<Item = LookupNamespace>) -> LookupNamespace {
     possible.max().unwrap_or(LookupNamespace::Computed)
 }
 
-/// Returns what a choice of the first non-empty argument yields: a value that is set, else the release's own namespace.
+/// Returns the result of choosing the first non-empty argument: a value that is set, or else the release's own namespace.
 fn chosen(arguments: impl Iterator<Item = LookupNamespace>) -> LookupNamespace {
     let arguments: Vec<_> = arguments.collect();
     let set = arguments.iter().find(|namespace| matches!(namespace, LookupNamespace::Default { .. }));

@@ -1,21 +1,21 @@
-//! What `lookup` in watches.yaml must open for a chart, beyond what every release may read.
+//! Computes what `lookup` in watches.yaml must allow for a chart, beyond what every release may read.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{LookupCall, LookupNamespace};
 
-/// A value for the key `lookup` in watches.yaml. `Display` shows it in YAML.
+/// A value for the key `lookup` in watches.yaml. `Display` formats it as YAML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookupGrant {
-    /// Namespaces beside the release's own.
+    /// Namespaces other than the release's own.
     pub namespaces: BTreeSet<String>,
-    /// Whether all of them: only a render can tell which.
+    /// Whether all namespaces are needed, because only a render determines which.
     pub all: bool,
 }
 
 impl LookupGrant {
-    /// Returns what these calls need.
+    /// Returns the grant that these calls need.
     pub fn of<'a>(calls: impl IntoIterator<Item = &'a LookupCall>) -> LookupGrant {
         let mut grant = LookupGrant::default();
         for call in calls {
@@ -32,12 +32,12 @@ impl LookupGrant {
         grant
     }
 
-    /// Returns whether nothing needs to be opened.
+    /// Returns whether nothing needs to be allowed.
     pub fn is_empty(&self) -> bool {
         !self.all && self.namespaces.is_empty()
     }
 
-    /// Returns whether this grant opens everything that the other one opens.
+    /// Returns whether this grant allows everything that the other one allows.
     pub fn covers(&self, other: &LookupGrant) -> bool {
         self.all || (!other.all && self.namespaces.is_superset(&other.namespaces))
     }
@@ -54,8 +54,8 @@ impl fmt::Display for LookupGrant {
 }
 
 impl LookupCall {
-    /// Returns whether every release may make the call: in its own namespace, or of an object that the template spells out. A name without a namespace
-    /// finds only objects that have none.
+    /// Returns whether every release may make the call: in its own namespace, or for an object that the template names explicitly. A name without a
+    /// namespace finds only objects that have no namespace.
     pub fn is_open(&self) -> bool {
         match &self.namespace {
             LookupNamespace::Own => true,
@@ -68,7 +68,7 @@ impl LookupCall {
     }
 }
 
-/// The place and the namespace, such as `web/templates/a.yaml:3 looks up a Secret in the namespace of the value operator.namespace ("far")`.
+/// Shows the location and the namespace: `web/templates/a.yaml:3 looks up a Secret in the namespace of the value operator.namespace ("far")`.
 impl fmt::Display for LookupCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind.as_deref().unwrap_or("an object");

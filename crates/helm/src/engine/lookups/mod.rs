@@ -1,4 +1,4 @@
-//! Where a chart's templates call `lookup`, and in which namespace, as far as their source tells.
+//! Finds where a chart's templates call `lookup`, and in which namespace, as far as their source determines it.
 
 mod follow;
 mod grant;
@@ -17,35 +17,35 @@ pub use grant::LookupGrant;
 pub struct LookupCall {
     /// The template's name, as in errors: `web/templates/secret.yaml`.
     pub template: String,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The kind, if the template spells it out.
+    /// The kind, if the template gives it as a constant.
     pub kind: Option<String>,
-    /// The object's name, if the template spells it out; empty for a list.
+    /// The object's name, if the template gives it as a constant; empty for a list.
     pub name: Option<String>,
     /// The namespace.
     pub namespace: LookupNamespace,
 }
 
-/// The namespace of a `lookup`. Of several possible ones, the one that needs the widest grant.
+/// The namespace of a `lookup`. If several are possible, the one that needs the widest grant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LookupNamespace {
-    /// The release's own, unless its values say otherwise.
+    /// The release's own namespace, unless its values override it.
     Own,
-    /// The one that the template spells out; empty for all namespaces, and for objects without one.
+    /// A constant in the template. Empty for all namespaces, and for objects without a namespace.
     Constant(String),
-    /// The one that the chart's values set, which a resource may change.
+    /// The namespace that the chart's values set, which a resource may change.
     Default {
         /// The value's path, such as `operator.namespace`.
         path: String,
-        /// What values.yaml sets.
+        /// The namespace in values.yaml.
         namespace: String,
     },
-    /// Only a render can tell.
+    /// Only a render determines the namespace.
     Computed,
 }
 
-/// Returns the calls of `lookup` in the chart and its subcharts, by template and line. Templates that do not parse have none.
+/// Returns the calls of `lookup` in the chart and its subcharts, by template and line. Ignores templates that do not parse.
 pub fn lookups(chart: &Chart) -> Vec<LookupCall> {
     if !mentions_lookup(chart) {
         return Vec::new();
@@ -63,7 +63,7 @@ fn mentions_lookup(chart: &Chart) -> bool {
     chart.templates.iter().any(mentions) || chart.dependencies.iter().any(|dependency| mentions_lookup(dependency))
 }
 
-/// One template: a file's own text, or a `define` in it.
+/// A template: the text of a file itself, or a `define` in it.
 pub(super) struct Template<'a> {
     /// The name by which it is included.
     name: String,
@@ -80,7 +80,7 @@ impl Template<'_> {
         &self.name
     }
 
-    /// Returns whether it is the file's own text.
+    /// Returns whether this is the text of the file itself.
     pub(super) fn is_main(&self) -> bool {
         self.name == self.file
     }
@@ -89,7 +89,7 @@ impl Template<'_> {
 /// The default values that a chart's templates see: those of the outermost chart first, each with the path to this chart's part.
 pub(super) type Defaults<'a> = Vec<(&'a Map, Vec<String>)>;
 
-/// Parses the templates of a chart and its subcharts. `outer` are the values of the charts around it.
+/// Parses the templates of a chart and its subcharts. `outer` holds the values of the charts around it.
 pub(super) fn collect<'a>(
     chart: &'a Chart,
     path: &str,
@@ -124,7 +124,7 @@ fn add<'a>(file: &str, parsed: &Parsed, defaults: &Defaults<'a>, templates: &mut
     }
 }
 
-/// A constant argument.
+/// Returns the text of a constant argument.
 fn constant(expression: Option<&Expression>) -> Option<String> {
     match expression {
         Some(Expression::Constant(text)) => Some(text.clone()),

@@ -1,23 +1,23 @@
-//! The lines of a template that set the kind or the namespace of an object, and the parts of what they set.
+//! Finds the lines of a template that set the kind or the namespace of an object, and splits the values that they set.
 
 use super::Key;
 
 /// A line that sets a kind or a namespace.
 pub(super) struct Found<'a> {
-    /// From 1.
+    /// The line, counted from 1.
     pub(super) line: usize,
     pub(super) key: Key,
-    /// What follows the key.
+    /// The text after the key.
     pub(super) value: &'a str,
 }
 
-/// Reads a template's lines.
+/// A reader of a template's lines.
 #[derive(Default)]
 pub(super) struct Lines<'a> {
     found: Vec<Found<'a>>,
-    /// The kinds of this document, with their columns.
+    /// The kinds in this document, with their columns.
     kinds: Vec<(usize, Found<'a>)>,
-    /// The columns at which this document has an `apiVersion`: that of an object, and not of a reference to one.
+    /// The columns at which this document has an `apiVersion`, which an object has and a reference to one does not.
     objects: Vec<usize>,
     /// The column of `metadata`, and that of its first field.
     metadata: Option<(usize, Option<usize>)>,
@@ -56,7 +56,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The end of a document: references to objects have no `apiVersion` in their column, or are not at its start.
+    /// Ends a document. Drops references to objects, which have no `apiVersion` in their column and are not at the top level.
     fn end_document(&mut self) {
         let objects = std::mem::take(&mut self.objects);
         let is_object = |column: &usize| *column == 0 || objects.contains(column);
@@ -70,14 +70,14 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether a key at this column is one of the metadata's own.
+    /// Returns whether a key at this column is a field of the metadata itself.
     fn is_field_of_metadata(&mut self, column: usize) -> bool {
         let Some((_, first)) = &mut self.metadata else { return false };
         *first.get_or_insert(column) == column
     }
 }
 
-/// The value of `namespace` in `{name: a, namespace: b}`.
+/// Returns the value of `namespace` in `{name: a, namespace: b}`.
 fn in_flow(value: &str) -> Option<&str> {
     let inside = value.strip_prefix('{').filter(|inside| !inside.starts_with('{'))?;
     let (_, after) = inside.split_once("namespace")?;
@@ -89,7 +89,7 @@ fn in_flow(value: &str) -> Option<&str> {
     Some(after[..end.unwrap_or(after.len())].trim())
 }
 
-/// Returns a line's column and text, without the actions and the dash of a list item that it begins with.
+/// Returns a line's column and text, without leading actions and without the dash of a list item.
 fn content(line: &str) -> (usize, &str) {
     let mut column = line.len() - line.trim_start().len();
     let mut text = line.trim_start();
@@ -108,15 +108,15 @@ fn content(line: &str) -> (usize, &str) {
 /// A part of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// What is printed as it stands.
+    /// Text that is printed unchanged.
     Text(&'a str),
-    /// The inside of an action that prints something.
+    /// The content of an action that prints something.
     Action(&'a str),
-    /// The begin, the end or a branch of a block.
+    /// The beginning, the end or a branch of a block.
     Control,
 }
 
-/// What begins an action that prints nothing.
+/// The words with which an action starts that prints nothing.
 const CONTROL: [&str; 8] = ["if", "else", "end", "with", "range", "break", "continue", "/*"];
 
 /// Splits a value into its parts.

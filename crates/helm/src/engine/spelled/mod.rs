@@ -1,6 +1,7 @@
-//! What a chart's own templates spell out about their objects: kinds and namespaces. Values, and templates in them, say nothing here.
+//! Determines the kinds and namespaces of a chart's objects from the text of its templates, without values.
 //!
-//! The text is read line by line, as it will be printed: a template need not be YAML. What values decide is only placed.
+//! Reads the text line by line, as it will be printed, because a template need not be valid YAML. For whatever values determine, records only the
+//! location.
 
 mod line;
 mod printed;
@@ -15,42 +16,43 @@ use crate::chart::{Chart, File};
 use line::{Lines, Piece, pieces};
 use printed::Printed;
 
-/// In how many ways the parts of a value may be joined.
+/// Maximum number of ways to join the parts of a value.
 const MAX_JOINED: usize = 64;
 
-/// The kinds and namespaces that a chart's templates, and those of its subcharts, spell out.
+/// The kinds and namespaces that are written in the templates of a chart and of its subcharts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpelledOut {
     /// Kinds of objects.
     pub kinds: BTreeSet<String>,
-    /// Namespaces of objects, those that values.yaml names included.
+    /// Namespaces of objects, including those that values.yaml names.
     pub namespaces: BTreeSet<String>,
-    /// Where only a render can tell, by template and line.
+    /// The locations at which only a render determines them, by template and line.
     pub computed: Vec<Computed>,
 }
 
-/// A place where a template computes something about its object.
+/// A location at which a template computes a property of its object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Computed {
     /// The template's name, as in errors: `web/templates/secret.yaml`.
     pub template: String,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// What is computed.
+    /// The property that is computed.
     pub what: Key,
 }
 
-/// What an object's template says about it.
+/// A property of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// Its kind.
+    /// The object's kind.
     Kind,
-    /// Its namespace.
+    /// The object's namespace.
     Namespace,
 }
 
 impl SpelledOut {
-    /// Returns what a watch must open for the computed places that `counts`, whatever the values are: a value for `objects` in watches.yaml.
+    /// Returns the grant that a watch needs for the computed properties that `counts` accepts, whatever the values are: a value for `objects` in
+    /// watches.yaml.
     pub fn grant(&self, counts: impl Fn(Key) -> bool) -> String {
         let has = |key: Key| self.computed.iter().any(|computed| computed.what == key && counts(key));
         let keys = [(Key::Namespace, "namespaces: any"), (Key::Kind, "clusterScoped: any")];
@@ -59,7 +61,7 @@ impl SpelledOut {
     }
 }
 
-/// The place and the key, such as `web/templates/a.yaml:3 computes the namespace of an object`.
+/// Shows the location and the key, such as `web/templates/a.yaml:3 computes the namespace of an object`.
 impl fmt::Display for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.what {
@@ -70,7 +72,7 @@ impl fmt::Display for Computed {
     }
 }
 
-/// Returns what the chart's templates spell out.
+/// Returns the kinds and namespaces that are written in the chart's templates.
 pub fn spelled_out(chart: &Chart) -> SpelledOut {
     let mut templates = Vec::new();
     collect(chart, &chart.metadata.name, &[], &mut templates);
@@ -110,7 +112,7 @@ fn add(chart: &Chart, path: &str, printed: &Printed<'_>, spelled: &mut SpelledOu
     }
 }
 
-/// Adds what a file spells out that templates may print as it is.
+/// Adds the kinds and namespaces in a file that templates may print unchanged.
 fn add_file(file: &File, spelled: &mut SpelledOut) {
     if ![".yaml", ".yml", ".tpl"].iter().any(|ending| file.name.ends_with(ending)) {
         return;
@@ -127,7 +129,7 @@ fn add_file(file: &File, spelled: &mut SpelledOut) {
     }
 }
 
-/// A file's text, in the chart that it belongs to.
+/// The text of a file, in the chart that it belongs to.
 struct Source<'t, 'r, 'a> {
     name: &'t str,
     text: &'t str,
@@ -135,17 +137,17 @@ struct Source<'t, 'r, 'a> {
 }
 
 impl Source<'_, '_, '_> {
-    /// Adds the kinds that a value spells out; returns whether it spells out any.
+    /// Adds the kinds that a value contains; returns whether there are any.
     fn kinds(&self, pieces: &[Piece<'_>], kinds: &mut BTreeSet<String>) -> bool {
         let mut found: Vec<String> = self.possible(pieces).into_iter().flatten().collect();
         found.retain(|kind| is_kind(kind));
-        // `kind:` alone begins a property of a schema.
+        // `kind:` without a value starts a property of a schema.
         let is_known = pieces.is_empty() || !found.is_empty();
         kinds.extend(found);
         is_known
     }
 
-    /// Adds the namespaces that a value spells out; returns whether it spells out any, or the release's own.
+    /// Adds the namespaces that a value contains; returns whether there are any, or the release's own.
     fn namespaces(&self, pieces: &[Piece<'_>], namespaces: &mut BTreeSet<String>) -> bool {
         let mut is_known = pieces.is_empty();
         for text in self.possible(pieces) {
@@ -161,8 +163,8 @@ impl Source<'_, '_, '_> {
         is_known
     }
 
-    /// Returns what a value may be; `None` stands for the release's own namespace. Between blocks, each piece may be all of it:
-    /// `{{ if .x }}Cluster{{ end }}Role` has two words, and a third when they are joined.
+    /// Returns the possible values, where `None` stands for the release's own namespace. Between blocks, each piece alone is possible: `{{ if .x
+    /// }}Cluster{{ end }}Role` contains two words, and a third when they are joined.
     fn possible(&self, pieces: &[Piece<'_>]) -> BTreeSet<Option<String>> {
         let texts = |piece: &Piece<'_>| match piece {
             Piece::Text(text) => vec![Some((*text).to_owned())],
@@ -178,16 +180,16 @@ impl Source<'_, '_, '_> {
         all
     }
 
-    /// Returns what an action prints.
+    /// Returns the texts that an action may print.
     fn action(&self, action: &str) -> Vec<Option<String>> {
-        // Both are in the file's text.
+        // The action is a slice of the file's text.
         let start = action.as_ptr().addr().saturating_sub(self.text.as_ptr().addr());
         let texts = self.printed.at(self.name, &(start..start + action.len())).unwrap_or_default();
         texts.each().map(|text| text.map(str::to_owned)).collect()
     }
 }
 
-/// Returns each way to put one text of each part after the other. The release's namespace is a whole text only.
+/// Returns each way to join one text of each part. The release's namespace can only be a whole text.
 fn joined(parts: &[Vec<Option<String>>]) -> Vec<Option<String>> {
     match parts {
         [only] => only.clone(),
@@ -203,18 +205,18 @@ fn joined(parts: &[Vec<Option<String>>]) -> Vec<Option<String>> {
     }
 }
 
-/// Returns the kinds of objects that a template makes of maps: `dict "kind" "ClusterRole"`.
+/// Returns the kinds of objects that a template builds from maps: `dict "kind" "ClusterRole"`.
 fn kinds_of_dicts(text: &str) -> impl Iterator<Item = String> {
     let after = text.split("\"kind\" \"").skip(1).filter_map(|rest| rest.split_once('"'));
     after.map(|(kind, _)| kind.to_owned()).filter(|kind| is_kind(kind))
 }
 
-/// Whether the text can be a kind.
+/// Returns whether the text can be a kind.
 fn is_kind(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
-/// Whether the text can be a namespace.
+/// Returns whether the text can be a namespace.
 fn is_label(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && text.len() <= 63 && text.bytes().all(fits) && !text.starts_with('-') && !text.ends_with('-')

@@ -1,11 +1,11 @@
-//! The functions that make texts of texts: those that charts use for names, kinds and namespaces.
+//! The functions that derive texts from texts, as charts use them for names, kinds and namespaces.
 
 use go_template::Expression;
 
 use super::{Known, MAX_TEXTS, Printed, Scope, distinct, joined, shared};
 
 impl<'a> Printed<'a> {
-    /// Returns all that a call may yield, as far as it is known.
+    /// Returns the possible results of a call, as far as they are known.
     pub(super) fn call(
         &self,
         function: &str,
@@ -50,7 +50,7 @@ impl<'a> Printed<'a> {
         self.texts(known, scope.template).0.into_iter().collect()
     }
 
-    /// `printf` with verbs for texts.
+    /// Evaluates `printf` with verbs for texts.
     fn formatted(
         &self,
         formats: Vec<Known<'a>>,
@@ -79,10 +79,10 @@ fn texts<'a>(all: Vec<String>) -> Vec<Known<'a>> {
     distinct(all.into_iter().map(Known::Text).collect())
 }
 
-/// A function of one text.
+/// A function that takes one text.
 type OfText = Box<dyn Fn(&str) -> String>;
 
-/// What a function makes of its last argument, a text; quotes and blanks don't count where texts are compared.
+/// Returns a function's effect on its last argument, a text. Quotes and blanks do not matter where texts are compared.
 fn of_text(function: &str, arguments: &[Expression]) -> Option<OfText> {
     let first = match arguments {
         [Expression::Constant(text), _] => text.clone(),

@@ -1,4 +1,4 @@
-//! A value that the chart's own text decides.
+//! A value that the chart's own text determines.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use go_template::{Expression, Value};
 use super::{MAX_TEXTS, Scope};
 use crate::engine::lookups::Defaults;
 
-/// The release's own namespace, which no other text can be.
+/// A mark for the release's own namespace, which differs from every other text.
 pub(super) const OWN: &str = "\u{0}";
 
-/// Something that an expression may be.
+/// A possible value of an expression.
 #[derive(Clone)]
 pub(super) enum Known<'a> {
     /// The chart's context, with `.Values` and `.Release`.
@@ -20,13 +20,13 @@ pub(super) enum Known<'a> {
     Release,
     /// A text.
     Text(String),
-    /// What values.yaml has at a path; users may set something else.
+    /// The value at a path in values.yaml, which users may override.
     Values(Vec<String>),
-    /// A part of what values.yaml has.
+    /// A part of the value in values.yaml.
     Data(Value),
-    /// The keys and values of a `dict`, and where they stand.
+    /// The keys and values of a `dict`, and their scope.
     Dict(&'a [Expression], Rc<Scope<'a>>),
-    /// The elements of a `list`, and where they stand.
+    /// The elements of a `list`, and their scope.
     List(&'a [Expression], Rc<Scope<'a>>),
 }
 
@@ -36,7 +36,7 @@ impl PartialEq for Known<'_> {
             (Known::Context, Known::Context) | (Known::Release, Known::Release) => true,
             (Known::Text(a), Known::Text(b)) => a == b,
             (Known::Values(a), Known::Values(b)) => a == b,
-            // Expressions are compared by their place: the same one in another scope is close enough to tell apart.
+            // Compares expressions by address and scopes by identity: the same expression in another scope counts as a different value.
             (Known::Dict(a, s), Known::Dict(b, t)) | (Known::List(a, s), Known::List(b, t)) => {
                 std::ptr::eq(*a, *b) && Rc::ptr_eq(s, t)
             }
@@ -47,7 +47,7 @@ impl PartialEq for Known<'_> {
 }
 
 impl<'a> Known<'a> {
-    /// Returns the texts that it prints. A value that values.yaml leaves empty prints none.
+    /// Returns the text that it prints, or `None` for a value that is empty in values.yaml.
     pub(super) fn texts(&self, defaults: &Defaults<'_>) -> Option<String> {
         match self {
             Known::Text(text) => Some(text.clone()),
@@ -57,7 +57,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Returns the elements of a list, and the values of a table.
+    /// Returns the elements of a list, or the values of a table.
     pub(super) fn elements(&self, defaults: &Defaults<'_>) -> Vec<Known<'a>> {
         let value = match self {
             Known::Values(path) => at(path, defaults),
@@ -85,7 +85,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Returns what values.yaml has at a path, of the outermost chart that has it.
+/// Returns the value at a path in values.yaml, of the outermost chart that has one.
 fn at(path: &[String], defaults: &Defaults<'_>) -> Option<Value> {
     defaults.iter().find_map(|(values, below)| {
         below.iter().chain(path).try_fold(Value::Map((*values).clone()), |value, field| match value {
@@ -95,7 +95,7 @@ fn at(path: &[String], defaults: &Defaults<'_>) -> Option<Value> {
     })
 }
 
-/// Returns the text of a value; of a template in it only that of the release's namespace.
+/// Returns the text of a value. If it contains a template, only the one that prints the release's namespace is known.
 fn text(value: &Value) -> Option<String> {
     let Value::String(text) = value else { return None };
     let text = text.to_text().into_owned();
@@ -106,12 +106,12 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// What an expression prints, as far as it is known.
+/// The possible outputs of an expression, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Texts(pub(super) BTreeSet<String>);
 
 impl Texts {
-    /// Returns the texts; `None` stands for the release's own namespace.
+    /// Returns the texts, where `None` stands for the release's own namespace.
     pub(in super::super) fn each(&self) -> impl Iterator<Item = Option<&str>> {
         self.0.iter().map(|text| if text.trim() == OWN { None } else { Some(text.trim()) })
     }

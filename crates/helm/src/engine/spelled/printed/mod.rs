@@ -1,5 +1,5 @@
-//! What the expressions of a chart's templates may print, as far as the chart's own text decides it: constants, values.yaml, and helpers made of both.
-//! What only a user's values decide is not known.
+//! Determines what the expressions of a chart's templates may print, as far as the chart's own text determines it: constants, values.yaml, and
+//! partials that combine them. Whatever only a user's values determine is unknown.
 
 mod functions;
 mod known;
@@ -15,33 +15,33 @@ use crate::engine::lookups::{Reading, Template};
 pub(super) use known::Texts;
 use known::{Known, OWN};
 
-/// How deep helpers, variables and arguments are followed.
+/// Maximum depth to which partials, variables and arguments are followed.
 const MAX_DEPTH: usize = 16;
 
-/// How many expressions are evaluated for one chart: templates are untrusted, and may include each other in many ways.
+/// Maximum number of expressions to evaluate per chart: templates are untrusted and may include each other in many ways.
 const MAX_STEPS: usize = 100_000;
 
-/// How many texts one expression may print; more are not known.
+/// Maximum number of texts that one expression may print; further ones are unknown.
 const MAX_TEXTS: usize = 16;
 
-/// The longest text that can be a kind or a namespace, with the blanks around it.
+/// Maximum length of a text that can be a kind or a namespace, including the blanks around it, in bytes.
 const MAX_TEXT: usize = 512;
 
 /// Evaluates the expressions of a chart.
 pub(super) struct Printed<'a> {
     reading: &'a Reading<'a>,
-    /// What a helper prints that is handed the chart's own context.
+    /// The output of a partial that receives the chart's own context.
     helpers: RefCell<HashMap<&'a str, Vec<Known<'a>>>>,
     steps: Cell<usize>,
 }
 
-/// Where an expression stands.
+/// The context of an expression.
 #[derive(Clone)]
 pub(super) struct Scope<'a> {
     template: &'a Template<'a>,
-    /// The template's own dot, which is `$`; `None`: whatever its includers hand over.
+    /// The template's own dot, which is `$`, or `None` if it is whatever the including templates pass.
     argument: Option<Vec<Known<'a>>>,
-    /// The dot, if a block around it has set one.
+    /// The dot, if a block around the expression sets it.
     dot: Option<Vec<Known<'a>>>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Printed<'a> {
         Printed { reading, helpers: RefCell::default(), steps: Cell::new(0) }
     }
 
-    /// Returns what the action at this place of a file prints, by byte offsets; `None` if no template of the file has it.
+    /// Returns what the action at this byte range of a file may print, or `None` if no template of the file contains it.
     pub(super) fn at(&self, file: &str, place: &Range<usize>) -> Option<Texts> {
         let find = |template: &'a Template<'a>| {
             let argument = template.is_main().then(|| vec![Known::Context]);
@@ -86,7 +86,7 @@ impl<'a> Printed<'a> {
         Scope { dot, ..scope.clone() }
     }
 
-    /// Returns all that the expression may be, as far as it is known.
+    /// Returns the possible values of the expression, as far as they are known.
     fn evaluate(&self, expression: &'a Expression, scope: &Scope<'a>, depth: usize) -> Vec<Known<'a>> {
         self.steps.set(self.steps.get() + 1);
         if depth > MAX_DEPTH || self.steps.get() > MAX_STEPS {
@@ -109,7 +109,7 @@ impl<'a> Printed<'a> {
         distinct(known)
     }
 
-    /// Returns what the template was included with.
+    /// Returns the argument with which the template was included.
     fn argument(&self, scope: &Scope<'a>, depth: usize) -> Vec<Known<'a>> {
         if let Some(argument) = &scope.argument {
             return argument.clone();
@@ -122,13 +122,13 @@ impl<'a> Printed<'a> {
         distinct(handed.flat_map(argument).collect())
     }
 
-    /// Returns all that the template ever sets the variable to, and their elements: `range` sets those.
+    /// Returns the values that the template ever assigns to the variable, and their elements, which `range` assigns.
     fn variable(&self, name: &str, scope: &Scope<'a>, depth: usize) -> Vec<Known<'a>> {
         let sets = scope.template.pipelines.iter().filter(|pipeline| pipeline.sets.iter().any(|set| set == name));
         let mut known = Vec::new();
         for pipeline in sets {
             let mut set = self.evaluate(&pipeline.expression, scope, depth + 1);
-            // It may have been set outside of the block that changed the dot.
+            // It may have been assigned outside the block that changed the dot.
             if scope.dot.is_some() {
                 set.extend(self.evaluate(&pipeline.expression, &Scope { dot: None, ..scope.clone() }, depth + 1));
             }
@@ -138,7 +138,7 @@ impl<'a> Printed<'a> {
         distinct(known)
     }
 
-    /// Returns what a helper prints with this argument.
+    /// Returns what a partial prints with this argument.
     fn include(&self, name: &str, argument: Vec<Known<'a>>, depth: usize) -> Vec<Known<'a>> {
         let is_context = argument == [Known::Context];
         if is_context && let Some(known) = self.helpers.borrow().get(name) {
@@ -159,7 +159,7 @@ impl<'a> Printed<'a> {
         known
     }
 
-    /// Returns all that the parts may print, one after the other.
+    /// Returns the possible outputs of the parts, joined.
     fn body(&self, parts: &'a [Part], scope: &Scope<'a>, depth: usize) -> Vec<String> {
         let mut all = vec![String::new()];
         for part in parts {
@@ -190,7 +190,7 @@ impl<'a> Printed<'a> {
         all
     }
 
-    /// Returns the elements of lists and the values of tables.
+    /// Returns the elements of lists, or the values of tables.
     fn elements(&self, of: &[Known<'a>], scope: &Scope<'a>, depth: usize) -> Vec<Known<'a>> {
         let element = |known: &Known<'a>| match known {
             Known::List(items, inner) => {
@@ -201,7 +201,7 @@ impl<'a> Printed<'a> {
         distinct(of.iter().flat_map(element).collect())
     }
 
-    /// Returns fields of what is known. The release and its values are recognised wherever templates hand them on.
+    /// Returns fields of the known values. Recognizes the release and its values wherever templates pass them.
     fn fields(&self, of: Vec<Known<'a>>, fields: &[String], depth: usize) -> Vec<Known<'a>> {
         if fields.is_empty() {
             return of;
@@ -233,7 +233,7 @@ impl<'a> Printed<'a> {
     }
 }
 
-/// Returns what is known once each, but for what is too much.
+/// Removes duplicates and all values beyond the maximum number.
 fn distinct(known: Vec<Known<'_>>) -> Vec<Known<'_>> {
     let mut seen: Vec<Known<'_>> = Vec::new();
     for one in known {
@@ -244,14 +244,14 @@ fn distinct(known: Vec<Known<'_>>) -> Vec<Known<'_>> {
     seen
 }
 
-/// Returns each text followed by each of the next ones, but for those that are too long or too many.
+/// Joins each text with each of the next texts, leaving out those that are too long or too many.
 fn joined(all: &[String], next: &[String]) -> Vec<String> {
     let texts = all.iter().flat_map(|first| next.iter().map(move |second| format!("{first}{second}")));
     let fitting: BTreeSet<String> = texts.filter(|text| text.trim().len() <= MAX_TEXT).take(MAX_TEXTS).collect();
     fitting.into_iter().collect()
 }
 
-/// Shares a scope with what is evaluated in it later.
+/// Shares a scope with the expressions that are evaluated in it later.
 fn shared<'a>(scope: &Scope<'a>) -> Rc<Scope<'a>> {
     Rc::new(scope.clone())
 }
