@@ -74,6 +74,10 @@ pub(crate) struct Run {
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "DURATION")]
     render_timeout: Duration,
 
+    /// How long running reconciles may take to finish after SIGTERM, as a Go duration; keep it below the pod's terminationGracePeriodSeconds [default: 8s]
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    shutdown_grace: Option<Duration>,
+
     /// How many revisions of a release are kept; 0 keeps all
     #[arg(long, default_value = "10", value_name = "N")]
     max_history: u16,
@@ -207,8 +211,13 @@ impl Run {
             leader_elect: self.leader_elect.or(self.enable_leader_election).unwrap_or(false),
             leader_election_id: self.leader_election_id.clone().or_else(old_name).unwrap_or_default(),
             leader_election_namespace: self.leader_election_namespace.clone(),
-            shutdown_grace: defaults.shutdown_grace,
+            shutdown_grace: self.shutdown_grace.unwrap_or(defaults.shutdown_grace),
         })
+    }
+
+    /// Reports whether the command line sets the time for a shutdown.
+    pub(crate) fn has_own_grace(&self) -> bool {
+        self.shutdown_grace.is_some()
     }
 
     /// Where charts are rendered, in a container with this memory limit.

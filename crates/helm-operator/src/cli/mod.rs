@@ -200,19 +200,22 @@ fn run(flags: Run, operator: Operator) -> ExitCode {
 
 fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error>> {
     let mut config = flags.config(|name| std::env::var(name).ok())?;
-    if flags.reload {
+    if flags.reload && !flags.has_own_grace() {
         config.shutdown_grace = RELOAD_GRACE;
     }
     let (reloads, file) = (flags.reload, flags.watches_file.clone());
     let manager = with_watches(operator, &flags)?.manager(config);
-    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
+    let workers = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    // The lease and the probes are on a thread that no reconcile can block.
+    let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let manager = manager.controllers_on(workers.handle().clone());
     let stop = CancellationToken::new();
     let previews = manager.previews();
     let reload = reloads.then(|| Reload::start(&file, stop.clone(), previews)).transpose()?;
-    let result: Result<(), manager::Error> = runtime.block_on(manager.run_or_stop(stop));
+    let result: Result<(), manager::Error> = control.block_on(manager.run_or_stop(stop));
     // Do not wait for tasks that outlive the grace period.
-    runtime.shutdown_background();
+    workers.shutdown_background();
     let reload = reload.filter(Reload::is_wanted);
     let starts_again = starts_again(result, reload.is_some())?;
     match reload.filter(|_| starts_again) {

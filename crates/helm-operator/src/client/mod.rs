@@ -43,16 +43,17 @@ pub enum Error {
     Client(#[source] kube::Error),
 }
 
-/// A client for the cluster in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account, and the server's address. It writes nothing once
-/// the term is over.
-pub(crate) async fn connect(metrics: &Metrics, term: &Term) -> Result<(Client, String), Error> {
-    let mut config = find_cluster().await?;
+/// Creates a client of the cluster, which writes nothing once the term is over. Its requests are taken on the current runtime; a connection is driven
+/// where its first request is sent.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub(crate) fn connect(mut config: Config, metrics: &Metrics, term: &Term) -> Result<Client, Error> {
     let agent = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
     config.headers.push((header::USER_AGENT, HeaderValue::from_static(agent)));
-    let address = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = config.default_namespace.clone();
     let client = client(config, metrics, term).map_err(Error::Client)?;
-    Ok((Client::new(Pages::new(client), namespace), address))
+    Ok(Client::new(Pages::new(client), namespace))
 }
 
 /// As kube's own client, but for its connections. A request that the server turns away (429, 503, 504) is repeated when the server wants it.

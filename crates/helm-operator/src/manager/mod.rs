@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::previews::Previews;
@@ -143,6 +144,8 @@ pub struct Manager {
     term: lease::Term,
     /// The API server's address, for messages; empty if unknown.
     server: String,
+    /// Where controllers run, if not where the manager does.
+    workers: Option<Handle>,
     /// The running chart controllers, for previews.
     previews: Arc<Previews>,
 }
@@ -156,8 +159,16 @@ impl Manager {
             operator,
             term: lease::Term::default(),
             server: String::new(),
+            workers: None,
             previews: Arc::default(),
         }
+    }
+
+    /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor the probes, which stay on the
+    /// runtime that [`run`](Self::run) is called on.
+    #[must_use]
+    pub fn controllers_on(self, workers: Handle) -> Manager {
+        Manager { workers: Some(workers), ..self }
     }
 
     /// The chart controllers, once they run.
@@ -176,26 +187,35 @@ impl Manager {
 
     /// Like [`run`](Self::run), but also ends, in the same way, when `shutdown` is cancelled.
     pub(crate) async fn run_or_stop(mut self, shutdown: CancellationToken) -> Result<(), Error> {
-        let client;
-        (client, self.server) = client::connect(&self.metrics, &self.term).await?;
+        let cluster = client::find_cluster().await.map_err(client::Error::from)?;
+        self.server = cluster.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let clients = self.clients(&cluster)?;
         let abort = CancellationToken::new();
         let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
-        let result = self.run_until_interrupted(client, shutdown, abort).await;
+        let result = self.run_until_interrupted(clients, shutdown, abort).await;
         signals.abort();
         result
     }
 
-    /// Like [`run_until`](Self::run_until), but drops everything when `abort` is cancelled.
+    /// Creates a client for each runtime, so that neither waits for the other's connections.
+    fn clients(&self, cluster: &kube::Config) -> Result<Clients, Error> {
+        let connect = || client::connect(cluster.clone(), &self.metrics, &self.term);
+        let own = connect()?;
+        let _entered = self.workers.as_ref().map(Handle::enter);
+        Ok(Clients { own, controllers: connect()? })
+    }
+
+    /// Runs everything with these clients until `shutdown` is cancelled, but drops everything when `abort` is cancelled.
     async fn run_until_interrupted(
         self,
-        client: Client,
+        clients: Clients,
         shutdown: CancellationToken,
         abort: CancellationToken,
     ) -> Result<(), Error> {
         tokio::select! {
             biased;
             () = abort.cancelled() => Err(Error::Interrupted),
-            result = self.run_until(client, shutdown) => result,
+            result = run::run(self, clients, shutdown) => result,
         }
     }
 
@@ -204,8 +224,16 @@ impl Manager {
     /// # Errors
     /// As [`run`](Self::run).
     pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-        run::run(self, client, shutdown).await
+        run::run(self, Clients { own: client.clone(), controllers: client }, shutdown).await
     }
+}
+
+/// The clients of a process.
+struct Clients {
+    /// For the lease, the reviews of tokens and the first contact.
+    own: Client,
+    /// For controllers.
+    controllers: Client,
 }
 
 impl Default for Config {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::reach;
 use crate::context::Context;
 use crate::lease::{self, Election};
-use crate::manager::{Config, Error, Manager};
+use crate::manager::{Clients, Config, Error, Manager};
 use crate::native::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
@@ -31,14 +32,16 @@ type Named = (String, Box<dyn Controller>);
 type Running = JoinSet<(String, Result<(), native::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
-pub(super) async fn run(manager: Manager, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, operator, term, server, previews } = manager;
+pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
+    let Manager { config, metrics, operator, term, server, workers, previews } = manager;
     let file = operator.file().map(Path::to_path_buf);
     let controllers = name(operator.controllers()?);
-    let context = Context::new(client, config.controllers.clone(), metrics, CancellationToken::new());
+    let context = Context::new(clients.controllers, config.controllers.clone(), metrics, CancellationToken::new());
     let context = context.with(previews);
     let kinds: BTreeSet<String> = controllers.iter().filter_map(|(_, controller)| controller.serves()).collect();
-    let mut election = election(&context, &config, term)?.map(|election| election.serving(&kinds));
+    let workers = workers.unwrap_or_else(Handle::current);
+    let client = clients.own;
+    let mut election = election(&context, &config, (client.clone(), term))?.map(|election| election.serving(&kinds));
     let answers = context.readiness.require("API server", "has not answered yet");
     if election.is_none() {
         prepare(&context, &controllers);
@@ -46,13 +49,13 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
     if controllers.is_empty() {
         report_emptiness(file.as_deref(), &context.readiness);
     }
-    let servers = Servers::start(&config, &context).await?;
+    let servers = Servers::start(&config, &context, client.clone()).await?;
     log_namespaces(&context.config.namespaces);
     let work = async {
         let answering = async {
-            reach::reach(&context.client, &server, &answers).await;
+            reach::reach(&client, &server, &answers).await;
             if election.is_none() {
-                lease::warn_of_others(&context.client, &kinds).await;
+                lease::warn_of_others(&client, &kinds).await;
             }
         };
         tokio::select! {
@@ -62,7 +65,7 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
         }
         tokio::select! {
             biased;
-            result = lead(&context, &config, controllers, election.as_mut(), shutdown.clone()) => result,
+            result = lead((&context, &workers), &config, controllers, election.as_mut(), shutdown.clone()) => result,
             () = context.rights.look_for_namespaces() => Ok(()),
         }
     };
@@ -83,7 +86,7 @@ pub(super) async fn run(manager: Manager, client: Client, shutdown: Cancellation
 
 /// Waits for the lease, runs the controllers, and lets them finish while it still holds the lease.
 async fn lead(
-    context: &Context,
+    (context, workers): (&Context, &Handle),
     config: &Config,
     controllers: Vec<Named>,
     mut election: Option<&mut Election>,
@@ -99,7 +102,7 @@ async fn lead(
         context.metrics.leader(&config.leader_election_id, true);
         prepare(context, &controllers);
     }
-    let mut running = start(context, controllers);
+    let mut running = start(context, workers, controllers);
     let result = tokio::select! {
         biased;
         // A lost lease stops everything at once: `running` drops its tasks.
@@ -134,12 +137,12 @@ fn prepare(context: &Context, controllers: &[Named]) {
     controllers.iter().for_each(|(_, controller)| controller.prepare(context));
 }
 
-fn start(context: &Context, controllers: Vec<Named>) -> Running {
+fn start(context: &Context, workers: &Handle, controllers: Vec<Named>) -> Running {
     let mut running = JoinSet::new();
     for (name, controller) in controllers {
         let context = context.for_controller(&name);
         tracing::info!(controller = name, "Starting Controller");
-        running.spawn(async move { (name, controller.run(context).await) });
+        running.spawn_on(async move { (name, controller.run(context).await) }, workers);
     }
     running
 }
@@ -215,7 +218,11 @@ fn report_emptiness(file: Option<&Path>, readiness: &Readiness) {
     readiness.require(&file, why);
 }
 
-fn election(context: &Context, config: &Config, term: lease::Term) -> Result<Option<Election>, Error> {
+fn election(
+    context: &Context,
+    config: &Config,
+    (client, term): (Client, lease::Term),
+) -> Result<Option<Election>, Error> {
     if !config.leader_elect {
         tracing::warn!(
             "Leader election is off: a second process on these resources would write, too. Set --leader-elect where more than one may run"
@@ -230,7 +237,7 @@ fn election(context: &Context, config: &Config, term: lease::Term) -> Result<Opt
     let identity = context.identity.to_string();
     let lock = (namespace.as_str(), config.leader_election_id.as_str());
     let requirement = context.readiness.require(&format!("lease {}/{}", lock.0, lock.1), "not read yet");
-    let election = Election::new(context.client.clone(), lock, identity, (lease::Timing::default(), term));
+    let election = Election::new(client, lock, identity, (lease::Timing::default(), term));
     Ok(Some(election.required(requirement)))
 }
 
@@ -256,9 +263,9 @@ struct Servers {
 }
 
 impl Servers {
-    async fn start(config: &Config, context: &Context) -> Result<Servers, Error> {
+    async fn start(config: &Config, context: &Context, client: Client) -> Result<Servers, Error> {
         let mut servers = Servers { shutdown: CancellationToken::new(), tasks: JoinSet::new() };
-        let (metrics, api) = (context.metrics.clone(), Arc::new(context.client.clone()));
+        let (metrics, api) = (context.metrics.clone(), Arc::new(client));
         let tls = config.metrics_tls.as_ref();
         let metrics = server::metrics(&config.metrics_bind_address, tls, metrics, api).await?;
         servers.add("Serving metrics server", metrics);

@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::context::Context;
@@ -159,8 +160,9 @@ async fn a_second_signal_ends_everything_at_once_and_the_error_says_so() {
         second.cancel();
     });
     let began = tokio::time::Instant::now();
-    let ended =
-        Operator::new().controller(fake).manager(config()).run_until_interrupted(client(0), shutdown, abort).await;
+    let clients = Clients { own: client(0), controllers: client(0) };
+    let manager = Operator::new().controller(fake).manager(config());
+    let ended = manager.run_until_interrupted(clients, shutdown, abort).await;
     assert_eq!(chain(&ended.unwrap_err()), "interrupted by a second signal");
     assert_eq!((began.elapsed().as_millis(), &diary.lock().unwrap()[..]), (60_100, &["start", "asked to end"][..]));
 }
@@ -284,4 +286,80 @@ fn code_around_a_chart_that_no_watch_names_stops_the_start() {
     for kind in ["Store", "Store.g"] {
         assert_eq!(refused(kind), "cannot serve Store with chart \"no/such/chart\" (line 1 of the watches file)");
     }
+}
+
+/// A controller whose reconciles block every thread that they run on, until the test is over.
+struct Blocking(Arc<Mutex<std::sync::mpsc::Receiver<()>>>, std::sync::mpsc::Sender<()>);
+
+impl Controller for Blocking {
+    fn name(&self) -> &str {
+        "blocking-controller"
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        async move {
+            _ = self.1.send(());
+            _ = self.0.lock().unwrap().recv();
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+#[test]
+fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
+    let workers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let control = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (release, released) = std::sync::mpsc::channel();
+    let (blocks, blocked) = std::sync::mpsc::channel();
+    // Another test may take the port in between; then the manager does not start, and this test says so.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let probes = format!("127.0.0.1:{port}");
+    let leader = Config {
+        leader_elect: true,
+        leader_election_id: "lock".into(),
+        leader_election_namespace: "ns".into(),
+        health_probe_bind_address: probes.clone(),
+        ..config()
+    };
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let counted = renewals.clone();
+    let lease = tower::service_fn(move |request: Request<Body>| {
+        let is_read = request.method() == http::Method::GET;
+        counted.fetch_add(usize::from(!is_read), Relaxed);
+        async move {
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
+            let (code, body) = if is_read { (404, missing.into()) } else { (200, body) };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+        }
+    });
+    let blocking = Blocking(Arc::new(Mutex::new(released)), blocks);
+    let manager = Operator::new().controller(blocking).manager(leader).controllers_on(workers.handle().clone());
+    let shutdown = CancellationToken::new();
+    control.block_on(async {
+        let clients = Clients { own: Client::new(lease, "default"), controllers: client(0) };
+        let asked = async {
+            let limit = tokio::time::Instant::now() + Duration::from_secs(60);
+            let mut is_blocked = false;
+            while !is_blocked || renewals.load(Relaxed) < 3 {
+                let renewals = renewals.load(Relaxed);
+                assert!(tokio::time::Instant::now() < limit, "blocked: {is_blocked}, {renewals} renewals");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                is_blocked |= blocked.try_recv().is_ok();
+            }
+            let mut probe = tokio::net::TcpStream::connect(&probes).await.unwrap();
+            probe.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            tokio::time::timeout(Duration::from_secs(20), probe.read_to_string(&mut answer)).await.unwrap().unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        };
+        let abort = CancellationToken::new();
+        tokio::select! {
+            ended = manager.run_until_interrupted(clients, shutdown, abort) => unreachable!("{ended:?}"),
+            () = asked => {}
+        }
+    });
+    drop(release);
+    workers.shutdown_background();
 }
