@@ -1,6 +1,6 @@
 //! Validates release names. Counterpart: Helm's `pkg/chart/common/util/validate_name.go`.
 
-/// The length limit of release names, in bytes: Helm's own.
+/// Maximum length of a release name, in bytes: Helm's own limit.
 pub const MAX_LENGTH: usize = 53;
 
 /// A name that Helm rejects. The text is Helm's.
@@ -13,7 +13,7 @@ pub struct InvalidName(String);
 /// Checks a release name. Counterpart: `chartutil.ValidateReleaseName`.
 ///
 /// # Errors
-/// The name is empty, longer than [`MAX_LENGTH`], or not a sequence of DNS labels with dots between them.
+/// The name is empty, longer than [`MAX_LENGTH`], or not a sequence of DNS labels separated by dots.
 pub fn check(name: &str) -> Result<(), InvalidName> {
     let is_valid = !name.is_empty() && name.len() <= MAX_LENGTH && name.split('.').all(is_dns_label);
     if is_valid { Ok(()) } else { Err(InvalidName(name.to_owned())) }

@@ -1,11 +1,11 @@
-//! Tables of values: read from YAML, merged, and looked up by path. Counterparts: Helm's `pkg/chart/common/values.go` and
+//! Tables of values: reads them from YAML, merges them, and looks up paths. Counterparts: Helm's `pkg/chart/common/values.go` and
 //! `pkg/chart/v2/loader/load.go`.
 
 use go_template::{Map, Value};
 
 use go_encoding::yaml;
 
-/// A values file that cannot be read. The texts are Helm's.
+/// The reason why a values file cannot be read. The texts are Helm's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// A line that separates documents is malformed.
@@ -28,7 +28,7 @@ pub fn read(text: &[u8]) -> Result<Map, ReadError> {
     Ok(documents.iter().fold(Map::default(), |values, document| merge_maps(&values, document)))
 }
 
-/// Merges `over` into a copy of `base`. Tables in both merge; otherwise `over` wins. Counterpart: `MergeMaps`.
+/// Merges `over` into a copy of `base`. Tables in both are merged; otherwise `over` takes precedence. Counterpart: `MergeMaps`.
 pub fn merge_maps(base: &Map, over: &Map) -> Map {
     let merged: Map = base.snapshot().into_iter().collect();
     for (key, value) in over.snapshot() {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each module may use modules of earlier lines only.
+/// The layers: each module may use only modules of earlier lines.
 const LAYERS: &[&[&str]] = &[
     &["decode", "release_name", "schema", "strvals", "values"],
     &["chart", "manifest"],
@@ -15,10 +15,10 @@ const LAYERS: &[&[&str]] = &[
     &["reads", "template"],
 ];
 
-/// What does not exist, or fails, in WebAssembly without a host for it.
+/// Items that do not exist, or fail, in WebAssembly without a host that provides them.
 const SYSTEM: &[&str] = &["std::fs", "use std::env", "std::env::", "stdin(", "std::net", "std::process", "std::thread"];
 
-/// Every source file that is not a test, with the name of its top-level module.
+/// Returns every source file that is not a test, with the name of its top-level module.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut sources = Vec::new();
@@ -43,7 +43,7 @@ fn collect(root: &Path, folder: &Path, sources: &mut Vec<(String, String)>) {
     }
 }
 
-/// The top-level modules in paths of the form `crate::a` and `crate::{a, b::c}`.
+/// Returns the top-level modules in paths of the form `crate::a` and `crate::{a, b::c}`.
 fn used(code: &str) -> Vec<String> {
     let word = |text: &str| text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap().to_owned();
     let paths = code.split("crate::").skip(1);

@@ -6,7 +6,7 @@ use go_encoding::json::to_serde;
 /// Recorded from Helm v4.3.1, one object per line: files, and a summary of the chart or the error.
 const CASES: &str = include_str!("cases.jsonl");
 
-/// The chart's files in a recorded case.
+/// Returns the chart's files in a recorded case.
 pub(crate) fn files(case: &Json) -> impl Iterator<Item = (&str, &str)> {
     case["files"].as_object().unwrap().iter().map(|(name, data)| (name.as_str(), data.as_str().unwrap()))
 }

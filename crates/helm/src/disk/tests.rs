@@ -6,7 +6,7 @@ use crate::chart::Chart;
 
 const CHART_YAML: &str = "apiVersion: v2\nname: c\nversion: 1.0.0\n";
 
-/// A folder that contains the chart `charts/c`, and the chart's folder.
+/// Creates a folder that contains the chart `charts/c`; also returns the chart's folder.
 fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
     let around = tempfile::tempdir().unwrap();
     let chart = around.path().join("charts/c");

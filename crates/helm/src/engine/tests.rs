@@ -139,7 +139,7 @@ const FAMILY: &[(&str, &str)] = &[
     ("charts/sub/values.yaml", "own: {o: 1}\nt: {y: 2}\n"),
 ];
 
-/// What the subchart's template and then the root chart's print, in a first and in a second render of one engine.
+/// Compares what the templates of the subchart and of the root chart print, in a first and a second render by one engine.
 fn check_family(sub: &str, root: &str, wanted: [&str; 2]) {
     let mut files = FAMILY.to_vec();
     files.extend([("charts/sub/templates/t", sub), ("templates/t", root)]);
@@ -159,7 +159,7 @@ fn check_family(sub: &str, root: &str, wanted: [&str; 2]) {
 #[test]
 fn what_templates_change_is_seen_in_that_render_and_never_in_the_next() {
     let cases = [
-        // Nested values, lists, and maps that were handed around before they are changed.
+        // Nested values, lists, and maps that were passed around before they are changed.
         ("k: 1", "k: {{ $_ := set .Values.a.b \"c\" (add .Values.a.b.c 1) }}{{ .Values.a.b.c }}", ["k: 1", "k: 2"]),
         ("k: 1", "k: {{ $b := .Values.a.b }}{{ $_ := set .Values.a.b \"n\" 3 }}{{ $b.n }}", ["k: 1", "k: 3"]),
         (
@@ -178,7 +178,7 @@ fn what_templates_change_is_seen_in_that_render_and_never_in_the_next() {
             "k: {{ $_ := mergeOverwrite .Values (dict \"a\" (dict \"x\" 1)) }}{{ .Values.a.x }}{{ .Values.a.l | len }}",
             ["k: 1", "k: 11"],
         ),
-        // The subchart's values are the parent's table of its name; its templates run first.
+        // The subchart's values are the parent's table with its name; its templates are executed first.
         (
             "k: {{ $_ := set .Values.t \"z\" 5 }}{{ .Values.own.o }}",
             "k: {{ .Values.sub.t.z }}{{ .Values.sub.own.o }}",
@@ -189,13 +189,13 @@ fn what_templates_change_is_seen_in_that_render_and_never_in_the_next() {
             "k: {{ .Values.global.g.h.i }}",
             ["k: 7", "k: 7"],
         ),
-        // Of each global table a subchart gets a copy, though of that level only.
+        // A subchart gets a copy of each global table, but only of its first level.
         (
             "k: {{ $_ := set .Values.global.g \"i\" 7 }}{{ .Values.global.g.i }}",
             "k: {{ .Values.global.g.i }}",
             ["k: 7", "k: "],
         ),
-        // The other objects.
+        // The other top-level objects.
         ("k: 1", "k: {{ $_ := set .Chart \"Name\" (print .Chart.Name \"x\") }}{{ .Chart.Name }}", ["k: 1", "k: cx"]),
         ("k: {{ $_ := set .Release \"X\" (len .Release) }}{{ .Release.X }}", "k: {{ .Release.X }}", ["k: 6", "k: 6"]),
         (

@@ -84,7 +84,7 @@ pub const UNINSTALL_ORDER: &[&str] = &[
     "PriorityClass",
 ];
 
-/// Sorts by kind; items of the same kind keep their order.
+/// Sorts by kind. Items of the same kind keep their order.
 pub fn sort_by_kind<T>(items: &mut [T], order: &[&str], kind: impl Fn(&T) -> &str) {
     items.sort_by_cached_key(|item| {
         let kind = kind(item);

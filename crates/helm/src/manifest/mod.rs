@@ -19,23 +19,23 @@ pub use split::split;
 const HOOK_ANNOTATION: &str = "helm.sh/hook";
 /// The annotation that orders the hooks of an event.
 const HOOK_WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
-/// The annotation that lists when to delete a hook's object.
+/// The annotation that lists when a hook's object is deleted.
 const HOOK_DELETE_ANNOTATION: &str = "helm.sh/hook-delete-policy";
-/// The annotation that lists when to print a hook's log.
+/// The annotation that lists when a hook's log is printed.
 const HOOK_OUTPUT_LOG_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
 
 /// A document that belongs to the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Its template: `chart/templates/x.yaml`.
+    /// The path of its template: `chart/templates/x.yaml`.
     pub path: String,
     /// The document's text, as rendered.
     pub content: String,
-    /// The decoded start of the document.
+    /// The decoded head of the document.
     pub head: Head,
 }
 
-/// The fields that all objects share. Absent fields are empty.
+/// The fields that all objects have. Absent fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// `apiVersion`.
@@ -55,24 +55,24 @@ impl Head {
     }
 }
 
-/// A document that runs at certain events and does not belong to the release.
+/// A document that is applied at certain events and does not belong to the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     /// The object's name.
     pub name: String,
     /// The object's kind.
     pub kind: String,
-    /// Its template.
+    /// The path of its template.
     pub path: String,
     /// The document's text, as rendered.
     pub manifest: String,
-    /// The events that run it: `pre-install`, `post-install`, …, `test`.
+    /// The events at which it runs: `pre-install`, `post-install`, …, `test`.
     pub events: Vec<&'static str>,
     /// Hooks with lower weights run first. Default: 0.
     pub weight: i64,
-    /// When to delete its object: `hook-succeeded`, `hook-failed`, `before-hook-creation`. In lower case, unchecked.
+    /// The policies for deleting its object: `hook-succeeded`, `hook-failed`, `before-hook-creation`. In lower case, unchecked.
     pub delete_policies: Vec<String>,
-    /// When to print its log: `hook-succeeded`, `hook-failed`. In lower case, unchecked.
+    /// The policies for printing its log: `hook-succeeded`, `hook-failed`. In lower case, unchecked.
     pub output_log_policies: Vec<String>,
 }
 

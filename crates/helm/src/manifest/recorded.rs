@@ -1,16 +1,16 @@
-//! A release's manifest as Helm 3 records it: with its install order and without the white space at the end of documents.
+//! A release's manifest as Helm 3 records it: in its install order, and without white space at the end of documents.
 //!
-//! operator-sdk compares manifests as text, so another text would cost each release a revision when its operator takes over.
+//! operator-sdk compares manifests as text, so any other text would cost each release a revision when its operator takes over.
 
 use go_encoding::json::to_serde;
 use go_encoding::yaml;
 
 use super::{INSTALL_ORDER, Manifest, sort_by_kind};
 
-/// Kinds that Helm 3 installs after all that it knows, by name.
+/// Kinds that Helm 3 does not know and therefore installs last, ordered by name.
 const UNKNOWN_TO_HELM3: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// Returns the text of a release's record. `manifests` are in install order.
+/// Returns the manifest of a release's record. `manifests` must be in install order.
 pub(crate) fn recorded(manifests: &[Manifest]) -> String {
     let order: Vec<&str> = INSTALL_ORDER.iter().copied().filter(|kind| !UNKNOWN_TO_HELM3.contains(kind)).collect();
     let mut manifests: Vec<&Manifest> = manifests.iter().collect();
@@ -18,7 +18,7 @@ pub(crate) fn recorded(manifests: &[Manifest]) -> String {
     manifests.iter().map(|m| format!("---\n# Source: {}\n{}\n", m.path, trimmed(&m.content))).collect()
 }
 
-/// Returns the document without the white space at its end, unless that belongs to a value.
+/// Returns the document without the white space at its end, unless that is part of a value.
 fn trimmed(document: &str) -> &str {
     let text = document.trim_end();
     let has_spaces = document[text.len()..].contains([' ', '\t']) && text.contains(['|', '>']);
@@ -31,7 +31,7 @@ fn is_same(one: &str, other: &str) -> bool {
     value(one).ok() == value(other).ok()
 }
 
-/// Returns whether the document may have a block scalar that keeps blank lines at its end: `|+`, `>2+`.
+/// Returns whether the document may contain a block scalar that keeps blank lines at its end: `|+`, `>2+`.
 fn keeps_blank_lines(document: &str) -> bool {
     document.match_indices('+').any(|(at, _)| {
         let before = document[..at].trim_end_matches(|c: char| c.is_ascii_digit());

@@ -22,7 +22,7 @@ const EVENTS: &[&str] = &[
     "test",
 ];
 
-/// The documents of a chart, with hooks and manifests apart.
+/// The documents of a chart, separated into hooks and manifests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sorted {
     /// The hooks, in install order.
@@ -37,11 +37,11 @@ pub(crate) struct Sorted {
 pub struct SortError {
     /// The template that rendered it.
     pub path: String,
-    /// What is wrong.
+    /// The cause.
     pub cause: HeadError,
 }
 
-/// Why a document is not a valid manifest.
+/// The reason why a document is not a valid manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// The document is not valid YAML.
@@ -57,7 +57,7 @@ pub enum HeadError {
 /// Skips partials, empty files, and hooks with an unknown event.
 ///
 /// # Errors
-/// The first document that is not a valid manifest.
+/// Fails for the first document that is not a valid manifest.
 pub(crate) fn sort_files<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Sorted, SortError> {
     let mut files: Vec<(&str, &str)> =
         files.into_iter().filter(|(path, text)| !is_partial(path) && !text.trim().is_empty()).collect();
@@ -107,7 +107,7 @@ fn event(word: &str) -> Option<&'static str> {
     EVENTS.iter().copied().find(|event| *event == word)
 }
 
-/// The document's head, decoded as Helm decodes it: a field of the wrong type is an error.
+/// Decodes the document's head like Helm: a field of the wrong type is an error.
 fn head(document: &str) -> Result<Head, HeadError> {
     let value = yaml::parse(document.as_bytes())?;
     let mut head = Head::default();

@@ -1,8 +1,8 @@
 //! Splits a stream of YAML documents. Counterpart: `SplitManifests`.
 
-/// Returns the documents between lines that start with three dashes, without empty ones.
+/// Returns the documents between lines that start with three dashes, leaving out empty documents.
 ///
-/// As in Helm, the text after the dashes belongs to the next document.
+/// As in Helm, text after the dashes belongs to the next document.
 pub fn split(text: &str) -> Vec<&str> {
     let mut documents = Vec::new();
     let mut start = 0;
@@ -16,7 +16,7 @@ pub fn split(text: &str) -> Vec<&str> {
     documents.into_iter().filter(|document| !document.trim().is_empty()).map(str::trim_start).collect()
 }
 
-/// The offsets of lines that start with three dashes.
+/// Returns the offsets of lines that start with three dashes.
 fn separators(text: &str) -> impl Iterator<Item = usize> {
     let at_start = text.starts_with("---").then_some(0);
     at_start.into_iter().chain(text.match_indices("\n---").map(|(at, _)| at + 1))

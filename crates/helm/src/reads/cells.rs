@@ -1,4 +1,4 @@
-//! The tables and lists that templates handle: places of the values, and those that templates make.
+//! The tables and lists that templates use: those in the values, and those that templates create.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,40 +6,40 @@ use go_template::Str;
 
 use super::held::{CellId, Held, Ref};
 
-/// How deep values are followed. Deeper ones count as read.
+/// Maximum depth to which values are followed. Deeper values count as read.
 const MAX_DEPTH: u16 = 24;
 
-/// How many tables and lists are followed. Past that, everything counts as read.
+/// Maximum number of tables and lists to follow. Beyond it, everything counts as read.
 const MAX_CELLS: usize = 50_000;
 
 /// The key whose table reaches all subcharts.
 const GLOBAL: &[u8] = b"global";
 
-/// The methods of `.Values`, which win over keys.
+/// The methods of `.Values`, which take precedence over keys.
 const METHODS: [&[u8]; 5] = [b"AsMap", b"Encode", b"PathValue", b"Table", b"YAML"];
 
 /// A table or list.
 #[derive(Clone, Debug, Default)]
 struct Cell {
-    /// How deep in the values; `None` for what templates make.
+    /// The depth in the values, or `None` for what templates create.
     depth: Option<u16>,
-    /// The places below that are read by name.
+    /// The cells below, by the key under which they are read.
     children: BTreeMap<Str, CellId>,
-    /// What is read of each place below.
+    /// The cell that stands for each value below, if all of them are read.
     any_child: Option<CellId>,
-    /// What templates store under a key.
+    /// The values that templates store, by key.
     fields: BTreeMap<Str, Held>,
-    /// Items, and what templates store under unknown keys.
+    /// Items of a list, and values that templates store under unknown keys.
     any: Held,
-    /// Tables and lists whose content it may have, too.
+    /// Tables and lists whose content it may also have.
     from: BTreeSet<CellId>,
     /// Whether all of it is read.
     is_whole: bool,
-    /// Whether templates ask if it is empty.
+    /// Whether templates test if it is empty.
     is_tested: bool,
-    /// For `.Values` of a subchart: its parent's, which has more globals.
+    /// For a subchart's `.Values`, the parent's `.Values`, which may contain more globals.
     parent: Option<CellId>,
-    /// Whether it is some chart's `.Values`.
+    /// Whether it is the `.Values` of a chart.
     is_root: bool,
 }
 
@@ -47,16 +47,16 @@ struct Cell {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     all: Vec<Cell>,
-    /// Those that templates make, by where they do.
+    /// The cells of tables and lists that templates create, by the place in the source that creates them.
     made: HashMap<usize, CellId>,
-    /// Whether something was learnt since this was last reset.
+    /// Whether anything was learned since this was last reset.
     pub(super) changed: bool,
-    /// Whether there are too many to follow.
+    /// Whether there are too many cells to follow.
     pub(super) is_full: bool,
 }
 
 impl Cells {
-    /// Adds the `.Values` of the root chart, or of a subchart.
+    /// Adds the `.Values` of the root chart or of a subchart.
     pub(super) fn root(&mut self, parent: Option<(CellId, &str)>) -> CellId {
         let id = match parent {
             None => self.push(Cell { depth: Some(0), ..Cell::default() }),
@@ -71,12 +71,12 @@ impl Cells {
         id
     }
 
-    /// Adds a table that Helm makes.
+    /// Adds a table that Helm creates.
     pub(super) fn table(&mut self) -> CellId {
         self.push(Cell::default())
     }
 
-    /// The table or list that templates make at this place of their source.
+    /// Returns the table or list that templates create at this place in their source.
     pub(super) fn made(&mut self, site: usize) -> CellId {
         match self.made.get(&site) {
             Some(id) => *id,
@@ -95,7 +95,7 @@ impl Cells {
         CellId::try_from(self.all.len() - 1).unwrap_or_default()
     }
 
-    /// The place below a place; `None` for what templates make.
+    /// Returns the cell below a cell, or `None` if a template created the cell.
     fn child(&mut self, id: CellId, key: &Str) -> Option<Ref> {
         let cell = &self.all[id as usize];
         let depth = cell.depth?;
@@ -124,7 +124,7 @@ impl Cells {
         Some(Ref::Cell(child))
     }
 
-    /// Returns whether what lies below a place matters. If it lies too deep, all of it counts as read.
+    /// Returns whether the values below a cell matter. If they are too deep, all of them count as read.
     fn may_descend(&mut self, id: CellId, depth: u16) -> bool {
         if depth >= MAX_DEPTH || self.is_full {
             self.read_cell(id);
@@ -179,7 +179,7 @@ impl Cells {
         }
     }
 
-    /// The keys, which are read.
+    /// Reads the keys and returns them.
     pub(super) fn keys(&mut self, of: &Held) -> Held {
         self.items(of);
         let mut found = Held::default();
@@ -193,7 +193,7 @@ impl Cells {
         found
     }
 
-    /// Stores a value under a key; `None`: as an item, or under a key that is unknown.
+    /// Stores a value under a key, or if it is `None`, as an item or under an unknown key.
     pub(super) fn store(&mut self, id: CellId, key: Option<&Str>, value: &Held) {
         let cell = &mut self.all[id as usize];
         let place = match key {
@@ -203,7 +203,7 @@ impl Cells {
         self.changed |= place.join(value);
     }
 
-    /// Lets `into` have the content of `from`, too.
+    /// Adds the content of `from` to that of `into`.
     pub(super) fn merge(&mut self, into: &Held, from: &Held) {
         for id in into.cells() {
             for other in from.cells().filter(|other| *other != id) {
@@ -212,7 +212,7 @@ impl Cells {
         }
     }
 
-    /// Notes that templates ask whether it is empty.
+    /// Records that templates test whether it is empty.
     pub(super) fn test(&mut self, held: &Held) {
         for id in held.cells() {
             self.all[id as usize].is_tested = true;
@@ -235,7 +235,7 @@ impl Cells {
         }
     }
 
-    /// What it contains.
+    /// Returns the cells that it contains.
     fn content(&self, id: CellId) -> Vec<CellId> {
         let cell = &self.all[id as usize];
         let places = cell.children.values().chain(&cell.any_child).copied();
@@ -244,7 +244,7 @@ impl Cells {
         places.chain(stored).chain(cell.from.iter().copied()).chain(global).collect()
     }
 
-    /// Reads what was added to something that is read as a whole.
+    /// Reads whatever was added to cells that are read as a whole.
     pub(super) fn spread(&mut self) {
         for id in 0..self.all.len() {
             let id = CellId::try_from(id).unwrap_or_default();
@@ -255,7 +255,7 @@ impl Cells {
         }
     }
 
-    /// A subchart's values contain its parent's globals.
+    /// Reads a subchart's globals. A subchart's values contain its parent's globals.
     fn read_globals(&mut self, id: CellId) {
         if self.all[id as usize].parent.is_some() {
             let globals = self.field(&Held::from(Ref::Cell(id)), &Str::from("global"));
@@ -263,7 +263,7 @@ impl Cells {
         }
     }
 
-    /// Returns whether `goal` is among what the value contains.
+    /// Returns whether the value contains `goal`, directly or indirectly.
     pub(super) fn reaches(&self, held: &Held, goal: CellId) -> bool {
         let mut open: Vec<CellId> = held.cells().collect();
         let mut seen = BTreeSet::new();
@@ -278,33 +278,33 @@ impl Cells {
         false
     }
 
-    /// Returns whether all of a place is read.
+    /// Returns whether all of a cell is read.
     pub(super) fn is_whole(&self, id: CellId) -> bool {
         self.is_full || self.all[id as usize].is_whole
     }
 
-    /// Returns whether templates ask if the place is empty.
+    /// Returns whether templates test if the cell is empty.
     pub(super) fn is_tested(&self, id: CellId) -> bool {
         self.all[id as usize].is_tested
     }
 
-    /// The place that is read below a place under this key.
+    /// Returns the cell below a cell that is read under this key.
     pub(super) fn known_child(&self, id: CellId, key: &[u8]) -> Option<CellId> {
         self.all[id as usize].children.get(key).copied()
     }
 
-    /// What is read of each place below.
+    /// Returns the cell that stands for each value below a cell.
     pub(super) fn known_any(&self, id: CellId) -> Option<CellId> {
         self.all[id as usize].any_child
     }
 
-    /// The keys that are read by name.
+    /// Returns the keys that are read by name.
     pub(super) fn known_keys(&self, id: CellId) -> impl Iterator<Item = &Str> {
         self.all[id as usize].children.keys()
     }
 }
 
-/// What stays of a value that is no table: a file's content.
+/// Returns the parts of a value that are not tables or lists and that any field of it may also be, such as a file's content.
 fn opaque(of: &Held) -> Held {
     let mut found = Held::default();
     for one in of.refs() {

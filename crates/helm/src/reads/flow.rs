@@ -1,7 +1,7 @@
-//! Where values flow: walks all templates again and again until nothing new is learnt.
+//! Follows values through the templates, walking all of them repeatedly until nothing new is learned.
 //!
-//! The order of actions does not count, nor which branch runs: a variable may be whatever is ever assigned to it, and a template's dot whatever
-//! any caller passes.
+//! Ignores the order of actions and conditions: a variable may be anything that is ever assigned to it, and a template's dot anything that any caller
+//! passes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use go_template::{Parsed, Str, Tree, Value};
 use super::cells::Cells;
 use super::held::{Held, Ref};
 
-/// How many commands are looked at. Past that, everything counts as read; the largest public charts take a tenth.
+/// Maximum number of commands to examine. Beyond it, everything counts as read. The largest public charts need a tenth of it.
 const MAX_STEPS: u64 = 20_000_000;
 
-/// Room for one level of nesting, and for how many levels to ask at a time, in bytes.
+/// Stack size for one level of nesting, and the size of a new stack segment, in bytes.
 const STACK: (usize, usize) = (128 << 10, 4 << 20);
 
-/// A template, by its address: trees live as long as what is known of them.
+/// A template, identified by its address: trees live as long as this analysis.
 pub(super) type TreeId = usize;
 
-/// What is known so far.
+/// The knowledge gathered so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
     pub(super) cells: Cells,
@@ -29,18 +29,18 @@ pub(super) struct Flow {
     pub(super) named: HashMap<Str, Vec<Arc<Tree>>>,
     /// The templates that are called.
     reached: Vec<Arc<Tree>>,
-    /// What their dots may be.
+    /// The possible dots of the called templates.
     dots: HashMap<TreeId, Held>,
     vars: HashMap<(TreeId, VarId), Held>,
-    /// What their output contains of templates' texts.
+    /// The texts of templates that their output may contain.
     prints: HashMap<TreeId, Held>,
-    /// The parsed texts of `tpl`; `None` if they do not parse.
+    /// The parsed texts of `tpl`, or `None` for texts that do not parse.
     pub(super) parsed: HashMap<Str, Option<Arc<Parsed>>>,
-    /// What `tpl` runs texts of the values with.
+    /// The dots with which `tpl` executes texts from the values.
     pub(super) tpl_dots: Held,
-    /// Whether `tpl` runs files.
+    /// Whether `tpl` executes files.
     pub(super) runs_files: bool,
-    /// Templates in values, and files.
+    /// The templates in values, and the files that contain templates.
     pub(super) texts: Vec<Str>,
     pub(super) files: Vec<Str>,
     steps: u64,
@@ -48,12 +48,12 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Returns whether too much is unknown to name anything that is not read.
+    /// Returns whether too much is unknown to report any value as unread.
     pub(super) fn is_open(&self) -> bool {
         self.steps > MAX_STEPS || self.cells.is_full
     }
 
-    /// Learns all that there is to learn.
+    /// Walks all templates that are called, until nothing new is learned.
     pub(super) fn settle(&mut self) {
         loop {
             (self.changed, self.cells.changed) = (false, false);
@@ -72,7 +72,7 @@ impl Flow {
         }
     }
 
-    /// Calls a template. Returns what its output contains of templates' texts.
+    /// Calls a template. Returns the texts of templates that its output may contain.
     pub(super) fn call(&mut self, tree: &Arc<Tree>, dot: &Held) -> Held {
         let id = id(tree);
         if !self.dots.contains_key(&id) {
@@ -88,7 +88,7 @@ impl Flow {
         self.changed |= self.vars.entry((tree, variable)).or_default().join(value);
     }
 
-    /// Prints a value: all of it is read.
+    /// Prints a value, which reads all of it.
     fn print(&mut self, tree: TreeId, value: &Held) {
         self.cells.read(value);
         self.changed |= self.prints.entry(tree).or_default().join(&value.templates());
@@ -154,7 +154,7 @@ impl Flow {
         }
     }
 
-    /// The value of a pipeline, which its variables receive.
+    /// Evaluates a pipeline and assigns its value to the pipeline's variables.
     fn pipe(&mut self, tree: TreeId, pipe: &PipeNode, dot: &Held) -> Held {
         let value = stacker::maybe_grow(STACK.0, STACK.1, || self.commands(tree, pipe, dot));
         for variable in &pipe.decl {
@@ -171,7 +171,7 @@ impl Flow {
         value.unwrap_or_default()
     }
 
-    /// The value of a command. `last` is its predecessor's.
+    /// Evaluates a command. `last` is the value of the preceding command.
     fn command(&mut self, tree: TreeId, command: &CommandNode, dot: &Held, last: Option<Held>) -> Held {
         self.steps += 1;
         let Some((operand, args)) = command.args.split_first() else { return Held::default() };

@@ -1,4 +1,4 @@
-//! What functions read of their arguments, and what of them they return.
+//! The effects of functions: the parts of their arguments that they read, and the parts that they return.
 //!
 //! A function that is not listed reads all of its arguments and returns none of them.
 
@@ -10,7 +10,7 @@ use super::flow::Flow;
 use super::held::{Held, Ref};
 
 impl Flow {
-    /// The result of a call at this place of the source.
+    /// Evaluates a call at this place in the source.
     pub(super) fn function(&mut self, site: usize, name: &str, args: &[Held]) -> Held {
         match (without_must(name).as_str(), args) {
             ("include", [name, dot]) => self.include(name, dot),
@@ -79,7 +79,7 @@ impl Flow {
         Held::other().or(&join(args).templates())
     }
 
-    /// A text that contains the arguments.
+    /// Returns a text that contains the arguments.
     fn printed(&mut self, name: &str, args: &[Held]) -> Held {
         let unknown = self.unknown(args);
         match ending(name, args) {
@@ -88,7 +88,7 @@ impl Flow {
         }
     }
 
-    /// One of the arguments, which depends on whether they are empty.
+    /// Returns one of the arguments, depending on which of them are empty.
     fn one_of(&mut self, args: &[Held]) -> Held {
         args.iter().for_each(|arg| self.cells.test(arg));
         join(args)
@@ -120,7 +120,7 @@ impl Flow {
         self.cells.read(key);
     }
 
-    /// A new list of these items, and of the items of these lists.
+    /// Returns a new list of these items and of the items of these lists.
     fn new_list(&mut self, site: usize, items: &[Held], lists: &[Held]) -> Held {
         let list = Held::from(Ref::Cell(self.cells.made(site)));
         for id in list.cells() {
@@ -135,7 +135,7 @@ impl Flow {
         list
     }
 
-    /// The value under a key, or at an index.
+    /// Returns the value under a key or at an index.
     fn below(&mut self, value: &Held, key: &Held) -> Held {
         self.cells.read(key);
         let mut found = Held::default();
@@ -158,7 +158,7 @@ impl Flow {
         printed
     }
 
-    /// The templates that a name may mean.
+    /// Returns the templates that a name may denote.
     fn called(&self, name: &Held) -> Vec<Arc<Tree>> {
         let mut called = Vec::new();
         for one in name.refs() {
@@ -182,7 +182,7 @@ fn join(args: &[Held]) -> Held {
     args.iter().fold(Held::default(), Held::or)
 }
 
-/// `mustMerge` and `merge` differ only in their errors.
+/// Removes the prefix `must`: `mustMerge` and `merge` differ only in their errors.
 fn without_must(name: &str) -> String {
     match name.strip_prefix("must").and_then(|rest| Some((rest.chars().next()?, rest))) {
         Some((first, rest)) if first.is_uppercase() => first.to_lowercase().chain(rest.chars().skip(1)).collect(),
@@ -190,7 +190,7 @@ fn without_must(name: &str) -> String {
     }
 }
 
-/// The end of a printed text, such as the file's name in `print .Template.BasePath "/secret.yaml"`.
+/// Returns the end of a printed text, such as the file's name in `print .Template.BasePath "/secret.yaml"`.
 fn ending(name: &str, args: &[Held]) -> Option<Held> {
     let rest = match (name, args) {
         ("printf", [format, ..]) => after_last_verb(only_text(format)?)?,
@@ -202,7 +202,7 @@ fn ending(name: &str, args: &[Held]) -> Option<Held> {
     }
 }
 
-/// The text, if it can be only this one.
+/// Returns the text, if it is the only possible one.
 fn only_text(held: &Held) -> Option<&Str> {
     let mut refs = held.refs();
     match (refs.next(), refs.next()) {
@@ -211,7 +211,7 @@ fn only_text(held: &Held) -> Option<&Str> {
     }
 }
 
-/// What follows the last `%s` of a format; `None` if its last verb is another one.
+/// Returns the part of a format after its last `%s`, or `None` if its last verb is a different one.
 fn after_last_verb(format: &Str) -> Option<&[u8]> {
     let at = format.iter().rposition(|byte| *byte == b'%')?;
     format[at..].strip_prefix(b"%s").filter(|_| at == 0 || format[at - 1] != b'%')

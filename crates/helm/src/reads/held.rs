@@ -1,33 +1,33 @@
-//! What a value may be while templates run, as far as it matters for what they read.
+//! The possible values of an expression, as far as they matter for what templates read.
 
 use std::collections::BTreeSet;
 
 use go_template::Str;
 
-/// The number of a table or list.
+/// The number of a cell: a table, a list, or any other place in the values.
 pub(super) type CellId = u32;
 
-/// One thing that a value may be.
+/// A possible value of an expression.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ref {
-    /// A table or list, or anything at a place of the values.
+    /// A table or list, or any value in the user's values.
     Cell(CellId),
     /// This text.
     Text(Str),
-    /// A text with this end.
+    /// A text that ends like this.
     Ending(Str),
     /// The content of a chart's file.
     File,
-    /// Anything else that contains no value as it was given.
+    /// Anything else, which does not contain any value unchanged.
     Other,
 }
 
-/// Everything that a value may be. Empty: nothing but nil.
+/// All possible values of an expression. If it is empty, the value is nil.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held(BTreeSet<Ref>);
 
 impl Held {
-    /// Something that contains no value as it was given.
+    /// Returns a value that does not contain any other value unchanged.
     pub(super) fn other() -> Held {
         Held::from(Ref::Other)
     }
@@ -48,20 +48,20 @@ impl Held {
         self.0.insert(one);
     }
 
-    /// Adds all that `other` may be. Returns whether that is news.
+    /// Adds everything that `other` may be; returns whether any of it is new.
     pub(super) fn join(&mut self, other: &Held) -> bool {
         let before = self.0.len();
         self.0.extend(other.0.iter().cloned());
         self.0.len() > before
     }
 
-    /// Returns what `self` or `other` may be.
+    /// Returns the values that `self` or `other` may be.
     pub(super) fn or(mut self, other: &Held) -> Held {
         self.join(other);
         self
     }
 
-    /// Returns what of it may still be a template's text after functions have changed it.
+    /// Returns the values that may still be a template's text after functions have changed it.
     pub(super) fn templates(&self) -> Held {
         let is_template = |one: &&Ref| match one {
             Ref::Text(text) => is_template(text),
@@ -78,7 +78,7 @@ impl From<Ref> for Held {
     }
 }
 
-/// Returns whether `tpl` would run actions in the text.
+/// Returns whether `tpl` would execute actions in the text.
 pub(super) fn is_template(text: &[u8]) -> bool {
     text.windows(2).any(|pair| pair == b"{{")
 }

@@ -1,4 +1,4 @@
-//! The keys that a chart documents: those of its defaults and of its schema, subcharts included.
+//! The keys that a chart documents in its defaults and its schema, including those of its subcharts.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,28 @@ use serde_json::Value as Json;
 
 use crate::view::ChartView;
 
-/// How deep schemas are followed, references included; recursive ones have no end.
+/// Maximum depth to which schemas are followed, including references; recursive schemas have no end.
 const MAX_SCHEMA_DEPTH: usize = 12;
 
-/// How many fields of schemas are kept.
+/// Maximum number of fields to keep from schemas.
 const MAX_FIELDS: usize = 50_000;
 
-/// What is known of a value.
+/// The documentation of a value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// The fields of a table.
     fields: BTreeMap<String, Known>,
-    /// What is known of each item of a list.
+    /// The documentation of each item of a list.
     items: Option<Box<Known>>,
-    /// Whether the chart gives it a value.
+    /// Whether the chart sets a default.
     has_default: bool,
 }
 
-/// A value of which nothing is known.
+/// The documentation of an undocumented value.
 pub(super) static UNKNOWN: Known = Known { fields: BTreeMap::new(), items: None, has_default: false };
 
 impl Known {
-    /// What a chart documents, given its coalesced defaults.
+    /// Returns what a chart documents. `defaults` are its coalesced default values.
     pub(super) fn of(view: &ChartView, defaults: &Map) -> Known {
         let mut known = Known::default();
         known.add_defaults(&Value::Map(defaults.clone()));
@@ -53,7 +53,7 @@ impl Known {
         self.fields.values().any(|field| field.has_default)
     }
 
-    /// Returns the dotted path of the only field with this name in tables below; `None` if there are several.
+    /// Returns the dotted path of the only field with this name in the tables below, or `None` if there are several.
     pub(super) fn only_path(&self, name: &str) -> Option<String> {
         let mut found = Vec::new();
         self.add_paths(name, &mut Vec::new(), &mut found);
@@ -88,7 +88,7 @@ impl Known {
         }
     }
 
-    /// Adds the schema of a chart, and below their names those of its subcharts.
+    /// Adds the schema of a chart, and those of its subcharts below their names.
     fn add_schemas(&mut self, view: &ChartView, count: &mut usize) {
         let schema = view.chart.schema.as_ref().and_then(|text| serde_json::from_slice(text).ok());
         if let Some(schema) = schema {

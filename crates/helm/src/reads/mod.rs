@@ -1,7 +1,7 @@
-//! Which values a chart's templates can read, found without rendering.
+//! Determines which values a chart's templates can read, without rendering.
 //!
-//! Values that no template reads are mostly typing errors: Helm accepts them in silence. The analysis follows values through variables, dicts,
-//! includes and `tpl`, subcharts and globals, and errs on one side only: what may be read counts as read. Helm has no counterpart.
+//! Values that no template reads are mostly typing errors, which Helm accepts silently. The analysis follows values through variables, dicts,
+//! includes, `tpl`, subcharts and globals. It errs on one side only: whatever may be read counts as read. Helm has no counterpart.
 //!
 //! | file | question |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `cells` | What do tables and lists contain, and what of them is read? |
 //! | `flow` | Where do values flow in templates? |
 //! | `functions` | What do functions read and return? |
-//! | `texts` | Which texts does `tpl` run? |
-//! | `unread` | Which keys of given values are not read, and which was meant? |
+//! | `texts` | Which texts does `tpl` execute? |
+//! | `unread` | Which keys of given values are not read, and which key was meant? |
 
 mod cells;
 mod flow;
@@ -36,7 +36,7 @@ use known::Known;
 
 pub use unread::{Unread, near};
 
-/// Which values a chart's templates can read. Independent of the values: every subchart counts, enabled or not.
+/// The values that a chart's templates can read. Does not depend on given values: every subchart counts, whether enabled or not.
 #[derive(Clone, Debug)]
 pub struct Reads {
     flow: Flow,
@@ -44,12 +44,12 @@ pub struct Reads {
     root: CellId,
     /// The keys that the chart documents.
     known: Known,
-    /// Whether nothing can be known: a template does not parse, or is in another language.
+    /// Whether nothing can be determined, because a template does not parse or is in another language.
     is_open: bool,
 }
 
 impl Reads {
-    /// Analyses the chart's templates. Takes about as long as a few renders.
+    /// Analyses the chart's templates, which takes about as long as a few renders.
     pub fn of(chart: &Arc<Chart>) -> Reads {
         Reads::try_of(chart).unwrap_or_else(|| Reads {
             flow: Flow::default(),
@@ -70,9 +70,9 @@ impl Reads {
         Some(Reads { flow, root: 0, known: Known::of(&view, &defaults), is_open })
     }
 
-    /// Returns the keys of a release's values that no template reads, in their order. Never names a key that may be read.
+    /// Returns the keys in a release's values that no template reads, in their order. Never returns a key that may be read.
     ///
-    /// `values` are those that the user gives, without the chart's defaults.
+    /// `values` are those that the user sets, without the chart's defaults.
     pub fn unread(&self, values: &Map) -> Vec<Unread> {
         if self.is_open() {
             return Vec::new();
@@ -87,9 +87,10 @@ impl Reads {
         if reads.is_open() { Vec::new() } else { unread::find(&reads, values) }
     }
 
-    /// Returns all top-level keys that the chart can know: those that templates read, and those of its defaults and schema.
+    /// Returns all top-level keys that the chart may use: those that templates read, and those in its defaults and schema.
     ///
-    /// `None` if others may be read: the chart uses its values as a whole, computes a key, or lets values contain templates that read any value.
+    /// Returns `None` if others may be read: the chart uses its values as a whole, computes a key, or allows templates in values, which can read any
+    /// value.
     pub fn top_level(&self) -> Option<BTreeSet<String>> {
         if !self.knows_top_level() {
             return None;
@@ -110,7 +111,7 @@ impl Reads {
 }
 
 impl Flow {
-    /// Calls the templates that Helm runs, each with its chart's top-level object. Returns whether all of them can be followed.
+    /// Calls the templates that Helm executes, each with its chart's top-level object. Returns whether all of them can be followed.
     fn start(&mut self, view: &ChartView, program: &Program) -> bool {
         for tree in program.templates().trees() {
             self.named.insert(tree.name().clone(), vec![Arc::clone(tree)]);
@@ -128,7 +129,7 @@ impl Flow {
         true
     }
 
-    /// Makes the top-level objects of a chart and its subcharts, depth first, as templates get them.
+    /// Creates the top-level objects of a chart and its subcharts, depth first, as templates receive them.
     fn top(&mut self, view: &ChartView, values: CellId, tops: &mut Vec<Held>) -> Held {
         let top = Held::from(Ref::Cell(self.cells.table()));
         tops.push(top.clone());
@@ -153,7 +154,7 @@ impl Flow {
         top
     }
 
-    /// Helm itself reads conditions, tags and what parents import.
+    /// Reads what Helm itself reads: conditions, tags, and the values that parents import.
     fn read_by_helm(&mut self, view: &ChartView, values: CellId) {
         let root = Held::from(Ref::Cell(values));
         self.cells.field(&root, &Str::from("global"));

@@ -1,4 +1,4 @@
-//! Charts in memory, and the public charts beside the repository.
+//! Tests with charts in memory, and with the public charts beside the repository.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn values(text: &str) -> Map {
     crate::values::read(text.as_bytes()).unwrap()
 }
 
-/// The keys that a chart of one template does not read.
+/// Returns the given keys that a chart with one template does not read.
 fn unread(template: &str, given: &str) -> Vec<String> {
     of(&[("templates/a.yaml", template)], given)
 }

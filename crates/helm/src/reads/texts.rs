@@ -1,4 +1,4 @@
-//! Templates that are not in `templates/`: the texts that `tpl` runs.
+//! Templates that are not in `templates/`: the texts that `tpl` executes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::engine::calls;
 use crate::view::ChartView;
 
 impl Flow {
-    /// The result of `tpl`. Texts of the values and of files run once it is known with what.
+    /// Evaluates `tpl`. Texts from values and files are executed once the possible dots are known.
     pub(super) fn tpl(&mut self, text: &Held, dot: &Held) -> Held {
         self.cells.read(text);
         for one in text.refs() {
@@ -26,7 +26,7 @@ impl Flow {
         Held::other()
     }
 
-    /// Runs the texts of the values, and files if some are run.
+    /// Executes the texts from the values, and the files if any file is executed.
     pub(super) fn run_texts(&mut self) {
         if self.tpl_dots.is_empty() {
             return;
@@ -38,7 +38,7 @@ impl Flow {
         }
     }
 
-    /// Runs a text. One that does not parse may be a part of another, so that everything counts as read.
+    /// Executes a text. A text that does not parse may be part of another one, so everything counts as read.
     fn run(&mut self, text: &Str, dot: &Held) {
         if !is_template(text) {
             return;

@@ -1,4 +1,4 @@
-//! Which keys of given values no template reads, and which key was meant.
+//! Finds the keys in given values that no template reads, and suggests which key was meant.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,15 +12,15 @@ use super::known::Known;
 /// A key that no template reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
-    /// The keys on the way to it, from the outside in. Items of lists have their index as key.
+    /// The keys that lead to it, outermost first. The key of a list item is its index.
     pub path: Vec<String>,
-    /// The dotted path that was probably meant, if one is near.
+    /// The dotted path that was probably meant, if there is a similar one.
     pub nearest: Option<String>,
-    /// Whether the chart's own defaults or schema have the key. Then it is not a typing error of the user's.
+    /// Whether the chart's own defaults or schema contain the key, in which case it is not the user's typing error.
     pub is_documented: bool,
 }
 
-/// `image.tga; did you mean "image.tag"?`
+/// Shows the key and the suggestion: `image.tga; did you mean "image.tag"?`
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path.join("."))?;
@@ -31,7 +31,7 @@ impl fmt::Display for Unread {
     }
 }
 
-/// Finds the keys.
+/// Finds the keys in the values.
 pub(super) fn find(reads: &Reads, values: &Map) -> Vec<Unread> {
     let mut search = Search { reads, path: Vec::new(), found: Vec::new() };
     search.table(&[reads.root], values, &reads.known);
@@ -45,7 +45,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Looks at a value. `cells` are the places of the analysis that it may be at.
+    /// Examines a value. `cells` are the cells that it may correspond to.
     fn value(&mut self, cells: &[CellId], value: &Value, known: &Known) {
         if cells.iter().any(|cell| self.reads.flow.cells.is_whole(*cell)) {
             return;
@@ -59,7 +59,7 @@ impl Search<'_> {
 
     fn table(&mut self, cells: &[CellId], table: &Map, known: &Known) {
         let flow = &self.reads.flow.cells;
-        // Any key makes a table true that is otherwise empty.
+        // Any key makes an otherwise empty table true.
         let any_counts = !known.has_default_fields() && cells.iter().any(|cell| flow.is_tested(*cell));
         for (key, value) in table.snapshot() {
             let places = |cell: &CellId| [flow.known_child(*cell, &key), flow.known_any(*cell)];
@@ -93,7 +93,7 @@ impl Search<'_> {
         self.found.push(Unread { path: self.path.clone(), nearest, is_documented });
     }
 
-    /// The key beside it with nearly the same letters, or the same key elsewhere.
+    /// Returns a similar key beside it, or the same key elsewhere.
     fn nearest(&self, key: &str, above: &[String], cells: &[CellId], known: &Known) -> Option<String> {
         let read = cells.iter().flat_map(|cell| self.reads.flow.cells.known_keys(*cell));
         let mut beside: BTreeSet<String> = read.map(|key| key.to_text().into_owned()).collect();
@@ -104,7 +104,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the candidate that differs from the key in at most a third of its letters, ignoring case.
+/// Returns the most similar candidate, if it differs from the key in at most a third of its letters. Ignores case.
 pub fn near<'a>(key: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let key = key.to_lowercase();
     let distance = |known: &'a str| (strsim::osa_distance(&key, &known.to_lowercase()), known);

@@ -15,35 +15,35 @@ use super::tree::Show;
 use super::{bounds, cost, patterns, text, tree};
 use go_encoding::json;
 
-/// How deep the compiler may recurse: the decoder refuses schemas that nest deeper than 128, and a metaschema has several levels for each.
+/// Maximum recursion depth of the compiler: the decoder rejects schemas that nest deeper than 128, and a metaschema has several levels for each.
 const COMPILE_LEVELS: usize = 2_000;
 
-/// A compiled schema. Many threads can use it at once.
+/// A compiled schema, which many threads can use at once.
 pub struct Schema {
-    /// The schema, then the documents that it refers to.
+    /// The schema, followed by the documents that it refers to.
     documents: Vec<Document>,
     schemas: Schemas,
     root: boon::SchemaIndex,
-    /// What decides how much work a validation is.
+    /// The parts that determine the work of a validation.
     outline: Outline,
     /// Whether the schema may require values to be regular expressions.
     asks_for_patterns: bool,
 }
 
-/// One document of a schema.
+/// A document of a schema.
 pub(super) struct Document {
-    /// Its URL, without fragment.
+    /// Its URL, without the fragment.
     pub(super) url: String,
     pub(super) json: Json,
 }
 
-/// A `values.schema.json` that cannot be compiled. The texts are those of Helm's validator, except for limits.
+/// The reason why a `values.schema.json` cannot be compiled. The texts are those of Helm's validator, except for limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSchema {
     /// It is larger than [`MAX_SCHEMA_BYTES`](bounds::MAX_SCHEMA_BYTES).
     #[error("schema is larger than {} bytes (limit MAX_SCHEMA_BYTES)", bounds::MAX_SCHEMA_BYTES)]
     TooLarge,
-    /// It refers to more documents than [`MAX_DOCUMENTS`], or they are larger than [`MAX_SCHEMA_BYTES`](bounds::MAX_SCHEMA_BYTES) together.
+    /// It refers to more than [`MAX_DOCUMENTS`] documents, or their total size exceeds [`MAX_SCHEMA_BYTES`](bounds::MAX_SCHEMA_BYTES).
     #[error(
         "schema refers to more than {MAX_DOCUMENTS} documents (limit MAX_DOCUMENTS), or they exceed {} bytes (limit MAX_SCHEMA_BYTES)",
         bounds::MAX_SCHEMA_BYTES
@@ -73,7 +73,7 @@ impl fmt::Debug for Schema {
 }
 
 impl Schema {
-    /// Compiles a `values.schema.json` of any draft from 4 to 2020-12, the default.
+    /// Compiles a `values.schema.json` of any draft from 4 to 2020-12, which is the default.
     ///
     /// # Errors
     /// The text is not JSON or not a schema, a reference leaves the document or has no target, or a limit is exceeded.
@@ -84,7 +84,7 @@ impl Schema {
     /// Compiles a schema that refers to these documents.
     ///
     /// # Errors
-    /// As [`compile`](Schema::compile), for any of the documents.
+    /// Fails like [`compile`](Schema::compile), for any of the documents.
     pub fn compile_with(text: &[u8], others: &Documents) -> Result<Schema, InvalidSchema> {
         if text.len() > bounds::MAX_SCHEMA_BYTES {
             return Err(InvalidSchema::TooLarge);
@@ -107,7 +107,7 @@ impl Schema {
     /// Validates the values.
     ///
     /// # Errors
-    /// The violations, one per line: `- at '/a': got number, want string`.
+    /// Fails with the violations, one per line: `- at '/a': got number, want string`.
     pub fn validate(&self, values: &Map) -> Result<(), Violations> {
         let values = json::to_serde(&Value::Map(values.clone()));
         let nesting = cost::nesting(&self.outline, &values).map_err(|error| Violations::from(format!("{error}\n")))?;
@@ -132,12 +132,12 @@ impl Schema {
     }
 }
 
-/// How values violate a schema.
+/// The violations of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violations {
     /// The text of Helm's validator, which quotes values.
     pub text: String,
-    /// The same without values, which may be secret.
+    /// The same text without values, which may be secret.
     pub without_values: String,
 }
 
@@ -159,10 +159,10 @@ fn validator(documents: &[Document]) -> Result<(Schemas, boon::SchemaIndex), Inv
     Ok((schemas, root))
 }
 
-/// A loader that refuses to load: all documents are there.
+/// A loader that loads nothing, because all documents are already there.
 struct Closed;
 
-/// The only refusal of [`Closed`].
+/// The only error of [`Closed`].
 #[derive(Debug, thiserror::Error)]
 #[error("not read")]
 struct Refused;

@@ -1,28 +1,28 @@
-//! How much work it is to validate values: the validator's own path over schema and values, without its checks.
+//! Estimates the work of validating values: walks schema and values like the validator, without performing its checks.
 //!
-//! An upper bound: every branch is taken, unless `type` excludes it.
+//! The result is an upper bound: every branch is taken, unless `type` excludes it.
 
 use serde_json::{Map, Value as Json};
 
 use super::bounds::{BoundError, MAX_NESTING, MAX_STEPS};
 use super::outline::{Node, NodeId, Outline, Rule, size};
 
-/// A step counts once more for this many levels that it is nested: an error has a path, and the validator looks for cycles.
+/// Levels of nesting per additional step: an error contains a path, and the validator looks for cycles.
 const LEVELS_PER_STEP: usize = 64;
 
-/// Values compared per step.
+/// Number of compared values per step.
 const LITERALS_PER_STEP: u64 = 16;
 
-/// Names looked up per step.
+/// Number of looked-up names per step.
 const NAMES_PER_STEP: u64 = 8;
 
 /// Steps for each value that is validated as a schema.
 const METASCHEMA_STEPS: u64 = 64;
 
-/// How many items the validator compares with each other; it hashes longer lists.
+/// Maximum number of items that the validator compares with each other; it hashes longer lists.
 const COMPARED_ITEMS: usize = 20;
 
-/// Returns how deep the validator recurses.
+/// Returns the recursion depth of the validator.
 pub(super) fn nesting(outline: &Outline, values: &Json) -> Result<usize, BoundError> {
     let mut walk = Walk { outline, stack: Vec::new(), steps: 0, deepest: 0 };
     walk.visit(0, values, 0)?;
@@ -31,7 +31,7 @@ pub(super) fn nesting(outline: &Outline, values: &Json) -> Result<usize, BoundEr
 
 struct Walk<'a> {
     outline: &'a Outline,
-    /// The schemas that lead here, the root first.
+    /// The schemas that lead here, starting with the root.
     stack: Vec<NodeId>,
     steps: u64,
     deepest: usize,
@@ -43,7 +43,7 @@ impl Walk<'_> {
         if self.steps > MAX_STEPS { Err(BoundError::TooManySteps) } else { Ok(()) }
     }
 
-    /// Applies the schema to the value. `first` is where the stack's schemas for this value start.
+    /// Applies the schema to the value. The stack contains the schemas for this value from index `first` on.
     fn visit(&mut self, id: NodeId, value: &Json, first: usize) -> Result<(), BoundError> {
         self.charge(1 + (self.stack.len() / LEVELS_PER_STEP) as u64)?;
         // The validator rejects a cycle.
@@ -74,7 +74,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Rules for the value itself.
+    /// Applies a rule for the value itself.
     fn same(&mut self, rule: &Rule, value: &Json, first: usize) -> Result<(), BoundError> {
         match rule {
             Rule::Same(id) => self.visit(*id, value, first),

@@ -1,6 +1,6 @@
-//! The documents that a schema refers to beside itself. They are collected when a chart is loaded: validation reads no files.
+//! The other documents that a schema refers to. They are collected when a chart is loaded, so that validation reads no files.
 //!
-//! This module knows which URLs a schema needs. What a URL stands for is decided by whoever loads the chart (`crate::chart`, `crate::disk`).
+//! This module determines which URLs a schema needs. The loader of the chart (`crate::chart`, `crate::disk`) decides what a URL refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,24 +13,24 @@ use super::bounds::MAX_SCHEMA_BYTES;
 /// The URL that Helm gives to a chart's schema.
 pub(super) const ROOT: &str = "file:///values.schema.json";
 
-/// How many documents a schema may refer to, directly and through each other.
+/// Maximum number of documents that a schema may refer to, directly and indirectly.
 pub const MAX_DOCUMENTS: usize = 32;
 
 /// The keywords whose value is a reference.
 const REFERENCES: [&str; 4] = ["$ref", "$dynamicRef", "$recursiveRef", "$schema"];
 
-/// The other documents of a schema, by URL without fragment.
+/// The other documents of a schema, by URL without the fragment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     texts: BTreeMap<String, Str>,
     /// Whether some are missing because a limit was reached.
     pub(super) is_cut: bool,
-    /// Whether one was not read that the schema may refer to.
+    /// Whether a document that the schema may refer to was not read.
     lacks_some: bool,
 }
 
 impl Documents {
-    /// Collects what the schema needs. `read` returns a document, or `None` if it must not or cannot be read; compiling reports that.
+    /// Collects the documents that the schema needs. `read` returns a document, or `None` if it must not or cannot be read, which compiling reports.
     pub fn collect(schema: &[u8], read: &mut dyn FnMut(&Url) -> Option<Str>) -> Documents {
         let mut collection = Documents::default();
         let Ok(root) = Url::parse(ROOT) else { return collection };
@@ -68,7 +68,8 @@ impl Documents {
     }
 }
 
-/// Returns the URLs of other documents that the text may refer to. Some may be needless: only the validator knows which strings are references.
+/// Returns the URLs of other documents that the text may refer to. Some may be unnecessary, because only the validator knows which strings are
+/// references.
 fn needed(base: &Url, text: &[u8]) -> BTreeSet<Url> {
     if !may_refer(text) {
         return BTreeSet::new();
@@ -80,7 +81,7 @@ fn needed(base: &Url, text: &[u8]) -> BTreeSet<Url> {
     walk.needed
 }
 
-/// Returns whether a reference may lead out of the document. Most schemas have none that does, and need not be parsed for it.
+/// Returns whether a reference may lead out of the document. In most schemas none does, so they need not be parsed.
 fn may_refer(text: &[u8]) -> bool {
     let quotes = memchr::memmem::find_iter(text, b"ef\"").chain(memchr::memmem::find_iter(text, b"$schema\""));
     quotes.into_iter().any(|at| {
@@ -90,7 +91,7 @@ fn may_refer(text: &[u8]) -> bool {
     })
 }
 
-/// Returns whether the URL names a document that the validator lacks: it knows the metaschemas, and takes every `urn:` for `true`.
+/// Returns whether the URL names a document that the validator lacks. It knows the metaschemas, and treats every `urn:` as `true`.
 fn is_elsewhere(url: &Url, document: &Url) -> bool {
     url != document && url.scheme() != "urn" && url.host_str() != Some("json-schema.org")
 }
@@ -98,7 +99,7 @@ fn is_elsewhere(url: &Url, document: &Url) -> bool {
 struct Walk<'a> {
     document: &'a Url,
     needed: BTreeSet<Url>,
-    /// The URLs that `$id` gives to parts of the document.
+    /// The URLs that `$id` assigns to parts of the document.
     declared: BTreeSet<Url>,
 }
 
@@ -112,7 +113,7 @@ impl Walk<'_> {
                 self.declared.extend(own.clone());
                 let base = own.as_ref().unwrap_or(base);
                 for reference in REFERENCES.into_iter().filter_map(|key| entries.get(key)?.as_str()) {
-                    // Drafts differ in whether an `$id` counts beside a reference.
+                    // Drafts differ in whether an `$id` beside a reference has an effect.
                     let urls = [base, self.document].map(|base| without_fragment(base, reference));
                     self.needed.extend(urls.into_iter().flatten());
                 }

@@ -1,4 +1,4 @@
-//! What references in a schema may point to.
+//! Resolves references in a schema to the schemas that they may point to.
 
 use std::collections::HashMap;
 
@@ -10,37 +10,37 @@ use super::compile::Document;
 /// The position of a base in the index.
 type BaseId = usize;
 
-/// A draft of JSON Schema: 4, 6, 7, 2019 or 2020; 0 if it is unknown.
+/// A draft of JSON Schema: 4, 6, 7, 2019 or 2020, or 0 if it is unknown.
 type Draft = u16;
 
 /// The names in a schema.
 pub(super) struct Index<'a> {
     /// The draft of the document whose names are being collected.
     draft: Draft,
-    /// The documents and every object with an `$id`.
+    /// The bases: the documents, and every object with an `$id`.
     bases: Vec<Base<'a>>,
     /// The innermost base around each object, by the object's address.
     scopes: HashMap<*const Json, BaseId>,
     anchors: HashMap<&'a str, Vec<&'a Json>>,
     dynamic_anchors: HashMap<&'a str, Vec<&'a Json>>,
-    /// Whether a base has `$recursiveAnchor`.
+    /// Whether each base has `$recursiveAnchor`.
     recursive: Vec<bool>,
     /// Whether a name or reference may lead to a metaschema.
     metaschemas: bool,
-    /// Whether a schema asks what other schemas have evaluated.
+    /// Whether a schema depends on what other schemas have evaluated.
     pub(super) tracks_evaluated: bool,
     nodes: usize,
     names: usize,
     lookups: u64,
 }
 
-/// Where relative references may start.
+/// A schema that relative references may start from.
 struct Base<'a> {
     schema: &'a Json,
-    /// The last segment of its URL; `None` if it is unclear.
+    /// The last segment of its URL, or `None` if it is uncertain.
     name: Option<&'a str>,
     parent: Option<BaseId>,
-    /// Whether the validator is sure to take it for a base.
+    /// Whether the validator certainly treats it as a base.
     is_certain: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Index<'a> {
         Ok(index)
     }
 
-    /// `is_schema` is whether the validator is sure to take the value for a schema.
+    /// Collects the names in a value. `is_schema` tells whether the validator certainly treats the value as a schema.
     fn collect(&mut self, value: &'a Json, base: BaseId, is_schema: bool) -> Result<(), BoundError> {
         self.nodes += 1;
         if self.nodes > MAX_SCHEMA_NODES {
@@ -108,7 +108,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Adds the object's names. Returns the base of what is inside.
+    /// Adds the object's names. Returns the base of its content.
     fn names(
         &mut self,
         object: &'a Json,
@@ -169,18 +169,18 @@ impl<'a> Index<'a> {
         self.bases.len() - 1
     }
 
-    /// Whether the object belongs to a resource with `$recursiveAnchor`.
+    /// Returns whether the object belongs to a resource with `$recursiveAnchor`.
     pub(super) fn is_recursive(&self, object: &Json) -> bool {
         let base = self.scopes.get(&std::ptr::from_ref(object));
         base.is_some_and(|base| self.recursive[*base])
     }
 
-    /// Whether the reference may lead to a metaschema.
+    /// Returns whether the reference may lead to a metaschema.
     pub(super) fn may_be_metaschema(&self, reference: &str) -> bool {
         self.metaschemas && !reference.starts_with('#')
     }
 
-    /// All schemas that the reference in this object may lead to.
+    /// Returns all schemas that the reference in this object may lead to.
     pub(super) fn targets(
         &mut self,
         object: &Json,
@@ -213,7 +213,7 @@ impl<'a> Index<'a> {
         Ok(bases.into_iter().filter_map(|base| lookup(self.bases[base].schema, pointer)).collect())
     }
 
-    /// The innermost base around the object, with those outside of it as long as it is uncertain.
+    /// Returns the innermost base around the object, and the bases outside it as long as it is uncertain.
     fn around(&self, object: &Json) -> Vec<BaseId> {
         let innermost = self.scopes.get(&std::ptr::from_ref(object)).copied();
         std::iter::successors(innermost, |base| {
@@ -223,14 +223,14 @@ impl<'a> Index<'a> {
         .collect()
     }
 
-    /// The bases that may have this URL.
+    /// Returns the bases that may have this URL.
     fn called(&self, name: Option<&str>) -> Vec<BaseId> {
         let may_be = |base: &Base<'_>| name.is_none() || base.name.is_none() || base.name == name;
         self.bases.iter().enumerate().filter(|(_, base)| may_be(base)).map(|(id, _)| id).collect()
     }
 }
 
-/// The draft that the document's `$schema` names; the latest without it.
+/// Returns the draft that the document's `$schema` names, or the latest draft without it.
 fn draft(document: &Json) -> Draft {
     let Some(url) = document.get("$schema") else { return 2020 };
     let url = url.as_str().unwrap_or_default().trim_end_matches('#');
@@ -244,7 +244,7 @@ fn draft(document: &Json) -> Draft {
     }
 }
 
-/// Where a keyword's value contains schemas.
+/// The position of schemas in a keyword's value.
 enum Holds {
     Nothing,
     Schema,
@@ -253,7 +253,7 @@ enum Holds {
     SchemaOrList,
 }
 
-/// Where the validator looks for schemas, and so for the names that they declare.
+/// Returns where in a keyword's value the validator looks for schemas, and so for the names that they declare.
 fn holds(keyword: &str, draft: Draft) -> Holds {
     let (since, holds) = match keyword {
         "not" | "additionalProperties" | "additionalItems" => (4, Holds::Schema),
@@ -270,12 +270,12 @@ fn holds(keyword: &str, draft: Draft) -> Holds {
     if draft >= since { holds } else { Holds::Nothing }
 }
 
-/// Whether the URL may be that of a metaschema, or relative to it.
+/// Returns whether the URL may be that of a metaschema, or relative to it.
 fn names_metaschema(url: &str) -> bool {
     url.contains('%') || url.to_ascii_lowercase().contains("json-schema.org")
 }
 
-/// The last segment of a URL's path, which resolving a reference keeps. `None` where resolving could change it.
+/// Returns the last segment of a URL's path, which resolving a reference keeps, or `None` if resolving could change it.
 fn last_segment(url: &str) -> Option<&str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~/:".contains(c);
     let (path, last) = url.rsplit_once('/').unwrap_or(("", url));
@@ -283,7 +283,7 @@ fn last_segment(url: &str) -> Option<&str> {
     is_clear.then_some(last)
 }
 
-/// Follows a JSON pointer. Like the validator, takes any number as an index.
+/// Follows a JSON pointer. Like the validator, accepts any number as an index.
 fn lookup<'a>(document: &'a Json, pointer: &str) -> Option<&'a Json> {
     pointer.split('/').skip(1).try_fold(document, |value, token| match value {
         Json::Array(items) => items.get(token.parse::<usize>().ok()?),

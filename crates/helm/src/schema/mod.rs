@@ -1,7 +1,7 @@
 //! Validates values against one `values.schema.json`.
 //!
-//! Counterpart: santhosh-tekuri/jsonschema v6 as Helm's `pkg/chart/common/util/jsonschema.go` uses it; error texts are the same. Unlike Helm,
-//! a schema reads neither the whole machine nor the network: it may refer to the documents that come with its chart. A `urn:` allows every
+//! Counterpart: santhosh-tekuri/jsonschema v6 as Helm's `pkg/chart/common/util/jsonschema.go` uses it, with the same error texts. Unlike in Helm, a
+//! schema cannot read arbitrary files of the machine or the network: it may refer to the documents that come with its chart. A `urn:` accepts every
 //! value, as in Helm.
 
 mod bounds;

@@ -1,8 +1,8 @@
-//! Prints numbers as `golang.org/x/text/message` does in English: `1,024`, `2.5×10⁰⁷`.
+//! Formats numbers like `golang.org/x/text/message` in English: `1,024`, `2.5×10⁰⁷`.
 
 use golibs::strconv::format_float;
 
-/// Prints a float as `%v` does.
+/// Formats a float like `%v`.
 pub(super) fn float(value: f64) -> String {
     let scientific = format_float(value, b'e', None);
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
@@ -16,7 +16,7 @@ pub(super) fn float(value: f64) -> String {
     }
 }
 
-/// Prints an integer as `%d` does.
+/// Formats an integer like `%d`.
 pub(super) fn whole(value: usize) -> String {
     grouped(&value.to_string())
 }

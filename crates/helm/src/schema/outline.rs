@@ -1,7 +1,7 @@
-//! A schema reduced to what decides how much work the validator has: which subschemas apply where, and how long its lists are.
+//! Reduces a schema to what determines the validator's work: which subschemas apply where, and how long its lists are.
 //!
-//! Where it is unclear which subschema applies, all candidates do, so that the outline never promises too little: patterns match every
-//! property, and a relative reference may start at each `$id` around it.
+//! Where it is uncertain which subschema applies, all candidates do, so that the outline never underestimates: patterns match every property, and a
+//! relative reference may start at each `$id` around it.
 
 use std::collections::HashMap;
 
@@ -14,26 +14,26 @@ use super::index::Index;
 /// The position of a node in the outline.
 pub(super) type NodeId = u32;
 
-/// The schema. The first node is the root.
+/// A reduced schema. The first node is the root.
 pub(super) struct Outline {
     nodes: Vec<Node>,
-    /// Whether the validator keeps track of evaluated properties and items, which it copies for each subschema.
+    /// Whether the validator tracks evaluated properties and items, which it copies for each subschema.
     pub(super) tracks_evaluated: bool,
 }
 
 /// Subschemas by name, sorted.
 type Properties = Box<[(Box<str>, NodeId)]>;
 
-/// One subschema.
+/// A subschema.
 #[derive(Default)]
 pub(super) struct Node {
-    /// The kinds of values that pass `type`, as bits of [`kind`]. The validator ignores all else for other values.
+    /// The kinds of values that pass `type`, as bits of [`kind`]. For other values, the validator ignores everything else.
     kinds: Option<u8>,
     /// The size of `enum` and `const`.
     pub(super) literals: u64,
-    /// How many names `required` and similar keywords list.
+    /// The number of names that `required` and similar keywords list.
     pub(super) names: u64,
-    /// How many patterns each property is matched with.
+    /// The number of patterns that each property is matched with.
     pub(super) patterns: u64,
     /// Whether items are compared with each other.
     pub(super) unique: bool,
@@ -43,13 +43,13 @@ pub(super) struct Node {
     pub(super) rules: Box<[Rule]>,
 }
 
-/// A subschema, and what it applies to.
+/// A subschema, and the values that it applies to.
 pub(super) enum Rule {
     /// The same value.
     Same(NodeId),
     /// The same value, if it has this property.
     WithProperty(Box<str>, NodeId),
-    /// The same value: the outermost schema of a resource with `$recursiveAnchor`.
+    /// The same value, to which the outermost schema of a resource with `$recursiveAnchor` applies.
     Recursive,
     /// The same value, which must be a schema.
     Metaschema,
@@ -66,7 +66,7 @@ pub(super) enum Rule {
 }
 
 impl Outline {
-    /// Reduces the schema: the first document, with what it uses of the others.
+    /// Reduces the schema, which is the first document, and the parts of the other documents that it uses.
     pub(super) fn of(documents: &[Document]) -> Result<Outline, BoundError> {
         let index = Index::of(documents)?;
         let tracks_evaluated = index.tracks_evaluated;
@@ -81,19 +81,19 @@ impl Outline {
         Ok(Outline { nodes, tracks_evaluated })
     }
 
-    /// The node. Ids come from this outline, so that it exists.
+    /// Returns the node. It exists if the id comes from this outline.
     pub(super) fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id as usize)
     }
 }
 
 impl Node {
-    /// Whether the validator looks beyond `type` for this value.
+    /// Returns whether the validator looks beyond `type` for this value.
     pub(super) fn admits(&self, value: &Json) -> bool {
         self.kinds.is_none_or(|kinds| kinds & kind(value) != 0)
     }
 
-    /// The subschema of a property that `properties` names.
+    /// Returns the subschema of a property that `properties` names.
     pub(super) fn property(&self, name: &str) -> Option<NodeId> {
         let at = self.properties.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(self.properties[at].1)
@@ -102,7 +102,7 @@ impl Node {
 
 const NUMBER: u8 = 8;
 
-/// The bit of the value's kind. Integers count as numbers.
+/// Returns the bit of the value's kind. Integers count as numbers.
 fn kind(value: &Json) -> u8 {
     match value {
         Json::Null => 1,
@@ -128,7 +128,7 @@ fn kind_named(name: &Json) -> u8 {
 
 struct Builder<'a> {
     index: Index<'a>,
-    /// By address.
+    /// The ids, by address.
     ids: HashMap<*const Json, NodeId>,
     queue: Vec<&'a Json>,
 }
@@ -158,7 +158,7 @@ impl<'a> Builder<'a> {
                 self.refer(schema, keyword, reference, &mut rules)?;
             }
         }
-        // Old drafts ignore what stands beside a reference.
+        // Old drafts ignore keywords beside a reference.
         if entries.contains_key("$ref") {
             node.kinds = None;
         }
@@ -237,7 +237,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Counts what the keyword costs without subschemas.
+/// Adds the keyword's cost, apart from that of subschemas.
 fn measure(node: &mut Node, keyword: &str, value: &Json) {
     let listed = |value: &Json| value.as_array().map_or(0, Vec::len) as u64;
     match (keyword, value) {
@@ -253,10 +253,10 @@ fn measure(node: &mut Node, keyword: &str, value: &Json) {
     }
 }
 
-/// Strings count as one value per this many bytes.
+/// Bytes of a string that count as one value.
 const BYTES_PER_VALUE: usize = 256;
 
-/// How many values there are in the value, itself included.
+/// Counts the values in a value, including the value itself.
 pub(super) fn size(value: &Json) -> u64 {
     match value {
         Json::Array(items) => 1 + items.iter().map(size).sum::<u64>(),

@@ -1,5 +1,5 @@
-//! Limits on the regular expressions of a schema. The validator compiles all of them, and panics on one that it cannot compile.
-//! With `"format": "regex"`, values are regular expressions, too.
+//! Limits the regular expressions of a schema. The validator compiles all of them, and panics on one that it cannot compile. With `"format":
+//! "regex"`, values are regular expressions too.
 
 use regex::RegexBuilder;
 use regex_syntax::ast::parse::Parser;
@@ -7,28 +7,28 @@ use serde_json::Value as Json;
 
 use golibs::regex::Regex;
 
-/// The length limit of a pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 4096;
 
-/// How much memory all compiled patterns of a schema may take, in bytes.
+/// Maximum memory of all compiled patterns of a schema, in bytes.
 pub const MAX_PATTERNS_SIZE: usize = 64 << 20;
 
-/// How many bytes of patterns may be read: the validator rereads a pattern for each escape in it.
+/// Maximum number of bytes of patterns to read: the validator rereads a pattern for each escape in it.
 pub const MAX_PATTERNS_READ: usize = 20 << 20;
 
-/// The sizes that a compiled pattern may have, tried in turn. The largest is far below the validator's own limit.
+/// The possible sizes of a compiled pattern, tried in this order. The largest is far below the validator's own limit.
 const SIZES: [usize; 4] = [8 << 10, 64 << 10, 512 << 10, 4 << 20];
 
-/// The longest text, in bytes, that the validator substitutes for an escape such as `\s`.
+/// Maximum length of a text that the validator substitutes for an escape such as `\s`, in bytes.
 const LONGEST_CLASS: usize = 40;
 
-/// A regular expression that the validator could not compile.
+/// The reason why the validator could not compile a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// A limit is exceeded.
     #[error("unable to validate schema: its patterns are too large, with '{start}' (limit {limit}: {most} bytes)")]
     TooLarge {
-        /// The start of the pattern that exceeds it.
+        /// The start of the pattern that exceeds the limit.
         start: String,
         /// The limit's name.
         limit: &'static str,
@@ -46,7 +46,7 @@ pub(super) fn check<'a>(documents: impl IntoIterator<Item = &'a Json>) -> Result
     documents.into_iter().try_for_each(|document| total.visit(document))
 }
 
-/// Returns whether the schema may require values to be patterns, by a format or by a reference to a metaschema.
+/// Returns whether the schema may require values to be patterns, through a format or a reference to a metaschema.
 pub(super) fn asks_for_patterns(document: &Json) -> bool {
     match document {
         Json::Array(items) => items.iter().any(asks_for_patterns),
@@ -59,12 +59,12 @@ pub(super) fn asks_for_patterns(document: &Json) -> bool {
     }
 }
 
-/// Checks that all strings in the values are small enough to be read as patterns.
+/// Checks that all strings in the values are small enough to be treated as patterns.
 pub(super) fn check_values(values: &Json) -> Result<(), PatternError> {
     Total { size: 0, read: 0 }.values(values)
 }
 
-/// What the patterns so far cost.
+/// The cost of the patterns so far.
 struct Total {
     size: usize,
     read: usize,
@@ -122,7 +122,7 @@ impl Total {
     }
 }
 
-/// The size of the compiled pattern, rounded up. Exceeds [`MAX_PATTERNS_SIZE`] if no size suffices.
+/// Returns the size of the compiled pattern, rounded up. The result exceeds [`MAX_PATTERNS_SIZE`] if no size suffices.
 fn size(pattern: &str) -> Result<usize, PatternError> {
     for size in SIZES {
         match RegexBuilder::new(pattern).size_limit(size).build() {
@@ -134,8 +134,8 @@ fn size(pattern: &str) -> Result<usize, PatternError> {
     Ok(MAX_PATTERNS_SIZE + 1)
 }
 
-/// Returns whether the validator finds a malformed pattern only when it compiles it: its check before that sees only the syntax, and reads
-/// `\c` in its own way.
+/// Returns whether the validator detects a malformed pattern only when it compiles it. Its earlier check sees only the syntax, and interprets `\c`
+/// differently.
 fn passes_syntax_check(pattern: &str) -> bool {
     pattern.contains("\\c") || Parser::new().parse(pattern).is_ok()
 }

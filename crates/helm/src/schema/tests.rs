@@ -52,7 +52,7 @@ fn a_document_that_was_not_read_is_an_error_with_its_url() {
     assert!(check(r#"{"properties":{"a":{"$ref":"urn:x:y"}}}"#, &values(r#"{"a":1}"#)).is_ok());
 }
 
-/// A schema whose references lead to these documents.
+/// Compiles a schema whose references lead to these documents.
 fn with_documents(schema: &str, documents: &[(&str, &str)]) -> Result<Schema, InvalidSchema> {
     let read = &mut |url: &url::Url| {
         documents.iter().find(|(known, _)| *known == url.as_str()).map(|(_, text)| go_template::Str::from(*text))
@@ -104,7 +104,7 @@ fn recursive_schemas_terminate() {
     assert!(check(tree, &values(&deep)).is_ok());
 }
 
-/// Definitions from `d0` on, and a property `a` that refers to the first.
+/// Returns definitions from `d0` on, and a property `a` that refers to the first.
 fn definitions(count: usize, body: &dyn Fn(usize) -> String) -> String {
     let all: Vec<String> = (0..count).map(|i| format!(r#""d{i}":{}"#, body(i))).collect();
     format!(r##"{{"properties":{{"a":{{"$ref":"#/$defs/d0"}}}},"$defs":{{{},"d{count}":true}}}}"##, all.join(","))
@@ -139,7 +139,7 @@ fn references_by_name_count_whatever_their_form() {
     for (id, form) in forms {
         let body = |i: usize| format!(r#"{{"allOf":[{{"$ref":"{0}"}},{{"$ref":"{0}"}}]}}"#, form(i + 1));
         let schema = definitions(40, &body).replacen('{', &format!("{{{id}"), 1);
-        // Some forms lead nowhere for the validator, which is as good.
+        // Some forms lead nowhere for the validator, which is just as good.
         let error = check(&schema, &values(r#"{"a":1}"#)).unwrap_err();
         assert!(error.contains("limit MAX_STEPS") || error.contains("failing loading"), "{}: {error}", form(0));
     }

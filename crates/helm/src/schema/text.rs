@@ -1,4 +1,4 @@
-//! The messages of the validator's errors. Counterpart: `kind/kind.go` of santhosh-tekuri/jsonschema v6.
+//! Formats the messages of the validator's errors. Counterpart: `kind/kind.go` of santhosh-tekuri/jsonschema v6.
 
 use boon::{ErrorKind, ValidationError};
 use golibs::strconv::quote;
@@ -7,7 +7,7 @@ use serde_json::{Number, Value as Json};
 use super::number;
 use golibs::regex::Regex;
 
-/// The first line of an error.
+/// Returns the first line of an error.
 pub(super) fn root(error: &ValidationError<'_, '_>) -> String {
     match &error.kind {
         ErrorKind::Schema { url } => format!("jsonschema validation failed with {}", quoted(url)),
@@ -15,7 +15,7 @@ pub(super) fn root(error: &ValidationError<'_, '_>) -> String {
     }
 }
 
-/// The message without the value, which may be secret.
+/// Returns the message without the value, which may be secret.
 pub(super) fn without_value(kind: &ErrorKind<'_, '_>) -> String {
     let bound =
         |name: &str, want: &Number| format!("{name}: want {}", number::float(want.as_f64().unwrap_or_default()));
@@ -95,7 +95,7 @@ pub(super) fn message(kind: &ErrorKind<'_, '_>) -> String {
     }
 }
 
-/// The message for a value that does not match a pattern.
+/// Returns the message for a value that does not match a pattern.
 pub(super) fn pattern(got: &str, want: &str) -> String {
     format!("{} does not match pattern {}", quoted(got), quoted(want))
 }
@@ -154,7 +154,7 @@ fn list<S: AsRef<str>>(names: &[S]) -> String {
     quoted.join(", ")
 }
 
-/// Single quotes around the text, with Go's escapes.
+/// Encloses the text in single quotes, with Go's escapes.
 pub(super) fn quoted(text: &str) -> String {
     let inner = quote(text).replace("\\\"", "\"").replace('\'', "\\'");
     format!("'{}'", inner.get(1..inner.len() - 1).unwrap_or_default())

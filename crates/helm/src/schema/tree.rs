@@ -1,8 +1,8 @@
-//! Prints the tree of errors as lines. Counterpart: `output.go` of santhosh-tekuri/jsonschema v6.
+//! Formats the tree of errors as lines. Counterpart: `output.go` of santhosh-tekuri/jsonschema v6.
 //!
-//! If only one branch of an `allOf`, `anyOf` or `oneOf` fails, boon drops the keyword's own error, which Go keeps; the path of the inner
-//! error's schema still contains the keyword. boon also prints patterns as it translated them, so that we look up the original.
-//! Known difference: boon numbers items after a tuple from the tuple's end.
+//! If only one branch of an `allOf`, `anyOf` or `oneOf` fails, boon drops the keyword's own error, which Go keeps; the path of the inner error's
+//! schema still contains the keyword. boon also prints patterns as it translated them, so the original is looked up. Known difference: boon numbers
+//! items after a tuple from the tuple's end.
 
 use boon::{ErrorKind, InstanceToken, ValidationError};
 
@@ -14,11 +14,11 @@ use super::{index, text};
 pub(super) enum Show {
     /// Quote values, as Helm does.
     Values,
-    /// Show only the place and the rule, as values may be secret.
+    /// Show only the location and the rule, because values may be secret.
     Rules,
 }
 
-/// The lines below the root error. `documents` are those of the schema.
+/// Returns the lines below the root error. `documents` are those of the schema.
 pub(super) fn lines(root: &ValidationError<'_, '_>, documents: &[Document], show: Show) -> Vec<String> {
     let mut lines = Lines { lines: Vec::new(), bytes: 0, is_cut: false, documents, show };
     for cause in &root.causes {
@@ -33,12 +33,12 @@ pub(super) fn lines(root: &ValidationError<'_, '_>, documents: &[Document], show
     lines.lines
 }
 
-/// How many bytes of lines are collected: nobody reads more.
+/// Number of bytes after which no further lines are collected: nobody reads more.
 const MAX_BYTES: usize = 64 << 10;
 
 struct Lines<'a> {
     lines: Vec<String>,
-    /// The length of all lines.
+    /// The total length of the lines.
     bytes: usize,
     /// Whether lines are missing.
     is_cut: bool,
@@ -75,8 +75,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Adds the error and its causes. `base` is the schema that contains the error's schema; `known` is whether the first keyword
-    /// between them already has its line.
+    /// Adds the error and its causes. `base` is the schema that contains the error's schema. `known` tells whether the first keyword between them
+    /// already has a line.
     fn add(&mut self, error: &ValidationError<'_, '_>, base: &str, known: bool, mut indent: usize) {
         if self.is_full() {
             self.is_cut = true;
@@ -128,9 +128,9 @@ fn pointer(tokens: &[String]) -> String {
 /// The path from a schema to one inside it.
 #[derive(Default)]
 struct Route {
-    /// How many levels of the value it descends.
+    /// The number of levels that it descends in the value.
     depth: usize,
-    /// Keywords that combine schemas: their level in the value, and their message.
+    /// Keywords that combine schemas, with their level in the value and their message.
     keywords: Vec<(usize, &'static str)>,
     /// The names of properties on the path.
     properties: Vec<String>,

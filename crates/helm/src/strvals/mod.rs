@@ -14,18 +14,18 @@ use go_template::{Map, Value};
 
 use parser::{Mode, Parser};
 
-/// The highest list index: Helm's `MaxIndex`.
+/// Maximum index of a list: Helm's `MaxIndex`.
 pub const MAX_INDEX: i64 = 65_536;
 
-/// How many dots a name may have: Helm's `MaxNestedNameLevel`.
+/// Maximum number of dots in a name: Helm's `MaxNestedNameLevel`.
 pub const MAX_NESTED_NAME_LEVEL: usize = 30;
 
-/// How deep lists may be nested, as in `a[0][0].b[0]`. Helm has no such limit; each level can cost [`MAX_INDEX`] values.
+/// Maximum nesting of lists, as in `a[0][0].b[0]`. Helm has no such limit; each level can cost [`MAX_INDEX`] values.
 pub const MAX_NESTED_LISTS: usize = 30;
 
 type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// Turns the text of a `--set-file` value into the value.
+/// A function that returns the value for the text of a `--set-file` value.
 pub type Reader<'a> = dyn Fn(&str) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> + 'a;
 
 /// Parses `--set`: `true`, `false`, `null` and integers (Go's `int64`) are typed, everything else is a string.
@@ -33,39 +33,39 @@ pub type Reader<'a> = dyn Fn(&str) -> Result<Value, Box<dyn std::error::Error + 
 /// Adds to existing tables and lists in place, so the caller must own all tables below `into`.
 ///
 /// # Errors
-/// The text is malformed, nested too deep, or does not fit existing values. Names before the error are set nevertheless.
+/// The text is malformed, nests too deeply, or does not fit existing values. Names before the error are set nevertheless.
 pub fn parse_into(text: &str, into: &Map) -> Result {
     Parser::new(text, Mode::Typed).parse(into)
 }
 
-/// Parses `--set-string`: like [`parse_into`], but every value is a string.
+/// Parses `--set-string` like [`parse_into`], except that every value is a string.
 ///
 /// # Errors
-/// As [`parse_into`].
+/// Fails like [`parse_into`].
 pub fn parse_into_string(text: &str, into: &Map) -> Result {
     Parser::new(text, Mode::Text).parse(into)
 }
 
-/// Parses `--set-file`: like [`parse_into`], but `read` turns each text into its value.
+/// Parses `--set-file` like [`parse_into`], except that `read` converts each text to its value.
 ///
 /// # Errors
-/// As [`parse_into`], and the errors of `read`.
+/// Fails like [`parse_into`], and with the errors of `read`.
 pub fn parse_into_file(text: &str, into: &Map, read: &Reader<'_>) -> Result {
     Parser::new(text, Mode::Read(read)).parse(into)
 }
 
-/// Parses `--set-json`: like [`parse_into`], but each value is JSON.
+/// Parses `--set-json` like [`parse_into`], except that each value is JSON.
 ///
 /// # Errors
-/// As [`parse_into`], and if a value is not valid JSON.
+/// Fails like [`parse_into`], and if a value is not valid JSON.
 pub fn parse_json(text: &str, into: &Map) -> Result {
     Parser::new(text, Mode::Json).parse(into)
 }
 
-/// Parses `--set-literal`: one name, then `=`, then the value as it is. Commas and backslashes have no meaning.
+/// Parses `--set-literal`: one name, then `=`, then the value, unchanged. Commas and backslashes have no special meaning.
 ///
 /// # Errors
-/// As [`parse_into`].
+/// Fails like [`parse_into`].
 pub fn parse_literal_into(text: &str, into: &Map) -> Result {
     Parser::new(text, Mode::Literal).parse(into)
 }

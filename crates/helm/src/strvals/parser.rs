@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::scan::Scanner;
 use super::{Error, MAX_INDEX, MAX_NESTED_LISTS, MAX_NESTED_NAME_LEVEL, Reader, Result};
 
-/// How to turn a text into a value.
+/// How to convert a text to a value.
 #[derive(Clone, Copy)]
 pub(super) enum Mode<'a> {
     Typed,
@@ -27,7 +27,7 @@ enum Next {
 pub(super) struct Parser<'a> {
     scanner: Scanner<'a>,
     mode: Mode<'a>,
-    /// How many lists contain the current item.
+    /// The number of lists that contain the current item.
     lists: usize,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         next
     }
 
-    /// The number before `]`; `None` if the text ends first, where Helm stops without an error.
+    /// Parses the number before `]`, or returns `None` if the text ends first, where Helm stops without an error.
     fn index(&mut self) -> Result<Option<i64>> {
         let (text, sign) = self.scanner.until(&[']']);
         if sign.is_none() {
@@ -161,7 +161,7 @@ impl<'a> Parser<'a> {
         Ok(next)
     }
 
-    /// The value after `=`, and whether more text may follow.
+    /// Parses the value after `=`; also returns whether more text may follow.
     fn value(&mut self) -> Result<(Value, Next)> {
         match self.mode {
             Mode::Json => Ok((self.json_value()?, Next::More)),
@@ -184,7 +184,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// The items of `{a,b}`, after the opening brace.
+    /// Parses the items of `{a,b}`, after the opening brace.
     fn braces(&mut self) -> Result<Value> {
         let mut items = Vec::new();
         loop {
@@ -211,7 +211,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// An empty name sets nothing.
+/// Sets a value. An empty name sets nothing.
 fn set(into: &Map, name: &str, value: Value) {
     if !name.is_empty() {
         into.insert(name, value);
@@ -234,7 +234,7 @@ fn set_index(items: &mut Vec<Value>, place: usize, value: Value) -> Result {
     Ok(())
 }
 
-/// Helm's `typedVal`: a number that starts with 0 stays a string, such as `007`.
+/// Converts a text to a typed value. A number that starts with 0 stays a string, such as `007`. Counterpart: Helm's `typedVal`.
 fn typed(text: String) -> Value {
     // Go's EqualFold treats the long s as an s.
     let folded = text.to_ascii_lowercase().replace('ſ', "s");
@@ -251,12 +251,12 @@ fn typed(text: String) -> Value {
     }
 }
 
-/// The characters as Go's `%q` prints a slice of runes.
+/// Formats the characters like Go's `%q` of a slice of runes.
 fn runes(text: &str) -> String {
     format!("[{}]", text.chars().map(quote_rune).collect::<Vec<_>>().join(" "))
 }
 
-/// Converts as `encoding/json` decodes into an empty interface: every number is a float.
+/// Converts JSON like `encoding/json` decodes into an empty interface: every number becomes a float.
 fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,

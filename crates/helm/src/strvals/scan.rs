@@ -13,7 +13,7 @@ pub(super) struct Scanner<'a> {
     escapes: bool,
 }
 
-/// The text before a delimiter, and the delimiter; `None` at the end of the text.
+/// The text before a delimiter, and the delimiter, which is `None` at the end of the text.
 pub(super) type Piece = (String, Option<char>);
 
 impl<'a> Scanner<'a> {
@@ -38,7 +38,7 @@ impl<'a> Scanner<'a> {
         (text, None)
     }
 
-    /// Returns whether the text is consumed.
+    /// Returns whether the whole text is consumed.
     pub(super) fn is_at_end(&self) -> bool {
         self.rest.as_str().is_empty()
     }

@@ -1,4 +1,4 @@
-//! Why the command fails.
+//! The reasons why the command fails.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::disk::ReadError;
 use crate::engine::{self, InvalidKubeVersion, RenderError};
 use crate::release_name::InvalidName;
 
-/// Why the command fails. The texts are Helm's where Helm has a counterpart.
+/// The reason why the command fails. The texts are Helm's where Helm has a counterpart.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The flags or arguments are invalid.
@@ -29,7 +29,7 @@ pub enum Error {
     /// The chart does not render.
     #[error(transparent)]
     Render(#[from] engine::Error),
-    /// A template fails, or renders something else than YAML.
+    /// A template fails, or renders something other than YAML.
     #[error("{0}\n\nUse --debug flag to render out invalid YAML")]
     InvalidYaml(engine::Error),
     /// `--show-only` names a template that rendered nothing.
@@ -49,7 +49,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The template error and its places, if a template failed.
+    /// Returns the template error, with its locations, if a template failed.
     pub fn in_template(&self) -> Option<&RenderError> {
         match self {
             Error::Render(engine::Error::Template(error)) | Error::InvalidYaml(engine::Error::Template(error)) => {
@@ -60,10 +60,10 @@ impl Error {
     }
 }
 
-/// Flags or arguments that are invalid.
+/// The reason why flags or arguments are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
-    /// Neither one argument nor two.
+    /// There are neither one nor two arguments.
     #[error("expected a chart, or a release name and a chart")]
     Arguments,
     /// The value of `--dry-run` is unknown.
@@ -79,13 +79,13 @@ pub enum UsageError {
     KubeVersion {
         /// The value.
         given: String,
-        /// What is wrong.
+        /// The cause.
         cause: InvalidKubeVersion,
     },
-    /// Both a name and `--generate-name`.
+    /// A name is given together with `--generate-name`.
     #[error("cannot set --generate-name and also specify a name")]
     GenerateName,
-    /// Both a name and `--name-template`.
+    /// A name is given together with `--name-template`.
     #[error("cannot set --name-template and also specify a name")]
     NameTemplateAndName,
     /// `--name-template` cannot be parsed.
@@ -105,7 +105,7 @@ pub enum UsageError {
     RepositoryChart {
         /// The repository.
         repository: String,
-        /// Repository and chart.
+        /// The repository and the chart.
         path: String,
     },
     /// The chart is neither a path nor a URL.
@@ -114,7 +114,7 @@ pub enum UsageError {
     /// The chart's path does not exist.
     #[error("path {0:?} not found")]
     NoChart(String),
-    /// The chart cannot be installed on its own. Holds the reason.
+    /// The chart cannot be installed by itself. Holds the reason.
     #[error("{0}")]
     NotInstallable(String),
 }

@@ -1,4 +1,4 @@
-//! `helm template` as a function: a command line in, rendered text out. Counterpart: Helm's `pkg/cmd/template.go`.
+//! `helm template` as a function, from a command line to rendered text. Counterpart: Helm's `pkg/cmd/template.go`.
 
 mod error;
 mod options;
@@ -24,11 +24,11 @@ use crate::{disk, release_name};
 /// The output of the command.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// For standard output.
+    /// The text for standard output.
     pub text: Vec<u8>,
-    /// Lines for standard error about problems that did not stop the rendering.
+    /// Lines for standard error about problems that did not stop the render.
     pub warnings: Vec<String>,
-    /// The failure of a command that prints something nevertheless: with `--debug`, or `--output-dir` with `--show-only`.
+    /// A failure that still prints output: with `--debug`, or `--output-dir` with `--show-only`.
     pub failed: Option<Error>,
 }
 
@@ -41,7 +41,7 @@ pub struct Cluster {
 }
 
 impl Options {
-    /// Renders without a cluster, and prints.
+    /// Renders without a cluster and prints.
     ///
     /// # Errors
     /// See [`Error`].
@@ -50,12 +50,12 @@ impl Options {
         self.output(rendered, warnings)
     }
 
-    /// Returns whether the flags ask for a cluster: `--validate` or `--dry-run=server`.
+    /// Returns whether the flags require a cluster: `--validate` or `--dry-run=server`.
     pub fn wants_cluster(&self) -> bool {
         self.validate || self.dry_run.as_deref() == Some("server")
     }
 
-    /// Checks the value of `--dry-run`, as rendering does, too. Counterpart: `cmdGetDryRunFlagStrategy`.
+    /// Checks the value of `--dry-run`, as rendering does too. Counterpart: `cmdGetDryRunFlagStrategy`.
     ///
     /// # Errors
     /// The value is not allowed.
@@ -70,7 +70,7 @@ impl Options {
         Err(UsageError::DryRun { given: self.dry_run.clone().unwrap_or_default(), allowed })
     }
 
-    /// Prints the documents that the flags select, or those that rendered before an error with `--debug`.
+    /// Prints the documents that the flags select, or with `--debug`, those that rendered before an error.
     ///
     /// # Errors
     /// See [`Error`].
@@ -99,10 +99,10 @@ impl Options {
         }
     }
 
-    /// Renders to manifests, hooks and notes, for the cluster or without one. [`output`](Options::output) prints them.
+    /// Renders to manifests, hooks and notes, with or without a cluster. [`output`](Options::output) prints them.
     ///
     /// # Errors
-    /// The outer error is about flags and charts, the inner one about rendering.
+    /// The outer error concerns flags and charts, the inner error rendering.
     #[allow(clippy::type_complexity)] // Callers handle the two stages differently.
     pub fn render(&self, cluster: Option<Cluster>) -> Result<(Result<Rendered, engine::Error>, Vec<String>), Error> {
         self.check()?;
@@ -168,7 +168,7 @@ impl Options {
                 let name = self.release_name.then(|| self.name_and_chart()).transpose()?;
                 let folder = name.map_or_else(|| folder.clone(), |(name, _)| folder.join(name));
                 output.text = documents.write(&folder)?;
-                // Nothing is printed, so --show-only finds nothing, as in Helm.
+                // Nothing is printed, so `--show-only` finds nothing, as in Helm.
                 output.failed = self.show_only.first().map(|name| Error::NoTemplate(name.clone()));
                 if output.failed.is_none() {
                     output.text.push(b'\n');
@@ -181,7 +181,7 @@ impl Options {
     }
 }
 
-/// The chart's absolute path.
+/// Returns the chart's absolute path.
 fn locate(path: &str) -> Result<PathBuf, UsageError> {
     let path = path.trim();
     if path.contains("://") {

@@ -1,4 +1,4 @@
-//! Prints rendered documents: all, some, or each into a file.
+//! Prints rendered documents: all of them, some, or each to a file.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::engine::Rendered;
 use crate::{disk, manifest};
 use golibs::path_match::Pattern;
 
-/// Paths and contents, in the order of printing.
+/// Paths and contents, in the order in which they are printed.
 pub(super) struct Documents {
     manifests: Vec<(String, String)>,
     hooks: Vec<(String, String)>,
@@ -25,7 +25,7 @@ impl Documents {
         Documents { manifests: crds.chain(manifests).collect(), hooks: hooks.collect() }
     }
 
-    /// All documents, each below a comment with its template's name.
+    /// Returns all documents, each preceded by a comment with its template's name.
     pub(super) fn whole(&self) -> String {
         let manifests: String = self.manifests.iter().map(document).collect();
         let hooks: String = self.hooks.iter().map(document).collect();
@@ -37,7 +37,7 @@ impl Documents {
         let mut said = Vec::new();
         let mut begun = HashSet::new();
         let manifests = self.manifests.iter().map(|document| (document, false));
-        // Helm appends hooks even to files of an earlier run.
+        // Helm appends hooks even to files that an earlier run wrote.
         for (written, is_hook) in manifests.chain(self.hooks.iter().map(|document| (document, true))) {
             let (path, _) = written;
             let file = folder.join(path);
@@ -50,7 +50,7 @@ impl Documents {
     }
 }
 
-/// The documents of the named templates. A name is a path relative to the chart's folder, or a pattern.
+/// Returns the documents of the named templates. A name is a path relative to the chart's folder, or a pattern.
 pub(super) fn only(whole: &str, names: &[String]) -> Result<String, Error> {
     let documents = manifest::split(whole);
     let mut text = String::new();
@@ -72,13 +72,13 @@ fn document((path, content): &(String, String)) -> String {
     format!("---\n# Source: {path}\n{content}\n")
 }
 
-/// The path, relative to the chart's folder, in the document's first `# Source:` line.
+/// Returns the path in the document's first `# Source:` line, relative to the chart's folder.
 fn source(document: &str) -> Option<&str> {
     let (_, path) = document.lines().find_map(|line| line.split_once("# Source: "))?;
     path.split_once('/').map(|(_, below)| below)
 }
 
-/// All files as rendered, valid or not.
+/// Returns all files as rendered, whether valid or not.
 pub(super) fn raw(files: &[(String, String)]) -> String {
     let with_text = files.iter().filter(|(_, text)| !text.trim().is_empty());
     let text: String = with_text.map(document).collect();

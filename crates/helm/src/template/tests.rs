@@ -1,10 +1,10 @@
-//! The effect of flags on printed and written text. The conformance cases cover rendering.
+//! Tests the effect of flags on printed and written text. The conformance cases cover rendering.
 
 use std::fs;
 
 use super::*;
 
-/// A chart with one manifest and one hook.
+/// Writes a chart with one manifest and one hook.
 fn chart(folder: &Path) -> String {
     let files = [
         ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n"),

@@ -1,4 +1,4 @@
-//! The values of a command line, in Helm's order of precedence. Counterpart: Helm's `pkg/cli/values/options.go`.
+//! Merges the values of a command line in Helm's order of precedence. Counterpart: Helm's `pkg/cli/values/options.go`.
 
 use go_encoding::json;
 use go_template::{Map, Str, Value};
@@ -7,18 +7,18 @@ use super::Options;
 use crate::disk::{self, InputError};
 use crate::{strvals, values};
 
-/// A flag that sets values and cannot be applied. The texts are Helm's.
+/// The reason why a flag that sets values cannot be applied. The texts are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum ValuesError {
     /// A file cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A file is not valid values.
+    /// A file is not a valid values file.
     #[error("failed to parse {path}: {cause}")]
     File {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The cause.
         cause: values::ReadError,
     },
     /// The text of `--set` or a related flag is malformed.
@@ -26,7 +26,7 @@ pub enum ValuesError {
     Set {
         /// The flag.
         flag: &'static str,
-        /// What is wrong.
+        /// The cause.
         cause: strvals::Error,
     },
     /// `--set-json key=…` is malformed.
@@ -37,7 +37,7 @@ pub enum ValuesError {
     JsonObject(String),
 }
 
-/// Merges files, then JSON, then `--set`, `--set-string`, `--set-file`, `--set-literal`: later ones win.
+/// Merges files, then JSON, then `--set`, `--set-string`, `--set-file` and `--set-literal`. Later values take precedence.
 pub(super) fn merged(options: &Options) -> Result<Map, ValuesError> {
     let mut merged = Map::default();
     for path in &options.values {

@@ -1,4 +1,4 @@
-//! Which subcharts are enabled: by version, condition and tags. Counterpart: `processDependencyEnabled` in Helm's
+//! Determines which subcharts are enabled, by version, condition and tags. Counterpart: `processDependencyEnabled` in Helm's
 //! `pkg/chart/v2/util/dependencies.go`.
 
 use std::sync::OnceLock;
@@ -11,10 +11,10 @@ use super::coalesce::{Nulls, TypeMismatch, coalesce};
 use crate::chart::Dependency;
 use crate::values;
 
-/// How many subcharts and dependencies a view may have: an alias can repeat a subchart with all of its own. Helm has no such limit.
+/// Maximum number of subcharts and dependencies in a view: an alias repeats a subchart and all its dependencies. Helm has no such limit.
 pub const MAX_SUBCHARTS: usize = 10_000;
 
-/// Why it is unclear which subcharts are enabled.
+/// The reason why it is undetermined which subcharts are enabled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// A subchart's values are not a table.
@@ -26,7 +26,7 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
-    /// The text without values, which may be secret.
+    /// Returns the text without values, which may be secret.
     pub(crate) fn without_value(&self) -> String {
         match self {
             ResolveError::Values(mismatch) => mismatch.without_value(),
@@ -35,13 +35,13 @@ impl ResolveError {
     }
 }
 
-/// Whether each evaluated dependency is enabled, depth first.
+/// Whether each evaluated dependency is enabled, in depth-first order.
 pub(super) type Choice = Vec<bool>;
 
 /// A chart before values enable or disable subcharts, with its dependencies under their aliases.
 #[derive(Debug)]
 pub(super) struct Undecided {
-    /// All dependencies are enabled; their own subcharts are as in `charts/`.
+    /// The view in which all dependencies are enabled; the dependencies' own subcharts are as in `charts/`.
     view: ChartView,
     /// The dependencies, created on first use.
     subcharts: Vec<OnceLock<Undecided>>,
@@ -62,7 +62,7 @@ impl Undecided {
         Undecided { view, subcharts }
     }
 
-    /// Appends the choice that the values make.
+    /// Appends the choice that the values determine.
     pub(super) fn choose(
         &self,
         values: &Map,
@@ -86,7 +86,7 @@ impl Undecided {
         Ok(())
     }
 
-    /// Whether each dependency is enabled. A condition overrides tags.
+    /// Returns whether each dependency is enabled. A condition overrides tags.
     fn enabled(&self, values: &Map, path: &str, warnings: &mut Vec<String>) -> Vec<bool> {
         let tags = match values.get("tags") {
             Some(Value::Map(tags)) => tags,
@@ -98,7 +98,7 @@ impl Undecided {
         by_tags.into_iter().zip(by_condition).map(|(by_tags, on)| on.unwrap_or(by_tags)).collect()
     }
 
-    /// The enabled subcharts. `on` has an item for each dependency.
+    /// Returns the enabled subcharts. `on` has an item for each dependency.
     fn chosen<'a>(&'a self, on: &'a [bool]) -> impl Iterator<Item = &'a Undecided> {
         let off = self.view.metadata.dependencies.iter().zip(on).filter(|(_, on)| !**on);
         let off: Vec<&str> = off.map(|(dependency, _)| dependency.name.as_str()).collect();
@@ -108,7 +108,7 @@ impl Undecided {
             .map(|(view, subchart)| subchart.get_or_init(|| Undecided::new(view.clone())))
     }
 
-    /// The view with all subcharts. `count` is how many dependencies there are so far.
+    /// Returns the view with all subcharts. `count` is the number of dependencies so far.
     pub(super) fn everything(&self, count: &mut usize) -> Result<ChartView, ResolveError> {
         let mut view = self.view.clone();
         *count += view.metadata.dependencies.len();
@@ -123,7 +123,7 @@ impl Undecided {
         Ok(view)
     }
 
-    /// The view for a choice.
+    /// Returns the view for a choice.
     pub(super) fn decided(&self, choice: &mut impl Iterator<Item = bool>) -> ChartView {
         let mut view = self.view.clone();
         if view.metadata.dependencies.is_empty() {
@@ -140,7 +140,7 @@ impl Undecided {
     }
 }
 
-/// The subcharts that `Chart.yaml` does not list, then one for each entry, under its alias.
+/// Returns the subcharts that `Chart.yaml` does not list, followed by one for each entry, under its alias.
 fn wanted(view: &ChartView) -> Vec<ChartView> {
     let entries = &view.metadata.dependencies;
     let fits = |chart: &ChartView, name: &str, version: &str| {
@@ -161,7 +161,7 @@ fn wanted(view: &ChartView) -> Vec<ChartView> {
     charts
 }
 
-/// Returns whether the version is in the range; `false` if one of them is malformed. Counterpart: `IsCompatibleRange`.
+/// Returns whether the version is in the range, or `false` if one of them is malformed. Counterpart: `IsCompatibleRange`.
 pub(crate) fn in_range(range: &str, version: &str) -> bool {
     match (Version::parse(version), Constraint::parse(range)) {
         (Ok(version), Ok(range)) => range.check(&version),
@@ -169,7 +169,7 @@ pub(crate) fn in_range(range: &str, version: &str) -> bool {
     }
 }
 
-/// Returns whether tags enable the dependency: a tag does, or none disables it.
+/// Returns whether tags enable the dependency: a tag enables it, or no tag disables it.
 fn tags_allow(dependency: &Dependency, tags: &Map, warnings: &mut Vec<String>) -> bool {
     let (mut on, mut off) = (false, false);
     for tag in &dependency.tags {
@@ -183,7 +183,7 @@ fn tags_allow(dependency: &Dependency, tags: &Map, warnings: &mut Vec<String>) -
     on || !off
 }
 
-/// The first of the dependency's conditions that is set; `None` if none is.
+/// Returns the first of the dependency's conditions that is set, if any is.
 fn condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mut Vec<String>) -> Option<bool> {
     for condition in dependency.condition.trim().split(',').filter(|c| !c.is_empty()) {
         match values::scalar_at(values, &format!("{path}{condition}")) {

@@ -12,12 +12,12 @@ use super::ChartView;
 #[error("type mismatch on {subchart}: {value}")]
 pub struct TypeMismatch {
     subchart: String,
-    /// The value under Go's `%t`, which is meant for booleans: `%!t(string=x)`.
+    /// The value formatted with Go's `%t`, which is for booleans: `%!t(string=x)`.
     value: String,
 }
 
 impl TypeMismatch {
-    /// The text without the value, which may be secret.
+    /// Returns the text without the value, which may be secret.
     pub(crate) fn without_value(&self) -> String {
         format!("type mismatch on {}: expected a table", self.subchart)
     }
@@ -29,12 +29,12 @@ impl TypeMismatch {
     }
 }
 
-/// What to do with nulls.
+/// The treatment of nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nulls {
     /// A null removes its key, as renders need (`CoalesceValues`).
     Remove,
-    /// Keep nulls, so that they remove keys later (`MergeValues`).
+    /// Nulls are kept, so that they can remove keys later (`MergeValues`).
     Keep,
 }
 
@@ -56,9 +56,9 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Merges the user's values with the defaults of the chart and its subcharts, and passes globals down.
+/// Merges the user's values with the defaults of the chart and its subcharts, and passes globals to subcharts.
 ///
-/// A subchart's values are in the table of its name. The result shares no map with the values or the charts. Appends warnings, which name keys
+/// A subchart's values are in the table with its name. The result shares no map with the values or the charts. Appends warnings, which contain keys
 /// but never values.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ pub fn coalesce(view: &ChartView, values: &Map, nulls: Nulls, warnings: &mut Vec
     Ok(merged)
 }
 
-/// Merges `from` into `into`, whose values win, nulls included. May change `from`.
+/// Merges `from` into `into`, whose values take precedence, including nulls. May change `from`.
 pub(super) fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<String>) {
     Coalesce { nulls: Nulls::Keep, warnings }.tables(into, from, None, Nulls::Keep);
 }
@@ -99,7 +99,7 @@ impl Coalesce<'_> {
         Ok(())
     }
 
-    /// Counterpart: `coalesceGlobals`.
+    /// Merges the globals of `from` into `into`. Counterpart: `coalesceGlobals`.
     fn globals(&mut self, into: &Map, from: &Map, place: &Place<'_>) {
         let globals = match into.get(GLOBAL) {
             None => Map::default(),
@@ -133,7 +133,7 @@ impl Coalesce<'_> {
         into.insert(GLOBAL, globals);
     }
 
-    /// Counterpart: `coalesceValues`.
+    /// Merges a chart's defaults into `into`. Counterpart: `coalesceValues`.
     fn defaults(&mut self, view: &ChartView, into: &Map, place: &Place<'_>) {
         let own = mem::take(&mut *into.entries_mut());
         let defaults = if self.nulls == Nulls::Remove { view.values_without_nulls() } else { &view.values };
@@ -163,7 +163,7 @@ impl Coalesce<'_> {
     ) {
         let place = Place { outer: Some(place), name: key };
         match default {
-            // Nulls in a subchart's defaults stay.
+            // Nulls in a subchart's defaults are kept.
             Some(Value::Map(_)) if view.dependencies.iter().any(|subchart| *key == subchart.name()) => {
                 if let Some(Value::Map(from)) = view.values.deep_copy().get(key) {
                     self.tables(table, &from, Some(&place), Nulls::Keep);
@@ -175,7 +175,7 @@ impl Coalesce<'_> {
         }
     }
 
-    /// Counterpart: `coalesceTablesFullKey`.
+    /// Merges `from` into `into`. Counterpart: `coalesceTablesFullKey`.
     fn tables(&mut self, into: &Map, from: &Map, outer: Option<&Place<'_>>, nulls: Nulls) {
         if into.same(from) {
             return;
@@ -213,7 +213,7 @@ impl Coalesce<'_> {
         }
     }
 
-    /// Warnings name keys but never values, which may be secret.
+    /// Appends a warning. Warnings contain keys but never values, which may be secret.
     fn warn(&mut self, warning: String) {
         self.warnings.push(warning);
     }

@@ -1,4 +1,4 @@
-//! `import-values`: parts of a subchart's values as defaults of its parent.
+//! `import-values`: imports parts of a subchart's values as defaults of its parent.
 
 use go_template::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::ChartView;
 use super::coalesce::{Nulls, TypeMismatch, coalesce, merge_tables};
 use crate::values;
 
-/// Imports into the view and its subcharts. Counterpart: `processDependencyImportValues`, with nulls kept.
+/// Imports values into the view and its subcharts. Counterpart: `processDependencyImportValues`, keeping nulls.
 pub(super) fn import(view: &mut ChartView, warnings: &mut Vec<String>) -> Result<(), TypeMismatch> {
     for dependency in &mut view.dependencies {
         import(dependency, warnings)?;
@@ -35,7 +35,7 @@ pub(super) fn import(view: &mut ChartView, warnings: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// The source path in the child and the target path in the parent.
+/// Returns the source path in the child and the target path in the parent.
 fn import_paths(wanted: &Value) -> Option<(String, String)> {
     match wanted {
         Value::String(name) => Some((format!("exports.{name}"), ".".to_owned())),
@@ -50,7 +50,7 @@ fn import_paths(wanted: &Value) -> Option<(String, String)> {
     }
 }
 
-/// Wraps the table: `a.b` gives `{a: {b: table}}`.
+/// Wraps the table: `a.b` yields `{a: {b: table}}`.
 fn nested(path: &str, table: Map) -> Map {
     if path == "." {
         return table;

@@ -1,6 +1,6 @@
-//! A chart as one render sees it: which subcharts are enabled, under which names, with which values.
+//! A chart as one render sees it: which subcharts are enabled, under which names, and with which values.
 //!
-//! Helm changes the chart itself. Here charts are immutable, and renders that enable the same subcharts share a view.
+//! Helm modifies the chart itself. Here charts are immutable, and renders that enable the same subcharts share a view.
 //!
 //! Counterparts: Helm's `pkg/chart/v2/util/dependencies.go` and `pkg/chart/common/util/{coalesce,jsonschema}.go`.
 
@@ -31,27 +31,27 @@ use crate::values;
 pub struct ChartView {
     /// The chart.
     pub(crate) chart: Arc<Chart>,
-    /// Its metadata, with its alias as the name, and with enabled dependencies only.
+    /// Its metadata, with the alias as its name, and with enabled dependencies only.
     pub(crate) metadata: Metadata,
-    /// Its default values, including those imported from subcharts. Renders share them: copy them before a change.
+    /// Its default values, including those imported from subcharts. Renders share them: copy them before changing them.
     pub(crate) values: Map,
     /// The enabled subcharts.
     pub(crate) dependencies: Vec<ChartView>,
     /// The prefix of its templates' names: `parent/charts/name`.
     pub(crate) path: String,
-    /// The values without nulls, if they contain nulls.
+    /// The default values without nulls, if they contain any.
     without_nulls: Option<Map>,
     identity: [u8; 32],
 }
 
 impl ChartView {
-    /// Returns the templates of the chart and its enabled subcharts, partials included, by name: `parent/charts/name/templates/a.yaml`.
+    /// Returns the templates of the chart and its enabled subcharts, including partials, by name: `parent/charts/name/templates/a.yaml`.
     pub fn templates(&self) -> Vec<(String, &Str)> {
         let own = self.chart.templates.iter().map(|file| (format!("{}/{}", self.path, file.name), &file.data));
         own.chain(self.dependencies.iter().flat_map(ChartView::templates)).collect()
     }
 
-    /// The chart with all subcharts, before values enable or disable any.
+    /// Returns the view with all subcharts, before values enable or disable any.
     fn whole(chart: &Arc<Chart>) -> ChartView {
         let mut view = ChartView {
             chart: Arc::clone(chart),
@@ -67,7 +67,7 @@ impl ChartView {
     }
 
     fn set_values(&mut self, values: &Map) {
-        // The view owns its copy, so that it stays frozen.
+        // The view owns its copy, so that the copy stays frozen.
         self.values = values.frozen().deep_copy();
         self.without_nulls = (!self.values.is_known_without_nil()).then(|| {
             let values = self.values.deep_copy();
@@ -76,17 +76,17 @@ impl ChartView {
         });
     }
 
-    /// The default values without nulls, in tables at any depth. Shared like `values`.
+    /// Returns the default values without nulls, which are removed from tables at any depth. Shared like `values`.
     pub(crate) fn values_without_nulls(&self) -> &Map {
         self.without_nulls.as_ref().unwrap_or(&self.values)
     }
 
-    /// The chart's alias, or its name if it has none.
+    /// Returns the chart's alias, or its name if it has no alias.
     pub(crate) fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// A digest of the chart and the enabled subcharts. Views with equal digests are equal.
+    /// Returns a digest of the chart and the enabled subcharts. Views with equal digests are equal.
     pub(crate) fn identity(&self) -> [u8; 32] {
         self.identity
     }
@@ -101,7 +101,7 @@ impl ChartView {
         }
     }
 
-    /// The files below `crds/`: the chart's own, then those of its subcharts.
+    /// Returns the files below `crds/`: the chart's own, then those of its subcharts.
     pub(crate) fn crds(&self) -> Vec<Crd> {
         let is_manifest = |name: &str| {
             let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());

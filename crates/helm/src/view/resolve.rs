@@ -1,4 +1,4 @@
-//! Turns a chart and values into a view, and caches views.
+//! Determines the view of a chart for given values, and caches views.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,10 +11,10 @@ use super::choose::{Choice, ResolveError, Undecided};
 use super::import::import;
 use crate::chart::Chart;
 
-/// Returns the chart's view for the user's values: enables subcharts by version, condition and tags, renames them to their aliases, and
-/// imports their values.
+/// Returns the chart's view for the user's values: enables subcharts by version, condition and tags, renames them to their aliases, and imports their
+/// values.
 ///
-/// For many values, use [`Engine::resolve`](crate::engine::Engine::resolve). Appends warnings, which name keys but never values.
+/// For many sets of values, use [`Engine::resolve`](crate::engine::Engine::resolve). Appends warnings, which contain keys but never values.
 ///
 /// # Errors
 /// A subchart's values are not a table, or there are too many subcharts.
@@ -22,7 +22,7 @@ pub fn resolve(chart: &Arc<Chart>, values: &Map, warnings: &mut Vec<String>) -> 
     Resolver::new(Arc::clone(chart)).resolve(values, warnings)
 }
 
-/// Returns the chart's view with all subcharts, whatever conditions and tags say.
+/// Returns the chart's view with all subcharts, regardless of conditions and tags.
 ///
 /// # Errors
 /// A subchart's default values are not a table, or there are too many subcharts.
@@ -33,10 +33,10 @@ pub(crate) fn everything(chart: &Arc<Chart>) -> Result<ChartView, ResolveError> 
     Ok(view)
 }
 
-/// How many views a resolver caches: more than the combinations of subcharts that releases of one chart use.
+/// Maximum number of views that a resolver caches: more than the combinations of subcharts that releases of one chart use.
 const MAX_VIEWS: usize = 64;
 
-/// Resolves one chart for many values. Values that enable the same subcharts share a view.
+/// Resolves one chart for many sets of values. Values that enable the same subcharts share a view.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     chart: Arc<Chart>,
@@ -51,12 +51,12 @@ struct Resolved {
 }
 
 impl Resolver {
-    /// A resolver for the chart, with an empty cache.
+    /// Creates a resolver for the chart, with an empty cache.
     pub(crate) fn new(chart: Arc<Chart>) -> Resolver {
         Resolver { chart, undecided: OnceLock::new(), views: Mutex::default() }
     }
 
-    /// The chart.
+    /// Returns the chart.
     pub(crate) fn chart(&self) -> &Arc<Chart> {
         &self.chart
     }

@@ -15,7 +15,7 @@ fn values(text: &str) -> Map {
     read(text.as_bytes()).unwrap()
 }
 
-/// The coalesced values of the chart, as JSON.
+/// Returns the coalesced values of the chart as JSON.
 fn coalesced(chart: &Arc<Chart>, user: &str) -> String {
     let user = values(user);
     let mut warnings = Vec::new();
@@ -133,7 +133,7 @@ fn charts_and_values_match_helm() {
         let user = case["user"].as_str().unwrap();
         let got = answer(&files, user).unwrap_or_else(|error| serde_json::json!({"error": error.to_string()}));
         let mut wanted = case["result"].clone();
-        // Helm orders subcharts that Chart.yaml does not list at random.
+        // Helm orders subcharts that Chart.yaml does not list randomly.
         if let Some(charts) = wanted.get_mut("charts").and_then(serde_json::Value::as_array_mut) {
             charts.sort_by_key(ToString::to_string);
         }

@@ -1,4 +1,4 @@
-//! The values of a chart and of its subcharts against their schemas. Counterpart: Helm's `pkg/chart/common/util/jsonschema.go`.
+//! Validates the values of a chart and its subcharts against their schemas. Counterpart: Helm's `pkg/chart/common/util/jsonschema.go`.
 
 use go_template::{Map, Value};
 
@@ -7,7 +7,7 @@ use golibs::shorten::{MAX_MESSAGE, shorten};
 use super::ChartView;
 use crate::schema::{InvalidSchema, Violations};
 
-/// Values that violate schemas. Shows, for each chart, its name and a line for each violation, in Helm's words, which quote values.
+/// Values that violate schemas. Displays the name of each chart and a line for each violation, in Helm's words, which quote values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", violations.text)]
 pub struct SchemaError {
@@ -15,22 +15,22 @@ pub struct SchemaError {
     invalid: Option<Box<Unusable>>,
 }
 
-/// A chart's schema that cannot be used.
+/// The schema of a chart that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
     /// The chart's name.
     pub chart: String,
-    /// Why.
+    /// The cause.
     pub why: InvalidSchema,
 }
 
 impl SchemaError {
-    /// The text without values, which may be secret.
+    /// Returns the text without values, which may be secret.
     pub(crate) fn without_values(&self) -> &str {
         &self.violations.without_values
     }
 
-    /// Returns the first schema that cannot be used; `None` if only the values are at fault.
+    /// Returns the first schema that cannot be used, or `None` if only the values are invalid.
     pub fn unusable_schema(&self) -> Option<&Unusable> {
         self.invalid.as_deref()
     }
@@ -39,7 +39,7 @@ impl SchemaError {
 /// Validates the coalesced values of the chart and of all its subcharts. Compiles each chart's schema on first use.
 ///
 /// # Errors
-/// All violations of all charts.
+/// Fails with all violations of all charts.
 pub fn validate(view: &ChartView, values: &Map) -> Result<(), SchemaError> {
     let mut all = SchemaError { violations: Violations::from(String::new()), invalid: None };
     collect(view, values, &mut all);
@@ -52,7 +52,7 @@ fn short(all: Violations) -> Violations {
     Violations { text: short(&all.text), without_values: short(&all.without_values) }
 }
 
-/// The length of all violations up to which more are collected, in bytes.
+/// Total length of the violations after which no more are collected, in bytes.
 const ENOUGH: usize = 64 << 10;
 
 fn collect(view: &ChartView, values: &Map, all: &mut SchemaError) {

@@ -1,4 +1,4 @@
-//! Inputs of the kind that broke Helm and others, by advisory: each is an error or harmless. Archives, links and `--set` have tests of their own.
+//! Inputs of the kind that broke Helm and other tools, by advisory: each is an error or harmless. Archives, links and `--set` have separate tests.
 
 use go_template::Map;
 use helm::chart::Chart;

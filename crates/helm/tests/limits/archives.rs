@@ -1,4 +1,4 @@
-//! Archives and folders: their size, and where their paths lead.
+//! Archives and folders: their sizes, and where their paths lead.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
     archive.into_inner().unwrap().finish().unwrap()
 }
 
-/// An archive with a file whose name consists of this many bytes.
+/// Returns an archive with a file whose name consists of this byte, repeated.
 fn long_name(byte: &[u8; 1], length: usize) -> Vec<u8> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let mut header = tar::Header::new_gnu();

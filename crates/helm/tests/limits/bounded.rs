@@ -8,16 +8,16 @@ use std::process::Command;
 const ADDRESS_SPACE_KIB: u64 = 3 << 20;
 const CPU_SECONDS: u64 = 90;
 
-/// How much more memory than a small render a case may use, in KiB. Only used pages of stacks count.
+/// Maximum memory of a case beyond that of a small render, in KiB. Only used pages of stacks count.
 const MEMORY_KIB: u64 = 300 << 10;
 
-/// The limit of processor time for a case in an optimised build, in milliseconds.
+/// Maximum processor time of a case in an optimised build, in milliseconds.
 const CPU_MILLISECONDS: u64 = 1000;
 
-/// The same for functions that are slow by design, which a chart may call several dozen times: keys and password hashes.
+/// The same limit for functions that are slow by design and that a chart may call several dozen times: keys and password hashes.
 const SLOW_MILLISECONDS: u64 = 15_000;
 
-/// The variable with the number of the case that this process runs.
+/// The environment variable with the number of the case that this process runs.
 const CHILD: &str = "HELM_LIMITS_CASE";
 
 /// The cases of one test.
@@ -29,14 +29,14 @@ pub(super) struct Cases {
 struct Case {
     name: String,
     prepare: Box<dyn FnOnce() -> Run>,
-    /// The limit of processor time in an optimised build, in milliseconds.
+    /// Maximum processor time in an optimised build, in milliseconds.
     cpu: u64,
 }
 
 type Run = Box<dyn FnOnce()>;
 
 impl Cases {
-    /// An empty list for this test in this module (`module_path!()`).
+    /// Creates an empty list for this test in this module (`module_path!()`).
     pub(super) fn of(module: &str, test: &str) -> Cases {
         let module = module.split_once("::").map_or("", |(_, module)| module);
         Cases { test: format!("{module}::{test}"), cases: Vec::new() }
@@ -97,7 +97,7 @@ impl Cases {
     }
 }
 
-/// Processor time in milliseconds, and memory in KiB above that at the start.
+/// Processor time in milliseconds, and memory in KiB beyond the memory at the start.
 struct Used {
     cpu: u64,
     memory: u64,
@@ -131,7 +131,7 @@ fn measured(run: impl FnOnce()) {
     println!("used {} {}", cpu_milliseconds() - cpu, status_kib("VmHWM:").saturating_sub(memory));
 }
 
-/// The processor time of all threads so far, in steps of 10 ms; 0 if unknown.
+/// Returns the processor time of all threads so far, in steps of 10 ms, or 0 if it is unknown.
 fn cpu_milliseconds() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
@@ -139,7 +139,7 @@ fn cpu_milliseconds() -> u64 {
     ticks.sum::<u64>() * 10
 }
 
-/// A line of this process's status; 0 if unknown.
+/// Returns a line of this process's status, or 0 if it is unknown.
 fn status_kib(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let value = status.lines().find_map(|status| status.strip_prefix(line));

@@ -1,4 +1,4 @@
-//! Every function, with each combination of large arguments that its parameters allow.
+//! Calls every function with each combination of large arguments that its parameters allow.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use sprig::func_map;
 
 use super::Cases;
 
-/// How long one call may take, in an optimised build and in others. Keys and password hashes take longer.
+/// Maximum duration of one call, in optimised and other builds. Keys and password hashes take longer.
 const FAST: Duration = Duration::from_millis(500);
 const UNOPTIMISED: Duration = Duration::from_secs(20);
 const SLOW: [&str; 11] = [
@@ -28,10 +28,10 @@ const SLOW: [&str; 11] = [
 /// The size of the arguments: large enough to reveal quadratic time.
 const SIZE: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 
-/// How many combinations to try per function.
+/// Number of combinations to try per function.
 const COMBINATIONS: usize = if cfg!(debug_assertions) { 30 } else { 300 };
 
-/// Large and unusual values of a parameter's type.
+/// Returns large and unusual values of a parameter's type.
 fn values(param: Param, pool: &Pool) -> Vec<Value> {
     match param {
         Param::Any | Param::Reflect => pool.all.clone(),
@@ -73,7 +73,7 @@ impl Pool {
     }
 }
 
-/// Each combination of one value per parameter, up to [`COMBINATIONS`].
+/// Returns each combination of one value per parameter, up to [`COMBINATIONS`].
 fn combinations(function: &Function, pool: &Pool) -> Vec<Vec<Value>> {
     let rest = function.variadic().into_iter().flat_map(|param| [param; 2]);
     let params: Vec<Vec<Value>> = function.params().iter().copied().chain(rest).map(|p| values(p, pool)).collect();

@@ -1,4 +1,4 @@
-//! Charts that do much but nothing wrong: just below a limit, and the error just above it.
+//! Charts that do a lot but nothing wrong: just below a limit, and the error just above it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use go_template::{Limits, Map};
 
 use super::{Cases, chart, file, is_error, render_within};
 
-/// Renders this many documents, each with a checksum of the included template `what`. Returns how many rendered.
+/// Renders this many documents, each with a checksum of the included template `what`; returns how many rendered.
 fn checksums(what: &str, data: &str, documents: usize, limits: Limits) -> Result<usize, String> {
     let mut files =
         vec![file("templates/_h.tpl", format!("{{{{ define \"what\" }}}}{what}{{{{ end }}}}")), file("x.conf", data)];

@@ -27,7 +27,7 @@ use helm::engine::{Capabilities, Engine, ReleaseOptions, Rendered, Request};
 
 use bounded::Cases;
 
-/// The length limit of an error.
+/// Maximum length of an error, in bytes.
 const MAX_ERROR_BYTES: usize = 8 << 10;
 
 fn file(name: &str, data: impl AsRef<[u8]>) -> File {
@@ -75,7 +75,7 @@ impl Cases {
         });
     }
 
-    /// Adds an expression with this value.
+    /// Adds an expression that yields this value.
     fn gives(&mut self, template: &str, expected: &'static str) {
         let owned = template.to_owned();
         self.add(template, move || {

@@ -2,10 +2,10 @@
 
 use super::{Cases, is_error, render};
 
-/// How long an error may be, with what the command adds to it.
+/// Maximum length of an error, including what the command adds to it.
 const MAX_ERROR: usize = 5 << 10;
 
-/// A template that calls itself from inside this many blocks or parentheses.
+/// Returns a template that calls itself from inside this many blocks or parentheses.
 fn inside(open: &str, close: &str, depth: usize, call: &str) -> String {
     let (open, close) = (open.repeat(depth), close.repeat(depth));
     format!("{{{{ define \"a\" }}}}{open}{call}{close}{{{{ end }}}}{{{{ template \"a\" . }}}}")

@@ -1,8 +1,8 @@
-//! One call of a function that would take too much time or memory: it stops, or is refused before it starts.
+//! Single calls of functions that would take too much time or memory: they are stopped, or rejected before they start.
 
 use super::{Cases, chart, file, is_error, render_chart};
 
-/// `x x x …`
+/// Returns `x x x …`.
 fn times(text: &str, count: usize) -> String {
     format!("{text} ").repeat(count)
 }

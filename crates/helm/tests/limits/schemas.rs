@@ -6,13 +6,13 @@ use go_template::Map;
 
 use super::{Cases, chart, file, is_error, render_chart};
 
-/// Validates a table whose `a` is this text.
+/// Validates a table whose key `a` holds this text.
 fn validate(schema: &str, text: &str) -> Result<(), String> {
     let files = vec![file("values.schema.json", schema), file("values.yaml", format!("a: '{text}'"))];
     render_chart(chart(files).unwrap(), &Map::default()).map(|_| ())
 }
 
-/// Each definition refers to the next one twice.
+/// Returns a schema in which each definition refers to the next one twice.
 fn doubling() -> String {
     let mut schema = String::from("{\"$defs\":{");
     for i in 1..=60 {
@@ -43,18 +43,18 @@ fn recursive_schemas_terminate() {
     cases.run();
 }
 
-/// Validates values, as YAML.
+/// Validates values that are given as YAML.
 fn validate_all(schema: &str, values: &str) -> Result<(), String> {
     let files = vec![file("values.schema.json", schema), file("values.yaml", values)];
     render_chart(chart(files).unwrap(), &Map::default()).map(|_| ())
 }
 
-/// Maps in each other, with the key `a`.
+/// Returns nested maps with the key `a`.
 fn deep(levels: usize) -> String {
     format!("a: {}1{}", "{a: ".repeat(levels), "}".repeat(levels))
 }
 
-/// Definitions `d0` to the last one, which is `end`.
+/// Returns the definitions from `d0` on. The last one is `end`.
 fn definitions(count: usize, body: impl Fn(usize) -> String, end: &str) -> String {
     let all: Vec<String> = (0..count).map(|i| format!("\"d{i}\":{}", body(i))).collect();
     format!("\"$defs\":{{{},\"d{count}\":{end}}}", all.join(","))

@@ -1,4 +1,4 @@
-//! Templates that would run or print forever.
+//! Templates that would execute or print forever.
 
 use super::{Cases, render};
 

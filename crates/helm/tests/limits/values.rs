@@ -157,7 +157,7 @@ fn time_in_slow_functions_is_bounded() {
     for (function, arguments) in [
         ("bcrypt", "\"a\""),
         ("htpasswd", "\"u\" \"a\""),
-        // Another master password each time: the key of the last one is kept.
+        // A different master password each time, because the key of the last one is cached.
         ("derivePassword", "1 \"long\" (toString $i) \"b\" \"c\""),
         ("genPrivateKey", "\"rsa\""),
         ("genPrivateKey", "\"dsa\""),

@@ -7,7 +7,7 @@ use helm::values;
 
 use super::{Cases, chart, file, is_error, render_chart};
 
-/// Texts that are rejected, and part of the error.
+/// Returns texts that are rejected, and part of the error of each.
 fn bad() -> [(&'static str, String, &'static str); 7] {
     let deep = (0..2_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n");
     [
@@ -25,7 +25,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// Each line refers to the previous one this many times.
+/// Returns a text in which each line refers to the previous one this many times.
 fn bomb(times: usize) -> String {
     let mut text = format!("a0: &a0 [{}]\n", vec!["x"; times].join(", "));
     for i in 1..12 {

@@ -3,7 +3,7 @@ use crate::chart::Chart;
 
 const CHART: &str = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
 
-/// The namespaces of the lookups in a template of a chart with these helpers.
+/// Returns the namespaces of the lookups in a template of a chart with these partials.
 fn namespaces(template: &str, helpers: &str) -> Vec<LookupNamespace> {
     let chart = Chart::from_files([
         ("Chart.yaml", CHART),

@@ -61,7 +61,7 @@ fn namespaces_are_those_of_objects_their_defaults_included() {
     check("", &[], false);
 }
 
-/// A chart whose helpers decide, with a template that sets something by an expression.
+/// Evaluates a chart whose partials determine what a line of a template sets.
 fn by_helpers(line: &str) -> SpelledOut {
     let helpers = "
 {{- define \"scope\" -}}{{- if .Values.all -}}Cluster{{- end -}}{{- end -}}
@@ -125,7 +125,7 @@ fn kinds_that_the_charts_own_helpers_decide_are_known() {
     );
     check("{{- $kinds := dict \"a\" \"Role\" }}\nkind: {{ get $kinds \"a\" }}", &["Role"]);
     check("kind: {{ required \"a kind\" (coalesce .Values.kind \"Node\") }}", &["Node"]);
-    // What only a user's values decide stays unknown.
+    // Whatever only a user's values determine stays unknown.
     check("kind: {{ .Values.kind }}", &[]);
     check("kind: {{ tpl .Values.kind . }}", &[]);
     check("{{- range .Values.more }}\nkind: {{ .kind }}\n{{- end }}", &[]);
