@@ -1,11 +1,17 @@
-//! `memcached-operator`: runs the charts in watches.yaml and the native controllers below under one manager.
+//! `memcached-operator`, the reference hybrid operator: a chart serves Memcached (watches.yaml), Rust serves MemcachedBackup.
+//!
+//! One crate without a library: a saved line is compiled and linked once.
+
+mod api;
+mod controllers;
 
 use std::process::ExitCode;
 
 use helm_operator::Operator;
-use memcached_operator::api::memcached_backup::MemcachedBackup;
-use memcached_operator::controllers::memcached_backup;
 
 fn main() -> ExitCode {
-    Operator::new().crd::<MemcachedBackup>().native(memcached_backup::Controller).main()
+    Operator::new()
+        .crd::<api::memcached_backup::MemcachedBackup>()
+        .native(controllers::memcached_backup::Controller)
+        .main()
 }

@@ -19,27 +19,27 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
-pub struct MemcachedBackupSpec {
+pub(crate) struct MemcachedBackupSpec {
     /// Number of backup pods.
     #[schemars(range(min = 0))]
-    pub size: i32,
+    pub(crate) size: i32,
 }
 
 /// The last observed state of the backup pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct MemcachedBackupStatus {
+pub(crate) struct MemcachedBackupStatus {
     /// Names of the backup pods, sorted.
     #[serde(default)]
-    pub nodes: Vec<String>,
+    pub(crate) nodes: Vec<String>,
     /// Number of backup pod names.
     #[serde(default)]
-    pub node_count: i32,
+    pub(crate) node_count: i32,
     /// The resource generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
+    pub(crate) observed_generation: Option<i64>,
     /// `Ready`: exactly the wanted number of backup pods exist, and all are ready.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<Condition>,
 }

@@ -1,3 +1,3 @@
 //! The kinds that Rust serves, one file each.
 
-pub mod memcached_backup;
+pub(crate) mod memcached_backup;

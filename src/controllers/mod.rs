@@ -1,3 +1,3 @@
 //! The Rust reconcilers, one directory each.
 
-pub mod memcached_backup;
+pub(crate) mod memcached_backup;

@@ -43,7 +43,6 @@ pub(crate) const HYBRID: &[Template] = templates! {
     "Makefile": "hybrid/Makefile",
     "README.md": "hybrid/README.md",
     "src/main.rs": "hybrid/src/main.rs",
-    "src/lib.rs": "hybrid/src/lib.rs",
     "src/api/mod.rs": "hybrid/src/api/mod.rs",
     "src/controllers/mod.rs": "hybrid/src/controllers/mod.rs",
 };

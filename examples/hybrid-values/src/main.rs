@@ -1,11 +1,14 @@
 //! A chart with code around it: a value mapper that reads a ConfigMap, a hook before and one after each action, and events.
 
+mod nginx;
+
 use std::process::ExitCode;
 
 use helm_operator::{Operator, Wakes};
-use hybrid_values::{SETTINGS, announce, publish, with_settings};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
+
+use crate::nginx::{SETTINGS, announce, publish, with_settings};
 
 fn main() -> ExitCode {
     Operator::new()

@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name": "Nodes", "type": "string", "jsonPath": ".status.nodes"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
-pub struct MemcachedSpec {
+pub(crate) struct MemcachedSpec {
     /// Number of memcached pods.
     #[schemars(range(min = 0))]
-    pub size: i32,
+    pub(crate) size: i32,
 }
 
 /// The last observed state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct MemcachedStatus {
+pub(crate) struct MemcachedStatus {
     /// Names of the memcached pods, sorted.
     #[serde(default)]
-    pub nodes: Vec<String>,
+    pub(crate) nodes: Vec<String>,
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
-use crate::Memcached;
+use crate::api::Memcached;
 
 /// Selects the objects of every `Memcached`.
 pub(crate) const SELECTOR: &str = "app=memcached,memcached_cr";

@@ -1,9 +1,13 @@
 //! The memcached tutorial in Rust: keeps a Deployment of memcached at a size, and lists the pods in the status.
 
+mod api;
+mod controller;
+mod deployment;
+
 use std::process::ExitCode;
 
 use helm_operator::Operator;
 
 fn main() -> ExitCode {
-    Operator::new().native(memcached_native::Controller).main()
+    Operator::new().crd::<api::Memcached>().native(controller::Controller).main()
 }

@@ -19,25 +19,25 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name": "Version", "type": "string", "jsonPath": ".spec.appVersion"}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
-pub struct ReverseWordsAppSpec {
+pub(crate) struct ReverseWordsAppSpec {
     /// Number of pods; absent or 0 means 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
-    pub replicas: Option<i32>,
+    pub(crate) replicas: Option<i32>,
     /// Version of the application; absent or empty means `latest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub app_version: Option<String>,
+    pub(crate) app_version: Option<String>,
 }
 
 /// The last observed state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ReverseWordsAppStatus {
+pub(crate) struct ReverseWordsAppStatus {
     /// Names of the pods that are pending or running, sorted.
     #[serde(default)]
-    pub app_pods: Vec<String>,
+    pub(crate) app_pods: Vec<String>,
     /// `Ready`: all pods are ready. `ReverseWordsDeploymentNotReady`: they are not.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<Condition>,
 }

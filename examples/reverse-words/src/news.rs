@@ -39,7 +39,8 @@ fn updated(message: String) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ReverseWordsApp, ReverseWordsAppSpec, objects};
+    use crate::api::{ReverseWordsApp, ReverseWordsAppSpec};
+    use crate::objects;
 
     fn deployment(replicas: i32) -> Deployment {
         let spec = ReverseWordsAppSpec { replicas: Some(replicas), app_version: None };

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
-use crate::ReverseWordsApp;
+use crate::api::ReverseWordsApp;
 
 /// Selects the objects of every `ReverseWordsApp`.
 pub(crate) const SELECTOR: &str = "app";
@@ -101,7 +101,7 @@ pub(crate) fn app_of(object: &impl ResourceExt) -> Option<ResourceKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ReverseWordsAppSpec;
+    use crate::api::ReverseWordsAppSpec;
 
     #[test]
     fn defaults_stand_for_what_is_absent_zero_or_empty() {

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use crate::api::{ReverseWordsApp, ReverseWordsAppStatus};
 use crate::objects::replicas;
-use crate::{ReverseWordsApp, ReverseWordsAppStatus};
 
 const READY: &str = "Ready";
 const NOT_READY: &str = "ReverseWordsDeploymentNotReady";
@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ReverseWordsAppSpec;
+    use crate::api::ReverseWordsAppSpec;
 
     fn app() -> ReverseWordsApp {
         ReverseWordsApp::new("a", ReverseWordsAppSpec { replicas: Some(2), app_version: None })

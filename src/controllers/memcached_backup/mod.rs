@@ -19,10 +19,10 @@ use crate::api::memcached_backup::{MemcachedBackup, MemcachedBackupStatus};
 
 /// Serves every `MemcachedBackup`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Controller;
+pub(crate) struct Controller;
 
 /// What a reconcile reads.
-pub struct Caches {
+pub(crate) struct Caches {
     deployments: Cache<Deployment>,
     /// Their owners are ReplicaSets: labels say which backup they belong to.
     pods: Cache<PartialObjectMeta<Pod>>,

@@ -31,16 +31,15 @@ pub(super) fn create(
         ("kind", &lower),
         ("plural", &plural),
         ("module", &module),
-        ("crate", &file.name().replace('-', "_")),
     ];
     if native.resource {
         add_module(project, "api", &module, fill(NATIVE_API, &words))?;
-        insert(project, MAIN, BUILDER, &fill(".crd::<__crate__::api::__module__::__Kind__>()", &words))?;
+        insert(project, MAIN, BUILDER, &fill(".crd::<api::__module__::__Kind__>()", &words))?;
         add_common(project, file, gvk, fill(NATIVE_SAMPLE, &words))?;
     }
     if native.controller {
         add_module(project, "controllers", &module, fill(NATIVE_CONTROLLER, &words))?;
-        insert(project, MAIN, BUILDER, &fill(".native(__crate__::controllers::__module__::Controller)", &words))?;
+        insert(project, MAIN, BUILDER, &fill(".native(controllers::__module__::Controller)", &words))?;
         if !project.contains(&format!("config/rbac/{lower}_role.yaml")) {
             rbac::write_native(project, &rights(gvk), "", false)?;
         }

@@ -166,8 +166,8 @@ fn a_native_kind_gets_type_controller_and_roles_and_is_listed_once() {
     create_api(&mut once, &native(true, true)).unwrap();
     check_kustomizations(&once);
     let main = once.text("src/main.rs").unwrap();
-    let listed = "        .crd::<cache_operator::api::memcached_backup::MemcachedBackup>()
-        .native(cache_operator::controllers::memcached_backup::Controller)
+    let listed = "        .crd::<api::memcached_backup::MemcachedBackup>()
+        .native(controllers::memcached_backup::Controller)
         // +kubebuilder:scaffold:builder
         .main()
 ";
@@ -216,6 +216,6 @@ fn a_missing_marker_is_an_error_that_says_what_to_add() {
     project.write("src/main.rs", "fn main() {}\n");
     let native = memcached(Source::Native(Native { resource: false, controller: true }));
     let error = create_api(&mut project, &native).unwrap_err().to_string();
-    let expected = r#"cannot edit src/main.rs: the line "// +kubebuilder:scaffold:builder" is missing; add ".native(cache_operator::controllers::memcached::Controller)" by hand"#;
+    let expected = r#"cannot edit src/main.rs: the line "// +kubebuilder:scaffold:builder" is missing; add ".native(controllers::memcached::Controller)" by hand"#;
     assert_eq!(error, expected);
 }

@@ -1,4 +1,9 @@
 //! `__project__`: runs the charts in watches.yaml and the native controllers below under one manager.
+//!
+//! `api` holds the kinds that Rust serves, `controllers` their reconcilers.
+
+mod api;
+mod controllers;
 
 use std::process::ExitCode;
 

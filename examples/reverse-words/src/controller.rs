@@ -1,11 +1,4 @@
-//! The reconciler of `ReverseWordsApp`, and its type.
-
-mod api;
-mod news;
-mod objects;
-mod status;
-
-pub use api::{ReverseWordsApp, ReverseWordsAppSpec, ReverseWordsAppStatus};
+//! The reconciler of `ReverseWordsApp`.
 
 use helm_operator::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use helm_operator::report::Outcome;
@@ -13,12 +6,15 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::ReverseWordsApp;
+use crate::{news, objects, status};
+
 /// Serves every `ReverseWordsApp`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Controller;
+pub(crate) struct Controller;
 
 /// What a reconcile reads.
-pub struct Caches {
+pub(crate) struct Caches {
     deployments: Cache<Deployment>,
     services: Cache<Service>,
     pods: Cache<Pod>,

@@ -8,13 +8,13 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 /// Selects the ConfigMaps with a namespace's settings.
-pub const SETTINGS: &str = "hybrid-values/settings=true";
+pub(crate) const SETTINGS: &str = "hybrid-values/settings=true";
 
 /// Lays the settings of the resource's namespace below its own values: `tier` becomes a label of the pods, `replicas` the default of `replicaCount`.
 ///
 /// # Errors
 /// The ConfigMaps cannot be read, or `replicas` is not a number.
-pub async fn with_settings(mapping: Mapping) -> Result<Value, Error> {
+pub(crate) async fn with_settings(mapping: Mapping) -> Result<Value, Error> {
     let namespace = mapping.resource.namespace().unwrap_or_default();
     let maps: Api<ConfigMap> = Api::namespaced(mapping.client.clone(), &namespace);
     let mut values = mapping.values.clone();
@@ -43,7 +43,7 @@ fn lay_below(values: &mut Value, map: &ConfigMap) -> Result<(), Error> {
 ///
 /// # Errors
 /// None.
-pub async fn announce(before: Before) -> Result<(), Error> {
+pub(crate) async fn announce(before: Before) -> Result<(), Error> {
     let replicas = before.values["replicaCount"].as_u64().unwrap_or(1);
     let (reason, action) = if before.deployed.is_none() { ("Installing", "Install") } else { ("Upgrading", "Upgrade") };
     before.tell(Outcome::normal(reason, action, format!("{reason} with {replicas} replicas")));
@@ -54,7 +54,7 @@ pub async fn announce(before: Before) -> Result<(), Error> {
 ///
 /// # Errors
 /// The chart rendered no Service of the release's name.
-pub async fn publish(after: After) -> Result<(), Error> {
+pub(crate) async fn publish(after: After) -> Result<(), Error> {
     let release = &after.release;
     let service: Service = release.object(&release.name).ok_or("the chart has no Service of the release's name")?;
     let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();

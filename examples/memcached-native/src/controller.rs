@@ -1,9 +1,4 @@
-//! The reconciler of `Memcached`, and its type.
-
-mod api;
-mod deployment;
-
-pub use api::{Memcached, MemcachedSpec, MemcachedStatus};
+//! The reconciler of `Memcached`.
 
 use helm_operator::native::{Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use helm_operator::report::Outcome;
@@ -12,12 +7,15 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 
+use crate::api::{Memcached, MemcachedStatus};
+use crate::deployment;
+
 /// Serves every `Memcached`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Controller;
+pub(crate) struct Controller;
 
 /// What a reconcile reads.
-pub struct Caches {
+pub(crate) struct Caches {
     deployments: Cache<Deployment>,
     pods: Cache<PartialObjectMeta<Pod>>,
 }
