@@ -231,7 +231,7 @@ fn a_user_of_one_namespace_reaches_no_other_through_values() {
     for (name, spec) in &attempts {
         create_as("mallory", &own, name, spec, if *name == "name-by-value" { &adopt } else { &none });
     }
-    // Permitted objects work beside them.
+    // Permitted objects still work.
     create_as("mallory", &own, "good", &json!({"extra": [object("v1", "ConfigMap", None)]}), &json!({}));
     HOLDER.wait_for(&own, "good", "Ready");
     for (name, _) in &attempts {

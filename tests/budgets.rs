@@ -21,7 +21,7 @@ const PROBES: &str = "Serving health probes";
 /// Timeout of every step: this test is about memory, and the machine may be busy.
 const LONG: Duration = Duration::from_secs(600);
 
-/// The number of good resources timed beside each attack.
+/// The number of valid resources timed during each attack.
 const TIMED: usize = 20;
 
 /// Lists ConfigMaps, renders many objects, or fails with a long message, depending on the resource.
@@ -85,7 +85,7 @@ fn ready(namespace: &Namespace<'_>, name: &str) {
     });
 }
 
-/// The measurements beside each attack. Times are not asserted, because they depend on the machine.
+/// The measurements during each attack. Times are not asserted, because they depend on the machine.
 struct Measured<'a> {
     namespace: &'a Namespace<'a>,
     group: &'a Group,

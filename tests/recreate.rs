@@ -1,4 +1,4 @@
-//! Immutable fields on a real control plane: what the API server rejects, what is recreated, and what is guarded.
+//! Immutable fields on a real control plane: rejected changes, recreated objects, and guards.
 
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};

@@ -35,14 +35,14 @@ impl Kind {
         })
     }
 
-    /// The resource's events, one per line: `REASON: MESSAGE`.
+    /// Returns the resource's events, one per line: `REASON: MESSAGE`.
     pub(crate) fn events_of(&self, namespace: &Namespace<'_>, name: &str) -> String {
         let selector = format!("--field-selector=involvedObject.name={name},involvedObject.kind={}", self.0);
         let columns = "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}";
         namespace.kubectl(["get", "events", &selector, "-o", columns]).unwrap()
     }
 
-    /// The number of the release's deployed revision.
+    /// Returns the number of the release's deployed revision.
     pub(crate) fn revision(&self, namespace: &Namespace<'_>, name: &str) -> Value {
         self.get(namespace, name)["status"]["deployedRelease"]["revision"].clone()
     }

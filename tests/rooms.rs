@@ -96,7 +96,7 @@ fn top_level(inside: &str) -> Vec<&str> {
     branches.into_iter().map(|(from, to)| &inside[from..to]).collect()
 }
 
-/// Returns the rooms that each room really imports.
+/// Returns the rooms that each room imports.
 fn real() -> BTreeMap<String, BTreeSet<String>> {
     let mut found = Vec::new();
     modules(Path::new(SOURCE), &mut found);

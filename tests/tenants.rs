@@ -242,7 +242,7 @@ fn an_anonymous_client_gets_nothing_from_the_ports_but_health() {
     for server in ["Serving health probes", "Serving metrics server"] {
         let line: Value = serde_json::from_str(&operator.logged(server)).unwrap();
         let address = line["bindAddress"].as_str().unwrap();
-        // Slow clients that stay connected beside all the others.
+        // Slow clients that stay connected, in addition to all others.
         let slow: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(address).ok()).collect();
         slow.iter().for_each(|mut stream| _ = stream.write_all(b"GET /hea"));
         for (what, bytes) in requests() {

@@ -178,7 +178,7 @@ fn by_helm(world: &World, name: &str, chart: u8, spec: &Value) -> Objects {
     documents.into_iter().filter(Value::is_object).map(named).collect()
 }
 
-/// Returns an object as `KIND/NAME`, without the fields that list items lack.
+/// Returns an object as `KIND/NAME`, without the fields that items of lists do not have.
 fn named(mut object: Value) -> (String, Value) {
     let name = format!("{}/{}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
     object.as_object_mut().unwrap().retain(|key, _| !["apiVersion", "kind"].contains(&key.as_str()));

@@ -23,7 +23,7 @@ pub fn template<A: Into<std::ffi::OsString> + Clone>(
     template.options.run().map(|output| output.text).map_err(|error| without_hint(&error.to_string()).to_owned())
 }
 
-/// Returns one of Helm's messages without the hint to use `--debug`, which recorded messages lack.
+/// Returns one of Helm's messages without the hint to use `--debug`, which recorded messages do not contain.
 pub fn without_hint(message: &str) -> &str {
     message.split("\n\nUse --debug").next().unwrap_or_default()
 }

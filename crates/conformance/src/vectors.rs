@@ -17,8 +17,8 @@ use serde_json::Value as Json;
 
 use crate::report::{Outcome, Report};
 
-/// The version that Helm's engine prints when used as a library, as for the snippets: its source lacks the patch
-/// number.
+/// The version that Helm's engine prints when used as a library, as for the snippets: its source does not contain the
+/// patch number.
 const LIBRARY_VERSION: &str = "v4.3";
 
 #[derive(Deserialize)]

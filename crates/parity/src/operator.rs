@@ -123,8 +123,8 @@ impl<'a> Operator<'a> {
         loop {
             let resource = self.plane.get(&path).await?;
             match outcome_of(&resource) {
-                // It may have rendered with outdated discovery. Helm reads discovery anew for each command, and the
-                // operator's retry does too.
+                // It may have rendered with outdated discovery. Helm runs discovery for each command, and so does the
+                // operator's retry.
                 Some(Outcome::Refused(Cause::UnservedKind, _)) if began.elapsed() < RETRIED => {}
                 Some(outcome) => return Ok(outcome),
                 None => {}

@@ -38,7 +38,7 @@ pub enum Error {
     NotHelmProject {
         /// The folder as given.
         folder: String,
-        /// What it lacks.
+        /// The missing part.
         reason: String,
     },
     /// A native kind in a project without code.

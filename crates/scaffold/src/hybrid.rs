@@ -1,7 +1,7 @@
 //! Adds Rust to a project that has only charts.
 //!
-//! Replaces files that `init` wrote and the user did not edit. Keeps edited files, and writes the missing parts beside
-//! them.
+//! Replaces files that `init` wrote and the user did not edit. Keeps edited files, and writes the missing parts into
+//! new files next to them.
 
 use crate::library::Library;
 use crate::project_file::{self, ProjectFile};
@@ -82,7 +82,7 @@ fn replace(project: &mut Project, (path, text): &Template, words: &Words) -> Opt
     }
 }
 
-/// Writes a file beside the user's, for the user to merge.
+/// Writes a file next to the user's, for the user to merge.
 fn beside(project: &mut Project, path: &str, wanted: String) -> Option<String> {
     let what = match path {
         "Makefile" => "its targets build and run this program instead of helm-operator",

@@ -16,8 +16,8 @@ use crate::deployment::Deployment;
 use crate::watches::{self, Watch};
 use crate::{Error, Project, chart, kustomize, yaml};
 
-/// The folder of the policies. `config/default` does not list it: policies require permissions that the operator's
-/// installer may lack.
+/// The folder of the policies. `config/default` does not list it, because policies require permissions that the
+/// operator's installer may not have.
 const FOLDER: &str = "config/policies";
 
 /// The start of the folder's kustomization.

@@ -32,8 +32,8 @@ manifests: ## Write CRDs and roles again, from charts and watches.yaml.
 
 ";
 
-/// Copies the files of `from` that the project lacks, and converts them. Returns a note for each change. A second call
-/// changes nothing.
+/// Copies the files of `from` that the project does not have, and converts them. Returns a note for each change. A
+/// second call changes nothing.
 ///
 /// # Errors
 /// Fails if `from` is not such a project, or a file cannot be edited. `name` names it in errors.

@@ -38,7 +38,7 @@ pub(crate) struct Watch {
     pub(crate) has_cluster_scoped: bool,
     /// The ServiceAccount that writes the chart's objects, without its namespace.
     pub(crate) account: Option<String>,
-    /// The keys about permissions and records that the entry lacks.
+    /// The keys about permissions and records that the entry does not set.
     pub(crate) undecided: Vec<&'static str>,
     /// The lookups that templates may make beyond their release.
     pub(crate) grant: LookupGrant,

@@ -1,4 +1,4 @@
-//! Everyone who acts beside the operator: the cluster's controllers, another operator, and people who use kubectl.
+//! Actors other than the operator: the cluster's controllers, another operator, and people who use kubectl.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ fn let_go(world: &World) -> bool {
     acted
 }
 
-/// Lets the other operator manage all ConfigMaps, if the script says so. Returns whether it acted.
+/// Lets the other operator manage all ConfigMaps, if the script enables this. Returns whether it acted.
 fn look_after(world: &World) -> bool {
     let Some(manager) = world.state().operator.clone() else { return false };
     let mut operator = OtherOperator {

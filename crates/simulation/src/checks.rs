@@ -39,12 +39,12 @@ pub struct Checks {
     pub rollout: Rollout,
 }
 
-/// What people asked of one resource, and what has happened to it.
+/// What people requested for one resource, and its history.
 #[derive(Default)]
 pub(crate) struct Resource {
     /// Whether it exists and is not being deleted.
     pub(crate) exists: bool,
-    /// Whether it asks to adopt existing objects.
+    /// Whether it requests to adopt existing objects.
     adopts: bool,
     /// Whether a person installed the release and the resource has not adopted it.
     pub(crate) is_foreign: bool,
@@ -240,8 +240,8 @@ impl Checks {
         is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
     }
 
-    /// Checks (c) that a person's release is adopted only by an existing resource that asks for it and is granted it,
-    /// and does not change before.
+    /// Checks (c) that a person's release is adopted only by an existing resource that requests it and is allowed to,
+    /// and that the release does not change before.
     fn taken_over(&mut self, change: &Change) -> Option<String> {
         let name = names::owner(&change.path).or_else(|| {
             let (name, _) = names::record(&change.path)?;

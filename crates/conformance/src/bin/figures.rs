@@ -1,5 +1,5 @@
-//! Turns measurements into the figures of `docs/performance.md` and `docs/scaling.md`: reads `measured.jsonl` in a
-//! folder and writes the JSON files beside it that `plots` draws.
+//! Converts measurements into the figures of `docs/performance.md` and `docs/scaling.md`: reads `measured.jsonl` in a
+//! folder and writes the JSON files that `plots` draws into the same folder.
 //!
 //! Each line of `measured.jsonl` is the last line that one run of a harness printed: an operator's life cycle
 //! (`converge.py`), the floor of that (`limit.py`), many kinds (`kinds.py`) or many resources (`hack/bench-scale`).

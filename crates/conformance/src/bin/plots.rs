@@ -1,5 +1,5 @@
-//! Draws the figures of `docs/performance.md` and `docs/scaling.md`: each JSON file in a folder becomes an SVG file
-//! beside it.
+//! Draws the figures of `docs/performance.md` and `docs/scaling.md`: converts each JSON file in a folder into an SVG
+//! file next to it.
 //!
 //! A figure is `{"title": …, "x": …, "y": …, "series": [{"name": …, "points": [[x, y], …]}]}`. Both axes are
 //! logarithmic.

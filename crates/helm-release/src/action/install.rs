@@ -18,7 +18,7 @@ const CRD_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// Definitions from `crds` are created before the record is written and never belong to the release. The install waits
 /// up to 60 s until they are served, then continues: objects of a kind that is still unknown fail with an error that
-/// says so.
+/// names this cause.
 ///
 /// # Errors
 /// [`Failure::recorded`] is `None` if nothing but definitions was written: an object belongs to someone else, or the

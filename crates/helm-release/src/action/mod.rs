@@ -7,12 +7,12 @@
 //!    first write.
 //! 2. **Write ahead.** The revision's record is written as `pending-…` with its whole manifest and with the inventory:
 //!    every object that may exist once the action ends, old ones included.
-//! 3. **Pre hooks** run and are recorded, one by one.
-//! 4. **Apply**, in install order; objects whose digest and ownership mark are unchanged are skipped without a request.
-//!    Where the server refuses to change an immutable field, Jobs and objects in [`Options::recreate`] are deleted and
-//!    created anew, unless that would lose data.
+//! 3. **Run pre hooks** and record each of them.
+//! 4. **Apply** in install order; objects whose digest and ownership mark are unchanged are skipped without a request.
+//!    If the server rejects a change of an immutable field, Jobs and objects in [`Options::recreate`] are deleted and
+//!    recreated, unless that would lose data.
 //! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order.
-//! 6. **Post hooks** run and are recorded.
+//! 6. **Run post hooks** and record them.
 //! 7. **Complete.** The record becomes `deployed`, the previous one `superseded`, and revisions beyond the history
 //!    limit are deleted.
 //!
@@ -20,23 +20,23 @@
 //! [`run_post_delete`], then [`Storage::delete_all`].
 //!
 //! # Guarantees
-//! - Whatever exists in the cluster is in a record: nothing is created before its revision is recorded, except
-//!   definitions from `crds/`.
+//! - Every object in the cluster is in a record: nothing is created before its revision is recorded, except definitions
+//!   from `crds/`.
 //! - Only objects whose own metadata proves that they belong to the release are changed or deleted, unless
 //!   [`Options::adopt`] is set.
 //! - Every step is idempotent, and an action that is continued does not repeat a hook that succeeded.
 //!
 //! # Failures, retries and cancellation
 //! Actions retry lost races (an object that changed between reading and writing) a few times, and hooks retry requests
-//! until their timeout. Everything else is the caller's to retry: call the action again with the [`Current`] that
+//! until their timeout. The caller retries everything else: call the action again with the [`Current`] that
 //! [`Recorded`] or the storage describes.
-//! - After an error that judges the candidate the revision is `failed`; the next attempt makes a new revision.
-//! - After one that does not ([`Error::is_unanswered`]) the revision stays pending; the next attempt continues it under
+//! - After an error caused by the candidate, the revision is `failed`; the next attempt makes a new revision.
+//! - After any other error ([`Error::is_unanswered`]), the revision stays pending; the next attempt continues it under
 //!   the same number.
-//! - A hook that [`Slot::interruption`] ends has failed, and with it the revision.
-//! - Dropping the future, or a crash, has the effect of a request that is not answered. With the same inputs the next
-//!   attempt of a chart with hooks continues from the recorded manifest, random values included, and waits for hooks
-//!   that still run.
+//! - If [`Slot::interruption`] ends a hook, the hook and the revision have failed.
+//! - Dropping the future, or a crash, has the same effect as a request without an answer. With the same inputs, the
+//!   next attempt of a chart with hooks continues from the recorded manifest, including its random values, and waits
+//!   for hooks that still run.
 
 mod admit;
 mod deploy;
@@ -204,10 +204,10 @@ pub struct Options {
     pub apply: Policy,
     /// What to do with the definitions in the chart's `crds` folder. Default: [`CrdPolicy::Create`].
     pub crds: CrdPolicy,
-    /// Objects to delete and create anew when the server refuses to change their immutable fields, beside Jobs and
-    /// objects that say so themselves ([`RECREATE_ANNOTATION`](kube::RECREATE_ANNOTATION)). Default: none.
+    /// Objects to delete and recreate when the server rejects a change of their immutable fields, in addition to Jobs
+    /// and objects with [`RECREATE_ANNOTATION`](kube::RECREATE_ANNOTATION). Default: none.
     pub recreate: Arc<[ObjectRule]>,
-    /// What the release may contain, beside objects in its own namespace. Default: everything.
+    /// What the release may contain in addition to objects in its own namespace. Default: everything.
     pub reach: Arc<Reach>,
     /// Fields that the release leaves to others. Default: none.
     pub ignore: Arc<[IgnoreRule]>,
@@ -341,7 +341,7 @@ pub struct Current {
     pub deployed: Option<u32>,
     /// Older revisions with status `deployed`, which an interrupted action did not mark superseded.
     pub outdated: Vec<u32>,
-    /// The deployed revision, or else the last one that was: the closest to what is running.
+    /// The deployed revision, or else the one that was deployed last: the closest to the running objects.
     pub last_good: Option<u32>,
     /// Every object that may exist: those of the newest and of the deployed revision.
     pub inventory: Marks,
@@ -418,9 +418,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the failure says nothing about the candidate: a request failed, was refused because of an
-    /// outage, or only wanted to read, or a record could not be read or written. The same action may succeed later. Any
-    /// other failure judges the candidate: the same action fails again.
+    /// Returns whether the failure has another cause than the candidate: a request failed, was rejected because of an
+    /// outage, or only read, or a record could not be read or written. The same action may succeed later. After any
+    /// other failure, the same action fails again.
     pub fn is_unanswered(&self) -> bool {
         match self {
             Error::Apply(ApplyError::StillDeleting { .. })

@@ -70,7 +70,7 @@ pub async fn reapply(
 /// nothing.
 ///
 /// # Errors
-/// As [`repair`]; objects that lack Helm's ownership metadata are conflicts.
+/// As [`repair`]; objects without Helm's ownership metadata are conflicts.
 pub async fn take_ownership(env: &Environment<'_>, release: &Admitted) -> Result<Repaired, Error> {
     apply(env, &release.release, With::All, Rule::for_new(env.options.adopt)).await
 }

@@ -176,9 +176,9 @@ impl Response {
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// To read. A refusal says nothing about the object.
+    /// To read. An error says nothing about the object.
     Read,
-    /// To write. A refusal judges the sent object.
+    /// To write. A permanent error means that the server rejects the object.
     #[default]
     Write,
 }

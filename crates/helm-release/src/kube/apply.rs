@@ -27,9 +27,9 @@ pub(crate) struct Target<'a> {
     pub rule: Rule,
     /// The known state of the live object.
     pub observed: Observed,
-    /// How it was written before.
+    /// How the object was written before.
     pub previous: Previous,
-    /// Whether it may differ from what was applied last.
+    /// Whether the object may differ from the one that was applied last.
     pub changed: bool,
     /// The fields that are set on creation and left to other managers afterwards.
     pub handed_over: Vec<Pointer>,
@@ -134,7 +134,7 @@ pub enum ApplyError {
         object: String,
         /// The reason, and the remedy.
         guard: Box<Guard>,
-        /// What the server says about the fields.
+        /// The server's error about the fields.
         #[source]
         source: Error,
     },

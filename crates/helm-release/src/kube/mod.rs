@@ -1,4 +1,4 @@
-//! Applies, prunes and deletes the objects of a release, runs its hooks, and judges readiness. Counterpart: Helm's
+//! Applies, prunes and deletes the objects of a release, runs its hooks, and computes readiness. Counterpart: Helm's
 //! `pkg/kube`, with server-side apply and ownership marks instead of three-way merges.
 //!
 //! All requests go through [`Api`]: raw requests with prepared JSON, sent by kube's client or served by [`MemoryApi`]

@@ -1,8 +1,8 @@
 //! Compares the chart and values of a recorded revision with a given chart and values. If they are the same, rendering
 //! again would change only generated values, such as passwords.
 //!
-//! The proof uses the record alone, whoever wrote it. Parts that a record omits, such as subcharts in Helm's records,
-//! count as different.
+//! The comparison uses the record's content alone, independent of its writer. Parts that a record omits, such as
+//! subcharts in Helm's records, count as different.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -125,7 +125,7 @@ fn table(value: &Value) -> Cow<'_, Value> {
 }
 
 /// Returns a chart's metadata. Helm records dependencies as a render left them: marked as enabled, without those that
-/// values disable. If the record also lacks the subcharts, they prove nothing and are dropped.
+/// values disable. If the record also omits the subcharts, the dependencies prove nothing and are dropped.
 fn metadata(chart: &Value, recorded: &Value) -> Value {
     let mut metadata = filled(&chart["metadata"]);
     if let Some(fields) = metadata.as_object_mut().filter(|_| recorded[SUBCHARTS].is_null()) {

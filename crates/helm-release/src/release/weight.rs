@@ -2,7 +2,7 @@
 
 /// The memory of a value in an array, in bytes.
 const VALUE: usize = 32;
-/// The memory of an object's smallest node, which has room for eleven entries.
+/// The memory of an object's smallest node, which has a capacity of eleven entries.
 const NODE: usize = 640;
 /// The memory of each further entry of an object: its share of a node.
 const ENTRY: usize = 64;

@@ -1,5 +1,5 @@
-//! The place of a release's records: beside the release under its name, or in one namespace with those of all other
-//! releases.
+//! The place of a release's records: in the release's namespace under its name, or in one namespace with those of all
+//! other releases.
 
 use std::borrow::Cow;
 use std::sync::Arc;

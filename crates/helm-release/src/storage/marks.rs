@@ -1,7 +1,7 @@
 //! The marks annotation on a release's Secret: the inputs digest, the owner, and the inventory with each object's
 //! ownership mark.
 //!
-//! Thanks to it a restart needs only lists: it reads no record and renders nothing.
+//! With this annotation, a restart needs only lists: it reads no record and renders nothing.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::kube::{
 /// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
 
-/// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which makes room for three
-/// to four times as many objects. If it is still too large, it is omitted, and a restart applies all objects once more.
+/// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which allows three to four
+/// times as many objects. If it is still too large, it is omitted, and a restart applies all objects once more.
 const MAX_TEXT: usize = 200 << 10;
 
 /// Maximum size of an unpacked inventory, in bytes: as many objects as fit into a record.

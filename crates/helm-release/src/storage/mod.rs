@@ -90,7 +90,7 @@ pub struct Known {
 /// A record as written.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The record's content, which may lack files and notes.
+    /// The record's content, possibly without files and notes.
     pub packed: Sealed<Packed>,
     /// The Secret's resource version, which distinguishes our own write from later ones.
     pub resource_version: u64,

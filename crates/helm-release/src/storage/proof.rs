@@ -67,7 +67,7 @@ impl<T> Unproven<T> {
 }
 
 impl<T> Stored<T> {
-    /// Returns the record's content, whoever wrote it.
+    /// Returns the record's content, whether sealed or not.
     pub fn facts(&self) -> &T {
         match self {
             Stored::Sealed(sealed) => sealed.get(),

@@ -29,7 +29,7 @@ impl Controller for Autoscaler {
 }
 
 impl Autoscaler {
-    /// Returns the target's path and its wanted replicas if they differ from the current ones.
+    /// Returns the target's path and its desired replicas if they differ from the current ones.
     fn change(&self, server: &Server, path: &str, autoscaler: &Value) -> Option<(String, i64)> {
         let spec = &autoscaler["spec"];
         let target = &spec["scaleTargetRef"];

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::Error;
 
-/// Kinds that OLM creates from files beside the CSV.
+/// Kinds that OLM creates from separate files, next to the CSV.
 const SUPPORTED: [&str; 14] = [
     "ClusterRole",
     "ClusterRoleBinding",
@@ -37,7 +37,7 @@ pub(super) struct Parts {
     pub(super) base: Option<Json>,
     /// Custom resources among the manifests.
     pub(super) examples: Vec<Json>,
-    /// Manifests for files beside the CSV.
+    /// Manifests for separate files, next to the CSV.
     others: Vec<Json>,
 }
 
@@ -110,7 +110,7 @@ impl Parts {
         });
     }
 
-    /// Returns the files beside the CSV, named as operator-sdk names them.
+    /// Returns the files next to the CSV, named as operator-sdk names them.
     pub(super) fn files(&self) -> Vec<(String, Json)> {
         let definition = |crd: &Json| {
             let spec = &crd["spec"];

@@ -96,7 +96,7 @@ pub(super) fn upgraded(old: &Json) -> Json {
     new
 }
 
-/// Moves a field of the whole definition into a version that lacks it.
+/// Copies a field of the whole definition into a version that does not set it.
 fn move_in(version: &mut Map<String, Json>, from: &Json, field: &str, into: &str) {
     let Some(value) = from.get(field).filter(|_| !version.contains_key(into)) else { return };
     let value = if into == "schema" { json!({field: value}) } else { value.clone() };

@@ -23,7 +23,7 @@ const ARGUMENT: &str = "HELM_OPERATOR_IMAGE";
 pub(crate) struct Rebased {
     /// The new text; the old one if nothing can be changed.
     pub(crate) text: String,
-    /// What was changed and what is left to do, each with its line.
+    /// The changes and the remaining tasks, each with its line.
     pub(crate) notes: Vec<(usize, String)>,
 }
 
@@ -154,7 +154,8 @@ impl<'a> Change<'a> {
         self.notes.push((place.line, format!("{what}; let it run this operator: {todo}")));
     }
 
-    /// Adds a note for commands: they need a shell, which the base image lacks unless it is built on one that has it.
+    /// Adds a note for commands: they need a shell, which the base image contains only if it is built on an image with
+    /// one.
     fn shells(&mut self) {
         let needs = |one: &&Instruction| one.keyword == "RUN" && self.on_base.contains(&one.stage);
         if let Some(first) = self.parsed.instructions.iter().find(needs) {

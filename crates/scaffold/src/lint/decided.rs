@@ -1,5 +1,6 @@
 //! Checks whether watches.yaml decides with whose permissions releases are applied and who may read their records. The
-//! defaults are operator-sdk's: the operator's permissions, and everyone who can read Secrets beside the release.
+//! defaults are operator-sdk's: the operator's permissions, and everyone who can read Secrets in the release's
+//! namespace.
 
 /// The keys, each with its default and the setting that makes the default explicit.
 const KEYS: [(&str, &str, &str); 2] = [

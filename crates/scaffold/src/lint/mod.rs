@@ -1,6 +1,6 @@
 //! `lint`: finds faults in the project's files that would cause failures in the cluster.
 //!
-//! | file | what is checked |
+//! | file | check |
 //! |---|---|
 //! | watches.yaml | each kind has a chart, and a definition that serves its version |
 //! | charts | they render with each sample, else with their defaults; names, hooks and duplicates (`objects`) |

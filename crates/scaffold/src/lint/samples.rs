@@ -73,7 +73,7 @@ pub(super) fn complaints(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| line.trim().trim_start_matches("- ")).filter(|line| line.starts_with("at '"))
 }
 
-/// Returns the finding for `at '/image/tag': got number, want string`, whose path lies below `prefix`.
+/// Returns the finding for `at '/image/tag': got number, want string`, whose path is below `prefix`.
 pub(super) fn at(sample: &Document, prefix: &str, complaint: &str) -> Finding {
     let rest = complaint.trim_start_matches("at '");
     let (pointer, what) = rest.split_once("': ").unwrap_or(("", rest));
@@ -97,7 +97,7 @@ fn convert(schema: &Json) -> Json {
                 let all = value.as_array().map(Vec::as_slice).unwrap_or_default();
                 out.insert(key.clone(), all.iter().map(convert_part).collect());
             }
-            // In Kubernetes these are booleans beside the limit, as in the drafts up to 4.
+            // In Kubernetes these are booleans next to the limit, as in the drafts up to 4.
             "exclusiveMinimum" | "exclusiveMaximum" | "format" | "default" | "example" => {}
             // For the server, null means an absent field.
             _ if value.is_null() => {}
@@ -119,7 +119,7 @@ fn convert(schema: &Json) -> Json {
     Json::Object(out)
 }
 
-/// Allows null. Kubernetes declares it beside the type, JSON Schema within it.
+/// Allows null. Kubernetes declares it in a key next to the type, JSON Schema in the type itself.
 fn allow_null(schema: &mut Map<String, Json>) {
     if let Some(types) = schema.get_mut("type") {
         let mut all = types.as_array().cloned().unwrap_or_else(|| vec![types.clone()]);

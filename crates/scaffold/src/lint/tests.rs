@@ -5,7 +5,7 @@ use crate::{CreateApi, Init, Source, create_api, init};
 
 const WEB: &str = "helm-charts/web";
 
-/// Returns a new project with the starter chart and these files in place of its own.
+/// Returns a new project with the starter chart and these files, which replace existing ones.
 fn project(changes: &[(&str, &str)]) -> Project {
     let mut project = Project::default();
     let about = Init { name: "web-operator".into(), domain: "my.domain".into(), repo: None, hybrid: None };

@@ -30,8 +30,8 @@ impl Renderers {
         let arguments = self.arguments(source, overlay)?;
         let helm = self.helm(&arguments)?;
         let ours = ours(&arguments);
-        // Only a second run of Helm shows which parts of a chart are random. It also brackets times of day: ours lies
-        // between its two.
+        // Only a second run of Helm shows which parts of a chart are random. Its two runs also bracket the time of day
+        // of ours.
         let again = if helm == ours { None } else { Some(self.helm(&arguments)?) };
         Ok(verdict(&helm, again.as_ref(), &ours))
     }

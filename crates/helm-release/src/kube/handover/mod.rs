@@ -25,8 +25,8 @@ pub(super) struct HandedOver {
     pub(super) managers: Option<Value>,
 }
 
-/// Hands over fields of a live object. Parts that it lacks, such as a new list item, stay in the body with the chart's
-/// values.
+/// Hands over fields of a live object. Parts that the live object does not have, such as a new list item, stay in the
+/// body with the chart's values.
 pub(super) fn hand_over(body: &Value, live: &Value, managed_fields: &Value, pointers: &[Pointer]) -> HandedOver {
     let entries = || managed_fields.as_array().into_iter().flatten();
     let place = Place { body, live, sets: entries().map(|entry| &entry["fieldsV1"]).collect() };

@@ -228,9 +228,9 @@ impl HookError {
         matches!(self, HookError::Interrupted { .. })
     }
 
-    /// Returns the policies by which a hook's objects are deleted after this error. An interrupted hook must not run
-    /// beside the next action, which may be an uninstall that creates no objects: its objects are deleted immediately
-    /// if the chart deletes them before each run.
+    /// Returns the policies by which a hook's objects are deleted after this error. An interrupted hook must not run in
+    /// parallel with the next action, which may be an uninstall that creates no objects: its objects are deleted
+    /// immediately if the chart deletes them before each run.
     fn policies(&self) -> &'static [DeletePolicy] {
         match self {
             HookError::Interrupted { .. } => &[DeletePolicy::HookFailed, DeletePolicy::BeforeHookCreation],

@@ -15,9 +15,8 @@ use super::api::{Asked, Error};
 pub use rejected::value_at;
 
 impl Error {
-    /// Returns whether the same request may succeed later: the server, a webhook or the network failed, which says
-    /// nothing about the request. Any other error is permanent: the request is invalid or forbidden, and fails again
-    /// until something is changed.
+    /// Returns whether the same request may succeed later, because the server, a webhook or the network failed. Any
+    /// other error is permanent: the request is invalid or forbidden, and fails again until something is changed.
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Transport(_) | Error::TimedOut { .. } | Error::TooLarge { .. } | Error::Json(_) => true,
@@ -30,7 +29,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the error says nothing about the sent object: it is transient, or the server refused a read.
+    /// Returns whether the error has another cause than the sent object: it is transient, or the server rejected a
+    /// read.
     pub fn is_unanswered(&self) -> bool {
         self.is_transient() || matches!(self, Error::Refused { asked: Asked::Read, .. })
     }
@@ -122,8 +122,8 @@ pub(crate) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_transient)
 }
 
-/// Returns whether the first API server error in the chain of causes says nothing about the sent object; `false`
-/// without one.
+/// Returns whether the first API server error in the chain of causes has another cause than the sent object; `false` if
+/// there is none.
 pub(crate) fn is_unanswered(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_unanswered)
 }
