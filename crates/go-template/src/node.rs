@@ -176,7 +176,7 @@ pub struct StringNode {
     pub value: Value,
 }
 
-/// Fields of the dot.
+/// Fields of dot.
 pub struct FieldNode {
     pub(crate) pos: Pos,
     /// The names, outermost first.

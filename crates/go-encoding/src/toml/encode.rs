@@ -69,7 +69,7 @@ enum Form {
     Tables,
 }
 
-/// How a table is written.
+/// The style in which a table is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
     /// On several lines.

@@ -32,7 +32,7 @@ pub const MAX_EXEC_DEPTH: usize = 100_000;
 /// Maximum length of a node's source in an error, in bytes.
 const MAX_CONTEXT: usize = 2 << 10;
 
-/// How a walk ended.
+/// The outcome of walking a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,

@@ -13,7 +13,7 @@ pub enum LexError {
     /// A string in back quotes lacks its closing quote.
     #[error("unterminated raw quoted string")]
     UnterminatedRawString,
-    /// A text starts like a number but is none that Go accepts. Holds the text, quoted.
+    /// A text that starts like a number is not a valid number. Holds the text, quoted.
     #[error("bad number syntax: {0}")]
     BadNumber(String),
     /// A comment lacks `*/`.

@@ -14,7 +14,7 @@ pub const MAX_COPIED_VALUES: usize = 1_000_000;
 /// Maximum nesting of a value to be copied.
 pub const MAX_COPIED_DEPTH: usize = 10_000;
 
-/// What one copy may still use.
+/// The budget of one copy: the values and levels that it may still use.
 pub(super) struct Budget {
     values: usize,
     depth: usize,

@@ -103,7 +103,7 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
         self.display()
     }
 
-    /// Returns the plain data that `toYaml`, `toJson`, `range`, `index` and `len` see, and `%v` if there are no fields. By default, a map of the
+    /// Returns the plain data that `toYaml`, `toJson`, `range`, `index` and `len` see, and `%v` if there are no fields. The default is a map of the
     /// fields that appear in JSON.
     fn data(&self) -> Value {
         let fields = self.fields();

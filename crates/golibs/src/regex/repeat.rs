@@ -3,7 +3,7 @@
 /// Go's limit on the product of nested counted repetitions: `maxRepeat` in `regexp/syntax`.
 const MAX_REPETITIONS: usize = 1000;
 
-/// How often an item is repeated.
+/// The number of repetitions of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Count {
     min: usize,

@@ -57,7 +57,7 @@ pub enum LoadError {
     /// There are too many subcharts. Helm has no such limit.
     #[error("chart has more than {MAX_DEPENDENCIES} subcharts (limit MAX_DEPENDENCIES)")]
     TooManySubcharts,
-    /// Subcharts are nested too deep. Helm has no such limit.
+    /// Subcharts nest too deeply. Helm has no such limit.
     #[error("charts are nested more than {MAX_DEPTH} deep (limit MAX_DEPTH)")]
     TooDeep,
 }

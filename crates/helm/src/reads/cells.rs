@@ -18,7 +18,7 @@ const GLOBAL: &[u8] = b"global";
 /// The methods of `.Values`, which take precedence over keys.
 const METHODS: [&[u8]; 5] = [b"AsMap", b"Encode", b"PathValue", b"Table", b"YAML"];
 
-/// A table or list.
+/// A table or list, or any other place in the values.
 #[derive(Clone, Debug, Default)]
 struct Cell {
     /// The depth in the values, or `None` for what templates create.
@@ -43,7 +43,7 @@ struct Cell {
     is_root: bool,
 }
 
-/// All tables and lists.
+/// All cells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     all: Vec<Cell>,
@@ -304,7 +304,7 @@ impl Cells {
     }
 }
 
-/// Returns the parts of a value that are not tables or lists and that any field of it may also be, such as a file's content.
+/// Returns the parts of a value that stay the same when a field of it is read: the content of a file, and anything that is not followed.
 fn opaque(of: &Held) -> Held {
     let mut found = Held::default();
     for one in of.refs() {

@@ -134,7 +134,7 @@ fn without_fragment(base: &Url, reference: &str) -> Option<Url> {
 mod tests {
     use super::*;
 
-    /// What is asked for, with a reader that knows these documents.
+    /// Returns the URLs that a schema asks for, and the collected documents, with a reader that knows these documents.
     fn asked(schema: &str, known: &[(&str, &str)]) -> (Vec<String>, Documents) {
         let mut asked = Vec::new();
         let documents = Documents::collect(schema.as_bytes(), &mut |url| {

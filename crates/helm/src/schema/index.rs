@@ -73,7 +73,7 @@ impl<'a> Index<'a> {
         Ok(index)
     }
 
-    /// Collects the names in a value. `is_schema` tells whether the validator certainly treats the value as a schema.
+    /// Collects the names in a value. `is_schema` is true if the validator certainly treats the value as a schema.
     fn collect(&mut self, value: &'a Json, base: BaseId, is_schema: bool) -> Result<(), BoundError> {
         self.nodes += 1;
         if self.nodes > MAX_SCHEMA_NODES {

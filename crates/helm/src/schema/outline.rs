@@ -1,7 +1,7 @@
 //! Reduces a schema to what determines the validator's work: which subschemas apply where, and how long its lists are.
 //!
-//! Where it is uncertain which subschema applies, all candidates do, so that the outline never underestimates: patterns match every property, and a
-//! relative reference may start at each `$id` around it.
+//! Where it is uncertain which subschema applies, all candidates count, so that the outline never underestimates: patterns match every property, and
+//! a relative reference may start at each `$id` around it.
 
 use std::collections::HashMap;
 

@@ -33,7 +33,7 @@ pub(super) fn lines(root: &ValidationError<'_, '_>, documents: &[Document], show
     lines.lines
 }
 
-/// Number of bytes after which no further lines are collected: nobody reads more.
+/// Total length of lines after which no more are collected, in bytes: a longer message would not be read.
 const MAX_BYTES: usize = 64 << 10;
 
 struct Lines<'a> {
@@ -75,7 +75,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Adds the error and its causes. `base` is the schema that contains the error's schema. `known` tells whether the first keyword between them
+    /// Adds the error and its causes. `base` is the schema that contains the error's schema. `known` is true if the first keyword between them
     /// already has a line.
     fn add(&mut self, error: &ValidationError<'_, '_>, base: &str, known: bool, mut indent: usize) {
         if self.is_full() {

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::scan::Scanner;
 use super::{Error, MAX_INDEX, MAX_NESTED_LISTS, MAX_NESTED_NAME_LEVEL, Reader, Result};
 
-/// How to convert a text to a value.
+/// The way to convert a text to a value.
 #[derive(Clone, Copy)]
 pub(super) enum Mode<'a> {
     Typed,

@@ -99,7 +99,7 @@ mod tests {
         let (p, q, other) = (prime(1024), prime(1024), prime(1024));
         let key = numbers(&p, &q).unwrap();
         assert!(checked(encode(&key)).is_ok());
-        // ring never looks at the private exponent (number 2), only at those of the factors, which are made from it.
+        // ring ignores the private exponent (number 2) and uses only the exponents of the factors, which are derived from it.
         for i in [0, 1, 3, 4, 5, 6, 7] {
             let mut changed = key.clone();
             changed[i] = if i == 0 { &p * &other } else { &key[i] + 2u32 };
