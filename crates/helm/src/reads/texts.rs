@@ -38,7 +38,7 @@ impl Flow {
         }
     }
 
-    /// Executes a text. A text that does not parse may be part of another one, so everything counts as read.
+    /// Executes a text. A text that does not parse may be part of another one, so everything in the dot counts as read.
     fn run(&mut self, text: &Str, dot: &Held) {
         if !is_template(text) {
             return;

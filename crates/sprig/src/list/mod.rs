@@ -70,7 +70,7 @@ fn prepend(list: Value, item: Value) -> ListResult {
     Ok(interfaces(items))
 }
 
-/// Returns a list of some of the items, or nil if there are no items.
+/// Returns the items that `part` makes of a list's items, as a list, or nil if the list is empty.
 fn part(list: &Value, action: &str, part: impl Fn(&[Value]) -> Vec<Value>) -> ListResult {
     let items = items_for(action, list)?;
     if items.is_empty() {

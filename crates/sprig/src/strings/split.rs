@@ -53,7 +53,7 @@ fn joined_tail<'a>(s: &'a [u8], mut parts: Vec<&'a [u8]>, most: usize) -> Vec<&'
     parts
 }
 
-/// Iterates over the bytes of each character.
+/// Returns the bytes of each character.
 fn characters(s: &[u8]) -> Vec<&[u8]> {
     let mut at = 0;
     let mut parts = Vec::new();
