@@ -82,7 +82,7 @@ fn generated_for(watch: &Value) -> Vec<Value> {
     let chart = std::mem::replace(&mut watch["chart"], "chart".into());
     let chart = Path::new(chart.as_str().unwrap());
     if !chart.exists() {
-        // Some tests are about that: an operator that ran before keeps its permissions.
+        // Some tests use a chart that no longer exists: an operator that ran before keeps its permissions.
         return Vec::new();
     }
     copy(chart, &project.path().join("chart"));

@@ -124,7 +124,7 @@ fn scripts_find_programs_where_cargo_builds_them() {
             .iter()
             .any(|fixed| code.contains(fixed))
         };
-        // A script's description of itself names the default.
+        // A script's own usage text names the default.
         let said = |line: &&str| line.contains("default") || line.contains("OPERATOR is the program");
         let fixed: Vec<&str> = text.lines().filter(|line| is_fixed(line) && !said(line)).collect();
         assert_eq!(fixed, [""; 0], "{}", path.display());

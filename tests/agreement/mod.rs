@@ -48,7 +48,7 @@ async fn prepare(api: &dyn Api) {
         // Exists already for the second seed.
         _ = api.send(Call::post(path, body.to_string().into_bytes())).await;
     }
-    // Lists are empty, and the new kind is served.
+    // Deletes the objects of earlier seeds, including those with finalizers.
     for path in paths() {
         let free = json!({"metadata": {"finalizers": null}}).to_string().into_bytes();
         for _ in 0..2 {

@@ -53,7 +53,7 @@ pub enum Fidelity {
     /// Objects may be incomplete, of unserved kinds, and in namespaces that do not exist.
     #[default]
     Sketch,
-    /// As in a cluster: objects are decoded as their kinds, and namespaces must exist.
+    /// As in a cluster: objects are decoded by their kind, and namespaces must exist.
     Cluster,
 }
 

@@ -41,7 +41,7 @@ impl Lines {
                 Tree::List(items) => {
                     let Some(inner) = key.parse().ok().and_then(|at: usize| items.get(at)) else { break };
                     tree = inner;
-                    // A table's first key is on the item's line.
+                    // The first key of a map is on the item's line.
                     if let Tree::Table(entries) = inner {
                         line = entries.first().map(|(_, at, _)| *at).or(line);
                     }

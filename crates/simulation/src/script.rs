@@ -14,7 +14,7 @@ use crate::{draw, stories};
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Script {
-    /// The seed of every random decision that the script leaves open.
+    /// The seed of every random decision that is not part of the script.
     pub seed: u64,
     /// The initial configurations of the processes.
     pub setups: Vec<Setup>,

@@ -47,7 +47,7 @@ impl Search {
         is_alike
     }
 
-    /// Drops runs of steps, longest first.
+    /// Removes sequences of consecutive steps, longest first.
     fn drop_steps(&mut self) {
         let mut length = self.best.steps.len().div_ceil(2);
         while length > 0 {
