@@ -1,6 +1,6 @@
 //! Checks on real charts that values which no template reads, according to `Reads`, change nothing.
 //!
-//! Adds a key to each table of the values, and changes each default that counts as unread: the output must stay the
+//! Adds a key to each map of the values, and changes each default that counts as unread: the output must stay the
 //! same.
 
 use std::collections::HashMap;

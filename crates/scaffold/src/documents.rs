@@ -12,7 +12,7 @@ use crate::{Project, yaml};
 pub(crate) struct Document {
     /// The file.
     pub(crate) path: String,
-    /// The object; always a table.
+    /// The object; always a map.
     pub(crate) content: Json,
     text: Arc<Text>,
     /// The keys that lead to the object if it is an item of a list.

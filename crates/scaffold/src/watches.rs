@@ -89,7 +89,7 @@ fn grant(lookup: &Json) -> LookupGrant {
     }
 }
 
-/// Returns override values in the form of `--set`: `a.b`, `value`. Nested tables are flattened.
+/// Returns override values in the form of `--set`: `a.b`, `value`. Nested maps are flattened.
 fn flat(table: &serde_json::Map<String, Json>) -> Vec<(String, String)> {
     let entry = |(key, value): (&String, &Json)| match value {
         Json::Object(inner) => {
@@ -110,7 +110,7 @@ impl Watch {
         }
     }
 
-    /// Returns the override values as a table, except those that do not parse, such as ones with unexpanded variables.
+    /// Returns the override values as a map, except those that do not parse, such as ones with unexpanded variables.
     pub(crate) fn override_values(&self) -> Map {
         let mut values = Map::default();
         for (path, value) in &self.overrides {

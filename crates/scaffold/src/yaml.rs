@@ -21,7 +21,7 @@ pub enum EditError {
     NotAList(&'static str),
 }
 
-/// Appends a table to a file whose top level is a list, before marker comments at its end.
+/// Appends a map to a file whose top level is a list, before marker comments at its end.
 pub(crate) fn push_table(text: &str, fields: &[(&str, &str)]) -> Result<String, EditError> {
     let (head, tail) = split_marker(text);
     let entry = Mapping::new();
@@ -41,7 +41,7 @@ pub(crate) fn push_table(text: &str, fields: &[(&str, &str)]) -> Result<String, 
     Ok(format!("{}{tail}", with_newline(&list.to_string())))
 }
 
-/// Appends an entry to the list `key` of a file whose top level is a table, unless the list contains it.
+/// Appends an entry to the list `key` of a file whose top level is a map, unless the list contains it.
 pub(crate) fn push_entry(text: &str, key: &'static str, entry: &str) -> Result<String, EditError> {
     let known = parse(text)?;
     if known[key].as_array().is_some_and(|list| list.iter().any(|known| known == entry)) {
@@ -74,7 +74,7 @@ pub(crate) fn print(value: &Json) -> String {
     yaml::emit(&value).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
 }
 
-/// Returns values in the engine's form; empty unless the value is a table. Numbers become floats, as in Helm.
+/// Returns values in the engine's form; empty unless the value is a map. Numbers become floats, as in Helm.
 pub(crate) fn to_map(value: &Json) -> Map {
     match json::from_serde(value) {
         Value::Map(map) => map,

@@ -119,7 +119,7 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
-/// Returns an empty table for null.
+/// Returns an empty map for null.
 fn table(value: &Value) -> Cow<'_, Value> {
     if value.is_null() { Cow::Owned(Map::new().into()) } else { Cow::Borrowed(value) }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 /// readable.
 const MAX_DEPTH: usize = 2;
 
-/// Returns the descriptors of a `spec`: every top-level field, and the scalars of its tables.
+/// Returns the descriptors of a `spec`: every top-level field, and the scalars of its maps.
 pub(super) fn of_spec(schema: &Json) -> Vec<Json> {
     let mut found = Vec::new();
     fields(schema, "", 1, &mut found);
@@ -49,7 +49,7 @@ fn descriptor(path: &str, group: &str, name: &str, field: &Json, is_resources: b
     descriptor
 }
 
-/// Returns the console's input widget for a scalar; `None` for lists and tables, which are edited as YAML.
+/// Returns the console's input widget for a scalar; `None` for lists and maps, which are edited as YAML.
 fn widget(name: &str, field: &Json) -> Option<&'static str> {
     let lower = name.to_lowercase();
     let is_secret = ["password", "passphrase", "token"].iter().any(|word| lower.ends_with(word));

@@ -76,7 +76,7 @@ pub fn generate(project: &mut Project, manifests: &str, options: &Options) -> Re
     Ok(notes)
 }
 
-/// Returns the tables among the documents of a stream.
+/// Returns the maps among the documents of a stream.
 fn documents(name: &str, text: &str) -> Result<Vec<Json>, Error> {
     let parts = text.split("\n---").map(|part| part.trim_start_matches("---"));
     let documents = parts.map(yaml::parse).collect::<Result<Vec<_>, _>>().map_err(|error| Error::read(name, error))?;
@@ -106,7 +106,7 @@ fn base(project: &mut Project, name: &str, parts: &Parts, notes: &mut Vec<String
     check_base(&path, base)
 }
 
-/// Rejects a base in which a table that the bundle fills has another type.
+/// Rejects a base in which a map that the bundle fills has another type.
 fn check_base(name: &str, base: Json) -> Result<Json, Error> {
     let tables = ["", "/metadata", "/metadata/annotations", "/spec", "/spec/customresourcedefinitions"];
     let is_other = |table: &&str| base.pointer(table).is_some_and(|value| !value.is_object() && !value.is_null());

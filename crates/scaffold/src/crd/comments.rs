@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 /// Descriptions by dotted path.
 pub(super) type Comments = BTreeMap<String, String>;
 
-/// The reader's position: the open tables, each with the column of its keys.
+/// The reader's position: the open maps, each with the column of its keys.
 #[derive(Default)]
 struct Reader {
     tables: Vec<(usize, String)>,

@@ -4,10 +4,10 @@ use serde_json::{Map, Value as Json, json};
 
 use super::comments::Comments;
 
-/// Maximum depth of described tables. Deeper ones are left open.
+/// Maximum depth of described maps. Deeper ones are left open.
 const MAX_DEPTH: usize = 24;
 
-/// Returns the schema of a table of values.
+/// Returns the schema of a map of values.
 pub(super) fn table(values: &Json, comments: &Comments) -> Json {
     schema(values, "", comments, 0)
 }
@@ -54,7 +54,7 @@ fn item(items: &[Json], path: &str, comments: &Comments, depth: usize) -> Json {
     schema
 }
 
-/// Returns a value with the shape of both: tables have the fields of both, and values of different types become null.
+/// Returns a value with the shape of both: maps have the fields of both, and values of different types become null.
 fn common(one: Json, other: Json) -> Json {
     match (one, other) {
         (Json::Object(mut one), Json::Object(other)) => {

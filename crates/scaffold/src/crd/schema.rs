@@ -1,7 +1,7 @@
 //! Converts a chart's `values.schema.json` to a structural schema.
 //!
 //! Kubernetes accepts a subset of JSON Schema. Unsupported features (references, alternatives, conditions, closed
-//! tables) are resolved where possible, and otherwise left to Helm, which checks the whole schema at each render.
+//! maps) are resolved where possible, and otherwise left to Helm, which checks the whole schema at each render.
 
 use golibs::regex::Regex;
 use serde_json::{Map, Value as Json, json};

@@ -23,7 +23,7 @@ pub(super) fn union(said: Json, inferred: Json) -> Json {
     }
 }
 
-/// Returns whether the schema is a table whose other fields are not described.
+/// Returns whether the schema is a map whose other fields are not described.
 fn is_table(schema: &Map<String, Json>) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object") && !schema.contains_key("additionalProperties")
 }

@@ -9,7 +9,7 @@ use super::schema::{self, Defaults};
 use super::union::{union, without_marks};
 use crate::{chart, yaml};
 
-/// The key whose table is passed to all subcharts.
+/// The key whose map is passed to all subcharts.
 const GLOBAL: &str = "global";
 
 /// Maximum depth of described subcharts.

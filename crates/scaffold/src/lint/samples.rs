@@ -131,7 +131,7 @@ fn allow_null(schema: &mut Map<String, Json>) {
     }
 }
 
-/// Converts a part of `anyOf` and similar keywords: it only adds conditions, and does not close tables.
+/// Converts a part of `anyOf` and similar keywords: it only adds conditions, and does not close maps.
 fn convert_part(schema: &Json) -> Json {
     let mut open = schema.clone();
     if let Some(table) = open.as_object_mut() {

@@ -32,7 +32,7 @@ impl Change {
         self.value.is_boolean() || self.value.as_str().is_some_and(|text| text != FILLER)
     }
 
-    /// Sets the value in a copy of the table.
+    /// Sets the value in a copy of the map.
     pub(super) fn apply(&self, values: &Json) -> Json {
         let mut values = values.clone();
         let mut place = &mut values;

@@ -17,7 +17,7 @@ pub(crate) fn overlay(values: &Value, rng: &mut Rng) -> Value {
 fn part(value: &Value, rng: &mut Rng) -> Value {
     match value {
         Value::Object(map) if !map.is_empty() => {
-            // Below the top level, tables themselves change too, but rarely: changes inside them reveal more.
+            // Below the top level, maps themselves change too, but rarely: changes inside them reveal more.
             let Some(key) = rng.choice(map.keys()) else { return odd(rng) };
             let inner = &map[key];
             let new = if is_table(inner) && rng.u8(..5) > 0 { part(inner, rng) } else { changed(inner, rng) };
@@ -142,7 +142,7 @@ fn is_table(value: &Value) -> bool {
     value.as_object().is_some_and(|map| !map.is_empty())
 }
 
-/// Merges tables key by key, as Helm merges `-f` files.
+/// Merges maps key by key, as Helm merges `-f` files.
 pub(crate) fn merge(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {
