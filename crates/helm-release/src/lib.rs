@@ -2,7 +2,6 @@
 
 pub mod action;
 pub mod kube;
-pub mod outside;
 pub mod release;
 pub mod storage;
 

@@ -9,10 +9,11 @@ use crate::Project;
 pub const FOLDER: &str = "vendor/helm-operator";
 
 /// The library's crates; the first is the one that a project depends on. A test compares them with the manifests.
-pub(crate) const CRATES: [&str; 10] = [
+pub(crate) const CRATES: [&str; 11] = [
     "helm-operator",
     "scaffold",
     "helm-release",
+    "outside",
     "memory-api",
     "helm",
     "sprig",

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm_release::kube::{Api, Call, Error, Response};
-use helm_release::outside;
 use helm_release::release::{ChartDocument, Hook, HookEvent, Info, Release, Status};
 use helm_release::storage::{Key, Keyring, Marks, Storage};
 use serde::{Deserialize, Serialize};

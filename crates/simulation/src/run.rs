@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::outside::Simulation;
+use outside::Simulation;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use helm_release::outside;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::task::JoinHandle;

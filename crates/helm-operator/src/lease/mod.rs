@@ -13,7 +13,6 @@ mod tests;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use helm_release::outside;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::PostParams;
 use kube::core::ObjectMeta;

@@ -15,7 +15,6 @@ use go_encoding::json;
 use go_template::Value;
 use golibs::shorten::shorten;
 use helm_release::kube::{Object, objects_of};
-use helm_release::outside;
 use helm_release::release::Hook;
 use k8s_openapi::ByteString;
 

@@ -1,6 +1,5 @@
 //! The conditions of a resource's status. Counterpart: apimachinery's `meta.SetStatusCondition`.
 
-use helm_release::outside;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;

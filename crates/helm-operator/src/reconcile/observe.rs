@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
-use helm_release::outside;
 use helm_release::storage::{MarkedObject, Marks};
 use serde_json::json;
 use tokio::time::Instant;

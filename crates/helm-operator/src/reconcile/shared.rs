@@ -6,7 +6,6 @@ use std::time::Duration;
 use helm_release::kube::{
     Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Reach, Resource, Tie,
 };
-use helm_release::outside;
 use helm_release::storage::{Home, Storage};
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use go_template::Map;
 use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::engine::{Capabilities, KubeVersion};
-use helm_release::outside;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};

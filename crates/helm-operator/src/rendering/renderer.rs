@@ -13,7 +13,6 @@ use helm_release::action::Candidate;
 use helm_release::kube::{
     Applier, Call, Duplicate, Object, ObjectError, Weight, deduplicate, digest_json, install_order, objects_of,
 };
-use helm_release::outside;
 use helm_release::release::ChartDocument;
 use serde_json::json;
 

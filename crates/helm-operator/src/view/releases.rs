@@ -5,7 +5,6 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
-use helm_release::outside;
 use helm_release::release::Packed;
 use helm_release::storage::{Proof, RecordMeta, Stored};
 

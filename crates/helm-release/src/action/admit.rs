@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use super::resume::not_run;
 use super::{Candidate, Environment, Error};
 use crate::kube::{ApplyError, Decoration, Object, ObjectKey, recorded_objects};
-use crate::outside;
 use crate::release::{Hook, HookEvent, Release, Status};
 use crate::storage::{Content, Sealed, Unproven};
 

@@ -5,7 +5,6 @@ use futures::future::try_join_all;
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
 use crate::kube::{HookError, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
-use crate::outside;
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written};
 

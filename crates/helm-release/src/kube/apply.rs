@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use serde_json::Value;
 
-use super::api::{ActingAs, Api, Call, Error};
+use outside::{ActingAs, Api, Call, Error};
 use super::check::{Conflict, describe_all};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};

@@ -3,7 +3,7 @@
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
-use super::api::{Call, Error};
+use outside::{Call, Error};
 use super::apply::{Applier, ApplyError, Existing, Observed, describe, key_of};
 use super::decorate::Decoration;
 use super::{Live, NotOurs, Object, ObjectKey, Proven, Rule};

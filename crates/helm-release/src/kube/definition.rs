@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::api::{Call, Error};
+use outside::{Call, Error};
 use super::apply::{Applier, ApplyError, Existing, Observed, describe};
 use super::write::{Body, Previous};
 use super::{Decoration, Live, Object, ObjectKey, Ownership};

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::api::{Call, Error};
+use outside::{Call, Error};
 use super::apply::{Applier, ApplyError, bytes};
 use super::live::Live;
 use super::ownership::NotOurs;

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::api::{Call, Error};
+use outside::{Call, Error};
 use super::apply::{Applier, ApplyError, bytes};
 use super::decorate::{
     CHART_LABEL, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,

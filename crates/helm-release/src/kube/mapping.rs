@@ -7,11 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::api::{Api, Call, Error, Response};
+use outside::{Api, Call, DISCOVERY, Error, Response};
 use super::resource::{Resource, group_of};
-
-/// The `Accept` header for discovery of all kinds at once.
-pub(super) const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The verbs required to find and delete a kind's objects.
 const CLEANABLE: [&str; 2] = ["list", "delete"];

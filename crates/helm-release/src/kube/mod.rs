@@ -12,9 +12,7 @@
 //! - A [`Mark`] digests the managed fields that are ours. It changes when another manager takes over a field, and so
 //!   reveals drift from metadata alone.
 
-mod api;
 mod apply;
-mod as_yaml;
 mod ca_bundle;
 mod check;
 mod client_side;
@@ -27,11 +25,9 @@ mod dynamic;
 mod expiry;
 mod handover;
 mod hooks;
-mod intern;
 mod leave;
 mod live;
 mod mapping;
-mod memory;
 mod migrate;
 mod object;
 mod order;
@@ -39,7 +35,6 @@ mod ownership;
 mod reach;
 mod readiness;
 mod recreate;
-mod refusal;
 mod replaced;
 mod resource;
 mod rivals;
@@ -50,7 +45,9 @@ mod unowned;
 mod whole;
 mod write;
 
-pub use api::{Api, Asked, Call, Error, MAX_RESPONSE_BYTES, Pieces, Response, read_within};
+pub use outside::{
+    Api, Asked, Call, Disturbance, Error, MAX_RESPONSE_BYTES, MemoryApi, Pieces, Response, intern, read_within, value_at,
+};
 pub use apply::{Applied, Applier, ApplyError};
 pub use check::Conflict;
 pub use decoded::OPEN_FIELDS;
@@ -60,18 +57,15 @@ pub use delete::Proven;
 pub use duplicate::{Duplicate, deduplicate};
 pub use handover::{Pointer, PointerError};
 pub use hooks::{HookError, Slot};
-pub use intern::intern;
 pub use leave::Adopted;
 pub use live::{Live, LiveMetadata, Mark};
 pub use mapping::Mapper;
-pub use memory::{Disturbance, MemoryApi};
 pub use object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, Weight, digest_json, objects_of};
 pub use order::install_order;
 pub use ownership::{Adopt, NotOurs, Ownership};
 pub use reach::{Allowed, Limit, OutOfReach, Reach};
 pub use readiness::{Readiness, Unready, progress_of};
 pub use recreate::{Guard, RECREATE_ANNOTATION};
-pub use refusal::value_at;
 pub use resource::Resource;
 pub use rivals::{Look, Rival};
 pub use rules::{DRIFT_ANNOTATION, DriftPolicy, IgnoreRule, ObjectRule};
@@ -88,7 +82,7 @@ pub(crate) use leave::Left;
 pub(crate) use object::recorded_objects;
 pub(crate) use order::uninstall_order;
 pub(crate) use ownership::Rule;
-pub(crate) use refusal::{is_transient, is_unanswered};
+pub(crate) use outside::{is_transient, is_unanswered};
 pub(crate) use write::{Previous, WriteOptions};
 
 /// The field manager of all our writes; the same as that of operator-sdk's binary.

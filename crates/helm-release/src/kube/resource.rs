@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
-use super::api::Error;
+use outside::Error;
 
 /// A served resource.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::api::{Call, Error};
+use outside::{Call, Error};
 use super::apply::{Applier, key_of};
 use super::handover::{hand_over, has_replicas};
 use super::migrate::union;

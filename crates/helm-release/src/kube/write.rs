@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::api::{Call, Error, Response};
+use outside::{Call, Error, Response};
 use super::apply::{Applier, Existing, Observed, bytes};
 use super::client_side::{LastApplied, Merged};
 use super::handover::{hand_over, has_replicas};

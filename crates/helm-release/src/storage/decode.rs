@@ -3,7 +3,6 @@
 
 use tokio::sync::Semaphore;
 
-use crate::outside;
 use crate::release::{Error, Release};
 
 /// Size in bytes below which records are decoded immediately: whatever they hold, they unpack to little.

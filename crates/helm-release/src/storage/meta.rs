@@ -8,7 +8,6 @@ use serde::{Deserialize, Deserializer};
 
 use super::seal::Sealing;
 use super::{Content, Keyring, MARKS_ANNOTATION, Marks, OWNER_LABEL, SEAL_ANNOTATION, WRITER_ANNOTATION};
-use crate::outside;
 use crate::release::{self, Status};
 
 /// Maximum revision that is read. Anyone who can write Secrets can choose the number, and the next one must be

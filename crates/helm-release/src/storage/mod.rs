@@ -32,7 +32,6 @@ pub use proof::{Sealed, Stored, Unproven};
 pub use seal::{Content, Key, Keyring, SEAL_ANNOTATION};
 
 use crate::kube::{self, Api, Call, FIELD_MANAGER};
-use crate::outside;
 use crate::release::{self, Packed, Release, Status};
 use seal::Sealing;
 

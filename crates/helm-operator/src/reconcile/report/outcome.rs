@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use helm_release::action;
-use helm_release::outside;
 use jiff::Timestamp;
 use tokio::time::Instant;
 

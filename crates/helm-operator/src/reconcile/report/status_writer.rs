@@ -3,7 +3,6 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
-use helm_release::outside;
 use serde_json::json;
 use tokio::time::Instant;
 

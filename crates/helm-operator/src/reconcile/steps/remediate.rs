@@ -4,7 +4,6 @@
 
 use helm_release::action::{self, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
-use helm_release::outside;
 use helm_release::release::Status;
 use tokio::time::Instant;
 

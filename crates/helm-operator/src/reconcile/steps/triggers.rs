@@ -3,7 +3,6 @@
 //! A token counts as handled when its reconcile ends, whatever the outcome, and the status says so. A full reconcile that failed is completed by the
 //! retries of this process.
 
-use helm_release::outside;
 use tokio::time::Instant;
 
 use crate::reconcile::context::{Progress, Work};

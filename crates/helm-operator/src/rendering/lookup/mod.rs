@@ -14,7 +14,6 @@ use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::{Lookup, LookupError};
 use helm_release::kube::{Applier, Call, Error, Pieces, Resource};
-use helm_release::outside;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::time::Instant;

@@ -6,7 +6,6 @@ use super::{Attempt, Changes, Observations};
 use crate::action::resume::has_delete_hooks;
 use crate::action::{Current, Error, Failure, Outcome, Recorded, failure};
 use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, intern};
-use crate::outside;
 use crate::release::{Info, Release, Status};
 use crate::storage::{MarkedObject, Marks, Record};
 

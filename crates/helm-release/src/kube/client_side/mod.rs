@@ -13,7 +13,7 @@ mod tests;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::api::{Call, Error};
+use outside::{Call, Error};
 use super::apply::{Applier, Observed, bytes};
 use super::write::{Body, WriteOptions};
 use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource};

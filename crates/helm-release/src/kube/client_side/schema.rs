@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::kube::Resource;
-use crate::kube::api::{Api, Call, Error};
+use outside::{Api, Call, Error};
 
 /// The OpenAPI documents of the server's groups and versions.
 pub(in crate::kube) struct Schemas {

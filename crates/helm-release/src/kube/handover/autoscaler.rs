@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::kube::api::{Call, Error};
+use outside::{Call, Error};
 use crate::kube::apply::Applier;
 use crate::kube::resource::group_of;
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};

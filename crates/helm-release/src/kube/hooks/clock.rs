@@ -6,9 +6,8 @@ use tokio::time::Instant;
 
 use super::{HookError, HookRun, Patience};
 use crate::kube::Object;
-use crate::kube::api::Error;
+use outside::Error;
 use crate::kube::apply::describe;
-use crate::outside;
 use crate::release::{Hook, HookPhase};
 
 /// How long to wait for a response before sending a request again.

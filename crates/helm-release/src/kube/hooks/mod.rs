@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, ready};
 
-use super::api::Error;
+use outside::Error;
 use super::apply::Applier;
 use super::{Decoration, NotOurs, ObjectError, ObjectKey, OutOfReach, Reach};
 use crate::release::{DeletePolicy, Hook, HookEvent, Release};

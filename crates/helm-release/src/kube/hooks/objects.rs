@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::clock::{Clock, Pause};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
-use crate::kube::api::{Call, Error};
+use outside::{Call, Error};
 use crate::kube::apply::{Applier, bytes, describe, key_of};
 use crate::kube::delete::Propagation;
 use crate::kube::write::Body;

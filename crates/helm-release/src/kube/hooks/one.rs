@@ -8,10 +8,9 @@ use super::clock::{Clock, Pause};
 use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, outcome};
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
-use crate::kube::api::{Call, Error};
+use outside::{Call, Error};
 use crate::kube::apply::{Applier, describe, key_of};
 use crate::kube::{Object, Response, is_transient};
-use crate::outside;
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 
 /// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried

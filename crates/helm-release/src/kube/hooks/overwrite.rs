@@ -10,7 +10,7 @@ use super::HookError;
 use super::clock::{Clock, Pause};
 use super::decide::{Standing, standing};
 use super::objects::{Stamp, check_ours};
-use crate::kube::api::Error;
+use outside::Error;
 use crate::kube::apply::{Applier, Existing, Observed, bytes, describe};
 use crate::kube::write::{Body, Previous};
 use crate::kube::{Live, Object, Response};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kube::api::Error;
+use outside::Error;
 use crate::kube::decorate::is_kept;
 use crate::kube::delete::{Proven, Removal, check_deletable};
 use crate::kube::{Decoration, Live, NotOurs, Object, ObjectKey, ObjectRule};

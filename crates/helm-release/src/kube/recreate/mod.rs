@@ -13,7 +13,7 @@ use futures::future::try_join_all;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::api::{Call, Error};
+use outside::{Call, Error};
 use super::apply::{Applied, Applier, ApplyError, Observed, Target, bytes, describe};
 use super::delete::{Propagation, Proven};
 use super::hooks::{Pause, without_slot};

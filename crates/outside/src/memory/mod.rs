@@ -25,8 +25,8 @@ use super::refusal::refusal;
 
 /// An in-memory API server: the twin of a kube client for tests without a cluster.
 ///
-/// It implements [`Api`], so an [`Applier`](super::Applier) or a [`Storage`](crate::storage::Storage) works on it
-/// unchanged. Tests inspect it by path, and can make requests fail ([`refuse`](MemoryApi::refuse),
+/// It implements [`Api`], so whatever takes one works on it unchanged. Tests
+/// inspect it by path, and can make requests fail ([`refuse`](MemoryApi::refuse),
 /// [`disturb`](MemoryApi::disturb), [`fail_after`](MemoryApi::fail_after)).
 #[derive(Default)]
 pub struct MemoryApi {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::api::Error;
+use crate::api::Error;
 use super::schema_error;
 
 impl Error {

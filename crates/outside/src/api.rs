@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::as_yaml::as_yaml;
 use super::refusal::refusal;
 
-/// A connection to an API server: a kube client, or [`super::MemoryApi`] in tests.
+/// A connection to an API server: a kube client, or [`crate::MemoryApi`] in tests.
 pub trait Api: Send + Sync {
     /// Sends one request and returns the body of its response. Never retries.
     ///
@@ -57,9 +57,11 @@ pub async fn read_within(api: &dyn Api, call: Call, limit: usize) -> Result<Resp
 
 /// Sends each request as one user, through another connection. For a ServiceAccount
 /// (`system:serviceaccount:NAMESPACE:NAME`) the server adds its groups.
-pub(crate) struct ActingAs {
-    pub(crate) api: Arc<dyn Api>,
-    pub(crate) user: Arc<str>,
+pub struct ActingAs {
+    /// The connection, whose own user must be allowed to impersonate.
+    pub api: Arc<dyn Api>,
+    /// The user to act as.
+    pub user: Arc<str>,
 }
 
 impl Api for ActingAs {
@@ -71,6 +73,9 @@ impl Api for ActingAs {
         self.api.stream(Call { user: Some(self.user.clone()), ..call })
     }
 }
+
+/// The `Accept` header for discovery of all kinds at once.
+pub const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The `Accept` header for an object's metadata alone.
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -131,7 +136,7 @@ impl Call {
     }
 
     /// Creates a strategic merge patch.
-    pub(crate) fn strategic(path: impl Into<String>, json: Vec<u8>) -> Call {
+    pub fn strategic(path: impl Into<String>, json: Vec<u8>) -> Call {
         Call { body: Some(("application/strategic-merge-patch+json", json)), ..Call::new(Method::PATCH, path) }
     }
 
@@ -262,7 +267,7 @@ impl Error {
     }
 
     /// Records the purpose of the rejected request.
-    pub(crate) fn of_request(self, wanted: Asked) -> Error {
+    pub fn of_request(self, wanted: Asked) -> Error {
         match self {
             Error::Refused { code, reason, message, fields, .. } => {
                 Error::Refused { code, reason, message, fields, asked: wanted }
@@ -289,7 +294,7 @@ impl Error {
     }
 
     /// Returns whether permission is missing.
-    pub(crate) fn is_forbidden(&self) -> bool {
+    pub fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }
 
@@ -320,7 +325,7 @@ struct Bounds {
     body: usize,
 }
 
-impl Api for ::kube::Client {
+impl Api for kube::Client {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         Box::pin(send_within(self, call, Bounds { time: MAX_TIME, body: MAX_RESPONSE_BYTES }))
     }
@@ -344,12 +349,12 @@ impl Api for ::kube::Client {
     }
 }
 
-async fn send_within(client: &::kube::Client, call: Call, bounds: Bounds) -> Result<Response, Error> {
+async fn send_within(client: &kube::Client, call: Call, bounds: Bounds) -> Result<Response, Error> {
     let answer = tokio::time::timeout(bounds.time, exchange(client, call, bounds.body)).await;
     answer.unwrap_or(Err(Error::TimedOut { seconds: bounds.time.as_secs() }))
 }
 
-async fn exchange(client: &::kube::Client, call: Call, max_body: usize) -> Result<Response, Error> {
+async fn exchange(client: &kube::Client, call: Call, max_body: usize) -> Result<Response, Error> {
     let asked = Asked::from(&call.method);
     let response = client.send(request(call)?).await.map_err(|e| Error::Transport(Box::new(e)))?;
     let code = response.status().as_u16();
@@ -364,7 +369,7 @@ async fn exchange(client: &::kube::Client, call: Call, max_body: usize) -> Resul
     }
 }
 
-fn request(call: Call) -> Result<http::Request<::kube::client::Body>, Error> {
+fn request(call: Call) -> Result<http::Request<kube::client::Body>, Error> {
     let mut request = http::Request::builder().method(call.method).uri(call.path);
     if let Some(accept) = call.accept {
         request = request.header(http::header::ACCEPT, accept);
@@ -394,7 +399,7 @@ mod tests {
 
     /// Returns a client of a server that sends these bytes for every request and then keeps the connection open
     /// silently.
-    async fn client(answer: String) -> ::kube::Client {
+    async fn client(answer: String) -> kube::Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
@@ -406,8 +411,8 @@ mod tests {
                 connections.push(connection);
             }
         });
-        let config = ::kube::Config::new(format!("http://{address}").parse().unwrap());
-        ::kube::Client::try_from(config).unwrap()
+        let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        kube::Client::try_from(config).unwrap()
     }
 
     fn answer(code: u16, length: usize, body: &str) -> String {
@@ -458,9 +463,9 @@ mod tests {
     #[tokio::test]
     async fn broken_connections_are_transport_errors() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let config = ::kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        let config = kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
         drop(listener);
-        let client = ::kube::Client::try_from(config).unwrap();
+        let client = kube::Client::try_from(config).unwrap();
         let error = Api::send(&client, Call::get("/api")).await.unwrap_err();
         assert!(matches!(error, Error::Transport(_)), "{error:?}");
     }

@@ -42,7 +42,7 @@ impl Error {
     }
 
     /// Returns whether the server may reject only server-side apply, but accept a client-side create or patch.
-    pub(crate) fn may_succeed_client_side(&self) -> bool {
+    pub fn may_succeed_client_side(&self) -> bool {
         // 405 and 415: an aggregated server without server-side apply.
         matches!(self.code(), Some(400 | 405 | 415 | 422))
     }
@@ -58,7 +58,7 @@ impl Error {
     }
 
     /// Returns whether the object has fields that its schema does not declare.
-    pub(super) fn has_undeclared_field(&self) -> bool {
+    pub fn has_undeclared_field(&self) -> bool {
         matches!(self, Error::Refused { code: 422, message, .. } if message.contains(schema_error::UNDECLARED))
     }
 
@@ -118,13 +118,13 @@ impl Cause {
 }
 
 /// Returns whether the first API server error in the chain of causes is transient; `false` without one.
-pub(crate) fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
+pub fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_transient)
 }
 
 /// Returns whether the first API server error in the chain of causes has another cause than the sent object; `false` if
 /// there is none.
-pub(crate) fn is_unanswered(error: &(dyn std::error::Error + 'static)) -> bool {
+pub fn is_unanswered(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_unanswered)
 }
 

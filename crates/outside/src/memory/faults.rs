@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use crate::kube::api::{Call, Error};
+use crate::api::{Call, Error};
 
 /// A fault of the connection or the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

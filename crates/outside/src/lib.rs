@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+
+mod intern;
+mod world;
+
+mod api;
+mod as_yaml;
+mod refusal;
+
+mod memory;
+
+pub use api::{ActingAs, Api, Asked, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, Pieces, Response, read_within};
+pub use intern::intern;
+pub use memory::{Disturbance, MemoryApi};
+pub use refusal::{is_transient, is_unanswered, value_at};
+pub use world::*;
