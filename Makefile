@@ -102,7 +102,7 @@ run: ## Run the operator on this machine against the current kubeconfig, and ser
 .PHONY: mutants
 mutants: ## Mutation-test the code that writes to a cluster; SHARD=1/8 runs a part, MUTANTS="--re TEXT" a selection.
 	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo-mutants is not installed; run: cargo install cargo-mutants --locked" >&2; exit 1; }
-	cargo mutants --no-shuffle --output target --package outside --package helm-release --package helm-operator $(MUTANTS) \
+	cargo mutants --no-shuffle --output target --package outside --package helm-release --package controller --package helm-operator $(MUTANTS) \
 	  $(if $(SHARD),--shard "$$(( $(firstword $(subst /, ,$(SHARD))) - 1 ))/$(lastword $(subst /, ,$(SHARD)))")
 
 WASM := wasm32-wasip1

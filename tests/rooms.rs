@@ -5,15 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/helm-operator/src");
+/// The crates with rooms.
+const CRATES: [&str; 2] = ["controller", "helm-operator"];
+
+/// Returns the folder of a crate's code.
+fn source(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "crates", name, "src"].iter().collect()
+}
 
 /// Arrows that the table does not allow. Remove each with the import that it excuses, and add none.
 const EXCEPTIONS: [(&str, &str); 0] = [];
 
 /// Returns the rooms in the table's order, lowest first, and the rooms that each one imports.
-fn documented(text: &str) -> Vec<(String, BTreeSet<String>)> {
+fn documented(name: &str) -> Vec<(String, BTreeSet<String>)> {
+    let text = include_str!("../ARCHITECTURE.md");
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
-    let section = text.split("\n### Rooms\n").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let heading = format!("\n#### `{name}`\n");
+    let section = text.split(&heading).nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap();
     let rows = section.lines().filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ").collect();
         let [name, _, knows] = cells[..] else { return None };
@@ -23,7 +31,7 @@ fn documented(text: &str) -> Vec<(String, BTreeSet<String>)> {
 }
 
 /// Collects the crate's source files outside of tests, each with its module's path.
-fn modules(folder: &Path, found: &mut Vec<(PathBuf, Vec<String>)>) {
+fn modules(source: &Path, folder: &Path, found: &mut Vec<(PathBuf, Vec<String>)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
@@ -31,9 +39,9 @@ fn modules(folder: &Path, found: &mut Vec<(PathBuf, Vec<String>)>) {
             continue;
         }
         if path.is_dir() {
-            modules(&path, found);
+            modules(source, &path, found);
         } else {
-            let inside = path.strip_prefix(SOURCE).unwrap().with_extension("");
+            let inside = path.strip_prefix(source).unwrap().with_extension("");
             let mut module: Vec<String> = inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();
             module.retain(|part| !["mod", "lib", "main"].contains(&part.as_str()));
             found.push((path, module));
@@ -96,11 +104,11 @@ fn top_level(inside: &str) -> Vec<&str> {
     branches.into_iter().map(|(from, to)| &inside[from..to]).collect()
 }
 
-/// Returns the rooms that each room imports.
-fn real() -> BTreeMap<String, BTreeSet<String>> {
-    let mut found = Vec::new();
-    modules(Path::new(SOURCE), &mut found);
-    let root = code(&Path::new(SOURCE).join("lib.rs"));
+/// Returns the rooms that each room really imports.
+fn real(name: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let (source, mut found) = (source(name), Vec::new());
+    modules(&source, &source, &mut found);
+    let root = code(&source.join("lib.rs"));
     // `pub use runtime::key::ResourceKey` makes `crate::ResourceKey` an arrow to `runtime`.
     let exported: BTreeMap<String, String> = root
         .lines()
@@ -117,23 +125,27 @@ fn real() -> BTreeMap<String, BTreeSet<String>> {
 
 #[test]
 fn the_architecture_page_lists_every_room_and_arrow() {
-    let (documented, real) = (documented(include_str!("../ARCHITECTURE.md")), real());
-    let listed: BTreeSet<&String> = documented.iter().map(|(room, _)| room).collect();
-    assert_eq!(listed, real.keys().collect(), "rooms in ARCHITECTURE.md and in the crate");
-    for (room, knows) in &documented {
-        let excused = EXCEPTIONS.iter().filter(|(from, _)| from == room).map(|(_, to)| (*to).to_owned());
-        let all: BTreeSet<String> = knows.iter().cloned().chain(excused).collect();
-        assert_eq!(&all, &real[room], "what {room} knows");
+    for name in CRATES {
+        let (documented, real) = (documented(name), real(name));
+        let listed: BTreeSet<&String> = documented.iter().map(|(room, _)| room).collect();
+        assert_eq!(listed, real.keys().collect(), "rooms of {name} in ARCHITECTURE.md and in the crate");
+        for (room, knows) in &documented {
+            let excused = EXCEPTIONS.iter().filter(|(from, _)| from == room).map(|(_, to)| (*to).to_owned());
+            let all: BTreeSet<String> = knows.iter().cloned().chain(excused).collect();
+            assert_eq!(&all, &real[room], "what {room} knows");
+        }
     }
 }
 
 #[test]
 fn rooms_know_only_what_is_listed_above_them() {
-    let documented = documented(include_str!("../ARCHITECTURE.md"));
-    let floor = |room: &str| documented.iter().position(|(listed, _)| listed == room);
-    for (room, knows) in &documented {
-        for known in knows {
-            assert!(floor(known) < floor(room), "{room} knows {known}, which is not listed above it");
+    for name in CRATES {
+        let documented = documented(name);
+        let floor = |room: &str| documented.iter().position(|(listed, _)| listed == room);
+        for (room, knows) in &documented {
+            for known in knows {
+                assert!(floor(known) < floor(room), "{room} knows {known}, which is not listed above it");
+            }
         }
     }
 }
@@ -141,8 +153,8 @@ fn rooms_know_only_what_is_listed_above_them() {
 /// Checks that deciding code has no client, and imports nothing from acting code.
 #[test]
 fn deciding_knows_nothing_of_acting() {
-    let mut found = Vec::new();
-    modules(&Path::new(SOURCE).join("reconcile/decide"), &mut found);
+    let (source, mut found) = (source("helm-operator"), Vec::new());
+    modules(&source, &source.join("reconcile/decide"), &mut found);
     for (path, _) in found {
         let code = code(&path);
         for acting in ["reconcile::context", "reconcile::shared", "reconcile::steps", "reconcile::report", "dyn Api"] {
@@ -154,7 +166,7 @@ fn deciding_knows_nothing_of_acting() {
 /// Checks that files exist which pages name by room: `reconcile/steps/deploy`.
 #[test]
 fn every_file_of_a_room_that_a_page_names_exists() {
-    let rooms: BTreeSet<String> = real().into_keys().collect();
+    let rooms: BTreeSet<String> = CRATES.iter().flat_map(|name| real(name).into_keys()).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let decisions = fs::read_dir(root.join("docs/decisions")).unwrap().map(|entry| entry.unwrap().path());
     for page in decisions.chain([root.join("ARCHITECTURE.md")]) {
@@ -162,31 +174,11 @@ fn every_file_of_a_room_that_a_page_names_exists() {
         for word in text.split('`').skip(1).step_by(2) {
             let Some((room, _)) = word.trim_end_matches('/').split_once('/') else { continue };
             let is_file = word.bytes().all(|b| b.is_ascii_lowercase() || b"_/".contains(&b));
-            let path = Path::new(SOURCE).join(word);
+            let exists = |path: PathBuf| path.is_dir() || path.with_extension("rs").exists();
+            let is_there = CRATES.iter().any(|name| exists(source(name).join(word)));
             if is_file && rooms.contains(room) {
-                assert!(path.is_dir() || path.with_extension("rs").exists(), "{}: there is no {word}", page.display());
+                assert!(is_there, "{}: there is no {word}", page.display());
             }
-        }
-    }
-}
-
-/// Keeps `runtime` ready to become a crate that a program without charts can use.
-#[test]
-fn the_runtime_knows_nothing_of_helm() {
-    let mut found = Vec::new();
-    modules(&Path::new(SOURCE).join("runtime"), &mut found);
-    for (path, _) in found {
-        let code = code(&path);
-        for krate in [
-            "helm::",
-            "helm_release::release",
-            "helm_release::action",
-            "helm_release::storage",
-            "sprig::",
-            "go_template::",
-            "scaffold::",
-        ] {
-            assert!(!code.contains(krate), "{} uses {krate}", path.display());
         }
     }
 }

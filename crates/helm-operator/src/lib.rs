@@ -1,7 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod cause;
-pub mod report;
 mod spelling;
 
 mod mask;
@@ -11,15 +9,8 @@ mod values_from;
 mod cel;
 pub mod watches;
 
-pub mod metrics;
+mod chart_metrics;
 pub mod telemetry;
-
-mod runtime;
-
-mod client;
-mod events;
-mod lease;
-mod server;
 
 mod status;
 
@@ -29,11 +20,6 @@ mod record_key;
 mod rendering;
 
 mod view;
-
-pub mod context;
-
-pub mod native;
-pub mod testing;
 
 pub mod hooks;
 
@@ -46,9 +32,9 @@ pub mod manager;
 pub mod cli;
 
 pub use charts::Wakes;
+/// Controllers in Rust are the crate [`controller`]; an operator needs no other dependency for them.
+pub use controller::{ResourceKey, backoff, context, metrics, native, report, testing};
 pub use manager::Operator;
-pub use runtime::backoff;
-pub use runtime::key::ResourceKey;
 
 /// glibc's allocator keeps what large lists took, and musl's makes rendering half as slow again (docs/decisions/0030-memory-per-resource.md).
 #[cfg(all(target_os = "linux", feature = "mimalloc"))]

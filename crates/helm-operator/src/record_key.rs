@@ -5,6 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use controller::report::chain;
+use controller::runtime::backoff;
+use controller::runtime::readiness::Requirement;
 use helm_release::kube::{self, Api, Call};
 use helm_release::storage::{Key, Keyring};
 use k8s_openapi::ByteString;
@@ -12,9 +15,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::preflight::Refused;
-use crate::report::chain;
-use crate::runtime::backoff;
-use crate::runtime::readiness::Requirement;
 use crate::values_from::RECORD_KEY as SECRET_TYPE;
 
 /// The Secret's name.
@@ -194,10 +194,10 @@ fn path(namespace: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
+    use controller::runtime::readiness::Readiness;
     use helm_release::kube::{Disturbance, MemoryApi};
 
     use super::*;
-    use crate::runtime::readiness::Readiness;
 
     async fn keys(server: &MemoryApi) -> Result<String, String> {
         read_or_make(server, "own").await.map(|keys| format!("{keys:?}")).map_err(|error| explain(&error))

@@ -9,8 +9,9 @@ use crate::Project;
 pub const FOLDER: &str = "vendor/helm-operator";
 
 /// The library's crates; the first is the one that a project depends on. A test compares them with the manifests.
-pub(crate) const CRATES: [&str; 11] = [
+pub(crate) const CRATES: [&str; 12] = [
     "helm-operator",
+    "controller",
     "scaffold",
     "helm-release",
     "outside",

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outside::Simulation;
 use jiff::Timestamp;
+use outside::Simulation;
 use tokio::time::{Instant, sleep_until};
 
 use crate::faults::Which;

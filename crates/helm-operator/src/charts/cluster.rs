@@ -4,6 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use controller::context::Context;
+use controller::native;
+use controller::runtime::namespaces::Namespaces;
+use controller::runtime::readiness::Readiness;
+use controller::runtime::reflector;
+use controller::runtime::sync::lock;
 use futures::future::join_all;
 use helm_release::kube::{Api, Applier};
 use helm_release::storage::Keyring;
@@ -11,21 +17,18 @@ use kube::Client;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinSet;
 
+use super::config::ChartConfig;
 use super::watches::{self, Objects, WholeKinds};
-use crate::context::{Context, ControllerConfig};
+use crate::chart_metrics::ChartMetrics;
 use crate::reconcile::report::looks::Looks;
+use crate::record_key;
 use crate::rendering::renderer::Discovered;
 use crate::rendering::{Program, Workers};
-use crate::runtime::namespaces::Namespaces;
-use crate::runtime::readiness::Readiness;
-use crate::runtime::reflector;
-use crate::runtime::sync::lock;
 use crate::values::Room;
 use crate::view::informers::Kinds;
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
 use crate::watches::Expressions;
-use crate::{native, record_key};
 
 /// The shared view of the cluster. Its watches end when it is dropped.
 pub(crate) struct Cluster {
@@ -56,11 +59,11 @@ impl Cluster {
     /// What the chart controllers of this process share.
     pub(crate) fn of(context: &Context) -> Arc<Cluster> {
         context.part(|context| {
-            let (client, config) = (context.client.clone(), &context.config);
-            let workers = Workers::new(config.rendering, Program::own(), context.metrics.clone());
+            let rendering = ChartConfig::of(context).rendering;
+            let workers = Workers::new(rendering, Program::own(), ChartMetrics::of(context));
             Cluster::new(
-                client,
-                config.namespaces.clone(),
+                context.client.clone(),
+                context.config.namespaces.clone(),
                 workers,
                 context.readiness.clone(),
                 context.identity.clone(),
@@ -125,14 +128,10 @@ impl Cluster {
     }
 
     /// The keys of release records; the first call reads or makes them, and waits until that succeeds.
-    pub(crate) async fn keys(&self, config: &ControllerConfig) -> Keyring {
+    pub(crate) async fn keys(&self, config: &ChartConfig) -> Keyring {
         let load = || async {
-            let namespace = match &config.record_key_namespace {
-                own if own.is_empty() => self.client.default_namespace(),
-                namespace => namespace,
-            };
             let requirement = self.readiness.require("the key of release records", "not read yet");
-            record_key::load(&**self.applier.api(), namespace, &requirement).await
+            record_key::load(&**self.applier.api(), config.own_namespace(&self.client), &requirement).await
         };
         self.keys.get_or_init(load).await.clone()
     }

@@ -1,9 +1,10 @@
 //! The chart controller: keeps each custom resource's release in line with its chart and values.
 //!
-//! `controller` is what an operator's author holds; `start` runs it, and `watches` feeds it. `cluster` is what all chart controllers of the process
+//! `chart_controller` is what an operator's author holds, `config` its settings; `start` runs it, and `watches` feeds it. `cluster` is what all chart controllers of the process
 //! share.
 
-pub(crate) mod controller;
+pub(crate) mod chart_controller;
+pub mod config;
 
 pub(crate) mod start;
 
@@ -22,4 +23,5 @@ pub use crate::hooks::extensions::Wakes;
 pub use crate::mask::Published;
 pub use crate::rendering::request::{RenderError, Renderer, Request};
 pub use crate::values::{Error as SpecError, Spec};
-pub use controller::ChartController;
+pub use chart_controller::ChartController;
+pub use config::{ChartConfig, Rendering};

@@ -4,23 +4,23 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use controller::context::Context;
+use controller::report::chain;
+use controller::runtime::sync::lock;
 use helm::chart::Chart;
 use helm::engine::Engine;
 use helm_release::kube::objects_of;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
+use super::chart_controller::Source;
 use super::cluster::Cluster;
-use super::controller::Source;
 use super::start::renderer;
-use crate::context::Context;
 use crate::mask::Mask;
 use crate::reconcile::context::Work;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::shared::Shared;
 use crate::rendering::request::Renderer;
-use crate::report::chain;
-use crate::runtime::sync::lock;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::Release;

@@ -1,8 +1,8 @@
 //! Says what the server serves in place of a kind that it does not serve: another version, another spelling, or nothing of the kind.
 
+use controller::report::chain;
 use helm_release::kube::{Error, Mapper};
 
-use crate::report::chain;
 use crate::spelling::nearest;
 use crate::watches::Watch;
 

@@ -4,21 +4,33 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use controller::context::Context;
+use controller::native;
+use controller::native::Stores;
+use controller::report::chain;
+use controller::rights::Collection;
+use controller::runtime::backoff;
+use controller::runtime::queue::Queue;
+use controller::runtime::readiness::{self, LISTING, Requirement};
+use controller::runtime::reflector::{self, First, Scope, Sink, Stream};
+use controller::runtime::workers::serve;
 use futures::future::{BoxFuture, join_all};
 use helm::engine::spelled_out;
 use helm_release::kube::{Applier, Reach, Resource};
 use helm_release::storage::{Keyring, Storage};
+use kube::core::Selector;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::chart_controller::{ChartController, Source};
 use super::cluster::Cluster;
-use super::controller::{ChartController, Source};
+use super::config::ChartConfig;
 use super::previews::Previews;
 use super::{served_instead, watches};
-use crate::context::Context;
+use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Additions;
-use crate::native::Stores;
+use crate::preflight;
 use crate::reconcile::accept::Intake;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
@@ -26,19 +38,12 @@ use crate::reconcile::shared::{Settings, Shared};
 use crate::reconcile::versions::Versions;
 use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
-use crate::report::chain;
-use crate::runtime::backoff;
-use crate::runtime::queue::Queue;
-use crate::runtime::readiness::{self, LISTING, Requirement};
-use crate::runtime::reflector::{self, First, Scope, Sink, Stream};
-use crate::runtime::workers::serve;
 use crate::status::declared_fields::Undeclared;
 use crate::view::cache::Cache;
 use crate::view::coverage::Loss;
 use crate::view::informers::Subscriber;
 use crate::view::primary::Received;
 use crate::watches::Watch;
-use crate::{native, preflight};
 
 /// How long a resource waits for the first list of a kind in its release.
 pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
@@ -52,7 +57,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Runs the controller until the process ends.
 pub(crate) async fn run(controller: ChartController, context: Context) -> Result<(), native::Error> {
     let ChartController { watch, source, additions, versions, .. } = controller;
-    let cluster = Cluster::of(&context);
+    let (cluster, config) = (Cluster::of(&context), ChartConfig::of(&context));
     let applier = cluster.applier.clone();
     let api = applier.api().clone();
     let watched = watch.gvk();
@@ -63,7 +68,10 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     };
     let status = format!("{}/status", resource.plural);
     let why = format!("the resources and releases of {}", watch.kind);
-    context.rights.check(&preflight::of_watch(&watch, context.own_namespace(), &resource.plural, &status), &why).await;
+    context
+        .rights
+        .check(&preflight::of_watch(&watch, config.own_namespace(&context.client), &resource.plural, &status), &why)
+        .await;
     if let Source::Engine(engine, _) = &source {
         let kinds = preflight::named(engine);
         check_rights(&context, &watch, kinds.iter().map(|one| (&*one.api_version, &*one.kind, one.is_hook))).await;
@@ -74,12 +82,12 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     };
     let renderer = renderer(source, &watch, &context).await?;
     let keys = tokio::select! {
-        keys = cluster.keys(&context.config) => keys,
+        keys = cluster.keys(&config) => keys,
         () = context.shutdown.cancelled() => return Ok(()),
     };
     cluster.kinds.announce(renderer.chart_name());
     let intake = intake(&watch, &additions, versions, &resource, &context)?;
-    let settings = settings(&watch, &context, reach);
+    let settings = settings(&watch, &context, (&config, reach));
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
@@ -88,6 +96,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         settings,
         intake,
         metrics: context.metrics.clone(),
+        counts: ChartMetrics::of(&context),
         events: context.events.clone(),
         renderer,
         sources: cluster.sources.clone(),
@@ -110,7 +119,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     Previews::of(&context).add(&watch, &context, &shared);
     let reader: Weak<Shared> = Arc::downgrade(&shared);
     let census = reader.clone();
-    shared.metrics.resources(&shared.settings.controller, census);
+    shared.counts.resources(&shared.settings.controller, census);
     shared.cache.report_releases_to(reader);
     shared.connect_sources();
     shared.follow(&Stores::of(&context));
@@ -125,9 +134,20 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         // Dropping the watches stops them.
         () = watches => {}
         () = serve(&shared, &context.shutdown, context.turns.for_controller(workers)) => {}
-        () = context.rights.look_outside(&shared.resource, &watch.selector) => {}
+        () = look_outside(&context, &shared.resource, &watch.selector) => {}
     }
     Ok(())
+}
+
+/// Warns of resources in namespaces that are not watched, for as long as there are any. Never ends.
+async fn look_outside(context: &Context, resource: &Resource, selector: &Selector) {
+    match resource.collection("") {
+        Ok(path) if resource.namespaced => {
+            let kind = Collection { group: resource.group(), kind: &resource.kind, plural: &resource.plural, path };
+            context.rights.look_outside(&kind, selector).await;
+        }
+        _ => std::future::pending().await,
+    }
 }
 
 /// Names the rights that the operator lacks for a chart's objects of these kinds, as far as they are served: (API version, kind, whether of hooks).
@@ -201,20 +221,20 @@ async fn wait_until_served(
     None
 }
 
-fn settings(watch: &Watch, context: &Context, reach: Reach) -> Settings {
+fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Reach)) -> Settings {
     Settings {
         controller: context.controller.clone(),
         period: watch.reconcile_period.unwrap_or(context.config.reconcile_period),
-        hook_timeout: watch.hook_timeout.unwrap_or(context.config.hook_timeout),
+        hook_timeout: watch.hook_timeout.unwrap_or(config.hook_timeout),
         watch_dependents: watch.watch_dependent_resources,
-        max_history: watch.max_history.unwrap_or(context.config.max_history),
+        max_history: watch.max_history.unwrap_or(config.max_history),
         account: watch.service_account.clone(),
-        suppress_overrides: context.config.suppress_override_values,
+        suppress_overrides: config.suppress_override_values,
         apply: watch.apply,
         expressions: Arc::new(watch.expressions.clone()),
-        progress_timeout: watch.progress_timeout.unwrap_or(context.config.progress_timeout),
-        max_parallel_upgrades: watch.max_parallel_upgrades.unwrap_or(context.config.max_parallel_upgrades),
-        full_resync: watch.full_resync_period.unwrap_or(context.config.full_resync_period),
+        progress_timeout: watch.progress_timeout.unwrap_or(config.progress_timeout),
+        max_parallel_upgrades: watch.max_parallel_upgrades.unwrap_or(config.max_parallel_upgrades),
+        full_resync: watch.full_resync_period.unwrap_or(config.full_resync_period),
         values_from: watch.values_from.clone().into(),
         values_from_annotation: watch.values_from_annotation.clone(),
         drift: watch.drift.clone(),
@@ -224,7 +244,7 @@ fn settings(watch: &Watch, context: &Context, reach: Reach) -> Settings {
         retries: watch.retries,
         crds: watch.crds,
         recreate: watch.recreate.clone(),
-        home: watch.home(context.own_namespace()),
+        home: watch.home(config.own_namespace(&context.client)),
     }
 }
 

@@ -3,6 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use controller::context::Context;
+use controller::runtime::freshness::Epoch;
+use controller::runtime::namespaces::Namespaces;
+use controller::runtime::pages;
+use controller::runtime::readiness::{self, LISTING, Readiness};
+use controller::runtime::reflector::{Scope, Sink, Stream, reduce};
 use futures::StreamExt;
 use futures::future::{BoxFuture, ready};
 use futures::stream::BoxStream;
@@ -13,13 +19,7 @@ use kube::core::{ApiResource, Expression, Selector};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
-use crate::context::Context;
 use crate::reconcile::shared::Shared;
-use crate::runtime::freshness::Epoch;
-use crate::runtime::namespaces::Namespaces;
-use crate::runtime::pages;
-use crate::runtime::readiness::{self, LISTING, Readiness};
-use crate::runtime::reflector::{Scope, Sink, Stream, reduce};
 use crate::view::coverage::{Loss, kind_key};
 use crate::view::informers::Source;
 use crate::view::primary::Received;

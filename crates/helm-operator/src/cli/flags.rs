@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args};
+use controller::context::ControllerConfig;
+use controller::runtime::namespaces::Namespaces;
 use golibs::strconv::parse_bool;
 
-use crate::context::ControllerConfig;
+use crate::charts::ChartConfig;
 use crate::manager::{CertificateFiles, Config, Tls};
 use crate::rendering::{self, Asked, Rendering};
-use crate::runtime::namespaces::Namespaces;
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
 
@@ -185,19 +186,21 @@ impl Run {
         let address = self.metrics_bind_address.clone().or_else(|| self.metrics_addr.clone());
         let old_name = || env("OPERATOR_NAME").filter(|name| !name.is_empty());
         let controllers = ControllerConfig {
+            namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
+            pod_name: defaults.controllers.pod_name,
             reconcile_period: self.reconcile_period,
-            hook_timeout: self.hook_timeout,
-            progress_timeout: self.progress_timeout,
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
                 .map_or(defaults.controllers.max_concurrent_reconciles, usize::from),
+        };
+        let charts = ChartConfig {
+            hook_timeout: self.hook_timeout,
+            progress_timeout: self.progress_timeout,
             max_history: self.max_history.into(),
             full_resync_period: self.full_resync_period,
             max_parallel_upgrades: self.max_parallel_upgrades.into(),
             suppress_override_values: self.suppress_override_values,
             rendering: self.rendering(rendering::memory_limit()),
-            namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
-            pod_name: defaults.controllers.pod_name,
             record_key_namespace: match &self.record_key_namespace {
                 own if own.is_empty() => self.leader_election_namespace.clone(),
                 own => own.clone(),
@@ -205,6 +208,7 @@ impl Run {
         };
         Ok(Config {
             controllers,
+            charts,
             metrics_bind_address: address.unwrap_or(defaults.metrics_bind_address),
             metrics_tls: self.metrics_secure.then(|| self.metrics_tls()),
             health_probe_bind_address: self.health_probe_bind_address.clone(),

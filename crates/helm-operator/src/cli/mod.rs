@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use controller::report::chain;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::manager::operator::Operator;
-use crate::report::chain;
 use crate::{manager, rendering, telemetry};
 use reload::Reload;
 
@@ -230,7 +230,7 @@ const RELOAD_GRACE: Duration = Duration::from_secs(2);
 /// Whether to start the program again. A hook that hangs must not end it: whoever corrects the chart waits for just that hook.
 fn starts_again(result: Result<(), manager::Error>, is_wanted: bool) -> Result<bool, manager::Error> {
     match result {
-        Err(error @ manager::Error::Grace(_)) if is_wanted => {
+        Err(error @ manager::Error::Run(manager::RunError::Grace(_))) if is_wanted => {
             tracing::warn!("{error}: the restarted operator continues them");
             Ok(true)
         }

@@ -23,13 +23,13 @@ fn config(line: &str, env: &[(&str, &str)]) -> Result<Config, String> {
 fn the_defaults_match_upstream() {
     let config = config("run", &[]).unwrap();
     assert_eq!(config.controllers.reconcile_period, Duration::from_secs(60));
-    assert_eq!(config.controllers.hook_timeout, Duration::from_secs(3600));
-    assert_eq!(config.controllers.max_history, 10);
-    assert_eq!(config.controllers.progress_timeout, Duration::from_secs(600));
+    assert_eq!(config.charts.hook_timeout, Duration::from_secs(3600));
+    assert_eq!(config.charts.max_history, 10);
+    assert_eq!(config.charts.progress_timeout, Duration::from_secs(600));
     assert_eq!(config.metrics_bind_address, ":8080");
     assert_eq!(config.health_probe_bind_address, ":8081");
     assert!(!config.leader_elect && config.controllers.namespaces.is_all());
-    assert!(config.controllers.suppress_override_values, "unlike upstream");
+    assert!(config.charts.suppress_override_values, "unlike upstream");
     assert_eq!(
         config.controllers.max_concurrent_reconciles,
         std::thread::available_parallelism().unwrap().get().max(8)
@@ -44,16 +44,16 @@ fn every_flag_reaches_the_configuration() {
         --leader-election-namespace=ns --suppress-override-values=false --full-resync-period=12h --max-parallel-upgrades=5 --enable-http2=true --zap-devel=false --zap-encoder=console \
         --zap-log-level=debug --zap-stacktrace-level=panic --zap-time-encoding=iso8601";
     let config = config(line, &[("WATCH_NAMESPACE", "a, b")]).unwrap();
-    assert_eq!((config.controllers.hook_timeout, config.controllers.max_history), (Duration::from_secs(7200), 5));
-    assert_eq!(config.controllers.progress_timeout, Duration::ZERO);
+    assert_eq!((config.charts.hook_timeout, config.charts.max_history), (Duration::from_secs(7200), 5));
+    assert_eq!(config.charts.progress_timeout, Duration::ZERO);
     assert_eq!(
         (config.controllers.reconcile_period, config.controllers.max_concurrent_reconciles),
         (Duration::from_secs(90), 3)
     );
-    assert_eq!(config.controllers.full_resync_period, Duration::from_secs(12 * 3600));
-    assert_eq!(config.controllers.max_parallel_upgrades, 5);
+    assert_eq!(config.charts.full_resync_period, Duration::from_secs(12 * 3600));
+    assert_eq!(config.charts.max_parallel_upgrades, 5);
     assert_eq!((&*config.metrics_bind_address, &*config.health_probe_bind_address), ("0", "127.0.0.1:0"));
-    assert!(config.leader_elect && !config.controllers.suppress_override_values);
+    assert!(config.leader_elect && !config.charts.suppress_override_values);
     assert_eq!((&*config.leader_election_id, &*config.leader_election_namespace), ("me", "ns"));
     assert_eq!(*config.controllers.namespaces.0, ["a", "b"]);
     let telemetry = parse(line).unwrap().telemetry();
@@ -200,7 +200,7 @@ fn the_page_of_flags_is_up_to_date() {
 
 #[test]
 fn a_saved_chart_is_served_although_a_reconcile_hangs() {
-    let hung = || Err(manager::Error::Grace(RELOAD_GRACE));
+    let hung = || Err(manager::Error::Run(manager::RunError::Grace(RELOAD_GRACE)));
     assert!(starts_again(Ok(()), true).unwrap() && starts_again(hung(), true).unwrap());
     assert!(!starts_again(Ok(()), false).unwrap() && starts_again(hung(), false).is_err());
 }

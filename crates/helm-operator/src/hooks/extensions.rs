@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use controller::native::Stores;
+use controller::runtime::key::ResourceKey;
 use kube::core::DynamicObject;
 
 use super::{PostHook, PostRenderer, PreHook, ValueMapper};
-use crate::native::Stores;
-use crate::runtime::key::ResourceKey;
 
 /// Judges a custom resource.
 pub(crate) type Judge = Arc<dyn Fn(&DynamicObject) -> bool + Send + Sync>;

@@ -9,6 +9,9 @@ pub(crate) mod extensions;
 use std::future::Future;
 use std::sync::Arc;
 
+use controller::events::{self, Events};
+use controller::metrics::Metrics;
+use controller::report::Outcome;
 use futures::future::{BoxFuture, FutureExt as _};
 use helm_release::kube::objects_of;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -16,10 +19,6 @@ use kube::core::{DynamicObject, TypeMeta};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use crate::events::{self, Events};
-use crate::metrics::Metrics;
-use crate::report::Outcome;
 
 /// Why a hook or a mapper failed.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

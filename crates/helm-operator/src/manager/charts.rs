@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use controller::native::{self, Controller};
+
 use super::operator::Customise;
-use crate::charts::controller::ChartController;
+use crate::charts::chart_controller::ChartController;
 use crate::manager::Error;
-use crate::native::{self, Controller};
 use crate::reconcile::versions::Versions;
 use crate::watches::Watch;
 

@@ -1,30 +1,31 @@
-//! The manager: one client, one lease, one metrics and probe server, one shutdown, any number of controllers.
+//! The operator's process: charts and reconcilers under one [`controller::Manager`].
 //!
 //! Counterpart: controller-runtime's `pkg/manager`.
 
 pub(crate) mod charts;
 mod definitions;
 pub(crate) mod operator;
-mod reach;
-mod run;
 pub(crate) mod secrecy;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::context::ControllerConfig;
+pub use controller::manager::{
+    CertificateError, CertificateFiles, ClientError, Error as RunError, Lost, NoCluster, ServerError, Tls,
+};
+use controller::runtime::readiness::Readiness;
+use controller::{manager, native};
 use kube::Client;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::charts::ChartConfig;
 use crate::charts::previews::Previews;
-pub use crate::client::{Error as ClientError, NoCluster};
-use crate::context::ControllerConfig;
-pub use crate::lease::Lost;
-use crate::metrics::Metrics;
-pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
-use crate::{client, lease, native, server, watches};
+use crate::watches;
 pub use operator::Operator;
 
 /// The manager's configuration, from the command line and the environment.
@@ -32,6 +33,8 @@ pub use operator::Operator;
 pub struct Config {
     /// The settings for all controllers.
     pub controllers: ControllerConfig,
+    /// The settings for all chart controllers.
+    pub charts: ChartConfig,
     /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
     pub metrics_bind_address: String,
     /// Serves `/metrics` over HTTPS. Default: plain HTTP.
@@ -79,71 +82,20 @@ pub enum Error {
         /// Why.
         source: native::Error,
     },
-    /// No cluster is configured, or it cannot be used.
+    /// The process cannot start, or had to stop.
     #[error(transparent)]
-    Client(#[from] client::Error),
-    /// An address cannot be served.
-    #[error(transparent)]
-    Server(#[from] server::Error),
-    /// `--leader-elect` without a name for the lease; outside a cluster, perhaps without a namespace either.
-    #[error("LeaderElectionID must be configured: set --leader-election-id{}", lacks_namespace(*.outside))]
-    NoLeaseName {
-        /// Whether the namespace is unknown, too.
-        outside: bool,
-    },
-    /// `--leader-elect` outside a cluster, without a namespace.
-    #[error(
-        "unable to find leader election namespace: not running in-cluster, please specify --leader-election-namespace"
-    )]
-    NoLeaseNamespace,
-    /// The lease is lost.
-    #[error(transparent)]
-    Lost(#[from] lease::Lost),
-    /// A controller ended early.
-    #[error("controller {name:?} ended")]
-    Controller {
-        /// Its name.
-        name: String,
-        /// Its error, if it returned one.
-        source: Option<native::Error>,
-    },
-    /// Reconciles did not finish in the grace period.
-    #[error("reconciles were still running after {0:?}")]
-    Grace(Duration),
-    /// A second signal arrived before everything had ended.
-    #[error("interrupted by a second signal")]
-    Interrupted,
+    Run(#[from] RunError),
 }
 
 fn place(line: u64) -> String {
     if line == 0 { String::new() } else { format!(" (line {line} of the watches file)") }
 }
 
-fn lacks_namespace(outside: bool) -> &'static str {
-    if outside { " and, outside a cluster, --leader-election-namespace" } else { "" }
-}
-
-/// Runs an operator's controllers until it is asked to end. [`Operator::manager`] makes one.
-///
-/// # Flow
-/// [`run`](Self::run) loads every chart, then starts the metrics and probe servers, waits until the API server answers, waits for the lease if leader
-/// election is on, and starts all controllers. SIGTERM or SIGINT cancels [`Context::shutdown`](crate::context::Context::shutdown): controllers start no new work and finish
-/// what runs, for at most [`Config::shutdown_grace`]. Then the lease is released and the servers stop.
-///
-/// # Guarantees
-/// - Controllers run only while this process holds the lease. A lost lease drops them at their next `.await` and ends `run` with
-///   [`Error::Lost`], before another process can take over. Until then [`run`](Self::run)'s client refuses to send writes, also in a process that
-///   was frozen.
-/// - Nothing is retried here: an error or an early end of any controller ends the process, and whatever supervises it starts a new one.
-/// - A second signal drops everything at once and ends `run` with [`Error::Interrupted`]. So does dropping the future, silently. Neither releases
-///   the lease, which then expires. Chart controllers survive both: the next process continues interrupted actions.
+/// Runs an operator's charts and reconcilers until it is asked to end. [`Operator::manager`] makes one. Everything but loading charts is
+/// [`controller::Manager`]'s, with its guarantees. Chart controllers survive any end: the next process continues interrupted actions.
 pub struct Manager {
     config: Config,
-    metrics: Metrics,
     operator: Operator,
-    term: lease::Term,
-    /// The API server's address, for messages; empty if unknown.
-    server: String,
     /// Where controllers run, if not where the manager does.
     workers: Option<Handle>,
     /// The running chart controllers, for previews.
@@ -153,15 +105,7 @@ pub struct Manager {
 impl Manager {
     /// A manager of this operator's controllers.
     pub(crate) fn new(config: Config, operator: Operator) -> Manager {
-        Manager {
-            config,
-            metrics: Metrics::default(),
-            operator,
-            term: lease::Term::default(),
-            server: String::new(),
-            workers: None,
-            previews: Arc::default(),
-        }
+        Manager { config, operator, workers: None, previews: Arc::default() }
     }
 
     /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor the probes, which stay on the
@@ -176,7 +120,7 @@ impl Manager {
         self.previews.clone()
     }
 
-    /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and gives the lease
+    /// Loads every chart, then runs everything on the configured cluster until SIGTERM or SIGINT, lets running reconciles finish and gives the lease
     /// up. A second signal ends it at once.
     ///
     /// # Errors
@@ -186,37 +130,8 @@ impl Manager {
     }
 
     /// Like [`run`](Self::run), but also ends, in the same way, when `shutdown` is cancelled.
-    pub(crate) async fn run_or_stop(mut self, shutdown: CancellationToken) -> Result<(), Error> {
-        let cluster = client::find_cluster().await.map_err(client::Error::from)?;
-        self.server = cluster.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let clients = self.clients(&cluster)?;
-        let abort = CancellationToken::new();
-        let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
-        let result = self.run_until_interrupted(clients, shutdown, abort).await;
-        signals.abort();
-        result
-    }
-
-    /// Creates a client for each runtime, so that neither waits for the other's connections.
-    fn clients(&self, cluster: &kube::Config) -> Result<Clients, Error> {
-        let connect = || client::connect(cluster.clone(), &self.metrics, &self.term);
-        let own = connect()?;
-        let _entered = self.workers.as_ref().map(Handle::enter);
-        Ok(Clients { own, controllers: connect()? })
-    }
-
-    /// Runs everything with these clients until `shutdown` is cancelled, but drops everything when `abort` is cancelled.
-    async fn run_until_interrupted(
-        self,
-        clients: Clients,
-        shutdown: CancellationToken,
-        abort: CancellationToken,
-    ) -> Result<(), Error> {
-        tokio::select! {
-            biased;
-            () = abort.cancelled() => Err(Error::Interrupted),
-            result = run::run(self, clients, shutdown) => result,
-        }
+    pub(crate) async fn run_or_stop(self, shutdown: CancellationToken) -> Result<(), Error> {
+        Ok(self.of_controllers()?.run_or_stop(shutdown).await?)
     }
 
     /// Runs everything with this client until `shutdown` is cancelled.
@@ -224,16 +139,50 @@ impl Manager {
     /// # Errors
     /// As [`run`](Self::run).
     pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-        run::run(self, Clients { own: client.clone(), controllers: client }, shutdown).await
+        Ok(self.of_controllers()?.run_until(client, shutdown).await?)
+    }
+
+    fn of_controllers(self) -> Result<manager::Manager, Error> {
+        let Manager { config, operator, workers, previews } = self;
+        let (file, charts) = (operator.file().map(Path::to_path_buf), Arc::new(config.charts.clone()));
+        let controllers = operator.controllers()?;
+        let is_empty = controllers.is_empty();
+        let manager = manager::Manager::new(config.into()).controllers(controllers).share(charts).share(previews);
+        if is_empty {
+            report_emptiness(file.as_deref(), manager.readiness());
+        }
+        Ok(match workers {
+            Some(workers) => manager.controllers_on(workers),
+            None => manager,
+        })
     }
 }
 
-/// The clients of a process.
-struct Clients {
-    /// For the lease, the reviews of tokens and the first contact.
-    own: Client,
-    /// For controllers.
-    controllers: Client,
+/// Says that nothing will ever be served.
+fn report_emptiness(file: Option<&Path>, readiness: &Readiness) {
+    let file = file.map_or_else(|| "watches.yaml".to_owned(), |file| file.display().to_string());
+    let why = "it has no entries, so nothing is served; add one, for example with 'create api --group GROUP --version VERSION --kind KIND'";
+    tracing::warn!(
+        file,
+        "The watches file has no entries, so nothing is served: add one, for example with 'create api'"
+    );
+    readiness.require(&file, why);
+}
+
+impl From<Config> for manager::Config {
+    fn from(config: Config) -> manager::Config {
+        manager::Config {
+            program: "helm-operator".into(),
+            controllers: config.controllers,
+            metrics_bind_address: config.metrics_bind_address,
+            metrics_tls: config.metrics_tls,
+            health_probe_bind_address: config.health_probe_bind_address,
+            leader_elect: config.leader_elect,
+            leader_election_id: config.leader_election_id,
+            leader_election_namespace: config.leader_election_namespace,
+            shutdown_grace: config.shutdown_grace,
+        }
+    }
 }
 
 impl Default for Config {
@@ -241,6 +190,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             controllers: ControllerConfig::default(),
+            charts: ChartConfig::default(),
             metrics_bind_address: ":8080".into(),
             metrics_tls: None,
             health_probe_bind_address: ":8081".into(),

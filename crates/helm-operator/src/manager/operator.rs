@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use controller::native::{self, Controller, Reconciler, Served};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt, Resource as _};
 use scaffold::rbac;
 
-use crate::charts::controller::ChartController;
+use crate::charts::chart_controller::ChartController;
 use crate::manager::{Config, Error, Manager, definitions};
-use crate::native::{self, Controller, Reconciler, Served};
 use crate::telemetry;
 use crate::watches::{self, Watch};
 

@@ -1,49 +1,14 @@
-//! Names the rights that the operator lacks, before it touches anything.
-//!
-//! One request for each watched namespace tells all rights there. Missing ones are logged, each once and with the rule that grants it; nothing is
-//! refused, because a right may come later. What a chart's objects need is known as far as its templates and records spell kinds out.
+//! Which rights a chart controller needs. What a chart's objects need is known as far as its templates and records spell kinds out.
 
-mod namespaces;
 mod refusal;
 mod templates;
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
-
-use futures::future::join_all;
+use controller::rights::Need;
 use helm_release::kube::Resource;
-use k8s_openapi::api::authorization::v1::{ResourceRule, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
-use kube::api::PostParams;
-use kube::{Api, Client};
-use tokio::sync::OnceCell;
 
-use crate::report::chain;
-use crate::runtime::namespaces::Namespaces;
-use crate::runtime::sync::lock;
 use crate::watches::{AnnotationSources, ServiceAccount, SourceKind, Watch};
 pub(crate) use refusal::Refused;
 pub(crate) use templates::named;
-
-/// A namespace in which nobody has rights of its own: only cluster-wide rules apply there.
-const NOWHERE: &str = "helm-operator-preflight";
-
-/// Rights on one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Need<'a> {
-    pub(crate) group: &'a str,
-    pub(crate) resource: &'a str,
-    pub(crate) verbs: &'a [&'a str],
-    /// The only object, if it is known.
-    pub(crate) name: Option<&'a str>,
-    /// The only namespace; `None`: every watched one.
-    pub(crate) namespace: Option<&'a str>,
-}
-
-impl<'a> Need<'a> {
-    fn all(group: &'a str, resource: &'a str, verbs: &'a [&'a str]) -> Need<'a> {
-        Need { group, resource, verbs, name: None, namespace: None }
-    }
-}
 
 /// What a chart controller of an operator in the namespace `own` needs whatever its chart contains, of resources with this plural.
 pub(crate) fn of_watch<'a>(watch: &'a Watch, own: &'a str, plural: &'a str, status: &'a str) -> Vec<Need<'a>> {
@@ -79,107 +44,11 @@ pub(crate) fn of_objects<'a>(kind: &'a Resource, is_hook: bool, has_account: boo
     Need::all(kind.group(), &kind.plural, verbs)
 }
 
-/// The rules that would grant what is missing: `{apiGroups: [apps], resources: [deployments], verbs: [list, watch]}`.
-pub(crate) fn missing<'n>(needs: impl IntoIterator<Item = &'n Need<'n>>, granted: &[ResourceRule]) -> BTreeSet<String> {
-    let lacking = needs.into_iter().filter_map(|need| {
-        let verbs: Vec<&str> = need.verbs.iter().copied().filter(|verb| !is_granted(need, verb, granted)).collect();
-        let group = if need.group.is_empty() { "\"\"" } else { need.group };
-        let names = need.name.map(|name| format!(", resourceNames: [{name}]")).unwrap_or_default();
-        let (resource, text) = (need.resource, verbs.join(", "));
-        (!verbs.is_empty())
-            .then(|| format!("{{apiGroups: [{group}], resources: [{resource}]{names}, verbs: [{text}]}}"))
-    });
-    lacking.collect()
-}
-
-fn is_granted(need: &Need<'_>, verb: &str, granted: &[ResourceRule]) -> bool {
-    let has = |list: &Option<Vec<String>>, wanted: &str| list.iter().flatten().any(|one| one == "*" || one == wanted);
-    let (_, subresource) = need.resource.split_once('/').unwrap_or((need.resource, ""));
-    granted.iter().any(|rule| {
-        let resource = has(&rule.resources, need.resource)
-            || (!subresource.is_empty() && has(&rule.resources, &format!("*/{subresource}")));
-        // A rule for some names grants no list.
-        let names = rule.resource_names.as_deref().unwrap_or_default();
-        let is_named = names.is_empty() || need.name.is_some_and(|name| names.iter().any(|one| one == name));
-        is_named && resource && has(&rule.api_groups, need.group) && rule.verbs.iter().any(|v| v == "*" || v == verb)
-    })
-}
-
-/// The process's rights, asked for once, and what was said about them.
-pub(crate) struct Rights {
-    client: Client,
-    namespaces: Namespaces,
-    granted: OnceCell<Vec<Granted>>,
-    /// The rights in all namespaces, of an operator that is restricted to some.
-    everywhere: OnceCell<Option<Granted>>,
-    reported: Mutex<BTreeSet<String>>,
-}
-
-/// All rights in one place.
-struct Granted {
-    namespace: String,
-    rules: Vec<ResourceRule>,
-}
-
-impl Rights {
-    /// The rights of this client in these namespaces. Sends no request yet.
-    pub(crate) fn new(client: Client, namespaces: Namespaces) -> Rights {
-        Rights { client, namespaces, granted: OnceCell::new(), everywhere: OnceCell::new(), reported: Mutex::default() }
-    }
-
-    /// Logs which of these rights are missing, in each watched namespace or cluster-wide, and in the namespaces that they name. `why` says what needs
-    /// them.
-    pub(crate) async fn check(&self, needs: &[Need<'_>], why: &str) {
-        for place in self.granted.get_or_init(|| self.ask()).await {
-            self.report(needs.iter().filter(|need| need.namespace.is_none()), place, why);
-        }
-        let named: BTreeSet<&str> = needs.iter().filter_map(|need| need.namespace).collect();
-        for namespace in named {
-            if let Some(place) = self.ask_in(namespace).await {
-                self.report(needs.iter().filter(|need| need.namespace == Some(namespace)), &place, why);
-            }
-        }
-    }
-
-    fn report<'n>(&self, needs: impl Iterator<Item = &'n Need<'n>>, place: &Granted, why: &str) {
-        for rule in missing(needs, &place.rules) {
-            if lock(&self.reported).insert(format!("{} {rule}", place.namespace)) {
-                let namespace = &place.namespace;
-                tracing::warn!(
-                    namespace,
-                    rule,
-                    needed_for = why,
-                    "The operator lacks rights: add this rule to its role"
-                );
-            }
-        }
-    }
-
-    async fn ask(&self) -> Vec<Granted> {
-        let names: Vec<&str> = self.namespaces.0.iter().map(String::as_str).collect();
-        let places = if names.is_empty() { vec![NOWHERE] } else { names };
-        join_all(places.into_iter().map(|place| self.ask_in(place))).await.into_iter().flatten().collect()
-    }
-
-    async fn ask_in(&self, place: &str) -> Option<Granted> {
-        let spec = SelfSubjectRulesReviewSpec { namespace: Some(place.to_owned()) };
-        let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
-        let reviews: Api<SelfSubjectRulesReview> = Api::all(self.client.clone());
-        let status = match reviews.create(&PostParams::default(), &review).await {
-            Ok(answer) => answer.status?,
-            Err(error) => {
-                tracing::info!(error = chain(&error), "Cannot ask for the operator's rights");
-                return None;
-            }
-        };
-        let namespace = if place == NOWHERE { "all namespaces" } else { place }.to_owned();
-        // A webhook may grant more than the server can list.
-        (!status.incomplete).then_some(Granted { namespace, rules: status.resource_rules })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use controller::rights::missing;
+    use k8s_openapi::api::authorization::v1::ResourceRule;
+
     use super::*;
 
     fn rule(groups: &[&str], resources: &[&str], verbs: &[&str], names: &[&str]) -> ResourceRule {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use controller::runtime::key::ResourceKey;
 use serde_json::Value;
 
 use super::versions::{Place, Versions};
 use crate::hooks::extensions::Judge;
-use crate::runtime::key::ResourceKey;
 use crate::view::primary::{Primary, Received, status_fields};
 use crate::watches::{AnnotationNames, Field};
 

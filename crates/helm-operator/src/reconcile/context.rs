@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::runtime::concurrency::Lane;
+use controller::runtime::key::ResourceKey;
 use helm_release::action::{Candidate, Current, Environment, Interrupted, Options, Refusal};
 use helm_release::kube::{Adopt, Applier, Decoration, Slot};
 use helm_release::storage::Known;
@@ -15,8 +17,6 @@ use crate::reconcile::decide::interruption::{Aim, Running};
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::report::changes::RanHooks;
 use crate::rendering::renderer::acting_as;
-use crate::runtime::concurrency::Lane;
-use crate::runtime::key::ResourceKey;
 use crate::values::Spec;
 use crate::view::primary::Primary;
 use crate::view::release::Revision;

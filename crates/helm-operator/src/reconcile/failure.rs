@@ -3,10 +3,10 @@
 //!
 //! The kinds are types, and a [`FailedAttempt`] can be made only of what judges: what counts attempts and what cleans up accept nothing else.
 
+use controller::report::chain;
 use helm_release::action;
 
 use crate::rendering::request::RenderError;
-use crate::report::chain;
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 

@@ -23,11 +23,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metrics::{Metrics, ReconcileResult};
+use controller::runtime::concurrency::{Lane, Turn};
+use controller::runtime::key::ResourceKey;
+use controller::runtime::queue::Queue;
+use controller::runtime::workers;
 use futures::future::BoxFuture;
 use helm_release::kube::Slot;
 use tokio::time::Instant;
 
-use crate::metrics::{Metrics, ReconcileResult};
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Inputs, Recorded, Step, next_step};
@@ -39,10 +43,6 @@ use crate::reconcile::shared::Shared;
 use crate::reconcile::steps::{
     compare, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,
 };
-use crate::runtime::concurrency::{Lane, Turn};
-use crate::runtime::key::ResourceKey;
-use crate::runtime::queue::Queue;
-use crate::runtime::workers;
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
@@ -266,7 +266,7 @@ impl workers::Work for Shared {
     }
 
     async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {
-        reconcile(self, key, turn, turn.lane()).await
+        reconcile(self, key, &HeldTurn(turn), turn.lane()).await
     }
 
     async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {
@@ -275,12 +275,14 @@ impl workers::Work for Shared {
 }
 
 /// A reconcile gives its turn up while it waits for a hook.
-impl Slot for Turn {
+struct HeldTurn<'a>(&'a Turn);
+
+impl Slot for HeldTurn<'_> {
     fn leave(&self) {
-        Turn::leave(self);
+        self.0.leave();
     }
 
     fn enter(&self) -> BoxFuture<'_, ()> {
-        Box::pin(Turn::enter(self))
+        Box::pin(self.0.enter())
     }
 }

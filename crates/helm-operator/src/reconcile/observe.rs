@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::runtime::concurrency::Lane;
 use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
 use helm_release::storage::{MarkedObject, Marks};
 use serde_json::json;
@@ -15,7 +16,6 @@ use crate::reconcile::decide::memory::History;
 pub(crate) use crate::reconcile::decide::memory::share;
 use crate::reconcile::decide::recorded::recorded;
 use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded};
-use crate::runtime::concurrency::Lane;
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 

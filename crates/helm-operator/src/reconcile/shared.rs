@@ -3,6 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::events::{self, Events};
+use controller::metrics::Metrics;
+use controller::native::Stores;
+use controller::report::Outcome;
+use controller::runtime::freshness::Epoch;
+use controller::runtime::key::ResourceKey;
+use controller::runtime::queue::Queue;
+use controller::runtime::reflector::Scope;
 use helm_release::kube::{
     Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Reach, Resource, Tie,
 };
@@ -11,20 +19,13 @@ use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
 use super::accept::Intake;
-use crate::events::{self, Events};
+use crate::chart_metrics::{Census, ChartMetrics, Count};
 use crate::hooks::extensions::{Additions, Wakes};
-use crate::metrics::{Census, Count, Metrics};
-use crate::native::Stores;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::{History, Memory};
 use crate::reconcile::decide::rollout::{self, Rollout};
 use crate::reconcile::report::looks::Looks;
 use crate::rendering::request::Renderer;
-use crate::report::Outcome;
-use crate::runtime::freshness::Epoch;
-use crate::runtime::key::ResourceKey;
-use crate::runtime::queue::Queue;
-use crate::runtime::reflector::Scope;
 use crate::status::declared_fields::Undeclared;
 use crate::status::{Condition, condition};
 use crate::values_from::ValuesSource;
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) client: kube::Client,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
+    /// The metrics of charts.
+    pub(crate) counts: ChartMetrics,
     pub(crate) settings: Settings,
     pub(crate) rollout: Rollout,
     /// When the controller started.

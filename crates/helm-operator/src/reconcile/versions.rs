@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use controller::runtime::key::ResourceKey;
 use kube::core::{Selector, SelectorExt as _};
 
-use crate::runtime::key::ResourceKey;
 use crate::view::primary::Raw;
 use crate::watches::Watch;
 

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metrics::Metrics;
 use helm_release::kube::{Applier, MemoryApi};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,7 +19,7 @@ use super::message::{Confinement, FromWorker, MAX_ANSWER, MAX_QUESTION, ToWorker
 use super::request::RenderError;
 use super::tests::{chart, job};
 use super::worker::{SETTINGS, Settings};
-use crate::metrics::Metrics;
+use crate::chart_metrics::ChartMetrics;
 use crate::rendering::*;
 
 /// Where the manager of the attacker is.
@@ -215,7 +216,7 @@ async fn rendered_by(process: &str) -> (Result<Output, RenderError>, Vec<String>
         [&format!("rendering::hostile_tests::{process}"), "--exact", "--ignored", "--nocapture", "--test-threads=1"];
     let program = Program { path: "/proc/self/exe".into(), args: args.map(Into::into).into() };
     let rendering = Rendering { workers: 1, memory: 96 << 20, timeout: Duration::from_secs(30) };
-    let workers = Workers::new(rendering, program, Metrics::default()).unwrap();
+    let workers = Workers::new(rendering, program, ChartMetrics::new(&Metrics::default())).unwrap();
     let (folder, digest) = chart("a: 1");
     let api = Arc::new(MemoryApi::new());
     api.serve("v1", "Secret", "secrets");

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use controller::runtime::sync::lock;
 use helm::engine::Capabilities;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -22,8 +23,7 @@ use super::readable;
 use super::request::RenderError;
 use super::settings::Rendering;
 use super::worker::{OBJECTS, Settings};
-use crate::metrics::{Metrics, RenderOutcome};
-use crate::runtime::sync::lock;
+use crate::chart_metrics::{ChartMetrics, RenderOutcome};
 
 /// How long a worker may be idle. It ends at most twice as late.
 const IDLE: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ pub(crate) struct Workers {
     folders: Mutex<BTreeSet<PathBuf>>,
     idle: Mutex<Idle>,
     has_reported: AtomicBool,
-    metrics: Metrics,
+    metrics: ChartMetrics,
     /// The processes that it started.
     #[cfg(test)]
     started: Mutex<Vec<u32>>,
@@ -68,7 +68,7 @@ struct Idle {
 
 impl Workers {
     /// No workers yet; `None` if charts are rendered in this process.
-    pub(crate) fn new(rendering: Rendering, program: Program, metrics: Metrics) -> Option<Arc<Workers>> {
+    pub(crate) fn new(rendering: Rendering, program: Program, metrics: ChartMetrics) -> Option<Arc<Workers>> {
         let permits = Semaphore::new(rendering.workers);
         let (folders, idle, has_reported) = (Mutex::default(), Mutex::default(), AtomicBool::default());
         let workers = Workers {

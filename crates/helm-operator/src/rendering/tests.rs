@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use controller::metrics::Metrics;
 use futures::future::BoxFuture;
 use helm::chart::Chart;
 use helm::engine::Capabilities;
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 use super::lookup::{ClusterLookup, Reach};
 use super::request::RenderError;
-use crate::metrics::Metrics;
+use crate::chart_metrics::ChartMetrics;
 use crate::rendering::*;
 use crate::watches::OverrideValuesType;
 
@@ -48,7 +49,7 @@ pub(crate) fn workers(timeout: Duration) -> Arc<Workers> {
 /// Workers, and how long a render may make others wait.
 pub(crate) fn patient_workers(workers: usize, timeout: Duration, patience: Duration) -> Arc<Workers> {
     let rendering = Rendering { workers, memory: MEMORY, timeout };
-    let mut workers = Workers::new(rendering, program(), Metrics::default()).unwrap();
+    let mut workers = Workers::new(rendering, program(), ChartMetrics::new(&Metrics::default())).unwrap();
     Arc::get_mut(&mut workers).unwrap().patience = patience;
     workers
 }
@@ -277,7 +278,7 @@ async fn a_retry_leaves_a_place_to_others() {
 #[tokio::test]
 async fn output_that_the_manager_could_not_hold_is_refused() {
     let large = Rendering { workers: 1, memory: 512 << 20, timeout: LIMIT };
-    let workers = Workers::new(large, program(), Metrics::default()).unwrap();
+    let workers = Workers::new(large, program(), ChartMetrics::new(&Metrics::default())).unwrap();
     let error = printed(&workers, "{{ range until 17 }}{{ repeat 1000000 \"x\" }}{{ end }}").await.unwrap_err();
     assert_eq!(error.reason(), "RenderLimit");
     assert!(error.to_string().contains("exceed 16 MiB (limit MAX_ANSWER)"), "{error}");

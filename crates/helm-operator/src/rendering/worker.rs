@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use controller::runtime::sync::lock;
 use go_template::Value;
 use helm::chart::Chart;
 use helm::disk::SchemaCopies;
@@ -22,7 +23,6 @@ use super::lookup::{self, Query, Repeated};
 use super::message::{self, Ended, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, Reason, ToWorker};
 use super::output::{self, Analysed, Output};
 use super::{confine, weight};
-use crate::runtime::sync::lock;
 
 /// The environment variable that holds a worker's [`Settings`].
 pub(super) const SETTINGS: &str = "HELM_OPERATOR_RENDER_WORKER";

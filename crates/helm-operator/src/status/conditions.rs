@@ -1,11 +1,11 @@
 //! The conditions that follow from the facts. Pure.
 
+use controller::report::shorten;
 use helm_release::kube::intern;
 
 use super::{
     Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, RETRIES_EXCEEDED, Stall, Status, condition, summary,
 };
-use crate::report::shorten;
 
 /// The reason of conditions that are false because nothing is wrong.
 const AS_EXPECTED: &str = "AsExpected";

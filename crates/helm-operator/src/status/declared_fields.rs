@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use controller::runtime::sync::lock;
 use helm_release::kube::Error;
 use serde_json::Value;
 use tokio::time::Instant;
-
-use crate::runtime::sync::lock;
 
 /// How long a field counts as undeclared: the definition may change meanwhile.
 const REMEMBERED: Duration = Duration::from_secs(600);

@@ -1,6 +1,7 @@
 //! What `Ready` and `Deployed` say of a release in one line, and what a status write recovers from. Pure.
 
-use crate::report::shorten;
+use controller::report::shorten;
+
 use crate::status::{Condition, Facts, ObjectCount, Status, condition};
 
 /// The longest line of NOTES.txt in `Deployed`, in bytes.

@@ -118,7 +118,7 @@ impl Visit for Fields {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.add(field, json!(crate::report::chain(value)));
+        self.add(field, json!(controller::report::chain(value)));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {

@@ -1,21 +1,23 @@
 //! Names loggers in the words of the field: `helm.controller`, as in operator-sdk, and not by the module of this program that logs.
 
 /// Module, as the beginning of a target, and logger. The first match counts.
-const LOGGERS: [(&str, &str); 20] = [
+const LOGGERS: [(&str, &str); 22] = [
     ("helm_operator::charts", "helm.controller"),
     ("helm_operator::reconcile", "helm.controller"),
     ("helm_operator::view", "helm.controller"),
-    ("helm_operator::runtime::readiness", "manager"),
-    ("helm_operator::runtime", "helm.controller"),
     ("helm_operator::rendering", "helm.render"),
-    ("helm_operator::native", "controller"),
-    ("helm_operator::report", "controller"),
     ("helm_operator::manager", "manager"),
-    ("helm_operator::lease", "leader-election"),
-    ("helm_operator::server", "server"),
-    ("helm_operator::metrics", "metrics"),
-    ("helm_operator::events", "events"),
-    ("helm_operator::client", "client"),
+    ("controller::runtime::readiness", "manager"),
+    ("controller::runtime", "helm.controller"),
+    ("controller::native", "controller"),
+    ("controller::report", "controller"),
+    ("controller::manager", "manager"),
+    ("controller::lease", "leader-election"),
+    ("controller::server", "server"),
+    ("controller::metrics", "metrics"),
+    ("controller::events", "events"),
+    ("controller::client", "client"),
+    ("controller::rights", "rights"),
     ("helm_operator::preflight", "rights"),
     ("helm_operator::cli::reload", "reload"),
     ("helm_operator::cli", "cmd"),
@@ -57,7 +59,7 @@ mod tests {
         for (target, expected) in [
             ("helm_operator::reconcile::steps", "helm.controller"),
             ("helm_operator::reconcile_of_another_kind", "helm-operator"),
-            ("helm_operator::lease::decide", "leader-election"),
+            ("controller::lease::decide", "leader-election"),
             ("helm_operator::cli::reload", "reload"),
             ("helm_operator::cli", "cmd"),
             ("helm_release::kube::hooks", "helm.release"),

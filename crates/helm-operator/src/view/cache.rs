@@ -1,12 +1,15 @@
 //! What the controller knows without a request: resources, releases and their objects.
 //!
-//! Fed by watches ([`crate::runtime::reflector`]) and by answers to our own writes; [`crate::runtime::freshness`] says how long to trust each. Of two versions of an object
+//! Fed by watches ([`controller::runtime::reflector`]) and by answers to our own writes; [`controller::runtime::freshness`] says how long to trust each. Of two versions of an object
 //! the newer wins, and an object seen as deleted does not come back.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use controller::runtime::freshness::{Epoch, Stamp};
+use controller::runtime::key::ResourceKey;
+use controller::runtime::reflector::{First, Scope};
 use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
 use helm_release::storage::Home;
@@ -18,9 +21,6 @@ use super::primary::Primary;
 use super::release::Release;
 use super::releases::{Reader, ReaderId, Releases};
 use super::tombstones::RecentDeletions;
-use crate::runtime::freshness::{Epoch, Stamp};
-use crate::runtime::key::ResourceKey;
-use crate::runtime::reflector::{First, Scope};
 use crate::values::Room;
 use crate::watches::Expressions;
 

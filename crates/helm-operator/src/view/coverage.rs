@@ -3,10 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use controller::runtime::key::ResourceKey;
+use controller::runtime::reflector::{First, Scope};
 use helm_release::kube::{ObjectKey, Resource};
-
-use crate::runtime::key::ResourceKey;
-use crate::runtime::reflector::{First, Scope};
 
 /// Group and kind.
 pub(crate) type KindKey = (Arc<str>, Arc<str>);

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use controller::runtime::freshness::Stamp;
+use controller::runtime::key::ResourceKey;
 use helm_release::kube::{Live, Mark, ObjectKey, Resource, Unready};
-
-use crate::runtime::freshness::Stamp;
-use crate::runtime::key::ResourceKey;
 
 /// Returns the key of a live object of this kind.
 pub(crate) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {

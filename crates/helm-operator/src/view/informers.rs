@@ -6,6 +6,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
+use controller::runtime::backoff;
+use controller::runtime::freshness::Epoch;
+use controller::runtime::reflector::{self, First, Scope, Sink, Stream};
+use controller::runtime::sync::lock;
 use futures::future::{BoxFuture, join_all};
 use helm_release::kube::{Live, Resource};
 use tokio::sync::oneshot;
@@ -13,10 +17,6 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::coverage::{KindKey, kind_key};
-use crate::runtime::backoff;
-use crate::runtime::freshness::Epoch;
-use crate::runtime::reflector::{self, First, Scope, Sink, Stream};
-use crate::runtime::sync::lock;
 
 /// Where the objects of a kind come from.
 pub(crate) trait Source: Send + Sync {
@@ -159,7 +159,7 @@ impl Kinds {
                     return First::Refused;
                 }
                 Err(error) => {
-                    let (kind, error) = (&shared.kind.kind, crate::report::chain(&error));
+                    let (kind, error) = (&shared.kind.kind, controller::report::chain(&error));
                     tracing::warn!(error, "Cannot list {kind} objects");
                     tokio::time::sleep(backoff::wait(attempt)).await;
                 }

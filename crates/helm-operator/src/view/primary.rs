@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::runtime::key::ResourceKey;
 use helm_release::kube::{Owner, intern};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -11,7 +12,6 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::runtime::key::ResourceKey;
 use crate::status::{Fields, Status};
 use crate::values::Spec;
 use crate::watches::Field;

@@ -1,8 +1,7 @@
 //! Which releases keep their record in memory: those that changed last, within a bound for the process. The others read it when an action needs it.
 
+use controller::runtime::key::ResourceKey;
 use lru::LruCache;
-
-use crate::runtime::key::ResourceKey;
 
 /// The bound, in compressed bytes: some two thousand releases of a small chart.
 const MAX_BYTES: usize = 4 << 20;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use controller::runtime::freshness::Stamp;
 use helm_release::kube::{ObjectKey, Owner};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{Body, Content, Marks, Proof, RecordMeta, Stored, Written};
@@ -9,7 +10,6 @@ use jiff::Timestamp;
 use litemap::LiteMap;
 
 use super::competitor::Rival;
-use crate::runtime::freshness::Stamp;
 
 /// A release's revisions.
 #[derive(Clone, Debug, Default)]

@@ -5,15 +5,15 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
+use controller::runtime::freshness::{Epoch, Stamp};
+use controller::runtime::key::ResourceKey;
+use controller::runtime::reflector::{Scope, Sink};
+use controller::runtime::sync::lock;
 use helm_release::release::Packed;
 use helm_release::storage::{Proof, RecordMeta, Stored};
 
 use super::record_cache::RecentRecords;
 use super::release::{Release, Revision};
-use crate::runtime::freshness::{Epoch, Stamp};
-use crate::runtime::key::ResourceKey;
-use crate::runtime::reflector::{Scope, Sink};
-use crate::runtime::sync::lock;
 
 /// All releases, from the metadata of their records, by the records' namespaces and names.
 #[derive(Default)]
@@ -188,7 +188,7 @@ fn key_of(meta: &RecordMeta) -> ResourceKey {
     ResourceKey::new(&meta.namespace, &meta.name)
 }
 
-impl Sink<RecordMeta> for Arc<Releases> {
+impl Sink<RecordMeta> for Releases {
     fn changed(&self, meta: RecordMeta, epoch: Epoch) {
         let (key, foreign) = (key_of(&meta), meta.marks.is_none());
         if self.store(&key, meta, epoch) {

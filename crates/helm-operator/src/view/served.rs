@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use controller::runtime::reflector::is_refused;
+use controller::runtime::refusals::Refusals;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use helm_release::kube::{Live, Mapper, Resource};
 use kube::runtime::watcher::{self, Event};
 use tokio::time::{Instant, sleep};
-
-use crate::runtime::reflector::is_refused;
-use crate::runtime::refusals::Refusals;
 
 type Events = BoxStream<'static, watcher::Result<Event<Live>>>;
 
@@ -61,7 +60,7 @@ impl<F: Fn(&Resource) -> Events> Watch<F> {
     async fn find_version(&mut self) {
         // What was discovered right after the refusal may be older.
         if let Err(error) = self.mapper.refresh_if_older(self.refused.elapsed() / 2).await {
-            tracing::debug!(error = crate::report::chain(&error), "Cannot find out which versions are served");
+            tracing::debug!(error = controller::report::chain(&error), "Cannot find out which versions are served");
         }
         if let Some(found) = self.mapper.known(&self.kind.api_version, &self.kind.kind)
             && found.api_version != self.kind.api_version

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use controller::report::shorten;
 use golibs::strconv::parse_bool;
 use helm_release::kube::DriftPolicy;
 use scaffold::annotations::{PREFIX, RENAMED};
 
-use crate::report::shorten;
 use crate::spelling::nearest;
 use crate::values_from::{self, ValuesSource};
 use crate::watches::{DurationError, parse_duration};

@@ -16,7 +16,7 @@ fn env(name: &str) -> Option<String> {
 }
 
 fn one(extra: &str) -> Result<Watch, String> {
-    let mut read = parse(&format!("{MEMCACHED}{extra}"), env).map_err(|e| crate::report::chain(&e))?;
+    let mut read = parse(&format!("{MEMCACHED}{extra}"), env).map_err(|e| controller::report::chain(&e))?;
     assert_eq!(read.watches.len(), 1);
     Ok(read.watches.remove(0))
 }
@@ -187,7 +187,7 @@ fn a_file_that_cannot_be_used_is_named() {
     let file = folder.path().join("mine.yaml");
     std::fs::write(&file, "- {version: v1}\n").unwrap();
     let expected = format!("failed to load watches file {}: line 1: invalid GVK: ", file.display());
-    let error = crate::report::chain(&load(&file).unwrap_err());
+    let error = controller::report::chain(&load(&file).unwrap_err());
     assert!(error.starts_with(&expected), "{error}");
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures::future::try_join_all;
+use outside::{ActingAs, Api, Call, Error};
 use serde_json::Value;
 
-use outside::{ActingAs, Api, Call, Error};
 use super::check::{Conflict, describe_all};
 use super::client_side::Schemas;
 use super::decorate::{Decoration, is_kept};

@@ -1,9 +1,9 @@
 //! Checks who owns existing objects before a release changes them.
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use outside::{Call, Error};
 use serde_json::Value;
 
-use outside::{Call, Error};
 use super::apply::{Applier, ApplyError, Existing, Observed, describe, key_of};
 use super::decorate::Decoration;
 use super::{Live, NotOurs, Object, ObjectKey, Proven, Rule};

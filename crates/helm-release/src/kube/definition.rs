@@ -1,8 +1,8 @@
 //! Replaces custom resource definitions of a chart's `crds` folder, unless that would lose objects.
 
+use outside::{Call, Error};
 use serde_json::Value;
 
-use outside::{Call, Error};
 use super::apply::{Applier, ApplyError, Existing, Observed, describe};
 use super::write::{Body, Previous};
 use super::{Decoration, Live, Object, ObjectKey, Ownership};

@@ -1,9 +1,9 @@
 //! Deletes objects: only if they provably belong to the release, and only in the state that was checked.
 
+use outside::{Call, Error};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use outside::{Call, Error};
 use super::apply::{Applier, ApplyError, bytes};
 use super::live::Live;
 use super::ownership::NotOurs;

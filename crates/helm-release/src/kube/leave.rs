@@ -3,9 +3,9 @@
 //! With our owner reference, the garbage collector would delete the object together with the resource; with our
 //! metadata, the next cleanup would.
 
+use outside::{Call, Error};
 use serde_json::{Map, Value, json};
 
-use outside::{Call, Error};
 use super::apply::{Applier, ApplyError, bytes};
 use super::decorate::{
     CHART_LABEL, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use outside::{Api, Call, DISCOVERY, Error, Response};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use outside::{Api, Call, DISCOVERY, Error, Response};
 use super::resource::{Resource, group_of};
 
 /// The verbs required to find and delete a kind's objects.

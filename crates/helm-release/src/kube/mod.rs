@@ -45,9 +45,6 @@ mod unowned;
 mod whole;
 mod write;
 
-pub use outside::{
-    Api, Asked, Call, Disturbance, Error, MAX_RESPONSE_BYTES, MemoryApi, Pieces, Response, intern, read_within, value_at,
-};
 pub use apply::{Applied, Applier, ApplyError};
 pub use check::Conflict;
 pub use decoded::OPEN_FIELDS;
@@ -62,6 +59,10 @@ pub use live::{Live, LiveMetadata, Mark};
 pub use mapping::Mapper;
 pub use object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, Weight, digest_json, objects_of};
 pub use order::install_order;
+pub use outside::{
+    Api, Asked, Call, Disturbance, Error, MAX_RESPONSE_BYTES, MemoryApi, Pieces, Response, intern, read_within,
+    value_at,
+};
 pub use ownership::{Adopt, NotOurs, Ownership};
 pub use reach::{Allowed, Limit, OutOfReach, Reach};
 pub use readiness::{Readiness, Unready, progress_of};
@@ -81,8 +82,8 @@ pub(crate) use hooks::{HookRun, Journal, JournalError, Patience};
 pub(crate) use leave::Left;
 pub(crate) use object::recorded_objects;
 pub(crate) use order::uninstall_order;
-pub(crate) use ownership::Rule;
 pub(crate) use outside::{is_transient, is_unanswered};
+pub(crate) use ownership::Rule;
 pub(crate) use write::{Previous, WriteOptions};
 
 /// The field manager of all our writes; the same as that of operator-sdk's binary.

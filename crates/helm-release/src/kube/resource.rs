@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
-
 use outside::Error;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 /// A served resource.
 #[derive(Clone, Debug, PartialEq, Eq)]

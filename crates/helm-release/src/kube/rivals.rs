@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
+use outside::{Call, Error};
 use serde_json::{Map, Value, json};
 
-use outside::{Call, Error};
 use super::apply::{Applier, key_of};
 use super::handover::{hand_over, has_replicas};
 use super::migrate::union;

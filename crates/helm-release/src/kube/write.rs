@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use outside::{Call, Error, Response};
 use serde_json::{Value, json};
 
-use outside::{Call, Error, Response};
 use super::apply::{Applier, Existing, Observed, bytes};
 use super::client_side::{LastApplied, Merged};
 use super::handover::{hand_over, has_replicas};

@@ -5,8 +5,8 @@ use http::request::Parts;
 use kube::client::Body;
 use percent_encoding::percent_decode_str;
 
-use crate::api::{Call, METADATA};
 use crate::api::DISCOVERY;
+use crate::api::{Call, METADATA};
 
 /// The content types of bodies that servers read.
 const TYPES: [&str; 5] = [

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::api::Error;
 use super::schema_error;
+use crate::api::Error;
 
 impl Error {
     /// Returns the fields that the server rejects, in one of its notations: `spec.ports[0].port`,

@@ -1,11 +1,11 @@
 //! What the operator's author adds to a chart: value mappers, filters, pauses and watches of more objects.
 
+use controller::report::Outcome;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
 use super::*;
 use crate::hooks::{Error as Failure, Mapping, PostRender};
-use crate::report::Outcome;
 
 /// What the mapper makes of a resource; an error without one.
 type Answer = Arc<Mutex<Option<Value>>>;

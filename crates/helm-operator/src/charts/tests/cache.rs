@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use controller::runtime::freshness::{CONFIRMATION, Stamp};
+use controller::runtime::reflector::First;
 use helm_release::kube::{Applied, ApplyMethod, Live, Mark, ObjectDigest, ObjectKey};
 use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks};
 
 use crate::charts::tests::*;
 use crate::reconcile::decide::memory::Memory;
-use crate::runtime::freshness::{CONFIRMATION, Stamp};
-use crate::runtime::reflector::First;
 use crate::view::coverage::Loss;
 use crate::view::coverage::kind_key;
 use crate::view::dependent::Claim;

@@ -236,7 +236,7 @@ async fn a_release_that_ever_ran_is_healed_and_never_removed() {
 
 /// How often objects were written client-side because server-side apply rejected them.
 fn told(world: &World) -> usize {
-    let metrics = world.shared.metrics.encode(crate::metrics::Format::Classic);
+    let metrics = world.shared.metrics.encode(controller::metrics::Format::Classic);
     let line = metrics.lines().find(|l| l.starts_with("helm_operator_outcomes_total") && l.contains("ClientSideApply"));
     line.and_then(|l| l.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use controller::metrics::ReconcileResult;
 use helm_release::kube::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, with_sources};
-use crate::metrics::ReconcileResult;
 use crate::reconcile;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
@@ -407,7 +407,7 @@ async fn an_uninstall_waits_for_unwatched_objects_and_names_them() {
     };
     let live = world.server.object(&format!("{MAPS}/a")).unwrap();
     world.shared.dependent_deleted(&maps, &serde_json::from_value(live).unwrap());
-    reconcile::reconcile(&world.shared, &key(), &(), crate::runtime::concurrency::Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), controller::runtime::concurrency::Lane::Retries).await;
     assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
     assert_eq!(world.maps(), ["a"]);
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
+use controller::runtime::reflector::{First, Stream};
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::Semaphore;
 
 use crate::charts::tests::*;
-use crate::runtime::reflector::{First, Stream};
 use crate::view::informers::{Kinds, Source, Subscriber};
 
 type Events = UnboundedSender<watcher::Result<Event<Live>>>;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use controller::metrics::Format;
 use helm::chart::Chart;
 use helm::engine::Engine;
 use k8s_openapi::ByteString;
@@ -9,7 +10,6 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 
 use crate::charts::tests::*;
-use crate::metrics::Format;
 use crate::rendering::renderer::{Discovered, EngineRenderer};
 use crate::values_from::ValuesSource;
 use crate::watches::OverrideValuesType;

@@ -6,6 +6,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use controller::events::Events;
+use controller::metrics::{Metrics, ReconcileResult};
+use controller::runtime::concurrency::{Lane, Turns};
+use controller::runtime::freshness::Epoch;
+use controller::runtime::key::ResourceKey;
+use controller::runtime::queue::Queue;
+use controller::runtime::reflector::{Scope, Sink};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use helm::reads::Unread;
@@ -21,20 +28,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::watches::{Dependents, Primaries};
-use crate::events::Events;
+use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Additions;
-use crate::metrics::{Metrics, ReconcileResult};
 use crate::reconcile;
 use crate::reconcile::accept::Intake;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::shared::{Settings, Shared};
 use crate::rendering::request::{RenderError, Renderer, Request};
-use crate::runtime::concurrency::{Lane, Turns};
-use crate::runtime::freshness::Epoch;
-use crate::runtime::key::ResourceKey;
-use crate::runtime::queue::Queue;
-use crate::runtime::reflector::{Scope, Sink};
 use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;
 use crate::values_from::SourceKind;
@@ -50,7 +51,6 @@ mod adopted;
 mod afterwards;
 mod apart;
 mod cache;
-pub(crate) mod controller;
 mod drift;
 mod failure_policy;
 mod failure_scenarios;
@@ -81,6 +81,7 @@ mod sources;
 mod storage;
 mod unanswered;
 mod upstreams;
+pub(crate) mod whole_controller;
 
 pub(super) const PRIMARY: &str = "/apis/cache.my.domain/v1/namespaces/ns/memcacheds/web";
 pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
@@ -419,6 +420,7 @@ impl World {
         let process = if intake.version.is_none() { PROCESSES.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
         let name: Arc<str> = format!("operator-{process}").into();
         let releases = Arc::new(Releases::of(name.clone()));
+        let metrics = Metrics::of("helm_operator");
         let shared = Shared {
             applier: Applier::new(api.clone()),
             storage: Storage::new(api.clone(), keys.clone()).at(settings.home.clone()).written_by(name),
@@ -433,7 +435,8 @@ impl World {
             started: Instant::now(),
             additions,
             client: no_client(),
-            metrics: Metrics::default(),
+            counts: ChartMetrics::new(&metrics),
+            metrics,
             events,
             rollout: Rollout::new(settings.max_parallel_upgrades),
             settings,

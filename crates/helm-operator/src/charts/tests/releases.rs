@@ -1,10 +1,10 @@
 //! The store of release records: what it trusts, and which controllers learn of a change.
 
+use controller::runtime::reflector::Sink;
 use helm_release::release::Status;
 
 use super::cache::{epoch, record, revision};
 use crate::charts::tests::*;
-use crate::runtime::reflector::Sink;
 use crate::view::release::{Release, Revision};
 use crate::view::releases::{Reader, ReaderId};
 

@@ -1,10 +1,10 @@
 //! What users see of a release over its whole life: events and the status.
 
+use controller::runtime::workers::serve;
 use helm_release::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::tests::*;
-use crate::runtime::workers::serve;
 use crate::watches::OverrideValuesType;
 
 /// The events so far, oldest first: type, reason, how often, note.

@@ -1,12 +1,12 @@
 //! What a reconcile sees in the cache: drift, health, objects to wait for, owners, and the effect of a lost write.
 
+use controller::runtime::reflector::First;
 use helm_release::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
 use helm_release::storage::Marks;
 
 use crate::charts::tests::*;
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::health;
-use crate::runtime::reflector::First;
 use crate::status::Health;
 use crate::view::dependent::Claim;
 

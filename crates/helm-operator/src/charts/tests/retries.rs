@@ -1,9 +1,9 @@
 //! Resources that failed beside good ones: neither takes turns from the other.
 
+use controller::runtime::workers::serve;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::tests::*;
-use crate::runtime::workers::serve;
 
 const HOPELESS: usize = 12;
 
@@ -26,7 +26,7 @@ async fn work_until(world: &World, until: impl Future<Output = ()>) {
     work(world, until, Turns::default().for_controller(4)).await;
 }
 
-async fn work(world: &World, until: impl Future<Output = ()>, workers: crate::runtime::concurrency::Workers) {
+async fn work(world: &World, until: impl Future<Output = ()>, workers: controller::runtime::concurrency::Workers) {
     let watches = async {
         loop {
             world.feed();

@@ -44,7 +44,11 @@ async fn installed() -> World {
 /// Everything that people see of a resource.
 fn visible(world: &World) -> String {
     let status = &world.server.object(PRIMARY).unwrap()["status"];
-    format!("{status} {:?} {}", events(&world.server), world.shared.metrics.encode(crate::metrics::Format::Classic))
+    format!(
+        "{status} {:?} {}",
+        events(&world.server),
+        world.shared.metrics.encode(controller::metrics::Format::Classic)
+    )
 }
 
 #[tokio::test(start_paused = true)]

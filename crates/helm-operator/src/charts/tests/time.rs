@@ -1,13 +1,13 @@
 //! The timing of the whole loop, in virtual time against the API server in memory, with reconciles counted.
 
+use controller::runtime::reflector::First;
+use controller::runtime::workers::serve;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::start;
 use crate::charts::tests::*;
 use crate::reconcile::report::progress::publish_progress;
 use crate::reconcile::report::status_writer;
-use crate::runtime::reflector::First;
-use crate::runtime::workers::serve;
 use crate::status::reason::Reason;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -42,7 +42,7 @@ impl World {
 
     /// The sum of a metric over the labels that contain this.
     fn total(&self, metric: &str, labels: &str) -> u64 {
-        let text = self.shared.metrics.encode(crate::metrics::Format::Classic);
+        let text = self.shared.metrics.encode(controller::metrics::Format::Classic);
         let lines = text.lines().filter(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels));
         lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
     }

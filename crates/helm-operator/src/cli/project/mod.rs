@@ -14,6 +14,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use controller::report::chain;
 use scaffold::library::FOLDER as COPY;
 use scaffold::{Change, Project, disk, rbac};
 
@@ -23,7 +24,6 @@ pub(crate) use init::Init;
 pub(crate) use lint::Lint;
 
 use crate::manager::Operator;
-use crate::report::chain;
 
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use controller::report::chain;
 use helm::chart::Chart;
 
 use super::Next;
-use crate::report::chain;
 use crate::watches;
 
 /// The text of a watches file.

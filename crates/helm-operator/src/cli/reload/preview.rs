@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use controller::report::chain;
 use go_encoding::{json, yaml};
 use go_template::{Map, Value};
 use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 
 use super::{Next, diff};
-use crate::report::chain;
 use crate::watches::Watch;
 
 /// Where a project has its samples.

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use controller::client::find_cluster;
+use controller::report::chain;
 use helm::engine::{Capabilities, KubeVersion, Rendered};
 use helm::template::{Cluster, Error, Options, Output};
 use helm_release::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object, objects_of};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Builder;
 
-use crate::client::find_cluster;
 use crate::rendering::lookup::{Blocking, ClusterLookup, Reach};
-use crate::report::chain;
 
 /// Renders with the cluster's capabilities and objects, and lets its server check the result.
 pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Output, Error> {

@@ -6,9 +6,9 @@
 
 use std::sync::Mutex;
 
+use controller::runtime::sync::lock;
 use serde_json::Value;
 
-use crate::runtime::sync::lock;
 use crate::values_from::Resolved;
 use crate::view::primary::Primary;
 

@@ -127,11 +127,11 @@ pub(crate) fn was_never_deployed(release: &Release) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use controller::runtime::freshness::Stamp;
     use helm_release::kube::ObjectKey;
     use helm_release::storage::MarkedObject;
 
     use super::*;
-    use crate::runtime::freshness::Stamp;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

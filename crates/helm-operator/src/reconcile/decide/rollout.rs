@@ -7,10 +7,10 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use controller::runtime::key::ResourceKey;
 use helm_release::storage::Before;
 
 use super::inputs;
-use crate::runtime::key::ResourceKey;
 use crate::status::reason::Reason;
 use crate::status::{Condition, Status, condition};
 use crate::view::release::Release;

@@ -4,9 +4,8 @@ use std::fmt::Display;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use controller::runtime::sync::lock;
 use helm_release::kube::{Applied, ObjectKey, Rival};
-
-use crate::runtime::sync::lock;
 
 /// An event names at most this many objects or hooks.
 pub(crate) const NAMED: usize = 3;

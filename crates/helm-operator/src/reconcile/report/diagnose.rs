@@ -1,6 +1,7 @@
 //! Looks closer at a release that is not ready: asks the server for the pods and events that no watch reports. Rare and bounded; without the
 //! permission, the objects' own conditions have to do.
 
+use controller::report::chain;
 use helm_release::kube::{Call, ObjectKey, read_within};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
@@ -11,7 +12,6 @@ use super::pods::{self, Culprit};
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::health::{NAMED, Unhealthy, Waiting, health, progress_of};
 use crate::reconcile::shared::Shared;
-use crate::report::chain;
 use crate::status::{Health, ObjectCount, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use controller::runtime::sync::lock;
+use controller::runtime::throttle::{Place, Rest};
 use tokio::time::Instant;
-
-use crate::runtime::sync::lock;
-use crate::runtime::throttle::{Place, Rest};
 
 /// How long a refused permission is not tried again.
 const REFUSED: Duration = Duration::from_secs(600);

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use controller::report::Outcome;
+use controller::runtime::backoff::Retry;
+use controller::runtime::key::ResourceKey;
 use helm_release::action;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::metrics::Action;
+use crate::chart_metrics::Action;
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::memory::LastFailure;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::steps::competitor;
-use crate::report::Outcome;
-use crate::runtime::backoff::Retry;
-use crate::runtime::key::ResourceKey;
 use crate::status::reason::Reason;
 use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
@@ -28,7 +28,7 @@ impl Work<'_> {
             Some(error) if error.is_unanswered() => "unanswered",
             Some(_) => "failed",
         };
-        self.shared.metrics.acted(&self.shared.settings.controller, action, result, began.elapsed());
+        self.shared.counts.acted(&self.shared.settings.controller, action, result, began.elapsed());
     }
 
     /// Reports that somebody else is working on the release; retries when they finish or their time is up.

@@ -5,9 +5,8 @@
 
 use std::cmp::Reverse;
 
+use controller::report::shorten;
 use serde_json::Value;
-
-use crate::report::shorten;
 
 /// The longest quotation, in bytes.
 const QUOTED: usize = 400;

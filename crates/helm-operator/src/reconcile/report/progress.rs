@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::report::Outcome;
+use controller::runtime::key::ResourceKey;
 use futures::future::{BoxFuture, Either, pending, select};
 use helm_release::kube::{ObjectKey, Slot};
 use helm_release::release::{Hook, HookEvent};
@@ -14,8 +16,6 @@ use super::{diagnose, status_writer};
 use crate::reconcile::decide::interruption::Running;
 use crate::reconcile::shared::Shared;
 use crate::reconcile::steps::sources::have_changed;
-use crate::report::Outcome;
-use crate::runtime::key::ResourceKey;
 
 /// A shorter wait is not worth a write.
 const SHORT: Duration = Duration::from_secs(2);
@@ -107,7 +107,7 @@ impl Slot for Progress<'_> {
         let last = &hook.last_run;
         let took = last.started_at.zip(last.completed_at).map(|(from, to)| to.duration_since(from));
         let took = took.and_then(|took| Duration::try_from(took).ok()).unwrap_or_default();
-        self.shared.metrics.hook_ran(&self.shared.settings.controller, hook, event, took);
+        self.shared.counts.hook_ran(&self.shared.settings.controller, hook, event, took);
         self.ran.add(RanHook { object: format!("{} {:?}", hook.kind, hook.name), took });
     }
 

@@ -2,13 +2,16 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use controller::metrics::ReconcileResult;
+use controller::report::{Outcome, chain};
+use controller::runtime::backoff::Retry;
+use controller::runtime::key::ResourceKey;
 use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::diagnose::current_health;
 use super::fields::fields;
-use crate::metrics::ReconcileResult;
 use crate::preflight::Refused;
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::memory::History;
@@ -16,9 +19,6 @@ use crate::reconcile::decide::schedule::{End, Times, next_requeue};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::shared::Shared;
 use crate::reconcile::steps::uninstall;
-use crate::report::{Outcome, chain};
-use crate::runtime::backoff::Retry;
-use crate::runtime::key::ResourceKey;
 use crate::status::declared_fields::Lesson;
 use crate::status::reason::Reason;
 use crate::status::summary;

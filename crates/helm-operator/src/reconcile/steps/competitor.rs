@@ -4,6 +4,8 @@
 //! for the lease. One that another process writes later proves that two are at work. Then the one that notices gives way: it leaves an
 //! unfinished action alone, and waits longer each time before it replaces the other's revision, unless its own inputs change.
 
+use controller::report::Outcome;
+use controller::runtime::backoff::{self, Retry};
 use tokio::time::Instant;
 
 use crate::reconcile::context::{Next, Work};
@@ -11,8 +13,6 @@ use crate::reconcile::decide::memory::LastFailure;
 use crate::reconcile::decide::remembered::Met;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::Failed;
-use crate::report::Outcome;
-use crate::runtime::backoff::{self, Retry};
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::competitor::Rival;

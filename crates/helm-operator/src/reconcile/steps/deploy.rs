@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::report;
 use helm_release::action::{self, Candidate, Failure, Outcome};
 use helm_release::kube::{Decoration, Resource};
 use helm_release::release::Status;
 use tokio::time::Instant;
 
 use super::remediate;
-use crate::metrics::Action;
+use crate::chart_metrics::Action;
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::report::changes;
-use crate::report;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::watches::Overrides;

@@ -1,5 +1,6 @@
 //! Reports drift of objects whose policy is `detect`: reads each drifted object once, and names the fields and who changed them. Writes nothing to it.
 
+use controller::report::Outcome;
 use helm_release::action;
 use helm_release::kube::{DriftPolicy, Live, Look, Mark, ObjectKey, Rival};
 use helm_release::storage::{MarkedObject, Marks};
@@ -9,7 +10,6 @@ use super::repair::{accept, deployed};
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::remembered::Detection;
 use crate::reconcile::failure::Failed;
-use crate::report::Outcome;
 use crate::status::{DETECTED, condition};
 use crate::view::primary::Primary;
 

@@ -1,5 +1,6 @@
 //! The operator author's code in a reconcile: value mappers, and hooks around actions.
 
+use controller::report::{chain, shorten};
 use helm_release::action::{Candidate, Outcome};
 use kube::core::DynamicObject;
 use serde_json::Value;
@@ -8,7 +9,6 @@ use crate::hooks::{After, Before, Mapping, PostRender, Release, Voice};
 use crate::reconcile::context::Work;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::rendering::renderer::release_objects;
-use crate::report::{chain, shorten};
 use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::view::primary::Primary;

@@ -1,10 +1,10 @@
 //! How override values become values for one release. Where watches.yaml leaves it open, they have types, except in a release that operator-sdk made:
 //! it keeps strings, or the take-over could restart its pods (docs/decisions/0048-override-values-of-a-taken-over-release.md).
 
+use controller::report::Outcome;
 use helm_release::release::Packed;
 
 use crate::reconcile::context::Work;
-use crate::report::Outcome;
 use crate::view::primary::Primary;
 use crate::watches::OverrideValuesType;
 

@@ -2,6 +2,7 @@
 //!
 //! The attempt that left something need not be the one that failed now: a later one may fail before it writes anything.
 
+use controller::report::{Outcome, chain};
 use helm_release::action::{self, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::Status;
@@ -9,12 +10,11 @@ use tokio::time::Instant;
 
 use super::deploy::record;
 use super::uninstall;
-use crate::metrics::Action;
+use crate::chart_metrics::Action;
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::report::blame::blame;
-use crate::report::{Outcome, chain};
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
@@ -218,10 +218,10 @@ pub(crate) async fn publish_client_side_applies(
 mod tests {
     use std::sync::Arc;
 
+    use controller::runtime::freshness::Stamp;
     use helm_release::storage::Marks;
 
     use super::*;
-    use crate::runtime::freshness::Stamp;
 
     /// A release with these revisions, the newest of which has these marks.
     fn release(statuses: &[(u32, Status)], marks: Option<Marks>) -> Release {

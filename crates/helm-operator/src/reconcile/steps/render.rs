@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use controller::runtime::concurrency::Lane;
 use helm_release::action::{self, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
 use helm_release::release::{self, Hook, Status};
@@ -14,7 +15,6 @@ use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::{Failed, FailedAttempt, Postponed};
 use crate::reconcile::report::redact::hide_notes;
 use crate::rendering::request::Request;
-use crate::runtime::concurrency::Lane;
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;

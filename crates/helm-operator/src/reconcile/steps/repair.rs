@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use controller::report::Outcome;
 use helm_release::action::{self, Environment};
 use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, intern};
 use helm_release::release::{Packed, Status};
@@ -12,7 +13,6 @@ use super::remediate;
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::report::changes::{self, put_back};
-use crate::report::Outcome;
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
@@ -49,7 +49,7 @@ pub(crate) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
         for object in &put_back {
             let rival = repaired.rivals.iter().find(|(of, _)| of == *object).map(|(_, rival)| rival);
             let manager = rival.and_then(|rival| rival.manager.as_deref());
-            work.shared.metrics.repaired(&work.shared.settings.controller, &object.kind, manager);
+            work.shared.counts.repaired(&work.shared.settings.controller, &object.kind, manager);
         }
     }
     work.shared.memory.change(work.key, |history| history.drift.succeed(!put_back.is_empty()));

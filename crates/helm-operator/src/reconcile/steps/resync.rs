@@ -1,5 +1,6 @@
 //! Applies every object of a release again although no mark says that one drifted: on request, or once in a long while.
 
+use controller::report::Outcome;
 use helm_release::action;
 use helm_release::kube::DriftPolicy;
 use helm_release::storage::MarkedObject;
@@ -9,7 +10,6 @@ use super::repair::{self, deployed, fault};
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::report::changes::{put_back, repaired};
-use crate::report::Outcome;
 use crate::view::primary::Primary;
 
 /// Applies every object of the deployed revision; unasked, only those whose drift is repaired.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use controller::report::chain;
 use helm_release::kube::Call;
 use serde_json::{Value, json};
 
@@ -12,7 +13,6 @@ use crate::reconcile::decide::interruption::Used;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::reconcile::report::outcome::invalid_annotation;
 use crate::reconcile::shared::Shared;
-use crate::report::chain;
 use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use controller::report::chain;
 use helm_release::kube::Call;
 
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::state::Step;
 use crate::reconcile::failure::Unanswered;
-use crate::report::chain;
 use crate::status::reason::Reason;
 use crate::view::primary::{Primary, Received};
 

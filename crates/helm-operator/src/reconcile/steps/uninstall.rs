@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::report::{Outcome, chain};
 use helm_release::action::{self, Candidate, Environment, PostDelete, Uninstalling};
 use helm_release::kube::{Call, HookError};
 use helm_release::release::Status;
@@ -13,11 +14,10 @@ use tokio::time::Instant;
 use super::deploy;
 use super::uninstall_wait::awaited;
 use super::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
-use crate::metrics::Action;
+use crate::chart_metrics::Action;
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
-use crate::report::{Outcome, chain};
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::{FINALIZER, Primary, Received};

@@ -2,6 +2,7 @@
 //!
 //! What such a record says is compared with what the chart renders and with what is live. It is never applied as it stands, and none of its hooks runs.
 
+use controller::report::Outcome;
 use helm_release::action::{self, Admission, Admitted, Candidate, Uninstalling};
 use helm_release::release::{HookEvent, Status};
 use helm_release::storage::Stored;
@@ -10,7 +11,6 @@ use super::repair::fault;
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
-use crate::report::Outcome;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Release, Trust};

@@ -9,6 +9,8 @@ mod repeated;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use controller::report::chain;
+use controller::runtime::sync::lock;
 use futures::{StreamExt as _, stream};
 use go_encoding::json;
 use go_template::{Map, Value};
@@ -20,8 +22,6 @@ use tokio::time::Instant;
 
 use crate::mask::{Mask, Published};
 use crate::rendering::request::RenderError;
-use crate::report::chain;
-use crate::runtime::sync::lock;
 use crate::status::reason::Reason;
 use crate::values::count_values;
 use crate::values_from::RECORD_KEY;

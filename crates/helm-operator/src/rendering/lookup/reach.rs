@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use controller::runtime::served_kinds::ServedKinds;
 use helm::chart::Chart;
 use helm::engine::lookups;
 use helm_release::kube::Resource;
 
-use crate::runtime::served_kinds::ServedKinds;
 use crate::watches::LookupRule;
 
 /// The limit of one render's lookups.

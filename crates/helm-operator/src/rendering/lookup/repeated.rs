@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use controller::runtime::sync::lock;
 use go_template::Value;
 use helm::engine::LookupError;
 
 use crate::rendering::lookup::{Query, value};
-use crate::runtime::sync::lock;
 
 /// The bytes of answers that a render keeps.
 const KEPT: usize = 4 << 20;

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use controller::runtime::freshness::Epoch;
+use controller::runtime::key::ResourceKey;
+use controller::runtime::namespaces::Namespaces;
+use controller::runtime::reflector::Scope;
 use tokio::time::Instant;
 
 use super::watch::{self, Watcher};
-use crate::runtime::freshness::Epoch;
-use crate::runtime::key::ResourceKey;
-use crate::runtime::namespaces::Namespaces;
-use crate::runtime::reflector::Scope;
 use crate::values_from::{Content, SourceKey, SourceKind};
 
 /// A resource that depends on objects: its controller's name, and its own.

@@ -4,6 +4,9 @@
 
 use std::sync::{Arc, Weak};
 
+use controller::runtime::freshness::Epoch;
+use controller::runtime::pages;
+use controller::runtime::reflector::{self, Scope, Sink, Stream, reduce};
 use futures::{StreamExt as _, future};
 use helm_release::storage::SECRET_TYPE;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -16,9 +19,6 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::registry::Sources;
-use crate::runtime::freshness::Epoch;
-use crate::runtime::pages;
-use crate::runtime::reflector::{self, Scope, Sink, Stream, reduce};
 use crate::values_from::{SourceKey, SourceKind};
 
 /// A running watch.

@@ -11,9 +11,9 @@ mod schema;
 mod tests;
 
 use futures::future::BoxFuture;
+use outside::{Call, Error};
 use serde_json::{Value, json};
 
-use outside::{Call, Error};
 use super::apply::{Applier, Observed, bytes};
 use super::write::{Body, WriteOptions};
 use super::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource};

@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use outside::{Api, Call, Error};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::kube::Resource;
-use outside::{Api, Call, Error};
 
 /// The OpenAPI documents of the server's groups and versions.
 pub(in crate::kube) struct Schemas {

@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
+use outside::{Call, Error};
 use serde_json::Value;
 
-use outside::{Call, Error};
 use crate::kube::apply::Applier;
 use crate::kube::resource::group_of;
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use outside::Error;
 use tokio::time::Instant;
 
 use super::{HookError, HookRun, Patience};
 use crate::kube::Object;
-use outside::Error;
 use crate::kube::apply::describe;
 use crate::release::{Hook, HookPhase};
 

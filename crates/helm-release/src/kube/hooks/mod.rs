@@ -15,8 +15,8 @@ mod tests;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, ready};
-
 use outside::Error;
+
 use super::apply::Applier;
 use super::{Decoration, NotOurs, ObjectError, ObjectKey, OutOfReach, Reach};
 use crate::release::{DeletePolicy, Hook, HookEvent, Release};

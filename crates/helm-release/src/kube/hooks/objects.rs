@@ -1,11 +1,11 @@
 //! Creates a hook's objects with the stamp of their run, finds them by it, and deletes them if they belong to this
 //! release.
 
+use outside::{Call, Error};
 use serde_json::Value;
 
 use super::clock::{Clock, Pause};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
-use outside::{Call, Error};
 use crate::kube::apply::{Applier, bytes, describe, key_of};
 use crate::kube::delete::Propagation;
 use crate::kube::write::Body;

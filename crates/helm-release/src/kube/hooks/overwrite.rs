@@ -3,6 +3,7 @@
 //! A chart and its subchart may ship the same hook, and a hook without the policy `before-hook-creation` finds the
 //! object of an earlier run.
 
+use outside::Error;
 use serde_json::Value;
 
 use super::HOOK_RUN_ANNOTATION;
@@ -10,7 +11,6 @@ use super::HookError;
 use super::clock::{Clock, Pause};
 use super::decide::{Standing, standing};
 use super::objects::{Stamp, check_ours};
-use outside::Error;
 use crate::kube::apply::{Applier, Existing, Observed, bytes, describe};
 use crate::kube::write::{Body, Previous};
 use crate::kube::{Live, Object, Response};

@@ -1,8 +1,8 @@
 //! Decides whether an object may be deleted and recreated to change its immutable fields. Pure functions.
 
+use outside::Error;
 use serde_json::Value;
 
-use outside::Error;
 use crate::kube::decorate::is_kept;
 use crate::kube::delete::{Proven, Removal, check_deletable};
 use crate::kube::{Decoration, Live, NotOurs, Object, ObjectKey, ObjectRule};

@@ -10,10 +10,10 @@ mod tests;
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use outside::{Call, Error};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use outside::{Call, Error};
 use super::apply::{Applied, Applier, ApplyError, Observed, Target, bytes, describe};
 use super::delete::{Propagation, Proven};
 use super::hooks::{Pause, without_slot};

@@ -1,0 +1,137 @@
+//! Finds the cluster as kubectl does: the files in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account. Says what is wrong with the one
+//! that was meant.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use kube::Config;
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use crate::report::chain;
+
+/// Why no cluster was found.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCluster {
+    /// A file that the environment names cannot be read.
+    #[error("cannot read the kubeconfig {} that KUBECONFIG names: {why}; correct KUBECONFIG, or unset it to use ~/.kube/config", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// The environment names no file, there is none in the home folder, and the process does not run in a pod.
+    #[error(
+        "no cluster is configured: KUBECONFIG is not set, and there is no ~/.kube/config; set KUBECONFIG to a kubeconfig file"
+    )]
+    Nowhere,
+    /// A file's content cannot be used.
+    #[error("the kubeconfig {path} cannot be used: {why}")]
+    Invalid {
+        /// The files.
+        path: String,
+        /// What is wrong, with its place.
+        why: String,
+    },
+    /// The files that a pod's service account mounts cannot be used.
+    #[error(
+        "cannot use the pod's service account: {0}; check serviceAccountName and automountServiceAccountToken of the pod"
+    )]
+    Pod(String),
+}
+
+/// The configured cluster.
+pub async fn find() -> Result<Config, NoCluster> {
+    match Config::infer().await {
+        Ok(config) => Ok(config),
+        Err(_) => {
+            let named = std::env::var_os("KUBECONFIG").filter(|names| !names.is_empty());
+            let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+            match (named, Config::incluster()) {
+                (None, Err(error)) if in_pod => Err(in_a_pod(&error)),
+                (named, _) => Err(in_a_file(named).await),
+            }
+        }
+    }
+}
+
+fn in_a_pod(error: &InClusterError) -> NoCluster {
+    NoCluster::Pod(chain(error))
+}
+
+/// What is wrong with the files that the environment names, or with the one in the home folder.
+async fn in_a_file(named: Option<OsString>) -> NoCluster {
+    let files: Vec<PathBuf> = named.iter().flat_map(std::env::split_paths).collect();
+    if let Some(fault) = files.iter().find_map(|path| Some((path, Kubeconfig::read_from(path).err()?))) {
+        return explain(&fault.1, std::slice::from_ref(fault.0));
+    }
+    match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
+        Err(error) => explain(&error, &files),
+        // It has been corrected meanwhile; the next start finds it.
+        Ok(_) => NoCluster::Nowhere,
+    }
+}
+
+/// The fault in words. Without files, the one in the home folder is meant.
+fn explain(error: &KubeconfigError, files: &[PathBuf]) -> NoCluster {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let path = if names.is_empty() { "~/.kube/config".to_owned() } else { names.join(":") };
+    match error {
+        KubeconfigError::ReadConfig(why, path) if !files.is_empty() => {
+            NoCluster::Unreadable { path: path.clone(), why: io::Error::new(why.kind(), why.to_string()) }
+        }
+        KubeconfigError::ReadConfig(why, _) if why.kind() == io::ErrorKind::NotFound => NoCluster::Nowhere,
+        KubeconfigError::FindPath => NoCluster::Nowhere,
+        // The lines that follow quote the file, which contains credentials.
+        KubeconfigError::Parse(why) => NoCluster::Invalid { path, why: first_line(&why.to_string()) },
+        other => NoCluster::Invalid { path, why: chain(other) },
+    }
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_cannot_be_used_is_named_once_and_none_of_it_is_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let check = async |files: &[PathBuf], expected: &str| {
+            let said = in_a_file(Some(std::env::join_paths(files).unwrap())).await.to_string();
+            assert_eq!(said.replace(&format!("{}/", folder.path().display()), ""), expected);
+        };
+        check(
+            &[folder.path().join("nope")],
+            "cannot read the kubeconfig nope that KUBECONFIG names: No such file or directory (os error 2); \
+             correct KUBECONFIG, or unset it to use ~/.kube/config",
+        )
+        .await;
+        let good = file("good", "apiVersion: v1\nkind: Config\n");
+        let bad = file("bad", "token: [hunter2\nc: d: e\n");
+        check(&[good, bad], "the kubeconfig bad cannot be used: line 2 column 2: illegal placement of ':' indicator")
+            .await;
+    }
+
+    #[test]
+    fn without_any_kubeconfig_the_message_says_where_one_is_looked_for() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let check = |error: KubeconfigError, expected: &str| assert_eq!(explain(&error, &[]).to_string(), expected);
+        let nowhere = "no cluster is configured: KUBECONFIG is not set, and there is no ~/.kube/config; set KUBECONFIG to a kubeconfig file";
+        check(KubeconfigError::ReadConfig(missing(), "home".into()), nowhere);
+        check(KubeconfigError::FindPath, nowhere);
+        check(
+            KubeconfigError::LoadContext("west".into()),
+            "the kubeconfig ~/.kube/config cannot be used: failed to load current context: west",
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! The process's client: finds its cluster as kubectl does, has a user agent, counts requests, and limits the time and size of answers.
+
+mod bounded;
+mod connections;
+mod find;
+mod pages;
+mod restart;
+mod resume;
+mod term;
+
+use std::pin::Pin;
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Response, header};
+use kube::client::{ClientBuilder, ConfigExt as _};
+use kube::{Client, Config};
+use tower::retry::RetryLayer;
+use tower::{BoxError, Layer, Service, ServiceBuilder};
+
+use crate::client::bounded::{Bounded, TooLarge};
+use crate::client::connections::is_watch;
+pub use crate::client::find::NoCluster;
+pub use crate::client::find::find as find_cluster;
+use crate::client::pages::Pages;
+use crate::client::restart::AfterRestart;
+use crate::client::resume::Resuming;
+use crate::client::term::WithinTerm;
+use crate::lease::Term;
+use crate::metrics::Metrics;
+
+/// How long the server may take to begin an answer; watches may take longer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No cluster is configured.
+    #[error(transparent)]
+    Kubeconfig(#[from] NoCluster),
+    /// The configured cluster cannot be used.
+    #[error("cannot create a client for the cluster")]
+    Client(#[source] kube::Error),
+}
+
+/// Creates a client of the cluster, which writes nothing once the term is over. Its requests are taken on the current runtime; a connection is driven
+/// where its first request is sent.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub fn connect(mut config: Config, program: &str, metrics: &Metrics, term: &Term) -> Result<Client, Error> {
+    let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
+    config.headers.extend(HeaderValue::from_str(&agent).ok().map(|agent| (header::USER_AGENT, agent)));
+    let namespace = config.default_namespace.clone();
+    let client = client(config, metrics, term).map_err(Error::Client)?;
+    Ok(Client::new(Pages::new(client), namespace))
+}
+
+/// As kube's own client, but for its connections. A request that the server turns away (429, 503, 504) is repeated when the server wants it.
+fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube::Error> {
+    metrics.api_server(config.cluster_url.authority().map_or("", |host| host.as_str()));
+    let (counted, within_term) = (Counted(metrics.clone()), WithinTerm(term.clone()));
+    if config.proxy_url.is_some() {
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&within_term).with_layer(&counted).build());
+    }
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.default_retry.then(|| RetryLayer::new(AfterRestart::default())))
+        .layer(Resuming::default())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .layer(within_term)
+        .service(connections::connections(&config)?);
+    Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&counted).build())
+}
+
+/// Counts requests by code and method, and limits the time of an answer.
+#[derive(Clone)]
+struct Counted<T>(T);
+
+impl<S> Layer<S> for Counted<Metrics> {
+    type Service = CountedService<S>;
+    fn layer(&self, inner: S) -> CountedService<S> {
+        CountedService { inner, metrics: self.0.clone() }
+    }
+}
+
+struct CountedService<S> {
+    inner: S,
+    metrics: Metrics,
+}
+
+impl<S, B, R> Service<Request<B>> for CountedService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Bounded<R>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Bounded<R>>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(task).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let method = request.method().clone();
+        let watch = is_watch(&request);
+        let metrics = self.metrics.clone();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = match watch {
+                true => answer.await.map_err(Into::into),
+                false => match tokio::time::timeout(ANSWER_LIMIT, answer).await {
+                    Ok(answer) => answer.map_err(Into::into),
+                    Err(elapsed) => Err(elapsed.into()),
+                },
+            };
+            metrics.request(answer.as_ref().ok().map(|a| a.status().as_u16()), &method);
+            Ok(answer?.map(|body| if watch { Bounded::watch(body) } else { Bounded::answer(body) }))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::metrics::Format;
+
+    type Answer = Result<Response<()>, BoxError>;
+
+    async fn ask(
+        metrics: &Metrics,
+        uri: &str,
+        work: impl Future<Output = Answer> + Send + 'static,
+    ) -> Result<Response<Bounded<()>>, BoxError> {
+        let mut work = Some(work);
+        let service = tower::service_fn(move |_: Request<()>| work.take().expect("asked once"));
+        Counted(metrics.clone()).layer(service).call(Request::get(uri).body(()).unwrap()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_counted_by_its_code() {
+        let metrics = Metrics::default();
+        ask(&metrics, "/api", async { Ok(Response::builder().status(404).body(())?) }).await.unwrap();
+        let expected = r#"rest_client_requests_total{code="404",host="",method="GET"} 1"#;
+        assert!(metrics.encode(Format::Classic).contains(expected));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unresponsive_server_times_out_but_a_watch_waits() {
+        let metrics = Metrics::default();
+        let never = std::future::pending;
+        assert!(ask(&metrics, "/api", never()).await.is_err());
+        let watch = ask(&metrics, "/api?watch=true", never());
+        assert!(tokio::time::timeout(ANSWER_LIMIT * 10, watch).await.is_err());
+    }
+
+    /// A server that answers the first requests with 429 and then with an empty object; returns its address and what arrives there.
+    async fn busy(refusals: usize, term: &Term) -> (Client, Arc<Mutex<Vec<(Instant, String)>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        let arrived: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
+        let log = arrived.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = vec![0; 4096];
+                let length = stream.read(&mut head).await.unwrap();
+                let line = String::from_utf8_lossy(&head[..length]).lines().next().unwrap_or_default().to_owned();
+                log.lock().unwrap().push((Instant::now(), line));
+                let count = log.lock().unwrap().len();
+                let (status, more) = if count <= refusals { ("429 X", "Retry-After: 1\r\n") } else { ("200 OK", "") };
+                let answer = format!("HTTP/1.1 {status}\r\n{more}Connection: close\r\nContent-Length: 2\r\n\r\n{{}}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (client(config, &Metrics::default(), term).unwrap(), arrived)
+    }
+
+    #[tokio::test]
+    async fn a_busy_server_decides_when_a_request_is_repeated() {
+        let (client, arrived) = busy(2, &Term::default()).await;
+        let call = outside::Call::post("/api/v1/namespaces/ns/configmaps", b"{}".to_vec());
+        outside::Api::send(&client, call).await.unwrap();
+        let arrived = arrived.lock().unwrap();
+        let lines: Vec<&str> = arrived.iter().map(|(_, line)| line.as_str()).collect();
+        assert_eq!(lines, ["POST /api/v1/namespaces/ns/configmaps HTTP/1.1"; 3], "writes, too");
+        for pair in arrived.windows(2) {
+            let waited = pair[1].0 - pair[0].0;
+            assert!(waited >= Duration::from_millis(950) && waited < Duration::from_secs(10), "{waited:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_term_is_over_reads_but_sends_no_write_not_even_again() {
+        let term = Term::default();
+        let (client, arrived) = busy(1, &term).await;
+        let send = |call| outside::Api::send(&client, call);
+        let write = || outside::Call::post("/api/v1/namespaces/ns/configmaps", b"{}".to_vec());
+        // The server asks for it again after a second, when the term is over.
+        term.set_end(tokio::time::Instant::now() + Duration::from_millis(900));
+        assert!(send(write()).await.is_err());
+        assert!(send(write()).await.is_err());
+        send(outside::Call::get("/api")).await.unwrap();
+        let lines: Vec<String> = arrived.lock().unwrap().iter().map(|(_, line)| line.clone()).collect();
+        assert_eq!(lines, ["POST /api/v1/namespaces/ns/configmaps HTTP/1.1", "GET /api HTTP/1.1"]);
+        term.set_end(tokio::time::Instant::now() + Duration::from_secs(60));
+        send(write()).await.unwrap();
+    }
+}

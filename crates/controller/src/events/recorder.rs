@@ -1,0 +1,168 @@
+//! Publishes events: creates new ones and counts repeated ones, within the process's rights and bounded memory.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lru::LruCache;
+use outside::{Api, Error};
+use tokio::time::Instant;
+
+use super::form::{Event, EventKey, Form};
+use super::rights::Rights;
+use crate::report::chain;
+
+/// How long after its last occurrence an event is counted on, as in client-go: well within the hour for which servers keep events.
+const SERIES: Duration = Duration::from_secs(360);
+/// How many events to track; the one not seen for longest is dropped first.
+pub(super) const MAX_TRACKED: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
+
+/// Publishes the process's events.
+pub(super) struct Recorder {
+    api: Arc<dyn Api>,
+    seen: Mutex<LruCache<EventKey, Published>>,
+    rights: Mutex<Rights>,
+}
+
+/// A published event.
+#[derive(Clone, Debug)]
+struct Published {
+    name: String,
+    form: Form,
+    count: u32,
+    /// Whether its count may be changed.
+    countable: bool,
+    last: Instant,
+}
+
+/// What to do with an event.
+enum Next {
+    /// Nobody has seen it lately.
+    Create,
+    /// It is published already.
+    Count(Published),
+    /// It is published already, and its count may not be changed.
+    Drop,
+}
+
+impl Recorder {
+    pub(super) fn new(api: Arc<dyn Api>) -> Recorder {
+        Recorder { api, seen: Mutex::new(LruCache::new(MAX_TRACKED)), rights: Mutex::new(Rights::new()) }
+    }
+
+    /// Creates the event, which happened at `at`, or counts it on.
+    ///
+    /// # Errors
+    /// The server failed, or rejected the event for another reason than a missing right.
+    pub(super) async fn publish(&self, event: &Event<'_>, at: Timestamp) -> Result<(), Error> {
+        let key = event.key();
+        match self.next(&key, Instant::now()) {
+            Next::Drop => Ok(()),
+            Next::Create => self.create(event, key, at).await,
+            Next::Count(seen) => match self.count(event, &seen, at).await {
+                // The server forgot it, or it never arrived.
+                Err(error) if error.is_not_found() => self.create(event, key, at).await,
+                Err(error) if lacks_right(&error) => {
+                    self.change(&key, |seen| seen.countable = false);
+                    Ok(())
+                }
+                answer => answer,
+            },
+        }
+    }
+
+    async fn count(&self, event: &Event<'_>, seen: &Published, at: Timestamp) -> Result<(), Error> {
+        let call = seen.form.repeat(event.namespace, &seen.name, seen.count, at);
+        self.api.send(call).await.map(drop)
+    }
+
+    async fn create(&self, event: &Event<'_>, key: EventKey, at: Timestamp) -> Result<(), Error> {
+        let forms = self.rights().forms(event.namespace, Instant::now());
+        let Some(first) = forms.first() else { return Ok(()) };
+        let name = event.name(at);
+        // Tracked before it arrives, since it may be repeated meanwhile.
+        let published = Published { name: name.clone(), form: *first, count: 1, countable: true, last: Instant::now() };
+        self.track(key, published);
+        let created = self.create_in(&forms, event, &name, at).await;
+        match &created {
+            Ok(Some(form)) => self.change(&key, |seen| (seen.form, seen.countable) = (*form, true)),
+            Ok(None) | Err(_) => _ = self.seen().pop(&key),
+        }
+        created.map(drop)
+    }
+
+    /// Creates the event in the first API that the namespace grants; returns which.
+    async fn create_in(
+        &self,
+        forms: &[Form],
+        event: &Event<'_>,
+        name: &str,
+        at: Timestamp,
+    ) -> Result<Option<Form>, Error> {
+        let mut refusals = Vec::new();
+        for form in forms {
+            match self.api.send(form.create(event, name, at)).await {
+                Err(error) if lacks_right(&error) => refusals.push(chain(&error)),
+                answer => {
+                    answer?;
+                    self.rights().granted(event.namespace, *form);
+                    return Ok(Some(*form));
+                }
+            }
+        }
+        if self.rights().refused(event.namespace, Instant::now()) {
+            let (namespace, error) = (event.namespace, refusals.join("; "));
+            tracing::warn!(namespace, error, "Events are not published: grant create and patch on events; logged once");
+        }
+        Ok(None)
+    }
+
+    fn next(&self, key: &EventKey, now: Instant) -> Next {
+        let mut all = self.seen();
+        let Some(seen) = all.peek_mut(key).filter(|seen| now.saturating_duration_since(seen.last) < SERIES) else {
+            return Next::Create;
+        };
+        if !seen.countable {
+            return Next::Drop;
+        }
+        (seen.count, seen.last) = (seen.count.saturating_add(1), now);
+        let seen = seen.clone();
+        all.promote(key);
+        Next::Count(seen)
+    }
+
+    /// Stores an event, and drops those whose series is over: the cache is ordered by their last occurrence.
+    fn track(&self, key: EventKey, published: Published) {
+        let (mut all, now) = (self.seen(), published.last);
+        while all.peek_lru().is_some_and(|(_, old)| now.saturating_duration_since(old.last) >= SERIES) {
+            all.pop_lru();
+        }
+        all.put(key, published);
+    }
+
+    fn change(&self, key: &EventKey, how: impl FnOnce(&mut Published)) {
+        if let Some(seen) = self.seen().peek_mut(key) {
+            how(seen);
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, LruCache<EventKey, Published>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rights(&self) -> MutexGuard<'_, Rights> {
+        self.rights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many events are tracked.
+    #[cfg(test)]
+    pub(super) fn tracked(&self) -> usize {
+        self.seen().len()
+    }
+}
+
+/// In a namespace that is being deleted, nobody may create events.
+fn lacks_right(error: &Error) -> bool {
+    error.code() == Some(403) && !error.is_terminating()
+}

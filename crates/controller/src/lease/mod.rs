@@ -1,0 +1,284 @@
+//! Leader election: one lease, held by client-go's rules, so that two processes never run controllers at once.
+//!
+//! The API server checks writes against the version that was read. Whether another holder's lease has expired depends only on how long *we* have
+//! seen it unchanged, so clocks may differ. A leader that cannot renew within [`Timing::renew_deadline`] gives up before anyone can take over.
+//! Counterpart: client-go's `tools/leaderelection`.
+
+mod decide;
+mod others;
+mod term;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::PostParams;
+use kube::core::ObjectMeta;
+use kube::{Api, Client, Resource as _};
+use tokio::time::Instant;
+
+use crate::report::chain;
+use crate::runtime::last_error::{Change, LastError};
+use crate::runtime::readiness::Requirement;
+use decide::{Observed, Step, next_step};
+pub use others::warn_of_others;
+pub use term::Term;
+
+/// client-go's three durations; each must be longer than the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long others wait for a silent leader.
+    pub lease_duration: Duration,
+    /// How long the leader tries to renew before it gives up.
+    pub renew_deadline: Duration,
+    /// The time between two tries.
+    pub retry_period: Duration,
+}
+
+impl Default for Timing {
+    /// controller-runtime's.
+    fn default() -> Timing {
+        Timing {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// How long writes under way may delay the release of the lease. With the renewals' pause it stays below the renew deadline.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// The leader could not renew its lease, or another candidate took it: this process must stop its controllers at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("leader election lost")]
+pub struct Lost;
+
+/// A candidate for a lease.
+pub struct Election {
+    api: Api<Lease>,
+    path: String,
+    name: String,
+    identity: String,
+    timing: Timing,
+    term: Term,
+    observed: Option<Observed>,
+    last_error: LastError,
+    requirement: Option<Requirement>,
+    /// What the holder serves, for operators without leader election.
+    serves: String,
+}
+
+impl Election {
+    /// A candidate with this identity for the lease `namespace/name`, which leads by these rules.
+    pub fn new(
+        client: Client,
+        (namespace, name): (&str, &str),
+        identity: String,
+        (timing, term): (Timing, Term),
+    ) -> Election {
+        let api: Api<Lease> = Api::namespaced(client, namespace);
+        let path = format!("{}/{name}", Lease::url_path(&(), Some(namespace)));
+        let (name, last_error) = (name.to_owned(), LastError::default());
+        Election {
+            api,
+            path,
+            name,
+            identity,
+            timing,
+            term,
+            observed: None,
+            last_error,
+            requirement: None,
+            serves: String::new(),
+        }
+    }
+
+    /// Sets what the first successful attempt meets, whoever leads then.
+    pub fn required(self, requirement: Requirement) -> Election {
+        Election { requirement: Some(requirement), ..self }
+    }
+
+    /// Sets the kinds that the lease says its holder serves: `Shop.apps.my.domain`. Default: none.
+    pub fn serving(self, kinds: &BTreeSet<String>) -> Election {
+        Election { serves: kinds.iter().map(String::as_str).collect::<Vec<_>>().join(","), ..self }
+    }
+
+    /// Waits until this candidate leads. Cancel safe.
+    pub async fn acquire(&mut self) {
+        tracing::info!(lease = self.name, identity = self.identity, "Attempting to acquire leader lease");
+        while !self.attempt(self.timing.renew_deadline).await {
+            tokio::time::sleep(jittered(self.timing.retry_period)).await;
+        }
+        tracing::info!(lease = self.name, identity = self.identity, "Successfully acquired lease");
+    }
+
+    /// Renews until that is no longer possible. Cancel safe; the lease then expires or is [released](Self::release).
+    pub async fn hold(&mut self) -> Lost {
+        // Others count from the write that made this candidate the leader, however late its answer came.
+        let since = self.observed.as_ref().map_or_else(Instant::now, |o| o.at);
+        let mut deadline = since + self.timing.renew_deadline;
+        while Instant::now() < deadline {
+            let started = Instant::now();
+            if self.attempt(deadline - started).await {
+                deadline = started + self.timing.renew_deadline;
+            } else if self.taken() {
+                break;
+            }
+            tokio::time::sleep_until(deadline.min(Instant::now() + self.timing.retry_period)).await;
+        }
+        self.term.set_end(Instant::now());
+        tracing::error!(lease = self.name, identity = self.identity, "Failed to renew lease");
+        Lost
+    }
+
+    /// Ends the term, and waits until the writes under way have ended. From then on the client sends no write but the lease's.
+    pub async fn end_term(&mut self) {
+        self.term.set_end(Instant::now());
+        self.term.settle(SETTLING).await;
+    }
+
+    /// Releases the lease, so that the next leader need not wait for it to expire. Ends the term before: nothing of this process may arrive after the
+    /// next leader's first write. Does nothing if another candidate holds the lease.
+    pub async fn release(&mut self) {
+        let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.identity)) else { return };
+        self.term.set_end(Instant::now());
+        if !self.term.settle(SETTLING).await {
+            tracing::warn!(lease = self.name, "Leaving the lease to expire: a write has not been answered");
+            return;
+        }
+        let lease = self.lease(observed.version().cloned(), decide::released(&observed.lease, outside::now()));
+        self.term.except(self.path.clone());
+        match tokio::time::timeout(
+            self.timing.retry_period,
+            self.api.replace(&self.name, &PostParams::default(), &lease),
+        )
+        .await
+        {
+            Ok(Ok(_)) => tracing::info!(lease = self.name, "Released lease"),
+            Ok(Err(error)) => tracing::warn!(lease = self.name, error = chain(&error), "Failed to release lease"),
+            Err(_) => tracing::warn!(lease = self.name, "Failed to release lease in time"),
+        }
+    }
+
+    /// Tries once to take or renew the lease; returns whether this candidate then leads.
+    async fn attempt(&mut self, limit: Duration) -> bool {
+        match tokio::time::timeout(limit, self.step()).await {
+            Ok(Ok(leads)) => {
+                self.last_error.recover();
+                self.requirement.iter().for_each(Requirement::meet);
+                leads
+            }
+            Ok(Err(error)) => {
+                self.failed(explain(&error));
+                false
+            }
+            Err(_) => {
+                self.failed("no answer in time".to_owned());
+                false
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<bool, kube::Error> {
+        // A leader knows what it wrote; if that is no longer stored, the write fails.
+        if !self.observed.as_ref().is_some_and(|o| o.held_by(&self.identity)) {
+            self.observe().await?;
+        }
+        match next_step(self.observed.as_ref(), &self.identity, &self.timing, Instant::now(), outside::now()) {
+            Step::Wait => Ok(false),
+            Step::Create(spec) => self.write(None, spec).await,
+            Step::Update(spec) => {
+                let version = self.observed.as_ref().and_then(|o| o.version().cloned());
+                self.write(version, spec).await
+            }
+        }
+    }
+
+    async fn observe(&mut self) -> Result<(), kube::Error> {
+        let read = self.api.get_opt(&self.name).await?;
+        self.observed = read.map(|lease| Observed::again(self.observed.take(), lease, Instant::now()));
+        Ok(())
+    }
+
+    async fn write(&mut self, version: Option<String>, spec: LeaseSpec) -> Result<bool, kube::Error> {
+        let started = Instant::now();
+        let lease = self.lease(version.clone(), spec);
+        let written = match version {
+            None => self.api.create(&PostParams::default(), &lease).await,
+            Some(_) => self.api.replace(&self.name, &PostParams::default(), &lease).await,
+        };
+        match written {
+            Ok(lease) => {
+                self.term.set_end(started + self.timing.renew_deadline);
+                self.observed = Some(Observed { lease, at: started });
+                Ok(true)
+            }
+            Err(error) => {
+                // The write may have succeeded: read the lease before the next one.
+                self.observe_unknown();
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps the time since when the lease has not changed, but drops the claim to hold it.
+    fn observe_unknown(&mut self) {
+        self.observed = self.observed.take().filter(|o| !o.held_by(&self.identity));
+    }
+
+    fn lease(&self, version: Option<String>, spec: LeaseSpec) -> Lease {
+        let serves = (!self.serves.is_empty()).then(|| (others::SERVES.to_owned(), self.serves.clone()));
+        let annotations = serves.map(|annotation| [annotation].into());
+        let name = Some(self.name.clone());
+        let metadata = ObjectMeta { name, resource_version: version, annotations, ..ObjectMeta::default() };
+        Lease { metadata, spec: Some(spec) }
+    }
+
+    /// Whether another candidate holds the lease, as far as we know.
+    fn taken(&self) -> bool {
+        self.observed.as_ref().is_some_and(|o| !o.held_by(&self.identity))
+    }
+
+    /// Logs an error once, and again after a while, rather than with every try.
+    fn failed(&mut self, error: String) {
+        let lease = &self.name;
+        self.requirement.iter().for_each(|requirement| requirement.fails(&error));
+        match self.last_error.fail(error, Instant::now()) {
+            Change::Failed(error) | Change::Reminder(error) => {
+                tracing::error!(lease, error, "Error retrieving or updating resource lock");
+            }
+            Change::StillFailing(error) => tracing::debug!(lease, error, "Still no access to the resource lock"),
+            Change::Nothing | Change::Recovered => {}
+        }
+    }
+}
+
+/// What an election needs in the lease's namespace.
+const RULE: &str = "{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}";
+
+/// The error with what helps against it.
+fn explain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("{}; add this rule to the operator's role in the lease's namespace: {RULE}", chain(error))
+        }
+        kube::Error::Api(status) if status.code == 404 => {
+            format!("{}; correct --leader-election-namespace", chain(error))
+        }
+        _ => chain(error),
+    }
+}
+
+/// A unique name: the host's with a random number.
+pub fn identity(host: Option<&str>) -> String {
+    format!("{}_{:016x}", host.unwrap_or("manager"), outside::random())
+}
+
+/// Adds up to 1.2 times the pause, as client-go does, so that candidates do not try in step.
+fn jittered(period: Duration) -> Duration {
+    let share = (outside::random() >> 11) as f64 / (1_u64 << 53) as f64;
+    period + period.mul_f64(1.2 * share)
+}

@@ -1,0 +1,152 @@
+//! Until when this process may write: the election extends it, the client checks it before each write.
+//!
+//! To stop the controllers is not enough: a process that was frozen past its renew deadline wakes up in the middle of their work, and what is ready to
+//! be sent goes out before the election notices. Nor is it enough to send nothing more: a write under way may arrive after the next leader's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Lost;
+
+/// How long after it was abandoned a write may still arrive.
+const ON_THE_WAY: Duration = Duration::from_secs(1);
+
+/// The time for which this process leads. Before it leads, and without leader election, nothing is limited.
+#[derive(Clone, Debug, Default)]
+pub struct Term(Arc<watch::Sender<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    end: Option<Instant>,
+    /// The path of the lease that is being released: that write goes by the lease's resource version.
+    released: String,
+    /// How many writes wait for their answer.
+    under_way: usize,
+    /// When a write was last given up without an answer.
+    abandoned: Option<Instant>,
+}
+
+/// A write under way. Dropped without [`answered`](UnderWay::answered), it was abandoned.
+pub struct UnderWay {
+    term: Term,
+    is_answered: bool,
+}
+
+impl Term {
+    /// Lets writes through until `end`.
+    pub fn set_end(&self, end: Instant) {
+        self.0.send_modify(|state| state.end = Some(end));
+    }
+
+    /// Lets the release of the lease with this path through.
+    pub(super) fn except(&self, lease: String) {
+        self.0.send_modify(|state| state.released = lease);
+    }
+
+    /// Fails once the term is over.
+    #[cfg(test)]
+    pub fn check(&self) -> Result<(), Lost> {
+        if self.0.borrow().is_over() { Err(Lost) } else { Ok(()) }
+    }
+
+    /// Counts a request until it is answered; `None` for one that is not limited.
+    ///
+    /// # Errors
+    /// It writes, and the term is over.
+    pub fn begin<B>(&self, request: &Request<B>) -> Result<Option<UnderWay>, Lost> {
+        let state = self.0.borrow();
+        let is_release = !state.released.is_empty() && request.uri().path().ends_with(&state.released);
+        if request.method().is_safe() || is_release {
+            return Ok(None);
+        }
+        if state.is_over() {
+            return Err(Lost);
+        }
+        drop(state);
+        self.0.send_modify(|state| state.under_way += 1);
+        Ok(Some(UnderWay { term: self.clone(), is_answered: false }))
+    }
+
+    /// Waits until no write is under way any more; returns whether that is so within the limit.
+    pub(super) async fn settle(&self, limit: Duration) -> bool {
+        let mut state = self.0.subscribe();
+        let settled = async {
+            // The sender is alive: it is `self`.
+            let ended = state.wait_for(|state| state.under_way == 0).await.ok().and_then(|state| state.abandoned);
+            sleep_until(ended.map_or_else(Instant::now, |at| at + ON_THE_WAY)).await;
+        };
+        timeout(limit, settled).await.is_ok()
+    }
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+impl UnderWay {
+    /// Notes that the server answered, or never got the request.
+    pub fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let abandoned = (!self.is_answered).then(Instant::now);
+        self.term.0.send_modify(|state| {
+            state.under_way -= 1;
+            state.abandoned = abandoned.or(state.abandoned);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
+
+    fn request(method: &str, path: &str) -> Request<()> {
+        Request::builder().method(method).uri(path).body(()).unwrap()
+    }
+
+    fn write(term: &Term) -> Result<Option<UnderWay>, Lost> {
+        term.begin(&request("PATCH", "/api/v1/namespaces/ns/configmaps/a"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_its_end_only_reads_and_the_release_of_the_lease_go_out() {
+        let term = Term::default();
+        assert!(write(&term).is_ok_and(|one| one.is_some()));
+        term.set_end(Instant::now());
+        assert!(write(&term).is_err());
+        assert!(term.begin(&request("GET", "/api/v1/pods")).is_ok_and(|one| one.is_none()));
+        assert!(term.begin(&request("PUT", LEASE)).is_err(), "there is nothing to renew");
+        term.except(LEASE.into());
+        assert!(term.begin(&request("PUT", LEASE)).is_ok_and(|one| one.is_none()));
+        assert!(term.begin(&request("PUT", &format!("/k8s/clusters/c{LEASE}"))).is_ok_and(|one| one.is_none()));
+        assert!(term.begin(&request("PUT", &format!("{LEASE}-2"))).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_settled_once_every_write_is_answered_or_long_gone() {
+        let (term, began) = (Term::default(), Instant::now());
+        assert!(term.settle(SECOND).await && began.elapsed() < SECOND / 100, "nothing is under way");
+        let (one, other) = (write(&term).unwrap().unwrap(), write(&term).unwrap().unwrap());
+        one.answered();
+        assert!(!term.settle(5 * SECOND).await, "one is not answered");
+        let (waits, gave_up) = (term.clone(), Instant::now());
+        let waiting = tokio::spawn(async move { waits.settle(5 * SECOND).await });
+        tokio::task::yield_now().await;
+        drop(other);
+        assert!(waiting.await.unwrap());
+        assert!(gave_up.elapsed() >= ON_THE_WAY && gave_up.elapsed() < 2 * SECOND, "{:?}", gave_up.elapsed());
+    }
+}

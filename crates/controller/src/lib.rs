@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+
+mod cause;
+pub mod report;
+
+pub mod metrics;
+
+pub mod runtime;
+
+pub mod events;
+pub mod lease;
+
+pub mod client;
+pub mod server;
+
+pub mod rights;
+
+pub mod context;
+
+pub mod native;
+pub mod testing;
+
+pub mod manager;
+
+pub use manager::Manager;
+pub use runtime::backoff;
+pub use runtime::key::ResourceKey;

@@ -1,0 +1,250 @@
+//! The manager: one client, one lease, one metrics and probe server, one shutdown, any number of controllers.
+//!
+//! Counterpart: controller-runtime's `pkg/manager`.
+
+mod reach;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+pub use crate::client::{Error as ClientError, NoCluster};
+use crate::context::{ControllerConfig, Parts};
+pub use crate::lease::Lost;
+use crate::metrics::Metrics;
+use crate::native::{Controller, Reconciler, Served};
+use crate::runtime::readiness::Readiness;
+pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
+use crate::{client, lease, native, server};
+
+/// The manager's configuration, from the command line and the environment.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The program's name, such as `shop-operator`: its user agent, and the first word of its metrics. Default: `controller`.
+    pub program: String,
+    /// The settings for all controllers.
+    pub controllers: ControllerConfig,
+    /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
+    pub metrics_bind_address: String,
+    /// Serves `/metrics` over HTTPS. Default: plain HTTP.
+    pub metrics_tls: Option<Tls>,
+    /// Where to serve `/healthz` and `/readyz`; `0` or empty: nowhere.
+    pub health_probe_bind_address: String,
+    /// Whether only the holder of the lease runs controllers.
+    pub leader_elect: bool,
+    /// The lease's name; required with `leader_elect`.
+    pub leader_election_id: String,
+    /// The lease's namespace; empty: the pod's own.
+    pub leader_election_namespace: String,
+    /// How long running reconciles may take to finish once the process is asked to end.
+    pub shutdown_grace: Duration,
+}
+
+/// Why a manager cannot start or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No cluster is configured, or it cannot be used.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// An address cannot be served.
+    #[error(transparent)]
+    Server(#[from] server::Error),
+    /// `--leader-elect` without a name for the lease; outside a cluster, perhaps without a namespace either.
+    #[error("LeaderElectionID must be configured: set --leader-election-id{}", lacks_namespace(*.outside))]
+    NoLeaseName {
+        /// Whether the namespace is unknown, too.
+        outside: bool,
+    },
+    /// `--leader-elect` outside a cluster, without a namespace.
+    #[error(
+        "unable to find leader election namespace: not running in-cluster, please specify --leader-election-namespace"
+    )]
+    NoLeaseNamespace,
+    /// The lease is lost.
+    #[error(transparent)]
+    Lost(#[from] lease::Lost),
+    /// A controller ended early.
+    #[error("controller {name:?} ended")]
+    Controller {
+        /// Its name.
+        name: String,
+        /// Its error, if it returned one.
+        source: Option<native::Error>,
+    },
+    /// Reconciles did not finish in the grace period.
+    #[error("reconciles were still running after {0:?}")]
+    Grace(Duration),
+    /// A second signal arrived before everything had ended.
+    #[error("interrupted by a second signal")]
+    Interrupted,
+}
+
+fn lacks_namespace(outside: bool) -> &'static str {
+    if outside { " and, outside a cluster, --leader-election-namespace" } else { "" }
+}
+
+/// Runs controllers until it is asked to end.
+///
+/// # Flow
+/// [`run`](Self::run) starts the metrics and probe servers, waits until the API server answers, waits for the lease if leader election is on, and starts
+/// all controllers. SIGTERM or SIGINT cancels [`Context::shutdown`](crate::context::Context::shutdown): controllers start no new work and finish what
+/// runs, for at most [`Config::shutdown_grace`]. Then the lease is released and the servers stop.
+///
+/// # Guarantees
+/// - Controllers run only while this process holds the lease. A lost lease drops them at their next `.await` and ends `run` with
+///   [`Error::Lost`], before another process can take over. Until then [`run`](Self::run)'s client refuses to send writes, also in a process that
+///   was frozen.
+/// - Nothing is retried here: an error or an early end of any controller ends the process, and whatever supervises it starts a new one.
+/// - A second signal drops everything at once and ends `run` with [`Error::Interrupted`]. So does dropping the future, silently. Neither releases
+///   the lease, which then expires.
+pub struct Manager {
+    config: Config,
+    metrics: Metrics,
+    controllers: Vec<Box<dyn Controller>>,
+    readiness: Readiness,
+    parts: Parts,
+    term: lease::Term,
+    /// The API server's address, for messages; empty if unknown.
+    server: String,
+    /// Where controllers run, if not where the manager does.
+    workers: Option<Handle>,
+}
+
+impl Manager {
+    /// A manager without controllers.
+    pub fn new(config: Config) -> Manager {
+        Manager {
+            metrics: Metrics::of(&config.program.replace('-', "_")),
+            config,
+            controllers: Vec::new(),
+            readiness: Readiness::default(),
+            parts: Parts::default(),
+            term: lease::Term::default(),
+            server: String::new(),
+            workers: None,
+        }
+    }
+
+    /// Adds a reconciler: a controller of one kind.
+    #[must_use]
+    pub fn reconciler<R: Reconciler>(self, reconciler: R) -> Manager {
+        self.controllers([Box::new(Served::new(reconciler)) as Box<dyn Controller>])
+    }
+
+    /// Adds anything that runs while this process leads.
+    #[must_use]
+    pub fn controller(self, controller: impl Controller) -> Manager {
+        self.controllers([Box::new(controller) as Box<dyn Controller>])
+    }
+
+    /// Adds controllers.
+    #[must_use]
+    pub fn controllers(mut self, controllers: impl IntoIterator<Item = Box<dyn Controller>>) -> Manager {
+        self.controllers.extend(controllers);
+        self
+    }
+
+    /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor the probes, which stay on the
+    /// runtime that [`run`](Self::run) is called on.
+    #[must_use]
+    pub fn controllers_on(self, workers: Handle) -> Manager {
+        Manager { workers: Some(workers), ..self }
+    }
+
+    /// Shares a value with all controllers, which get it by its type from [`Context::part`](crate::context::Context::part).
+    #[must_use]
+    pub fn share<T: Send + Sync + 'static>(self, part: Arc<T>) -> Manager {
+        self.parts.put(part);
+        self
+    }
+
+    /// Returns what keeps the process from being ready.
+    pub fn readiness(&self) -> &Readiness {
+        &self.readiness
+    }
+
+    /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and gives the lease
+    /// up. A second signal ends it at once.
+    ///
+    /// # Errors
+    /// Whatever keeps it from starting, a lost lease, a controller that ended.
+    pub async fn run(self) -> Result<(), Error> {
+        self.run_or_stop(CancellationToken::new()).await
+    }
+
+    /// Like [`run`](Self::run), but also ends, in the same way, when `shutdown` is cancelled.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_or_stop(mut self, shutdown: CancellationToken) -> Result<(), Error> {
+        let cluster = client::find_cluster().await.map_err(client::Error::from)?;
+        self.server = cluster.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let clients = self.clients(&cluster)?;
+        let abort = CancellationToken::new();
+        let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
+        let result = self.run_until_interrupted(clients, shutdown, abort).await;
+        signals.abort();
+        result
+    }
+
+    /// Creates a client for each runtime, so that neither waits for the other's connections.
+    fn clients(&self, cluster: &kube::Config) -> Result<Clients, Error> {
+        let connect = || client::connect(cluster.clone(), &self.config.program, &self.metrics, &self.term);
+        let own = connect()?;
+        let _entered = self.workers.as_ref().map(Handle::enter);
+        Ok(Clients { own, controllers: connect()? })
+    }
+
+    /// Runs everything with these clients until `shutdown` is cancelled, but drops everything when `abort` is cancelled.
+    async fn run_until_interrupted(
+        self,
+        clients: Clients,
+        shutdown: CancellationToken,
+        abort: CancellationToken,
+    ) -> Result<(), Error> {
+        tokio::select! {
+            biased;
+            () = abort.cancelled() => Err(Error::Interrupted),
+            result = run::run(self, clients, shutdown) => result,
+        }
+    }
+
+    /// Runs everything with this client until `shutdown` is cancelled.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
+        run::run(self, Clients { own: client.clone(), controllers: client }, shutdown).await
+    }
+}
+
+/// The clients of a process.
+struct Clients {
+    /// For the lease, the reviews of tokens and the first contact.
+    own: Client,
+    /// For controllers.
+    controllers: Client,
+}
+
+impl Default for Config {
+    /// controller-runtime's defaults.
+    fn default() -> Config {
+        Config {
+            program: "controller".into(),
+            controllers: ControllerConfig::default(),
+            metrics_bind_address: ":8080".into(),
+            metrics_tls: None,
+            health_probe_bind_address: ":8081".into(),
+            leader_elect: false,
+            leader_election_id: String::new(),
+            leader_election_namespace: String::new(),
+            shutdown_grace: Duration::from_secs(8),
+        }
+    }
+}

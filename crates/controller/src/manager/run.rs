@@ -1,0 +1,296 @@
+//! The order of a run: servers, then the lease, then the controllers; stopped in reverse.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::reach;
+use crate::context::Context;
+use crate::lease::{self, Election};
+use crate::manager::{Clients, Config, Error, Manager};
+use crate::native::{self, Controller};
+use crate::runtime::namespaces::Namespaces;
+use crate::server::{self, Server};
+
+/// The file that holds a pod's own namespace.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// How long events that wait delay the end of the process.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// How long controllers that are stopped may take to go.
+const STOPPING: Duration = Duration::from_secs(1);
+
+type Named = (String, Box<dyn Controller>);
+type Running = JoinSet<(String, Result<(), native::Error>)>;
+
+/// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
+pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
+    let Manager { config, metrics, controllers, readiness, parts, term, server, workers } = manager;
+    let controllers = name(controllers);
+    let context = Context::new(clients.controllers, config.controllers.clone(), metrics, CancellationToken::new());
+    let context = context.sharing(parts, readiness);
+    let kinds: BTreeSet<String> = controllers.iter().filter_map(|(_, controller)| controller.serves()).collect();
+    let workers = workers.unwrap_or_else(Handle::current);
+    let client = clients.own;
+    let mut election = election(&context, &config, (client.clone(), term))?.map(|election| election.serving(&kinds));
+    let answers = context.readiness.require("API server", "has not answered yet");
+    if election.is_none() {
+        prepare(&context, &controllers);
+    }
+    let servers = Servers::start(&config, &context, client.clone()).await?;
+    log_namespaces(&context.config.namespaces);
+    let work = async {
+        let answering = async {
+            reach::reach(&client, &server, &answers).await;
+            if election.is_none() {
+                lease::warn_of_others(&client, &kinds).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            () = answering => {}
+        }
+        tokio::select! {
+            biased;
+            result = lead((&context, &workers), &config, controllers, election.as_mut(), shutdown.clone()) => result,
+            () = context.rights.look_for_namespaces() => Ok(()),
+        }
+    };
+    let result = tokio::select! {
+        biased;
+        result = work => result,
+        () = context.readiness.remind() => Ok(()),
+    };
+    if let Some(election) = &mut election {
+        context.metrics.leader(&config.leader_election_id, false);
+        if !matches!(result, Err(Error::Lost(_))) {
+            election.release().await;
+        }
+    }
+    servers.stop().await;
+    result
+}
+
+/// Waits for the lease, runs the controllers, and lets them finish while it still holds the lease.
+async fn lead(
+    (context, workers): (&Context, &Handle),
+    config: &Config,
+    controllers: Vec<Named>,
+    mut election: Option<&mut Election>,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    if let Some(election) = &mut election {
+        context.metrics.leader(&config.leader_election_id, false);
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            () = election.acquire() => {}
+        }
+        context.metrics.leader(&config.leader_election_id, true);
+        prepare(context, &controllers);
+    }
+    let mut running = start(context, workers, controllers);
+    let result = tokio::select! {
+        biased;
+        // A lost lease stops everything at once: `running` drops its tasks.
+        lost = hold(election.as_deref_mut()) => return Err(lost.into()),
+        result = work(context, &mut running, shutdown, config.shutdown_grace) => result,
+    };
+    if let Some(election) = election {
+        election.end_term().await;
+    }
+    stop(&mut running).await;
+    result
+}
+
+/// Stops the controllers that still run, and waits until they are gone: what they hold must not act after the lease is released.
+async fn stop(running: &mut Running) {
+    running.abort_all();
+    let gone = async { while running.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOPPING, gone).await.is_err() {
+        tracing::warn!("A controller does not stop");
+    }
+}
+
+async fn hold(election: Option<&mut Election>) -> lease::Lost {
+    match election {
+        Some(election) => election.hold().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells the process what the controllers need, which the readiness of one that leads then requires.
+fn prepare(context: &Context, controllers: &[Named]) {
+    controllers.iter().for_each(|(_, controller)| controller.prepare(context));
+}
+
+fn start(context: &Context, workers: &Handle, controllers: Vec<Named>) -> Running {
+    let mut running = JoinSet::new();
+    for (name, controller) in controllers {
+        let context = context.for_controller(&name);
+        tracing::info!(controller = name, "Starting Controller");
+        running.spawn_on(async move { (name, controller.run(context).await) }, workers);
+    }
+    running
+}
+
+/// Waits for the shutdown, then stops the controllers and waits for them within the grace period.
+async fn work(
+    context: &Context,
+    running: &mut Running,
+    shutdown: CancellationToken,
+    grace: Duration,
+) -> Result<(), Error> {
+    tokio::select! {
+        biased;
+        error = first_end(running) => return Err(error),
+        () = shutdown.cancelled() => {}
+    }
+    tracing::info!(controllers = running.len(), "Stopping and waiting for controllers");
+    context.shutdown.cancel();
+    tokio::time::timeout(grace, all_ends(running)).await.map_err(|_| Error::Grace(grace))??;
+    context.events.flush(LAST_EVENTS).await;
+    Ok(())
+}
+
+async fn first_end(running: &mut Running) -> Error {
+    match running.join_next().await {
+        Some(ended) => ended_early(ended),
+        None => std::future::pending().await,
+    }
+}
+
+async fn all_ends(running: &mut Running) -> Result<(), Error> {
+    while let Some(ended) = running.join_next().await {
+        if !matches!(ended, Ok((_, Ok(())))) {
+            return Err(ended_early(ended));
+        }
+    }
+    tracing::info!("All controllers finished");
+    Ok(())
+}
+
+fn ended_early(ended: Result<(String, Result<(), native::Error>), tokio::task::JoinError>) -> Error {
+    match ended {
+        Ok((name, result)) => Error::Controller { name, source: result.err() },
+        Err(panic) => Error::Controller { name: "?".to_owned(), source: Some(panic.into()) },
+    }
+}
+
+/// Gives each controller a unique name: a second chart for the same kind in another group gets a number.
+fn name(controllers: Vec<Box<dyn Controller>>) -> Vec<Named> {
+    let mut taken = HashSet::new();
+    let mut named = Vec::new();
+    for controller in controllers {
+        let name = free_name(controller.name(), &taken);
+        taken.insert(name.clone());
+        named.push((name, controller));
+    }
+    named
+}
+
+fn free_name(name: &str, taken: &HashSet<String>) -> String {
+    let numbered = (2..).map(|n| format!("{name}-{n}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or_default()
+}
+
+fn election(
+    context: &Context,
+    config: &Config,
+    (client, term): (Client, lease::Term),
+) -> Result<Option<Election>, Error> {
+    if !config.leader_elect {
+        tracing::warn!(
+            "Leader election is off: a second process on these resources would write, too. Set --leader-elect where more than one may run"
+        );
+        return Ok(None);
+    }
+    let namespace = lease_namespace(config);
+    if config.leader_election_id.is_empty() {
+        return Err(Error::NoLeaseName { outside: namespace.is_err() });
+    }
+    let namespace = namespace?;
+    let identity = context.identity.to_string();
+    let lock = (namespace.as_str(), config.leader_election_id.as_str());
+    let requirement = context.readiness.require(&format!("lease {}/{}", lock.0, lock.1), "not read yet");
+    let election = Election::new(client, lock, identity, (lease::Timing::default(), term));
+    Ok(Some(election.required(requirement)))
+}
+
+fn lease_namespace(config: &Config) -> Result<String, Error> {
+    if !config.leader_election_namespace.is_empty() {
+        return Ok(config.leader_election_namespace.clone());
+    }
+    let read = std::fs::read_to_string(NAMESPACE_FILE).map_err(|_| Error::NoLeaseNamespace)?;
+    Ok(read.trim().to_owned())
+}
+
+fn log_namespaces(namespaces: &Namespaces) {
+    match namespaces.is_all() {
+        true => tracing::info!("Watching all namespaces"),
+        false => tracing::info!(namespaces = namespaces.0.join(","), "Watching namespaces"),
+    }
+}
+
+/// The servers, which stop last.
+struct Servers {
+    shutdown: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Servers {
+    async fn start(config: &Config, context: &Context, client: Client) -> Result<Servers, Error> {
+        let mut servers = Servers { shutdown: CancellationToken::new(), tasks: JoinSet::new() };
+        let (metrics, api) = (context.metrics.clone(), Arc::new(client));
+        let tls = config.metrics_tls.as_ref();
+        let metrics = server::metrics(&config.metrics_bind_address, tls, metrics, api).await?;
+        servers.add("Serving metrics server", metrics);
+        servers.add(
+            "Serving health probes",
+            server::probes(&config.health_probe_bind_address, context.readiness.clone()).await?,
+        );
+        Ok(servers)
+    }
+
+    fn add(&mut self, what: &str, server: Option<Server>) {
+        if let Some(server) = server {
+            tracing::info!(bindAddress = %server.address, secure = server.is_secure(), "{what}");
+            self.tasks.spawn(server.serve(self.shutdown.clone()));
+        }
+    }
+
+    /// Closes open connections: Prometheus keeps its own.
+    async fn stop(mut self) {
+        self.shutdown.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// The first SIGTERM or SIGINT cancels `shutdown`, the second `abort`.
+pub(super) async fn signals(shutdown: CancellationToken, abort: CancellationToken) {
+    for token in [shutdown, abort] {
+        if let Err(error) = signal().await {
+            tracing::error!(%error, "Cannot listen for signals");
+            return std::future::pending().await;
+        }
+        tracing::info!("Stopping: signal received");
+        token.cancel();
+    }
+}
+
+async fn signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

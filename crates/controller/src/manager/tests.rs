@@ -1,0 +1,336 @@
+//! The order in which the manager ends its controllers.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::client::Body;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+use crate::context::Context;
+use crate::native::Controller;
+use crate::report::{Outcome, chain};
+
+type Diary = Arc<Mutex<Vec<&'static str>>>;
+
+/// A controller that takes `finish` to end once asked to, or ends by itself if `ends`.
+struct Fake {
+    diary: Diary,
+    finish: Duration,
+    ends: Option<native::Error>,
+}
+
+impl Controller for Fake {
+    fn name(&self) -> &str {
+        "fake-controller"
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        async move {
+            self.diary.lock().unwrap().push("start");
+            if let Some(error) = self.ends {
+                return Err(error);
+            }
+            context.shutdown.cancelled().await;
+            self.diary.lock().unwrap().push("asked to end");
+            tokio::time::sleep(self.finish).await;
+            self.diary.lock().unwrap().push("finished");
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// An API server without a lease that accepts any, and falls silent after this many answers beside its version.
+fn client(answers: usize) -> Client {
+    let left = Arc::new(AtomicUsize::new(answers));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let left = left.clone();
+        async move {
+            let is_version = request.uri().path() == "/version";
+            if !is_version && left.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_err() {
+                std::future::pending::<()>().await;
+            }
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
+            let (code, body) = match parts.method {
+                http::Method::GET => (404, missing.as_bytes().to_vec()),
+                _ => (200, body.to_vec()),
+            };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// A controller that publishes three events when it is asked to end.
+struct Farewell;
+
+impl Controller for Farewell {
+    fn name(&self) -> &str {
+        "farewell-controller"
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        async move {
+            context.shutdown.cancelled().await;
+            for n in 0..3 {
+                context.events.publish(ObjectReference::default(), Outcome::normal("Ended", "End", n.to_string()));
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+fn config() -> Config {
+    let nowhere = || "0".to_owned();
+    Config { metrics_bind_address: nowhere(), health_probe_bind_address: nowhere(), ..Config::default() }
+}
+
+/// Runs a manager that is asked to end after 60 s; returns the diary and how it ended.
+async fn run(config: Config, finish: u64, ends: Option<native::Error>, answers: usize) -> (Vec<&'static str>, String) {
+    let diary = Diary::default();
+    let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(finish), ends };
+    let shutdown = CancellationToken::new();
+    let told = shutdown.clone();
+    let stop = async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        told.cancel();
+        std::future::pending().await
+    };
+    let result = tokio::select! {
+        result = Manager::new(config).controller(fake).run_until(client(answers), shutdown) => result,
+        () = stop => unreachable!(),
+    };
+    let ended = result.map_or_else(|error| chain(&error), |()| "ended well".to_owned());
+    let diary = diary.lock().unwrap().clone();
+    (diary, ended)
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_reconciles_finish_within_the_grace_period() {
+    let (diary, ended) = run(config(), 7, None, 0).await;
+    assert_eq!((diary, ended.as_str()), (vec!["start", "asked to end", "finished"], "ended well"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_wait_are_published_before_the_process_ends() {
+    let published = Arc::new(AtomicUsize::new(0));
+    let count = published.clone();
+    let slow = tower::service_fn(move |request: Request<Body>| {
+        let count = count.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            count.fetch_add(usize::from(request.uri().path().ends_with("/events")), Relaxed);
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(b"{}".to_vec())))
+        }
+    });
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        stop.cancel();
+    });
+    let manager = Manager::new(config()).controller(Farewell);
+    manager.run_until(Client::new(slow, "default"), shutdown).await.unwrap();
+    assert_eq!(published.load(Relaxed), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconciles_that_never_end_are_abandoned_after_the_grace_period() {
+    let (diary, ended) = run(config(), 9, None, 0).await;
+    assert_eq!((diary, ended.as_str()), (vec!["start", "asked to end"], "reconciles were still running after 8s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_signal_ends_everything_at_once_and_the_error_says_so() {
+    let diary = Diary::default();
+    let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(7), ends: None };
+    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    let (first, second) = (shutdown.clone(), abort.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        first.cancel();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        second.cancel();
+    });
+    let clients = Clients { own: client(0), controllers: client(0) };
+    let began = tokio::time::Instant::now();
+    let ended = Manager::new(config()).controller(fake).run_until_interrupted(clients, shutdown, abort).await;
+    assert_eq!(chain(&ended.unwrap_err()), "interrupted by a second signal");
+    assert_eq!((began.elapsed().as_millis(), &diary.lock().unwrap()[..]), (60_100, &["start", "asked to end"][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_controller_ends_the_manager() {
+    let (diary, ended) = run(config(), 0, Some("no such kind".into()), 0).await;
+    assert_eq!((diary, ended.as_str()), (vec!["start"], "controller \"fake-controller\" ended: no such kind"));
+}
+
+/// A controller that does not end, and notes when it is gone.
+struct Stubborn(Diary);
+
+impl Drop for Stubborn {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().push("gone");
+    }
+}
+
+impl Controller for Stubborn {
+    fn name(&self) -> &str {
+        "stubborn-controller"
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        async move {
+            let _self = self;
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_released_once_the_controllers_are_gone() {
+    let diary = Diary::default();
+    let log = diary.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let log = log.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let lease: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            if parts.method == http::Method::PUT && lease["spec"]["holderIdentity"] == "" {
+                log.lock().unwrap().push("released");
+            }
+            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
+            let (code, body) = match parts.method {
+                http::Method::GET => (404, missing.as_bytes().to_vec()),
+                _ => (200, body.to_vec()),
+            };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+        }
+    });
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        stop.cancel();
+    });
+    let leader = Config {
+        leader_elect: true,
+        leader_election_id: "lock".into(),
+        leader_election_namespace: "ns".into(),
+        ..config()
+    };
+    let manager = Manager::new(leader).controller(Stubborn(diary.clone()));
+    let ended = manager.run_until(Client::new(service, "default"), shutdown).await.unwrap_err();
+    assert!(chain(&ended).starts_with("reconciles were still running"), "{}", chain(&ended));
+    assert_eq!(*diary.lock().unwrap(), ["gone", "released"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_stops_everything_at_once() {
+    let leader = Config {
+        leader_elect: true,
+        leader_election_id: "lock".into(),
+        leader_election_namespace: "ns".into(),
+        ..config()
+    };
+    let (diary, ended) = run(leader, 0, None, 2).await;
+    assert_eq!((diary, ended.as_str()), (vec!["start"], "leader election lost"));
+}
+
+#[tokio::test]
+async fn leader_election_needs_a_name_and_outside_a_cluster_a_namespace() {
+    let check = async |id: &str, expected: &str| {
+        let config = Config { leader_elect: true, leader_election_id: id.into(), ..config() };
+        assert_eq!(run(config, 0, None, 0).await.1, expected);
+    };
+    let both = "LeaderElectionID must be configured: set --leader-election-id and, outside a cluster, --leader-election-namespace";
+    check("", both).await;
+    let outside =
+        "unable to find leader election namespace: not running in-cluster, please specify --leader-election-namespace";
+    check("lock", outside).await;
+}
+
+/// A controller whose reconciles block every thread that they run on, until the test is over.
+struct Blocking(Arc<Mutex<std::sync::mpsc::Receiver<()>>>, std::sync::mpsc::Sender<()>);
+
+impl Controller for Blocking {
+    fn name(&self) -> &str {
+        "blocking-controller"
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+        async move {
+            _ = self.1.send(());
+            _ = self.0.lock().unwrap().recv();
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+#[test]
+fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
+    let workers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let control = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (release, released) = std::sync::mpsc::channel();
+    let (blocks, blocked) = std::sync::mpsc::channel();
+    // Another test may take the port in between; then the manager does not start, and this test says so.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let probes = format!("127.0.0.1:{port}");
+    let leader = Config {
+        leader_elect: true,
+        leader_election_id: "lock".into(),
+        leader_election_namespace: "ns".into(),
+        health_probe_bind_address: probes.clone(),
+        ..config()
+    };
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let counted = renewals.clone();
+    let lease = tower::service_fn(move |request: Request<Body>| {
+        let is_read = request.method() == http::Method::GET;
+        counted.fetch_add(usize::from(!is_read), Relaxed);
+        async move {
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
+            let (code, body) = if is_read { (404, missing.into()) } else { (200, body) };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+        }
+    });
+    let blocking = Blocking(Arc::new(Mutex::new(released)), blocks);
+    let manager = Manager::new(leader).controller(blocking).controllers_on(workers.handle().clone());
+    let shutdown = CancellationToken::new();
+    control.block_on(async {
+        let clients = Clients { own: Client::new(lease, "default"), controllers: client(0) };
+        let asked = async {
+            let limit = tokio::time::Instant::now() + Duration::from_secs(60);
+            let mut is_blocked = false;
+            while !is_blocked || renewals.load(Relaxed) < 3 {
+                let renewals = renewals.load(Relaxed);
+                assert!(tokio::time::Instant::now() < limit, "blocked: {is_blocked}, {renewals} renewals");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                is_blocked |= blocked.try_recv().is_ok();
+            }
+            let mut probe = tokio::net::TcpStream::connect(&probes).await.unwrap();
+            probe.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            tokio::time::timeout(Duration::from_secs(20), probe.read_to_string(&mut answer)).await.unwrap().unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        };
+        let abort = CancellationToken::new();
+        tokio::select! {
+            ended = manager.run_until_interrupted(clients, shutdown, abort) => unreachable!("{ended:?}"),
+            () = asked => {}
+        }
+    });
+    drop(release);
+    workers.shutdown_background();
+}

@@ -1,0 +1,215 @@
+//! The families and their labels. Labels are in alphabetical order, in which Go's client prints them: scripts and upstream's tests search for the
+//! text.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+
+use kube::core::GroupVersionKind;
+use outside::intern;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use super::queue::{Queues, RunningWork};
+use super::runtime::Runtime;
+
+/// The upper bounds of the reconcile time's buckets, in seconds.
+const BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
+
+/// How often the watches of the process panicked. They have no controller: several share one.
+pub static WATCH_PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// How a reconcile ended, in controller-runtime's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReconcileResult {
+    /// It succeeded and nothing is scheduled.
+    Success,
+    /// It succeeded and is scheduled again.
+    RequeueAfter,
+    /// It failed and will be retried.
+    Error,
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub(super) struct Families {
+    pub(super) registry: Mutex<Registry>,
+    pub(super) reconciles: Family<ResultLabels, Counter>,
+    pub(super) errors: Family<ControllerLabels, Counter>,
+    pub(super) panics: Family<ControllerLabels, Counter>,
+    pub(super) seconds: Family<ControllerLabels, Histogram, fn() -> Histogram>,
+    pub(super) max_concurrent: Family<ControllerLabels, Gauge>,
+    pub(super) active: Family<ControllerLabels, Gauge>,
+    pub(super) outcomes: Family<OutcomeLabels, Counter>,
+    pub(super) created: Family<ResourceLabels, Gauge<f64, AtomicU64>>,
+    pub(super) leader: Family<LeaseLabels, Gauge>,
+    pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) queues: Queues,
+    pub(super) running: RunningWork,
+    /// The API server.
+    pub(super) host: OnceLock<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ControllerLabels {
+    pub(super) controller: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ResultLabels {
+    pub(super) controller: Arc<str>,
+    pub(super) result: ReconcileResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OutcomeLabels {
+    pub(super) controller: Arc<str>,
+    pub(super) reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ResourceLabels {
+    group: Arc<str>,
+    kind: Arc<str>,
+    name: Arc<str>,
+    namespace: Arc<str>,
+    version: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct LeaseLabels {
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RequestLabels {
+    code: Code,
+    host: Arc<str>,
+    method: &'static str,
+}
+
+/// An HTTP status; `None` without a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Code(Option<u16>);
+
+impl EncodeLabelValue for Code {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(code) => code.encode(encoder),
+            // As client-go's adapter.
+            None => "<error>".encode(encoder),
+        }
+    }
+}
+
+impl EncodeLabelValue for ReconcileResult {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+        match self {
+            ReconcileResult::Success => "success",
+            ReconcileResult::RequeueAfter => "requeue_after",
+            ReconcileResult::Error => "error",
+        }
+        .encode(encoder)
+    }
+}
+
+impl Families {
+    /// Empty families; those that are the library's own have names that begin with the program's.
+    pub(super) fn new(program: &str) -> Families {
+        let mut families = Families {
+            registry: Mutex::default(),
+            reconciles: Family::default(),
+            errors: Family::default(),
+            panics: Family::default(),
+            seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            max_concurrent: Family::default(),
+            active: Family::default(),
+            outcomes: Family::default(),
+            created: Family::default(),
+            leader: Family::default(),
+            requests: Family::default(),
+            queues: Queues::new(),
+            running: RunningWork::default(),
+            host: OnceLock::new(),
+        };
+        families.register(program);
+        families
+    }
+
+    fn register(&mut self, program: &str) {
+        let labels =
+            [("commit", option_env!("GIT_COMMIT").unwrap_or("unknown")), ("version", env!("CARGO_PKG_VERSION"))];
+        let own = |name: &str| format!("{program}_{name}");
+        let r = self.registry.get_mut().unwrap_or_else(PoisonError::into_inner);
+        r.register(own("build"), "Build of the operator", Info::new(labels.to_vec()));
+        r.register("controller_runtime_reconcile", "Reconciles by controller and result", self.reconciles.clone());
+        r.register("controller_runtime_reconcile_errors", "Failed reconciles by controller", self.errors.clone());
+        r.register(
+            "controller_runtime_reconcile_panics",
+            "Reconciles that panicked by controller",
+            self.panics.clone(),
+        );
+        r.register(
+            "controller_runtime_reconcile_time_seconds",
+            "Duration of reconciles by controller",
+            self.seconds.clone(),
+        );
+        let max = self.max_concurrent.clone();
+        r.register(
+            "controller_runtime_max_concurrent_reconciles",
+            "Maximum number of concurrent reconciles by controller",
+            max,
+        );
+        r.register("controller_runtime_active_workers", "Running reconciles by controller", self.active.clone());
+        self.queues.register(r);
+        r.register(own("outcomes"), "Outcomes by controller and reason", self.outcomes.clone());
+        r.register(own("watch_panics"), "Watches that panicked and listed again", WATCH_PANICS.clone());
+        r.register(
+            "resource_created_at_seconds",
+            "When a custom resource was created, in Unix time",
+            self.created.clone(),
+        );
+        r.register("leader_election_master_status", "Whether this process holds the lease", self.leader.clone());
+        r.register(
+            "rest_client_requests",
+            "Requests to the API server by code, host and method",
+            self.requests.clone(),
+        );
+        r.register_collector(Box::new(Runtime));
+        #[cfg(target_os = "linux")]
+        r.register_collector(Box::new(super::process::Process));
+    }
+}
+
+pub(super) fn resource(gvk: &GroupVersionKind, namespace: &str, name: &str) -> ResourceLabels {
+    ResourceLabels {
+        group: intern(&gvk.group),
+        kind: intern(&gvk.kind),
+        name: intern(name),
+        namespace: intern(namespace),
+        version: intern(&gvk.version),
+    }
+}
+
+pub(super) fn lease(name: &str) -> LeaseLabels {
+    LeaseLabels { name: name.to_owned() }
+}
+
+pub(super) fn request(code: Option<u16>, host: Arc<str>, method: &http::Method) -> RequestLabels {
+    RequestLabels { code: Code(code), host, method: method_label(method) }
+}
+
+fn method_label(method: &http::Method) -> &'static str {
+    match *method {
+        http::Method::GET => "GET",
+        http::Method::POST => "POST",
+        http::Method::PUT => "PUT",
+        http::Method::PATCH => "PATCH",
+        http::Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}

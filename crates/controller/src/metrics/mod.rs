@@ -1,0 +1,149 @@
+//! The operator's metrics, under the names of controller-runtime and operator-sdk, as Prometheus scrapes them.
+//!
+//! Labels are bounded: there are few controllers, results and reasons. Only `resource_created_at_seconds` grows with the custom resources, as
+//! upstream's does. Counterpart: controller-runtime's `pkg/metrics` and operator-lib's `handler/instrumented`.
+
+mod families;
+mod format;
+#[cfg(target_os = "linux")]
+mod process;
+mod queue;
+mod runtime;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use kube::core::GroupVersionKind;
+use prometheus_client::registry::Registry;
+use tokio::time::Instant;
+
+pub use families::ReconcileResult;
+pub use families::WATCH_PANICS;
+use families::{ControllerLabels, Families, OutcomeLabels, ResultLabels};
+pub use format::Format;
+pub use queue::QueueMetrics;
+
+/// The process's metrics. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Families>);
+
+impl Default for Metrics {
+    /// Those of a program called `controller`.
+    fn default() -> Metrics {
+        Metrics::of("controller")
+    }
+}
+
+impl Metrics {
+    /// The metrics of a program with this name, in lower case with `_` between words: `PROGRAM_outcomes_total`.
+    pub fn of(program: &str) -> Metrics {
+        Metrics(Arc::new(Families::new(program)))
+    }
+
+    /// Adds families to those that are scraped.
+    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.0.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// All metrics as text.
+    pub fn encode(&self, format: Format) -> String {
+        self.0.running.show(&self.0.queues);
+        format.encode(&self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets how many reconciles of a controller may run at once, and shows its other metrics at zero.
+    pub fn controller(&self, controller: &Arc<str>, max_concurrent: usize) {
+        let labels = ControllerLabels { controller: controller.clone() };
+        self.0.max_concurrent.get_or_create(&labels).set(i64::try_from(max_concurrent).unwrap_or(i64::MAX));
+        drop(self.0.active.get_or_create(&labels));
+        drop(self.0.errors.get_or_create(&labels));
+        drop(self.0.panics.get_or_create(&labels));
+        for result in [ReconcileResult::Success, ReconcileResult::RequeueAfter, ReconcileResult::Error] {
+            drop(self.0.reconciles.get_or_create(&ResultLabels { controller: controller.clone(), result }));
+        }
+        self.0.queues.show_work(controller);
+    }
+
+    /// What a controller's work queue counts.
+    pub fn queue(&self, controller: &Arc<str>) -> QueueMetrics {
+        self.0.queues.queue(controller)
+    }
+
+    /// Starts counting a reconcile as running, until the guard is finished or dropped.
+    pub fn reconcile(&self, controller: &Arc<str>) -> Running {
+        let labels = ControllerLabels { controller: controller.clone() };
+        self.0.active.get_or_create(&labels).inc();
+        let started = Instant::now();
+        Running { families: self.0.clone(), labels, started, id: self.0.running.start(controller, started) }
+    }
+
+    /// Counts a reconcile that panicked: a bug.
+    pub fn reconcile_panicked(&self, controller: &Arc<str>) {
+        self.0.panics.get_or_create(&ControllerLabels { controller: controller.clone() }).inc();
+    }
+
+    /// Counts an outcome by its reason.
+    pub fn outcome(&self, controller: &Arc<str>, reason: &'static str) {
+        self.0.outcomes.get_or_create(&OutcomeLabels { controller: controller.clone(), reason }).inc();
+    }
+
+    /// Shows a custom resource and when it was created, in seconds of Unix time.
+    pub fn resource_created(&self, gvk: &GroupVersionKind, namespace: &str, name: &str, created: f64) {
+        self.0.created.get_or_create(&families::resource(gvk, namespace, name)).set(created);
+    }
+
+    /// Removes a deleted custom resource.
+    pub fn resource_deleted(&self, gvk: &GroupVersionKind, namespace: &str, name: &str) {
+        self.0.created.remove(&families::resource(gvk, namespace, name));
+    }
+
+    /// Sets whether this process holds the lease with this name.
+    pub fn leader(&self, lease: &str, leads: bool) {
+        self.0.leader.get_or_create(&families::lease(lease)).set(i64::from(leads));
+    }
+
+    /// Sets the host and port of the API server, which requests are shown with from then on.
+    pub fn api_server(&self, host: &str) {
+        // A process has one API server; a second client of a test keeps the first one's.
+        let _ = self.0.host.set(host.into());
+    }
+
+    /// Counts a request to the API server; `None` for one without a response.
+    pub fn request(&self, code: Option<u16>, method: &http::Method) {
+        let host = self.0.host.get().cloned().unwrap_or_default();
+        self.0.requests.get_or_create(&families::request(code, host, method)).inc();
+    }
+}
+
+/// A running reconcile.
+#[derive(Debug)]
+pub struct Running {
+    families: Arc<Families>,
+    labels: ControllerLabels,
+    started: Instant,
+    id: u64,
+}
+
+impl Running {
+    /// Counts its result and duration; returns the duration.
+    pub fn finish(self, result: ReconcileResult) -> Duration {
+        let elapsed = self.started.elapsed();
+        let controller = &self.labels.controller;
+        self.families.reconciles.get_or_create(&ResultLabels { controller: controller.clone(), result }).inc();
+        self.families.seconds.get_or_create(&self.labels).observe(elapsed.as_secs_f64());
+        self.families.queues.worked(controller, elapsed, result == ReconcileResult::Error);
+        if result == ReconcileResult::Error {
+            self.families.errors.get_or_create(&self.labels).inc();
+        }
+        elapsed
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.families.active.get_or_create(&self.labels).dec();
+        self.families.running.end(&self.labels.controller, self.id);
+    }
+}

@@ -1,0 +1,35 @@
+//! One reconcile of one resource, for tests of a reconciler.
+
+use kube::{Resource as _, ResourceExt as _};
+
+use super::reconciler::{Next, Reconciler};
+use super::scope::Scope;
+use super::settings::Settings;
+use super::store::Stores;
+use super::watching::Watching;
+use crate::ResourceKey;
+use crate::context::Context;
+
+/// Lists what the reconciler watches, then reconciles the resource, or cleans up after it if it is being deleted. A resource that does not exist needs
+/// nothing.
+pub async fn once<R: Reconciler>(reconciler: &R, context: &Context, key: &ResourceKey) -> Result<Next, R::Error> {
+    let mut watching = Watching::new(Stores::of(context), Settings::new(context));
+    let caches = reconciler.watch(&mut watching);
+    let (resources, _settings, mut listed) = watching.resources();
+    for list in &mut listed {
+        list.wait().await;
+    }
+    let Some(resource) = resources.get(key) else { return Ok(Next::Wait) };
+    let name = reconciler.name();
+    let scope = Scope::new(context, &resource, &name);
+    match resource.meta().deletion_timestamp {
+        None => reconciler.reconcile(&scope, &caches).await,
+        Some(_) => {
+            let has = |name: &&&str| resource.finalizers().iter().any(|finalizer| finalizer == **name);
+            match reconciler.finalizers().iter().find(has) {
+                Some(finalizer) => reconciler.cleanup(finalizer, &scope, &caches).await,
+                None => Ok(Next::Wait),
+            }
+        }
+    }
+}

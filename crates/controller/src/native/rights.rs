@@ -1,0 +1,180 @@
+//! What a reconciler may do in the cluster: its role is written from it (`generate rbac`), and the start checks it.
+
+use kube::Resource;
+
+use super::kind::Kind;
+use crate::rights::Need;
+
+/// What a reconciler does in the cluster beside reading its own resources and publishing events.
+///
+/// ```
+/// use controller::native::Rights;
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use k8s_openapi::api::core::v1::{Pod, Secret};
+///
+/// let rights = Rights::none()
+///     .status()
+///     .applies::<Deployment>()
+///     .reads::<Pod>()
+///     .rule("batch", "jobs", &["create"]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Rights {
+    all: Vec<Right>,
+    writes_status: bool,
+    owns_objects: bool,
+}
+
+/// Verbs on the objects of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    pub group: String,
+    pub resource: String,
+    pub verbs: Vec<&'static str>,
+}
+
+/// The verbs in the order in which roles name them.
+const VERBS: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
+/// What a watch and [`Cache`](super::Cache) need.
+const READ: &[&str] = &["get", "list", "watch"];
+
+impl Rights {
+    /// Nothing more.
+    pub fn none() -> Rights {
+        Rights::default()
+    }
+
+    /// Writes the status of its resources, as [`Scope::status`](super::Scope::status) does.
+    #[must_use]
+    pub fn status(self) -> Rights {
+        Rights { writes_status: true, ..self }
+    }
+
+    /// Reads and watches objects, as [`Watching::mapped`](super::Watching::mapped) does.
+    #[must_use]
+    pub fn reads<K: Resource<DynamicType = ()>>(self) -> Rights {
+        self.on::<K>(READ)
+    }
+
+    /// Watches objects that a resource owns, creates and changes them, as [`Scope::apply`](super::Scope::apply) does.
+    #[must_use]
+    pub fn applies<K: Resource<DynamicType = ()>>(self) -> Rights {
+        let rights = self.on::<K>(READ).on::<K>(&["create", "patch"]);
+        Rights { owns_objects: true, ..rights }
+    }
+
+    /// Watches and deletes objects, as [`Scope::delete`](super::Scope::delete) does.
+    #[must_use]
+    pub fn deletes<K: Resource<DynamicType = ()>>(self) -> Rights {
+        self.on::<K>(READ).on::<K>(&["delete"])
+    }
+
+    /// Any other rule of a role, on a resource such as `deployments` or `deployments/scale`. The core group is `""`.
+    #[must_use]
+    pub fn rule(mut self, group: &str, resource: &str, verbs: &[&'static str]) -> Rights {
+        add(&mut self.all, group, resource, verbs);
+        self
+    }
+
+    fn on<K: Resource<DynamicType = ()>>(self, verbs: &[&'static str]) -> Rights {
+        self.rule(&K::group(&()), &K::plural(&()), verbs)
+    }
+
+    /// Whether its objects have owner references, which some clusters guard.
+    pub fn owns_objects(&self) -> bool {
+        self.owns_objects
+    }
+
+    /// All rights, those of the library on resources of kind `R` first.
+    pub fn of_reconciler<R: Kind>(&self, has_finalizer: bool) -> Vec<Right> {
+        let (group, plural) = (R::group(&()), R::plural(&()));
+        let mut all = Vec::new();
+        add(&mut all, &group, &plural, READ);
+        if has_finalizer {
+            add(&mut all, &group, &plural, &["patch"]);
+        }
+        if self.writes_status {
+            add(&mut all, &group, &format!("{plural}/status"), &["patch"]);
+        }
+        for right in &self.all {
+            add(&mut all, &right.group, &right.resource, &right.verbs);
+        }
+        all
+    }
+}
+
+impl Right {
+    pub fn need(&self) -> Need<'_> {
+        Need { group: &self.group, resource: &self.resource, verbs: &self.verbs, name: None, namespace: None }
+    }
+
+    /// Whether it suffices for a watch of this resource.
+    pub fn covers_watch(&self, group: &str, resource: &str) -> bool {
+        (&*self.group, &*self.resource) == (group, resource) && ["list", "watch"].iter().all(|v| self.verbs.contains(v))
+    }
+}
+
+/// Adds verbs on a resource, each once.
+fn add(all: &mut Vec<Right>, group: &str, resource: &str, verbs: &[&'static str]) {
+    let is_same = |right: &Right| right.group == group && right.resource == resource;
+    let at = all.iter().position(is_same).unwrap_or_else(|| {
+        all.push(Right { group: group.to_owned(), resource: resource.to_owned(), verbs: Vec::new() });
+        all.len() - 1
+    });
+    let own = &mut all[at].verbs;
+    own.extend(verbs);
+    own.sort_by_key(|verb| (VERBS.iter().position(|known| known == verb).unwrap_or(VERBS.len()), *verb));
+    own.dedup();
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use kube::core::PartialObjectMeta;
+
+    use super::*;
+
+    fn texts(rights: &Rights, has_finalizer: bool) -> Vec<String> {
+        let all = rights.of_reconciler::<ConfigMap>(has_finalizer);
+        all.iter().map(|right| format!("{}/{} {}", right.group, right.resource, right.verbs.join(","))).collect()
+    }
+
+    #[test]
+    fn the_library_reads_resources_and_writes_only_what_is_declared() {
+        assert_eq!(texts(&Rights::none(), false), ["/configmaps get,list,watch"]);
+        assert_eq!(
+            texts(&Rights::none().status(), true),
+            ["/configmaps get,list,watch,patch", "/configmaps/status patch"]
+        );
+    }
+
+    #[test]
+    fn each_resource_has_one_rule_with_its_verbs_in_order() {
+        let rights = Rights::none()
+            .deletes::<Deployment>()
+            .applies::<Deployment>()
+            .reads::<PartialObjectMeta<Pod>>()
+            .applies::<ConfigMap>()
+            .rule("apps", "deployments/scale", &["update", "get", "use"]);
+        let expected = [
+            "/configmaps get,list,watch,create,patch",
+            "apps/deployments get,list,watch,create,patch,delete",
+            "/pods get,list,watch",
+            "apps/deployments/scale get,update,use",
+        ];
+        assert_eq!(texts(&rights, false), expected);
+        assert!(rights.owns_objects() && !Rights::none().reads::<Pod>().owns_objects());
+    }
+
+    #[test]
+    fn a_watch_needs_list_and_watch() {
+        let rights = Rights::none().rule("", "pods", &["list"]).reads::<Deployment>();
+        let covers = |group: &str, resource: &str| {
+            rights.of_reconciler::<ConfigMap>(false).iter().any(|right| right.covers_watch(group, resource))
+        };
+        assert!(covers("apps", "deployments") && covers("", "configmaps"));
+        assert!(!covers("", "pods") && !covers("", "deployments"));
+    }
+}

@@ -1,0 +1,99 @@
+//! Runs a reconciler: fills its caches, then reconciles what they wake.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use kube::Resource as _;
+
+use super::reconciler::Reconciler;
+use super::rights::Right;
+use super::serving::Serving;
+use super::settings::Settings;
+use super::store::Stores;
+use super::watching::Watching;
+use crate::context::Context;
+use crate::native::{Controller, Error};
+use crate::runtime::readiness::Requirement;
+use crate::runtime::workers;
+
+/// A reconciler as a controller.
+pub struct Served<R> {
+    pub(super) name: String,
+    pub(super) reconciler: R,
+}
+
+impl<R: Reconciler> Served<R> {
+    /// The controller of this reconciler.
+    pub fn new(reconciler: R) -> Served<R> {
+        Served { name: reconciler.name(), reconciler }
+    }
+}
+
+impl<R: Reconciler> Controller for Served<R> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn serves(&self) -> Option<String> {
+        Some(format!("{}.{}", R::Resource::kind(&()), R::Resource::group(&())))
+    }
+
+    fn prepare(&self, context: &Context) {
+        _ = started(context, &self.name);
+        context.served.add(&R::Resource::group(&()), &R::Resource::kind(&()));
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(run(*self, context))
+    }
+}
+
+/// Met once the controller has started its watches, each of which is its own requirement.
+fn started(context: &Context, name: &str) -> Requirement {
+    context.readiness.require(name, "not started yet")
+}
+
+async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), Error> {
+    let settings = Settings::new(&context);
+    let mut watching = Watching::new(Stores::of(&context), settings);
+    let caches = served.reconciler.watch(&mut watching);
+    started(&context, &served.name).meet();
+    let kinds = std::mem::take(&mut watching.kinds);
+    let (resources, settings, mut listed) = watching.resources();
+    tracing::info!(kind = &*R::Resource::kind(&()), api_version = &*R::Resource::api_version(&()), "Watching resource");
+    let rights = rights(&served.reconciler);
+    undeclared(&kinds, &rights).for_each(|kind| {
+        tracing::warn!(kind, "The reconciler watches a kind that its rights do not name: its role will lack it");
+    });
+    let needs: Vec<_> = rights.iter().map(Right::need).collect();
+    context.rights.check(&needs, &format!("the reconciler of {}", R::Resource::kind(&()))).await;
+    let lists = async {
+        for list in &mut listed {
+            list.wait().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = lists => {}
+        // Nothing runs yet, and a kind that is not served never lists.
+        () = context.shutdown.cancelled() => return Ok(()),
+    }
+    settings.queue.open();
+    let workers = context.turns.for_controller(settings.workers);
+    let shutdown = context.shutdown.clone();
+    let serving = Serving::new(context, served, caches, resources, settings);
+    workers::serve(&Arc::new(serving), &shutdown, workers).await;
+    Ok(())
+}
+
+/// Returns every permission that the reconciler needs.
+pub fn rights<R: Reconciler>(reconciler: &R) -> Vec<Right> {
+    reconciler.rights().of_reconciler::<R::Resource>(!reconciler.finalizers().is_empty())
+}
+
+/// Returns the watched kinds that the rights do not cover.
+fn undeclared<'k>(kinds: &'k [(String, String)], rights: &'k [Right]) -> impl Iterator<Item = String> + 'k {
+    let is_missing =
+        |(group, plural): &&(String, String)| !rights.iter().any(|right| right.covers_watch(group, plural));
+    kinds.iter().filter(is_missing).map(|(group, plural)| format!("{plural}.{group}").trim_end_matches('.').to_owned())
+}

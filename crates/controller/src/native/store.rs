@@ -1,0 +1,452 @@
+//! One store for each kind and selector in the process, which all native controllers read, and the watches that keep it current.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::{Api, Client, Resource as _};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::decoded::{Decoded, Invalid};
+use super::kind::{self, Kind, key_of};
+use super::selector::Selector;
+use crate::ResourceKey;
+use crate::context::Context;
+use crate::runtime::freshness::Epoch;
+use crate::runtime::namespaces::Namespaces;
+use crate::runtime::pages;
+use crate::runtime::readiness::{self, LISTING, Readiness};
+use crate::runtime::reflector::{self, Scope, Sink, Stream};
+use crate::runtime::sync::lock;
+
+/// The annotation in which kubectl keeps a copy of the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The stores of a process. Dropping them stops their watches.
+pub struct Stores {
+    client: Client,
+    namespaces: Namespaces,
+    readiness: Readiness,
+    all: Mutex<HashMap<(TypeId, Selector), Arc<dyn Any + Send + Sync>>>,
+    watches: Mutex<JoinSet<()>>,
+}
+
+impl Stores {
+    /// Returns the stores of this process, which its native controllers and those of charts share.
+    pub fn of(context: &Context) -> Arc<Stores> {
+        let new = |context: &Context| {
+            Stores::new(context.client.clone(), context.config.namespaces.clone(), context.readiness.clone())
+        };
+        context.part(new)
+    }
+
+    /// No stores yet.
+    pub fn new(client: Client, namespaces: Namespaces, readiness: Readiness) -> Stores {
+        Stores { client, namespaces, readiness, all: Mutex::default(), watches: Mutex::default() }
+    }
+
+    /// Returns the store of a kind's selected objects; the first call starts its watch.
+    pub(super) fn store<K: Kind>(&self, selector: &Selector) -> Arc<Store<K>> {
+        let mut all = lock(&self.all);
+        let key = (TypeId::of::<K>(), selector.clone());
+        if let Some(store) = all.get(&key).and_then(|store| store.clone().downcast().ok()) {
+            return store;
+        }
+        let store = self.start::<K>(selector);
+        all.insert(key, store.clone());
+        store
+    }
+
+    /// Calls `changed` with each object of a kind before and after each change.
+    pub fn follow<K: Kind>(&self, selector: impl Into<Selector>, changed: impl Fn(&K) + Send + Sync + 'static) {
+        self.store::<K>(&selector.into()).join(Arc::new(Follower(changed)));
+    }
+
+    fn start<K: Kind>(&self, selector: &Selector) -> Arc<Store<K>> {
+        let scopes = self.scopes::<K>();
+        let store = Arc::new(Store::new(scopes.clone()));
+        let what = selector.of(readiness::kind(&K::kind(&()), &K::api_version(&())));
+        for scope in scopes {
+            let api: Api<Decoded<K>> = kind::api(self.client.clone(), scope.only().unwrap_or_default());
+            let config = selector.config();
+            let requirement = self.readiness.require(&scope.of(&what), LISTING);
+            let open = move || pages::watch(api.clone(), config.clone()).boxed();
+            let stream = Stream::new(scope, open).required(requirement);
+            lock(&self.watches).spawn(store.clone().keep_current(stream));
+        }
+        store
+    }
+
+    /// Returns the scopes that cover a kind: cluster-scoped objects are in no namespace.
+    fn scopes<K: Kind>(&self) -> Vec<Scope> {
+        match &self.namespaces.0[..] {
+            names if kind::is_namespaced::<K>() && !names.is_empty() => {
+                names.iter().map(|name| Scope::namespace(name)).collect()
+            }
+            _ => vec![Scope::ALL],
+        }
+    }
+}
+
+/// The objects of one kind and selector, as last seen.
+pub(super) struct Store<K> {
+    state: RwLock<State<K>>,
+    /// The namespaces whose first lists are missing.
+    missing: watch::Sender<Vec<Scope>>,
+}
+
+struct State<K> {
+    objects: HashMap<ResourceKey, Kept<K>>,
+    readers: Vec<Arc<dyn Reader<K>>>,
+}
+
+struct Kept<K> {
+    object: Decoded<Arc<K>>,
+    /// The list or event stream that last contained it.
+    epoch: u64,
+}
+
+/// Follows the changes of a store.
+pub(super) trait Reader<K>: Send + Sync {
+    /// Called when an object appeared, changed or went. The store is locked: the reader must not read it.
+    fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>);
+
+    /// Called when an object's state became one that does not decode. If it did before, [`changed`](Self::changed) says first that it went.
+    fn invalid(&self, key: &ResourceKey, invalid: &Invalid);
+}
+
+/// Sees each object before and after each change.
+struct Follower<F>(F);
+
+impl<K, F: Fn(&K) + Send + Sync> Reader<K> for Follower<F> {
+    fn changed(&self, _: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        before.into_iter().chain(now).for_each(|object| (self.0)(object));
+    }
+
+    fn invalid(&self, _: &ResourceKey, _: &Invalid) {}
+}
+
+/// Completes when every first list is complete.
+pub(super) struct Listed(watch::Receiver<Vec<Scope>>);
+
+impl Listed {
+    pub(super) async fn wait(&mut self) {
+        // The sender lives as long as the store, which the caller's cache keeps.
+        _ = self.0.wait_for(Vec::is_empty).await;
+    }
+}
+
+impl<K: Kind> Store<K> {
+    pub(super) fn new(lists: Vec<Scope>) -> Store<K> {
+        let state = State { objects: HashMap::new(), readers: Vec::new() };
+        Store { state: RwLock::new(state), missing: watch::Sender::new(lists) }
+    }
+
+    /// Creates a store of these objects, without a watch.
+    pub(super) fn with(objects: impl IntoIterator<Item = K>) -> Store<K> {
+        let store = Store::new(Vec::new());
+        objects.into_iter().for_each(|object| store.put(Decoded::Valid(object), 0));
+        store
+    }
+
+    pub(super) fn listed(&self) -> Listed {
+        Listed(self.missing.subscribe())
+    }
+
+    /// Reports to a reader each known object, then every change.
+    pub(super) fn join(&self, reader: Arc<dyn Reader<K>>) {
+        let mut state = self.write();
+        for (key, kept) in &state.objects {
+            match &kept.object {
+                Decoded::Valid(object) => reader.changed(key, None, Some(object)),
+                Decoded::Invalid(invalid) => reader.invalid(key, invalid),
+            }
+        }
+        state.readers.push(reader);
+    }
+
+    pub(super) fn get(&self, key: &ResourceKey) -> Option<Arc<K>> {
+        self.read().objects.get(key).and_then(Kept::valid).cloned()
+    }
+
+    /// Returns the object with this key if its current state does not decode.
+    pub(super) fn invalid(&self, key: &ResourceKey) -> Option<Invalid> {
+        match &self.read().objects.get(key)?.object {
+            Decoded::Valid(_) => None,
+            Decoded::Invalid(invalid) => Some((**invalid).clone()),
+        }
+    }
+
+    /// Returns all objects, sorted by namespace and name.
+    pub(super) fn all(&self) -> Vec<Arc<K>> {
+        let state = self.read();
+        let mut all: Vec<_> = state.objects.iter().filter_map(|(key, kept)| Some((key, kept.valid()?))).collect();
+        all.sort_by_key(|(key, _)| *key);
+        all.into_iter().map(|(_, object)| object.clone()).collect()
+    }
+
+    async fn keep_current(self: Arc<Self>, stream: Stream<Decoded<K>>) {
+        let (first, listed) = oneshot::channel();
+        let scope = stream.scope.clone();
+        let counted = async {
+            // A refused list is no list: what the store lacks may exist.
+            if listed.await == Ok(reflector::First::Listed) {
+                self.missing.send_modify(|missing| missing.retain(|other| *other != scope));
+            }
+        };
+        tokio::join!(reflector::feed(Watched(self.clone()), stream, first), counted);
+    }
+
+    fn put(&self, object: Decoded<K>, epoch: u64) {
+        let key = key_of(&object);
+        let object = match object {
+            Decoded::Valid(object) => Decoded::Valid(Arc::new(reduced(object))),
+            Decoded::Invalid(invalid) => Decoded::Invalid(invalid),
+        };
+        let mut state = self.write();
+        let before = state.objects.insert(key.clone(), Kept { object: object.clone(), epoch });
+        state.report(&key, before.as_ref(), &object);
+    }
+
+    /// Removes the object, unless another has taken its name.
+    pub(super) fn remove(&self, object: &Decoded<K>) {
+        let key = key_of(object);
+        let mut state = self.write();
+        if state.objects.get(&key).is_some_and(|kept| kept.meta().uid == object.meta().uid) {
+            state.remove(&key);
+        }
+    }
+
+    /// Removes what the list lacks that just ended.
+    fn sweep(&self, scope: &Scope, list: u64) {
+        let mut state = self.write();
+        let unlisted = state.objects.iter().filter(|(key, kept)| scope.covers(&key.namespace) && kept.epoch != list);
+        let unlisted: Vec<ResourceKey> = unlisted.map(|(key, _)| key.clone()).collect();
+        unlisted.iter().for_each(|key| state.remove(key));
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State<K>> {
+        self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
+        self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl<K: Kind> Kept<K> {
+    fn valid(&self) -> Option<&Arc<K>> {
+        match &self.object {
+            Decoded::Valid(object) => Some(object),
+            Decoded::Invalid(_) => None,
+        }
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match &self.object {
+            Decoded::Valid(object) => object.meta(),
+            Decoded::Invalid(invalid) => &invalid.metadata,
+        }
+    }
+}
+
+impl<K: Kind> State<K> {
+    fn remove(&mut self, key: &ResourceKey) {
+        if let Some(gone) = self.objects.remove(key) {
+            self.readers.iter().for_each(|reader| reader.changed(key, gone.valid(), None));
+        }
+    }
+
+    fn report(&self, key: &ResourceKey, before: Option<&Kept<K>>, now: &Decoded<Arc<K>>) {
+        let valid = before.and_then(Kept::valid);
+        match now {
+            Decoded::Valid(now) => self.readers.iter().for_each(|reader| reader.changed(key, valid, Some(now))),
+            Decoded::Invalid(invalid) => {
+                if valid.is_some() {
+                    self.readers.iter().for_each(|reader| reader.changed(key, valid, None));
+                }
+                // A list repeats what is known.
+                if before.is_none_or(|kept| kept.meta().resource_version != invalid.metadata.resource_version) {
+                    self.readers.iter().for_each(|reader| reader.invalid(key, invalid));
+                }
+            }
+        }
+    }
+}
+
+/// Drops what no controller reads: other managers' fields, and kubectl's copy of the object.
+fn reduced<K: Kind>(mut object: K) -> K {
+    let metadata = object.meta_mut();
+    if let Some(entries) = &mut metadata.managed_fields {
+        entries.retain(is_applied);
+    }
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+    object
+}
+
+/// Whether a server-side apply of the whole object wrote the entry, as [`super::Scope::apply`] does.
+fn is_applied(entry: &ManagedFieldsEntry) -> bool {
+    entry.operation.as_deref() == Some("Apply") && entry.subresource.as_deref().unwrap_or_default().is_empty()
+}
+
+struct Watched<K>(Arc<Store<K>>);
+
+impl<K: Kind> Sink<Decoded<K>> for Watched<K> {
+    fn changed(&self, object: Decoded<K>, epoch: Epoch) {
+        self.0.put(object, epoch.number);
+    }
+
+    fn deleted(&self, object: Decoded<K>) {
+        self.0.remove(&object);
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        self.0.sweep(scope, list.number);
+    }
+
+    fn description(&self) -> String {
+        format!("{} objects", K::kind(&()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(namespace: &str, name: &str, uid: &str) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})).unwrap()
+    }
+
+    /// Records every change.
+    #[derive(Default)]
+    struct Changes(Mutex<Vec<String>>);
+
+    impl Reader<ConfigMap> for Changes {
+        fn changed(&self, key: &ResourceKey, before: Option<&Arc<ConfigMap>>, now: Option<&Arc<ConfigMap>>) {
+            let uid = |object: Option<&Arc<ConfigMap>>| object.and_then(|o| o.metadata.uid.clone()).unwrap_or_default();
+            lock(&self.0).push(format!("{key} {}>{}", uid(before), uid(now)));
+        }
+
+        fn invalid(&self, key: &ResourceKey, invalid: &Invalid) {
+            lock(&self.0).push(format!("{key} {}", invalid.cause));
+        }
+    }
+
+    impl Changes {
+        fn taken(&self) -> Vec<String> {
+            let mut taken = std::mem::take(&mut *lock(&self.0));
+            taken.sort();
+            taken
+        }
+    }
+
+    async fn feed(store: &Arc<Store<ConfigMap>>, scope: Scope, events: Vec<Event<Decoded<ConfigMap>>>) {
+        let mut events = Some(events);
+        let open = move || stream::iter(events.take().into_iter().flatten().map(Ok)).boxed();
+        store.clone().keep_current(Stream::new(scope, open)).await;
+    }
+
+    fn list(objects: &[ConfigMap]) -> Vec<Event<Decoded<ConfigMap>>> {
+        let objects = objects.iter().cloned().map(|object| Event::InitApply(Decoded::Valid(object)));
+        std::iter::once(Event::Init).chain(objects).chain([Event::InitDone]).collect()
+    }
+
+    #[tokio::test]
+    async fn a_list_replaces_its_own_namespace_only() {
+        let (store, changes) = (Arc::new(Store::new(vec![])), Arc::new(Changes::default()));
+        store.join(changes.clone());
+        feed(&store, Scope::namespace("a"), list(&[map("a", "x", "1"), map("a", "y", "2")])).await;
+        feed(&store, Scope::namespace("b"), list(&[map("b", "x", "3")])).await;
+        assert_eq!(changes.taken(), ["a/x >1", "a/y >2", "b/x >3"]);
+        let mut again = list(&[map("a", "x", "1")]);
+        again.extend(list(&[]));
+        feed(&store, Scope::namespace("a"), again).await;
+        assert_eq!(changes.taken(), ["a/x 1>", "a/x 1>1", "a/y 2>"]);
+        assert!(store.get(&ResourceKey::new("b", "x")).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_deletion_that_comes_late_leaves_the_new_object_of_that_name() {
+        let store = Arc::new(Store::new(vec![]));
+        let mut events = list(&[map("a", "x", "1")]);
+        events.extend([
+            Event::Apply(Decoded::Valid(map("a", "x", "2"))),
+            Event::Delete(Decoded::Valid(map("a", "x", "1"))),
+        ]);
+        feed(&store, Scope::ALL, events).await;
+        let kept = store.get(&ResourceKey::new("a", "x")).unwrap();
+        assert_eq!(kept.metadata.uid.as_deref(), Some("2"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_is_listed_only_after_every_namespace() {
+        let store = Arc::new(Store::<ConfigMap>::new(vec![Scope::namespace("a"), Scope::namespace("b")]));
+        let is_listed = async || {
+            let mut listed = store.listed();
+            tokio::time::timeout(std::time::Duration::from_secs(1), listed.wait()).await.is_ok()
+        };
+        feed(&store, Scope::namespace("a"), list(&[])).await;
+        feed(&store, Scope::namespace("a"), list(&[])).await;
+        feed(&store, Scope::namespace("b"), vec![Event::Init]).await;
+        assert!(!is_listed().await);
+        feed(&store, Scope::namespace("b"), list(&[])).await;
+        assert!(is_listed().await);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_joins_late_learns_what_is_known() {
+        let (store, changes) = (Arc::new(Store::new(vec![])), Arc::new(Changes::default()));
+        feed(&store, Scope::ALL, list(&[map("a", "x", "1")])).await;
+        store.join(changes.clone());
+        assert_eq!(changes.taken(), ["a/x >1"]);
+    }
+
+    /// An object of this version that a ConfigMap cannot hold.
+    fn invalid(name: &str, version: &str) -> Decoded<ConfigMap> {
+        let metadata = json!({"namespace": "a", "name": name, "uid": "1", "resourceVersion": version});
+        serde_json::from_value(json!({"metadata": metadata, "data": 7})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_object_that_does_not_decode_is_reported_once_and_hides_no_other() {
+        let (store, changes) = (Arc::new(Store::new(vec![])), Arc::new(Changes::default()));
+        store.join(changes.clone());
+        let mut events = list(&[map("a", "good", "1"), map("a", "bad", "1")]);
+        events.extend([Event::Apply(invalid("bad", "2"))]);
+        feed(&store, Scope::ALL, events).await;
+        let cause = "a/bad data: invalid type: integer `7`, expected a map";
+        assert_eq!(changes.taken(), ["a/bad 1>", "a/bad >1", cause, "a/good >1"]);
+        let key = ResourceKey::new("a", "bad");
+        assert!(store.get(&key).is_none() && store.invalid(&key).is_some());
+        let mut again = list(&[map("a", "good", "1")]);
+        again.insert(1, Event::InitApply(invalid("bad", "2")));
+        feed(&store, Scope::ALL, again).await;
+        assert_eq!(changes.taken(), ["a/good 1>1"], "a list repeats it");
+        feed(&store, Scope::ALL, vec![Event::Apply(Decoded::Valid(map("a", "bad", "1")))]).await;
+        assert_eq!(changes.taken(), ["a/bad >1"]);
+        assert!(store.get(&key).is_some() && store.invalid(&key).is_none());
+        feed(&store, Scope::ALL, vec![Event::Apply(invalid("bad", "4")), Event::Delete(invalid("bad", "5"))]).await;
+        assert_eq!(changes.taken().len(), 3);
+        assert!(store.invalid(&key).is_none());
+    }
+
+    #[test]
+    fn an_object_is_kept_without_foreign_fields() {
+        let entry = |manager: &str, operation: &str, subresource: &str| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsType": "FieldsV1"});
+        let entries = [entry("a", "Apply", ""), entry("b", "Update", ""), entry("a", "Apply", "status")];
+        let object = json!({"metadata": {"managedFields": entries, "annotations": {LAST_APPLIED: "{}", "mine": "1"}}});
+        let kept = reduced(serde_json::from_value::<ConfigMap>(object).unwrap()).metadata;
+        assert_eq!(kept.managed_fields.unwrap().len(), 1);
+        assert_eq!(kept.annotations.unwrap().keys().collect::<Vec<_>>(), ["mine"]);
+    }
+}

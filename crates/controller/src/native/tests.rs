@@ -1,0 +1,459 @@
+//! Reconciles and whole reconcilers against the API server in memory.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::object::HasStatus;
+use kube::{CustomResource, ResourceExt as _};
+use outside::MemoryApi;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::ResourceKey;
+use crate::context::ControllerConfig;
+use crate::metrics::{Format, Metrics};
+use crate::native::*;
+use crate::report::Reason;
+use crate::runtime::sync::lock;
+use crate::testing::{Asked, client};
+
+#[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "example.com", version = "v1", kind = "Note", namespaced, status = "NoteStatus")]
+struct NoteSpec {
+    text: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct NoteStatus {
+    text: String,
+}
+
+const MAP: &str = "/api/v1/namespaces/ns/configmaps/a";
+/// What the server in memory notes for every apply.
+const MANAGER: &str = "helm-operator";
+
+struct World {
+    server: Arc<MemoryApi>,
+    asked: Asked,
+    context: Context,
+}
+
+impl World {
+    fn new() -> World {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("v1", "ConfigMap", "configmaps");
+        server.serve("example.com/v1", "Note", "notes");
+        server.serve("events.k8s.io/v1", "Event", "events");
+        World::on(server)
+    }
+
+    /// A process that has just started.
+    fn on(server: Arc<MemoryApi>) -> World {
+        let asked = Asked::default();
+        let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
+        let context = Context::new(client(&server, &asked), config, Metrics::default(), shutdown);
+        World { server, asked, context: context.for_controller(MANAGER) }
+    }
+
+    fn add(&self, name: &str, text: &str) -> Arc<Note> {
+        let path = format!("/apis/example.com/v1/namespaces/ns/notes/{name}");
+        let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": text},
+            "metadata": {"name": name, "namespace": "ns", "generation": 1}});
+        self.server.put(&path, note, "user");
+        Arc::new(serde_json::from_value(self.server.object(&path).unwrap()).unwrap())
+    }
+
+    fn note(&self, name: &str) -> Option<Value> {
+        self.server.object(&format!("/apis/example.com/v1/namespaces/ns/notes/{name}"))
+    }
+
+    /// The ConfigMap as a cache would have it.
+    fn cached(&self) -> Cache<ConfigMap> {
+        let live = self.server.object(MAP).map(|live| serde_json::from_value(live).unwrap());
+        Cache::with(live, |map: &ConfigMap| Some(ResourceKey::new("ns", &map.name_any())))
+    }
+
+    /// The published events about a note: `Warning Timeout: …`.
+    fn events(&self, name: &str) -> Vec<String> {
+        let paths = self.server.paths();
+        let events = paths.iter().filter(|path| path.contains("/events/")).filter_map(|path| self.server.object(path));
+        let events = events.filter(|event| event["regarding"]["name"] == name);
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        events.map(|e| format!("{} {}: {}", text(&e, "type"), text(&e, "reason"), text(&e, "note"))).collect()
+    }
+
+    /// Takes the requests since the last call, as `METHOD path`.
+    fn asked(&self) -> Vec<String> {
+        let asked = std::mem::take(&mut *lock(&self.asked));
+        let plain = |line: &String| line.split('?').next().unwrap_or_default().to_owned();
+        asked.iter().map(plain).filter(|line| !line.contains("/events")).collect()
+    }
+}
+
+fn key(name: &str) -> ResourceKey {
+    ResourceKey::new("ns", name)
+}
+
+fn map(text: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": "a"}, "data": {"text": text}})).unwrap()
+}
+
+#[tokio::test]
+async fn an_object_is_created_then_left_alone_and_written_only_when_it_differs() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    let applied = scope.apply(&world.cached(), map("one")).await.unwrap();
+    assert_eq!((applied.change, world.asked()), (Change::Created, vec![format!("GET {MAP}"), format!("PATCH {MAP}")]));
+    assert_eq!(applied.object.owner_references()[0].name, "a");
+    let again = scope.apply(&world.cached(), map("one")).await.unwrap();
+    assert_eq!((again.change, world.asked()), (Change::Unchanged, vec![]));
+    let other = scope.apply(&world.cached(), map("two")).await.unwrap();
+    assert_eq!((other.change, world.asked()), (Change::Updated, vec![format!("PATCH {MAP}")]));
+    let mut foreign = world.server.object(MAP).unwrap();
+    foreign["data"]["text"] = "foreign".into();
+    world.server.put(MAP, foreign, "user");
+    scope.apply(&world.cached(), map("two")).await.unwrap();
+    assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], "two");
+}
+
+#[tokio::test]
+async fn an_object_that_the_cache_has_not_seen_yet_is_not_created_twice() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    let stale = world.cached();
+    scope.apply(&stale, map("one")).await.unwrap();
+    assert_eq!(scope.apply(&stale, map("two")).await.unwrap().change, Change::Updated);
+    assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], "two");
+}
+
+#[tokio::test]
+async fn an_object_of_somebody_else_or_of_nobody_is_never_written() {
+    let world = World::new();
+    let (note, other) = (world.add("a", "one"), world.add("b", "one"));
+    let empty = world.cached();
+    Scope::new(&world.context, &other, MANAGER).apply(&empty, map("others")).await.unwrap();
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    let refused = async |cache: &Cache<ConfigMap>| {
+        world.asked();
+        let (applied, deleted) = (scope.apply(cache, map("one")).await, scope.delete(cache, &key("a")).await);
+        assert_eq!(applied.unwrap_err().reason(), "ObjectConflict");
+        (deleted.map_err(|error| error.reason()), world.asked())
+    };
+    assert_eq!(refused(&world.cached()).await, (Err("ObjectConflict"), vec![]));
+    assert_eq!(refused(&empty).await, (Ok(false), vec![format!("GET {MAP}")]), "not seen yet");
+    let mut orphan = world.server.object(MAP).unwrap();
+    orphan["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    world.server.put(MAP, orphan, "user");
+    assert_eq!(refused(&world.cached()).await, (Err("ObjectConflict"), vec![]));
+    assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], "others");
+}
+
+#[tokio::test]
+async fn an_object_of_a_resource_that_came_back_under_its_name_is_foreign() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    Scope::new(&world.context, &note, MANAGER).apply(&world.cached(), map("one")).await.unwrap();
+    let mut reborn = (*note).clone();
+    reborn.metadata.uid = Some("another".into());
+    let applied = Scope::new(&world.context, &Arc::new(reborn), MANAGER).apply(&world.cached(), map("two")).await;
+    assert_eq!(applied.unwrap_err().reason(), "ObjectConflict");
+}
+
+#[tokio::test]
+async fn an_object_in_another_namespace_is_refused_and_one_that_is_going_is_left() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    let mut elsewhere = map("one");
+    elsewhere.metadata.namespace = Some("other".into());
+    assert_eq!(scope.apply(&world.cached(), elsewhere).await.unwrap_err().reason(), "InvalidObject");
+    scope.apply(&world.cached(), map("one")).await.unwrap();
+    let mut going: ConfigMap = serde_json::from_value(world.server.object(MAP).unwrap()).unwrap();
+    going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let going = Cache::with([going], |_| None);
+    world.asked();
+    assert_eq!(scope.apply(&going, map("two")).await.unwrap().change, Change::Unchanged);
+    assert!(scope.delete(&going, &key("a")).await.unwrap());
+    assert_eq!(world.asked(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn only_the_object_that_was_judged_is_deleted() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    scope.apply(&world.cached(), map("one")).await.unwrap();
+    let seen = world.cached();
+    assert!(scope.delete(&seen, &key("a")).await.unwrap());
+    assert!(world.server.object(MAP).is_none());
+    world.server.put(MAP, json!({"metadata": {"name": "a", "namespace": "ns"}, "data": {"text": "new"}}), "user");
+    assert!(!scope.delete(&seen, &key("a")).await.unwrap(), "another object has its name");
+    assert!(world.server.object(MAP).is_some());
+    assert!(!scope.delete(&seen, &key("missing")).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_status_is_written_once() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let status = NoteStatus { text: "told".into() };
+    assert!(Scope::new(&world.context, &note, MANAGER).status(&status).await.unwrap());
+    let note: Note = serde_json::from_value(world.note("a").unwrap()).unwrap();
+    assert_eq!(note.status(), Some(&status));
+    world.asked();
+    assert!(!Scope::new(&world.context, &Arc::new(note), MANAGER).status(&status).await.unwrap());
+    assert_eq!(world.asked(), Vec::<String>::new());
+}
+
+/// Keeps a ConfigMap for each note; does what the text says first.
+#[derive(Clone, Default)]
+struct Notes {
+    finalizers: &'static [&'static str],
+    reconciled: Arc<Mutex<Vec<String>>>,
+    failed: Arc<Mutex<HashSet<String>>>,
+}
+
+impl Reconciler for Notes {
+    type Resource = Note;
+    type Error = WriteError;
+    type Caches = Cache<ConfigMap>;
+
+    fn watch(&self, watching: &mut Watching<Note>) -> Cache<ConfigMap> {
+        watching.filter(|note| note.spec.text != "ignored").concurrency(2).timeout(Duration::from_secs(60));
+        watching.owned("")
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::none().status().applies::<ConfigMap>()
+    }
+
+    async fn reconcile(&self, scope: &Scope<'_, Note>, maps: &Cache<ConfigMap>) -> Result<Next, WriteError> {
+        let note = scope.resource();
+        lock(&self.reconciled).push(note.name_any());
+        match &*note.spec.text {
+            "panic" => panic!("a bug"),
+            "fail once" if lock(&self.failed).insert(note.name_any()) => {
+                return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() });
+            }
+            "again" => return Ok(Next::After(Duration::from_secs(30))),
+            "at once" => return Ok(Next::After(Duration::ZERO)),
+            "invalid" => return Err(WriteError::NoNamespace { kind: "ConfigMap".into(), name: "x".into() }),
+            "hang" => std::future::pending().await,
+            _ => {}
+        }
+        let mut wanted = map(&note.spec.text);
+        wanted.metadata.name = Some(note.name_any());
+        scope.apply(maps, wanted).await?;
+        scope.status(&NoteStatus { text: note.spec.text.clone() }).await?;
+        Ok(Next::Wait)
+    }
+
+    fn finalizers(&self) -> &[&str] {
+        self.finalizers
+    }
+
+    async fn cleanup(
+        &self,
+        finalizer: &str,
+        scope: &Scope<'_, Note>,
+        _: &Cache<ConfigMap>,
+    ) -> Result<Next, WriteError> {
+        lock(&self.reconciled).push(format!("{finalizer} of {}", scope.resource().name_any()));
+        Ok(Next::Wait)
+    }
+}
+
+/// Runs the reconciler for this many seconds.
+async fn run(world: &World, notes: &Notes, seconds: u64) {
+    let stop = async {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        world.context.shutdown.cancel();
+    };
+    let served = Box::new(Served::new(notes.clone()));
+    let both = async { tokio::join!(served.run(world.context.clone()), stop).0 };
+    tokio::time::timeout(Duration::from_secs(1000), both).await.expect("it comes to its end").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_and_a_failure_delay_their_own_resource_only() {
+    let world = World::new();
+    for (name, text) in [("a", "panic"), ("b", "fail once"), ("c", "fine"), ("d", "ignored"), ("e", "again")] {
+        world.add(name, text);
+    }
+    let notes = Notes::default();
+    run(&world, &notes, 40).await;
+    let count = |name: &str| lock(&notes.reconciled).iter().filter(|n| *n == name).count();
+    assert_eq!(["a", "b", "c", "d", "e"].map(count), [7, 2, 1, 0, 2], "a is tried after 0.5, 1, 2, … s");
+    for name in ["b", "c"] {
+        assert!(world.server.object(&format!("/api/v1/namespaces/ns/configmaps/{name}")).is_some(), "{name}");
+    }
+    let panicked = "Warning Panicked: the reconciler panicked, which is a bug; the log has the message and place";
+    assert_eq!(world.events("a"), [panicked]);
+    let metrics = world.context.metrics.encode(Format::Classic);
+    assert!(metrics.contains(r#"resource_created_at_seconds{group="example.com",kind="Note",name="c""#), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_failure_waits_for_a_change_a_slow_reconcile_is_stopped_and_none_spins() {
+    let world = World::new();
+    for (name, text) in [("a", "invalid"), ("b", "hang"), ("c", "at once")] {
+        world.add(name, text);
+    }
+    let notes = Notes::default();
+    run(&world, &notes, 70).await;
+    let count = |name: &str| lock(&notes.reconciled).iter().filter(|n| *n == name).count();
+    assert_eq!(["a", "b"].map(count), [1, 2]);
+    assert!((600..=701).contains(&count("c")), "at most ten a second: {}", count("c"));
+    assert_eq!(world.events("a"), [r#"Warning InvalidObject: ConfigMap "x" needs a namespace: its resource has none"#]);
+    assert_eq!(world.events("b"), ["Warning Timeout: the reconcile took longer than 60s and was stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_does_not_decode_is_reported_and_stops_no_other() {
+    let world = World::new();
+    world.add("a", "fine");
+    let bad = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": 7},
+        "metadata": {"name": "b", "namespace": "ns", "generation": 1}});
+    world.server.put("/apis/example.com/v1/namespaces/ns/notes/b", bad, "user");
+    let notes = Notes::default();
+    run(&world, &notes, 1000).await;
+    assert_eq!(*lock(&notes.reconciled), ["a"]);
+    assert!(world.server.object(MAP).is_some());
+    let cause = "spec.text: invalid type: integer `7`, expected a string";
+    let event = format!(
+        "Warning Undecodable: the resource does not fit its type and is left alone until it is corrected: {cause}"
+    );
+    assert_eq!(world.events("b"), [event]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_resource_is_cleaned_up_after_by_every_finalizer_even_if_it_is_filtered_out() {
+    let world = World::new();
+    let path = "/apis/example.com/v1/namespaces/ns/notes/a";
+    let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": "ignored"},
+        "metadata": {"name": "a", "namespace": "ns", "generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["example.com/two", "other", "example.com/one"]}});
+    world.server.put(path, note, "user");
+    let notes = Notes { finalizers: &["example.com/one", "example.com/two"], ..Notes::default() };
+    let mut server = world.server;
+    for left in [json!(["example.com/two", "other"]), json!(["other"]), json!(["other"])] {
+        let world = World::on(server);
+        run(&world, &notes, 1).await;
+        assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], left);
+        server = world.server;
+    }
+    assert_eq!(*lock(&notes.reconciled), ["example.com/one of a", "example.com/two of a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_set_before_the_first_reconcile_and_removed_after_the_cleanup() {
+    let world = World::new();
+    world.add("a", "fine");
+    let notes = Notes { finalizers: &["example.com/note"], ..Notes::default() };
+    run(&world, &notes, 1).await;
+    assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], json!(["example.com/note"]));
+    assert!(lock(&notes.reconciled).is_empty(), "the resource's event starts the first reconcile");
+    let path = "/apis/example.com/v1/namespaces/ns/notes/a";
+    let mut going = world.note("a").unwrap();
+    going["metadata"]["finalizers"] = json!(["other", "example.com/note"]);
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    world.server.put(path, going, "user");
+    let world = World::on(world.server);
+    run(&world, &notes, 1).await;
+    assert_eq!(*lock(&notes.reconciled), ["example.com/note of a"]);
+    assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], json!(["other"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_does_not_block_the_shutdown() {
+    run(&World::on(Arc::new(MemoryApi::new())), &Notes::default(), 5).await;
+}
+
+/// A cluster-scoped kind.
+#[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "example.com", version = "v1", kind = "Shelf", plural = "shelves")]
+struct ShelfSpec {}
+
+#[tokio::test]
+async fn a_cluster_scoped_resource_owns_objects_in_the_cluster_and_in_any_namespace() {
+    let world = World::new();
+    world.server.serve_cluster_scoped("example.com/v1", "Shelf", "shelves");
+    let mut shelf = Shelf::new("main", ShelfSpec {});
+    shelf.metadata.uid = Some("shelf".into());
+    let shelf = Arc::new(shelf);
+    let scope = Scope::new(&world.context, &shelf, MANAGER);
+    let none: Cache<ConfigMap> = Cache::with([], |_| None);
+    assert_eq!(scope.apply(&none, map("one")).await.unwrap_err().reason(), "InvalidObject", "no namespace");
+    let mut placed = map("one");
+    placed.metadata.namespace = Some("ns".into());
+    let applied = scope.apply(&none, placed).await.unwrap();
+    assert_eq!(applied.object.owner_references()[0].uid, "shelf");
+    let shelves: Cache<Shelf> = Cache::with([], |_| None);
+    scope.apply(&shelves, Shelf::new("part", ShelfSpec {})).await.unwrap();
+    let part = world.server.object("/apis/example.com/v1/shelves/part").unwrap();
+    assert_eq!(part["metadata"]["ownerReferences"][0]["uid"], "shelf");
+    let note = world.add("a", "one");
+    let refused = Scope::new(&world.context, &note, MANAGER).apply(&shelves, Shelf::new("x", ShelfSpec {})).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.to_string(), r#"Shelf "x" is cluster-scoped: Note cannot own it"#);
+    assert!(refused.is_terminal());
+}
+
+#[tokio::test]
+async fn a_controller_reference_leads_to_a_resource_in_a_namespace_or_in_the_cluster() {
+    let owned = |kind: &str, namespace: Option<&str>| -> ConfigMap {
+        let owner = json!({"apiVersion": "example.com/v1", "kind": kind, "name": "o", "uid": "1", "controller": true});
+        let metadata = json!({"name": "a", "namespace": namespace, "ownerReferences": [owner]});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    };
+    assert_eq!(kind::owner::<Note, ConfigMap>(&owned("Note", Some("ns"))), Some(ResourceKey::new("ns", "o")));
+    assert_eq!(kind::owner::<Shelf, ConfigMap>(&owned("Shelf", Some("ns"))), Some(ResourceKey::new("", "o")));
+    assert_eq!(kind::owner::<Shelf, ConfigMap>(&owned("Note", Some("ns"))), None);
+}
+
+#[tokio::test]
+async fn an_object_may_be_applied_without_owner_beside_others_or_as_a_trial() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, "controller");
+    let theirs = json!({"metadata": {"name": "a", "namespace": "ns"}, "data": {"text": "theirs", "more": "theirs"}});
+    world.server.put(MAP, theirs, "user");
+    let data = || world.server.object(MAP).unwrap()["data"].clone();
+    let shared = || Apply::from(map("ours")).owned(Ownership::None);
+    let trial = scope.apply(&world.cached(), shared().dry_run()).await.unwrap();
+    assert_eq!(trial.object.data.as_ref().unwrap()["text"], "ours");
+    assert_eq!(data()["text"], "theirs", "nothing was written");
+    let refused = scope.apply(&world.cached(), shared().on_conflict(Conflicts::Fail)).await.unwrap_err();
+    assert_eq!((refused.reason(), data()["text"].as_str()), ("WriteFailed", Some("theirs")));
+    let applied = scope.apply(&world.cached(), shared()).await.unwrap();
+    assert_eq!(data(), json!({"text": "ours", "more": "theirs"}));
+    assert!(applied.object.owner_references().is_empty());
+    let beside = scope.apply(&world.cached(), Apply::from(map("ours")).owned(Ownership::Owner)).await.unwrap();
+    let owner = &beside.object.owner_references()[0];
+    assert_eq!((&*owner.name, owner.controller), ("a", None));
+}
+
+#[tokio::test]
+async fn a_conflict_ends_when_the_foreign_object_goes() {
+    let world = World::new();
+    let (note, other) = (world.add("a", "one"), world.add("b", "one"));
+    Scope::new(&world.context, &other, MANAGER).apply(&world.cached(), map("others")).await.unwrap();
+    let foreign: ConfigMap = serde_json::from_value(world.server.object(MAP).unwrap()).unwrap();
+    let store = Arc::new(store::Store::with([foreign.clone()]));
+    let woken = Arc::new(Mutex::new(Vec::new()));
+    let noted = woken.clone();
+    let index = cache::Index::new(kind::owner::<Note, ConfigMap>, move |key, _, _| lock(&noted).push(key));
+    let cache = Cache::new(store.clone(), index);
+    lock(&woken).clear();
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    assert_eq!(scope.apply(&cache, map("one")).await.unwrap_err().reason(), "ObjectConflict");
+    assert!(lock(&woken).is_empty());
+    store.remove(&decoded::Decoded::Valid(foreign));
+    assert_eq!(*lock(&woken), [ResourceKey::new("ns", "b"), ResourceKey::new("ns", "a")]);
+}

@@ -1,0 +1,68 @@
+//! The outcome of a reconcile, under one stable reason for log, metric and event.
+//!
+//! Values and secrets never belong in a message.
+
+use std::error::Error;
+
+pub use crate::cause::chain;
+
+/// An error with a stable name for conditions, events and metrics.
+pub trait Reason: Error {
+    /// Returns the name, in upper camel case.
+    fn reason(&self) -> &'static str;
+
+    /// Reports whether only a change of the resource, or of what its controller watches, can help: it is not tried again before. Default: no.
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+/// Something that a user should know. Publish one for each change, not one for each reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether its event is a `Warning`, else `Normal`.
+    pub warning: bool,
+    /// The stable reason, in upper camel case.
+    pub reason: &'static str,
+    /// The action, in upper camel case: `Install`, `Scale`.
+    pub action: &'static str,
+    /// What the user reads.
+    pub message: String,
+}
+
+impl Outcome {
+    /// Something was done.
+    pub fn normal(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
+        Outcome { warning: false, reason, action, message: message.into() }
+    }
+
+    /// Something failed or deserves attention.
+    pub fn warning(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
+        Outcome { warning: true, reason, action, message: message.into() }
+    }
+}
+
+/// At most `max` bytes of the text. A longer one is cut between characters, with an ellipsis in the middle: the start of an error says where, its
+/// end says why.
+pub fn shorten(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let half = (max - '…'.len_utf8()) / 2;
+    let (start, end) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
+    format!("{}…{}", &text[..start], &text[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_keeps_its_start_and_its_end() {
+        let check = |text: &str, max, expected: &str| assert_eq!(shorten(text, max), expected);
+        check("short", 10, "short");
+        check("exactly 10", 10, "exactly 10");
+        check("longer than ten", 10, "lon…ten");
+        check("äöüäöü", 8, "ä…ü");
+    }
+}

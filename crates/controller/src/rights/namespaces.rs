@@ -1,0 +1,214 @@
+//! What `WATCH_NAMESPACE` leaves out by mistake: namespaces that do not exist, and resources that nothing serves. Asked only where the operator has the
+//! rights to know, and again and again: a namespace or a resource may come later, and a line is easily missed.
+
+use std::future::pending;
+use std::time::Duration;
+
+use kube::core::Selector;
+use outside::{Api, Call};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use super::{NOWHERE, Need, Rights, missing};
+
+/// The first pause between two looks; each is twice as long as the one before, so that they soon cost next to nothing.
+const FIRST: Duration = Duration::from_secs(15);
+
+/// The longest pause between two looks.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How many resources are listed.
+const LISTED: usize = 100;
+
+/// How many of them a line names.
+const NAMED: usize = 5;
+
+/// A namespaced kind and the path of all its objects.
+pub struct Collection<'a> {
+    /// The group; the core group is empty.
+    pub group: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The kind's name in paths and roles.
+    pub plural: &'a str,
+    /// The path.
+    pub path: String,
+}
+
+impl Rights {
+    /// Warns of watched namespaces that do not exist, for as long as they don't. Never ends.
+    pub async fn look_for_namespaces(&self) {
+        if !self.may_everywhere(&Need::all("", "namespaces", &["get"])).await {
+            return pending().await;
+        }
+        let mut pause = FIRST;
+        loop {
+            for namespace in self.namespaces.0.iter() {
+                let answer = Api::send(&self.client, Call::metadata(format!("/api/v1/namespaces/{namespace}"))).await;
+                if answer.is_err_and(|error| error.is_not_found()) {
+                    tracing::warn!(
+                        namespace,
+                        "WATCH_NAMESPACE names a namespace that does not exist: create it, or correct the name"
+                    );
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST);
+        }
+    }
+
+    /// Warns of selected resources of this kind in namespaces that are not watched, for as long as there are any. Never ends.
+    pub async fn look_outside(&self, kind: &Collection<'_>, selector: &Selector) {
+        let (list, path) = (Need::all(kind.group, kind.plural, &["list"]), &kind.path);
+        if !self.may_everywhere(&list).await {
+            return pending().await;
+        }
+        let selector = selector.to_string();
+        let selector = utf8_percent_encode(&selector, NON_ALPHANUMERIC);
+        let path = format!("{path}?limit={LISTED}&labelSelector={selector}");
+        let mut pause = FIRST;
+        loop {
+            let answer = Api::send(&self.client, Call::metadata_list(path.clone())).await;
+            if let Some(list) = answer.ok().and_then(|answer| answer.parse::<List>().ok()) {
+                self.warn_of_others(kind.kind, list);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST);
+        }
+    }
+
+    fn warn_of_others(&self, kind: &str, list: List) {
+        let outside = outside(list, &self.namespaces.0);
+        if !outside.is_empty() {
+            tracing::warn!(
+                kind,
+                resources = some_of(&outside),
+                watched = self.namespaces.0.join(","),
+                "Resources outside WATCH_NAMESPACE are not served by this process: add their namespaces to it, or create them in a watched one"
+            );
+        }
+    }
+
+    /// Whether the operator is restricted to namespaces, but has the right in all.
+    async fn may_everywhere(&self, need: &Need<'_>) -> bool {
+        if self.namespaces.is_all() {
+            return false;
+        }
+        let everywhere = self.everywhere.get_or_init(|| self.ask_in(NOWHERE)).await;
+        everywhere.as_ref().is_some_and(|granted| missing([need], &granted.rules).is_empty())
+    }
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    namespace: String,
+    name: String,
+}
+
+/// The resources in other namespaces, as `namespace/name`.
+fn outside(list: List, watched: &[String]) -> Vec<String> {
+    let others = list.items.into_iter().map(|item| item.metadata).filter(|one| !watched.contains(&one.namespace));
+    others.map(|one| format!("{}/{}", one.namespace, one.name)).collect()
+}
+
+fn some_of(names: &[String]) -> String {
+    let named = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::runtime::namespaces::Namespaces;
+
+    /// When each path was asked for, in seconds, of a server that grants everything and has no namespaces.
+    type Asked = Arc<Mutex<Vec<(u64, String)>>>;
+
+    fn rights(watched: &[&str]) -> (Rights, Asked) {
+        let asked = Asked::default();
+        let (log, began) = (asked.clone(), Instant::now());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let (code, body) = match path.as_str() {
+                "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews" => {
+                    let all = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+                    (
+                        201,
+                        json!({"spec": {}, "status": {"incomplete": false, "nonResourceRules": [], "resourceRules": all}}),
+                    )
+                }
+                "/apis/g/v1/things" if request.uri().query() == Some("limit=100&labelSelector=tier%3Dnew") => {
+                    (200, json!({"items": [{"metadata": {"namespace": "b", "name": "n"}}]}))
+                }
+                _ => (404, json!({"reason": "NotFound", "message": "not found", "code": 404})),
+            };
+            log.lock().unwrap().push((began.elapsed().as_secs(), path));
+            async move { Response::builder().status(code).body(Body::from(body.to_string().into_bytes())) }
+        });
+        let namespaces = Namespaces(watched.iter().map(|name| (*name).to_owned()).collect());
+        (Rights::new(Client::new(service, "default"), namespaces), asked)
+    }
+
+    fn times(asked: &Asked, path: &str) -> Vec<u64> {
+        asked.lock().unwrap().iter().filter(|(_, asked)| asked == path).map(|(time, _)| *time).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_are_repeated_and_become_rare() {
+        let things = Collection { group: "g", kind: "Thing", plural: "things", path: "/apis/g/v1/things".to_owned() };
+        let selector = Selector::from_iter([("tier".to_owned(), "new".to_owned())]);
+        let (all, asked) = rights(&[]);
+        let (some, asked_by_some) = rights(&["a"]);
+        let looks = async {
+            tokio::join!(
+                all.look_for_namespaces(),
+                all.look_outside(&things, &selector),
+                some.look_for_namespaces(),
+                some.look_outside(&things, &selector)
+            )
+        };
+        let day = tokio::time::timeout(Duration::from_secs(24 * 3600), looks).await;
+        assert!(day.is_err(), "they never end");
+        assert!(asked.lock().unwrap().is_empty(), "nothing is outside of all namespaces");
+        for path in ["/api/v1/namespaces/a", "/apis/g/v1/things"] {
+            let times = times(&asked_by_some, path);
+            assert_eq!(times[..5], [0, 15, 45, 105, 225]);
+            assert!(times.len() < 40, "{} looks a day", times.len());
+        }
+    }
+
+    #[test]
+    fn resources_in_other_namespaces_are_named() {
+        let items: Vec<_> = (0..7)
+            .map(|n| json!({"metadata": {"namespace": if n == 0 { "a" } else { "b" }, "name": format!("n{n}")}}))
+            .collect();
+        let list = || serde_json::from_value::<List>(json!({"items": items})).unwrap();
+        let others = outside(list(), &["a".to_owned()]);
+        assert_eq!(some_of(&others), "b/n1, b/n2, b/n3, b/n4, b/n5 and 1 more");
+        assert!(outside(list(), &["a".to_owned(), "b".to_owned()]).is_empty());
+    }
+}

@@ -1,0 +1,175 @@
+//! How many reconciles run at once: so many of each controller, and so many in the whole process, whose memory they share. Beside them, one
+//! resource of the process that failed is tried again, so that those which fail take no turn from the others.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::sync::lock;
+
+/// The process's limit for each processor. Reconciles mostly wait for the API server.
+const FOR_EACH_PROCESSOR: usize = 4;
+/// The least limit of the process.
+const LEAST: usize = 16;
+
+/// Who a turn is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Any resource.
+    Common,
+    /// A resource that failed: the next attempt.
+    Retries,
+}
+
+/// The process's limits. Controllers that wait get turns in the order in which they asked.
+pub struct Turns {
+    permits: Arc<Semaphore>,
+    limit: AtomicUsize,
+    /// The only one for retries.
+    retries: Arc<Semaphore>,
+}
+
+impl Default for Turns {
+    /// Four for each processor, and at least 16.
+    fn default() -> Turns {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Turns::new(LEAST.max(processors * FOR_EACH_PROCESSOR))
+    }
+}
+
+impl Turns {
+    fn new(limit: usize) -> Turns {
+        let retries = Arc::new(Semaphore::new(1));
+        Turns { permits: Arc::new(Semaphore::new(limit)), limit: AtomicUsize::new(limit), retries }
+    }
+
+    /// The turns of a controller with this many workers. The process's limit is at least that of any one controller.
+    pub fn for_controller(&self, workers: usize) -> Workers {
+        let workers = workers.max(1);
+        let before = self.limit.fetch_max(workers, Ordering::SeqCst);
+        self.permits.add_permits(workers.saturating_sub(before));
+        let (own, all, retries) = (Arc::new(Semaphore::new(workers)), self.permits.clone(), self.retries.clone());
+        Workers { limit: workers, own, all, retries }
+    }
+}
+
+/// The turns of one controller.
+#[derive(Clone)]
+pub struct Workers {
+    /// How many reconciles of the controller run at once.
+    pub limit: usize,
+    own: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+    retries: Arc<Semaphore>,
+}
+
+impl Workers {
+    /// Waits for a turn.
+    pub async fn turn(&self, lane: Lane) -> Turn {
+        let turn = Turn { workers: self.clone(), lane, held: Mutex::default() };
+        turn.enter().await;
+        turn
+    }
+
+    async fn permits(&self, lane: Lane) -> Held {
+        if lane == Lane::Retries {
+            return (self.retries.clone().acquire_owned().await.ok(), None);
+        }
+        // The controller's own first: what waits for the process's blocks no other controller. No semaphore is ever closed.
+        let own = self.own.clone().acquire_owned().await.ok();
+        (own, self.all.clone().acquire_owned().await.ok())
+    }
+}
+
+type Held = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+
+/// A reconcile's turn, which it gives up while it waits for a hook.
+pub struct Turn {
+    workers: Workers,
+    lane: Lane,
+    held: Mutex<Held>,
+}
+
+impl Turn {
+    /// Who it is for.
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// Gives the turn up for a while.
+    pub fn leave(&self) {
+        self.hold((None, None));
+    }
+
+    /// Waits for the turn again.
+    pub async fn enter(&self) {
+        self.hold(self.workers.permits(self.lane).await);
+    }
+
+    fn hold(&self, permits: Held) {
+        *lock(&self.held) = permits;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Whether a turn is free.
+    async fn is_free(workers: &Workers) -> bool {
+        tokio::time::timeout(Duration::from_secs(1), workers.turn(Lane::Common)).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_has_its_own_limit_and_all_share_the_processs() {
+        let turns = Turns::new(3);
+        let (one, other) = (turns.for_controller(2), turns.for_controller(2));
+        let (first, _second) = (one.turn(Lane::Common).await, one.turn(Lane::Common).await);
+        assert!(!is_free(&one).await, "its own limit");
+        let _third = other.turn(Lane::Common).await;
+        assert!(!is_free(&other).await, "the process's limit");
+        first.leave();
+        assert!(is_free(&other).await && is_free(&one).await, "a reconcile that waits for a hook needs no turn");
+        first.enter().await;
+        assert!(!is_free(&other).await && !is_free(&one).await);
+        drop(first);
+        assert!(is_free(&other).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_with_more_workers_raises_the_limit() {
+        let turns = Turns::new(1);
+        let workers = turns.for_controller(2);
+        let _both = (workers.turn(Lane::Common).await, workers.turn(Lane::Common).await);
+        assert!(!is_free(&turns.for_controller(1)).await);
+        assert!(is_free(&turns.for_controller(3)).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_retry_runs_in_the_process_and_takes_no_turn_from_others() {
+        let turns = Turns::new(1);
+        let (one, other) = (turns.for_controller(1), turns.for_controller(1));
+        let retry = one.turn(Lane::Retries).await;
+        assert!(is_free(&one).await && is_free(&other).await);
+        let _busy = one.turn(Lane::Common).await;
+        let wait = async |of: &Workers| tokio::time::timeout(Duration::from_secs(1), of.turn(Lane::Retries)).await;
+        assert!(wait(&one).await.is_err() && wait(&other).await.is_err());
+        retry.leave();
+        let next = wait(&other).await.unwrap();
+        assert!(
+            tokio::time::timeout(Duration::from_secs(1), retry.enter()).await.is_err(),
+            "back from a hook, it waits"
+        );
+        drop(next);
+        retry.enter().await;
+        assert!(wait(&other).await.is_err());
+    }
+
+    #[test]
+    fn a_controller_always_has_a_worker() {
+        assert_eq!(Turns::default().for_controller(0).own.available_permits(), 1);
+    }
+}

@@ -1,0 +1,39 @@
+//! The key of a resource: what a queue holds.
+
+use std::sync::Arc;
+
+use outside::intern;
+
+use super::fair_queue::Grouped;
+
+/// Namespace and name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceKey {
+    /// The namespace; empty for a cluster-scoped object, but that of its release for a cluster-scoped resource that a chart serves.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+/// `namespace/name`, or the name alone of a cluster-scoped object.
+impl std::fmt::Display for ResourceKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &*self.namespace {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
+    }
+}
+
+impl Grouped for ResourceKey {
+    fn group(&self) -> Arc<str> {
+        self.namespace.clone()
+    }
+}
+
+impl ResourceKey {
+    /// The key of the object with this namespace and name, which are [interned](intern).
+    pub fn new(namespace: &str, name: &str) -> ResourceKey {
+        ResourceKey { namespace: intern(namespace), name: intern(name) }
+    }
+}

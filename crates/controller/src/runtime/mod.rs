@@ -1,0 +1,34 @@
+//! Runs controllers. Knows Kubernetes, and nothing of charts and releases.
+//!
+//! A `queue` hands out keys, `fair_queue` lets groups take turns, `retries` keeps those that failed apart, `concurrency` limits how many run at once,
+//! and `workers` runs them. A `reflector` feeds a store from lists and watches, which `pages` reads, and `freshness` says how long to trust what it knows.
+
+pub mod key;
+pub mod namespaces;
+pub mod served_kinds;
+pub mod sync;
+
+pub mod queue;
+
+pub mod fair_queue;
+pub mod retries;
+
+pub mod concurrency;
+
+pub mod workers;
+
+pub mod reflector;
+
+pub mod pages;
+pub mod refusals;
+
+pub mod freshness;
+
+pub mod backoff;
+pub mod throttle;
+
+pub mod last_error;
+pub mod readiness;
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,58 @@
+//! Which namespaces a process serves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The namespaces that the operator serves; empty means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces(pub Arc<[String]>);
+
+impl Namespaces {
+    /// Parses `WATCH_NAMESPACE`: comma-separated names. Spaces, empty names and duplicates are dropped.
+    pub fn parse(text: &str) -> Namespaces {
+        let mut names: Vec<String> =
+            text.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        Namespaces(names.into())
+    }
+
+    /// These namespaces and more.
+    pub fn and(&self, more: &BTreeSet<String>) -> Namespaces {
+        match self.is_all() {
+            true => self.clone(),
+            false => Namespaces(self.0.iter().chain(more).cloned().collect::<BTreeSet<_>>().into_iter().collect()),
+        }
+    }
+
+    /// Whether every namespace is served.
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_read_from_a_list_with_commas() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(*Namespaces::parse(text).0, *expected, "{text}");
+        check("", &[]);
+        check(" , ", &[]);
+        check("a", &["a"]);
+        check(" b, a ,,b", &["a", "b"]);
+    }
+
+    #[test]
+    fn more_namespaces_join_some_but_not_all() {
+        let more = ["b".to_owned(), "c".to_owned()].into();
+        assert_eq!(Namespaces::parse("a,b").and(&more), Namespaces::parse("a,b,c"));
+        assert_eq!(Namespaces::parse("").and(&more), Namespaces::default());
+    }
+
+    #[test]
+    fn no_namespace_means_all_of_them() {
+        assert!(Namespaces::parse("").is_all() && !Namespaces::parse("a").is_all());
+    }
+}

@@ -1,0 +1,221 @@
+//! Lists in pages, whose sizes [`PAGE`] leaves to the client. Lists again when the server cannot watch from the version that was seen last, and
+//! after it refused a watch.
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::FutureExt as _;
+use futures::stream::{BoxStream, Stream, StreamExt as _};
+use kube::Api;
+use kube::api::ListParams;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+
+use super::reflector;
+use super::refusals::Refusals;
+
+/// The most objects of a page. A list that asks for exactly this many may get pages of fewer.
+pub const PAGE: u32 = 500;
+
+/// Lists and watches objects, again and again. Pauses after errors.
+pub fn watch<K>(api: Api<K>, config: watcher::Config) -> Pages<K>
+where
+    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let open = move || watcher::watcher(api.clone(), config.clone().page_size(PAGE)).default_backoff().boxed();
+    Pages { events: open(), open: Box::new(open), opened: Instant::now(), refusals: Refusals::default() }
+}
+
+/// List and watch events of a kind.
+pub struct Pages<K> {
+    open: Box<dyn Fn() -> Events<K> + Send>,
+    events: Events<K>,
+    /// When it began to list.
+    opened: Instant,
+    refusals: Refusals,
+}
+
+type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
+
+impl<K: Send + 'static> Pages<K> {
+    /// Lists again. kube would ask for the same version again and again.
+    fn open_anew(&mut self) {
+        (self.events, self.opened) = ((self.open)(), Instant::now());
+    }
+
+    /// Lists again after a pause: only a list that succeeds proves that the refusal is over.
+    fn open_after_refusal(&mut self) {
+        self.refusals.add(self.opened.elapsed());
+        let (pause, events) = (self.refusals.pause(), (self.open)());
+        self.events = sleep(pause).map(|()| events).flatten_stream().boxed();
+        self.opened = Instant::now() + pause;
+    }
+}
+
+impl<K: Send + 'static> Stream for Pages<K> {
+    type Item = watcher::Result<Event<K>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.events.poll_next_unpin(task);
+        match &polled {
+            // kube lists again after an expired watch, but not if the server refuses to start one.
+            Poll::Ready(Some(Err(error))) if reflector::is_unknown_version(error) => self.open_anew(),
+            // For kube, the beginning of a list ends the pauses.
+            Poll::Ready(Some(Err(error))) if reflector::is_refused(error) => self.open_after_refusal(),
+            _ => {}
+        }
+        polled
+    }
+}
+
+/// Lists what `read` makes of each object.
+pub async fn list<K, T>(api: Api<K>, wanted: ListParams, read: impl Fn(K) -> Option<T>) -> Result<Vec<T>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let (mut wanted, mut all) = (wanted.limit(PAGE), Vec::new());
+    loop {
+        let page = api.list(&wanted).await?;
+        all.extend(page.items.into_iter().filter_map(&read));
+        match page.metadata.continue_.filter(|more| !more.is_empty()) {
+            Some(more) => wanted.continue_token = Some(more),
+            None => return Ok(all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::runtime::freshness::Epoch;
+    use crate::runtime::reflector::{self, Scope, Sink};
+
+    type Asked = Arc<Mutex<Vec<String>>>;
+
+    /// Names in the cache, filled as a controller's is.
+    #[derive(Clone, Default)]
+    struct Names(Arc<Mutex<BTreeMap<String, Epoch>>>);
+
+    impl Sink<ConfigMap> for Names {
+        fn changed(&self, item: ConfigMap, epoch: Epoch) {
+            self.0.lock().unwrap().insert(item.metadata.name.unwrap(), epoch);
+        }
+
+        fn deleted(&self, item: ConfigMap) {
+            self.0.lock().unwrap().remove(&item.metadata.name.unwrap());
+        }
+
+        fn sweep(&self, _: &Scope, list: Epoch) {
+            self.0.lock().unwrap().retain(|_, epoch| epoch.number == list.number);
+        }
+
+        fn description(&self) -> String {
+            "names".into()
+        }
+    }
+
+    /// How a first watch ends.
+    #[derive(Clone, Copy, Debug)]
+    enum Ends {
+        /// It delivers `b` and then expires, by an event.
+        Expired,
+        /// The server refuses to start it, with this status and cause.
+        Unstarted(u16, &'static str),
+    }
+
+    /// A server whose first watch ends. Meanwhile `a` and `b` go and `c` comes.
+    fn ending(asked: &Asked, ends: Ends) -> Api<ConfigMap> {
+        let asked = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            asked.lock().unwrap().push(query.clone());
+            let number = asked.lock().unwrap().len();
+            async move {
+                let status = |code: u16, cause: &str| {
+                    let details = json!({"causes": [{"reason": cause, "message": "no"}]});
+                    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "No", "message": "no", "details": details})
+                };
+                let answer = |code: u16, text: String| {
+                    Ok::<_, tower::BoxError>(Response::builder().status(code).body(Body::from(text.into_bytes()))?)
+                };
+                match (query.contains("watch=true"), number, ends) {
+                    (true, 2, Ends::Expired) => {
+                        let b = json!({"type": "ADDED", "object": {"metadata": {"name": "b", "resourceVersion": "6"}}});
+                        let end = json!({"type": "ERROR", "object": status(410, "Expired")});
+                        answer(200, format!("{b}\n{end}\n"))
+                    }
+                    (true, 2, Ends::Unstarted(code, cause)) => answer(code, status(code, cause).to_string()),
+                    (true, ..) => std::future::pending().await,
+                    (false, ..) => {
+                        let name = if number == 1 { "a" } else { "c" };
+                        let items = [json!({"metadata": {"name": name}})];
+                        answer(200, json!({"metadata": {"resourceVersion": "5"}, "items": items}).to_string())
+                    }
+                }
+            }
+        });
+        Api::all(Client::new(service, "default"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_watch_that_cannot_go_on_a_new_list_says_what_is_gone() {
+        for ends in [
+            Ends::Expired,
+            Ends::Unstarted(410, "Expired"),
+            Ends::Unstarted(403, "Forbidden"),
+            // A server that was restored from a backup does not know the version yet.
+            Ends::Unstarted(504, "ResourceVersionTooLarge"),
+        ] {
+            let (asked, names) = (Asked::default(), Names::default());
+            let api = ending(&asked, ends);
+            let open = move || watch(api.clone(), watcher::Config::default()).boxed();
+            let stream = reflector::Stream::new(Scope::ALL, open);
+            let feeding = reflector::feed(names.clone(), stream, tokio::sync::oneshot::channel().0);
+            // It never ends.
+            assert!(tokio::time::timeout(std::time::Duration::from_secs(120), feeding).await.is_err());
+            assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["c"], "{ends:?}");
+            let watches: Vec<bool> = asked.lock().unwrap().iter().map(|query| query.contains("watch=true")).collect();
+            assert_eq!(watches, [false, true, false, true], "one list and one watch more: {ends:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_to_watch_or_to_list_is_asked_at_growing_intervals() {
+        for (lists, expected) in [(true, 20..40), (false, 10..20)] {
+            let asked = refused_for_five_minutes(lists).await;
+            assert!(expected.contains(&asked), "lists: {lists}, {asked} requests");
+        }
+    }
+
+    /// Returns how many requests a watch makes that is always refused, or whose lists are.
+    async fn refused_for_five_minutes(lists: bool) -> usize {
+        let asked = Asked::default();
+        let log = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let is_watch = query.contains("watch=true");
+            log.lock().unwrap().push(query);
+            let forbidden = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"});
+            let list = json!({"metadata": {"resourceVersion": "5"}, "items": []});
+            let (code, body) = if is_watch || !lists { (403, forbidden) } else { (200, list) };
+            let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap();
+            std::future::ready(Ok::<_, tower::BoxError>(answer))
+        });
+        let api: Api<ConfigMap> = Api::all(Client::new(service, "default"));
+        let events = watch(api, watcher::Config::default());
+        assert!(tokio::time::timeout(std::time::Duration::from_secs(300), events.count()).await.is_err());
+        asked.lock().unwrap().len()
+    }
+}

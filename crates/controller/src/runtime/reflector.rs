@@ -1,0 +1,441 @@
+//! Feeds one stream of list and watch events into the cache: mark and sweep by the list's epoch, within the stream's scope.
+//!
+//! A panic, in the stream or in the sink, ends neither the task nor the process: the stream is opened again, and lists anew.
+//!
+//! An item missing from a list is gone, whether the list is the first, one after an expired watch, or empty. The resource versions of listed items
+//! decide nothing: they say nothing about what the list lacks.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::freshness::Epoch;
+use super::last_error::{Change, LastError};
+use super::readiness::Requirement;
+use super::refusals::Refusals;
+use crate::metrics::WATCH_PANICS;
+
+/// The objects that a stream covers: one namespace, or everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scope(Option<Arc<str>>);
+
+impl Scope {
+    /// The only namespace; `None` for everything.
+    pub fn only(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// All namespaces, and cluster-scoped objects.
+    pub const ALL: Scope = Scope(None);
+
+    /// One namespace.
+    pub fn namespace(name: &str) -> Scope {
+        Scope(Some(name.into()))
+    }
+
+    /// A kind in this scope, for people: `release records in namespace demo`.
+    pub fn of(&self, kind: &str) -> String {
+        match self.only() {
+            Some(namespace) => format!("{kind} in namespace {namespace}"),
+            None => format!("{kind} in the whole cluster"),
+        }
+    }
+
+    /// Whether the stream covers objects in the namespace.
+    pub fn covers(&self, namespace: &str) -> bool {
+        self.0.as_deref().is_none_or(|only| only == namespace)
+    }
+}
+
+/// List and watch events, from the first list on.
+type Events<T> = BoxStream<'static, watcher::Result<Event<T>>>;
+
+/// List and watch events of one kind in one scope.
+pub struct Stream<T> {
+    /// What it covers.
+    pub scope: Scope,
+    open: Box<dyn FnMut() -> Events<T> + Send>,
+    /// Met by the first list.
+    requirement: Option<Requirement>,
+}
+
+impl<T> Stream<T> {
+    /// A stream whose first list is awaited by nothing but its sink. `open` lists and watches anew each time.
+    pub fn new(scope: Scope, open: impl FnMut() -> Events<T> + Send + 'static) -> Stream<T> {
+        Stream { scope, open: Box::new(open), requirement: None }
+    }
+
+    /// Sets what the first list meets.
+    pub fn required(self, requirement: Requirement) -> Stream<T> {
+        Stream { requirement: Some(requirement), ..self }
+    }
+}
+
+/// The result of a stream's first list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// It is complete.
+    Listed,
+    /// The server refuses it; that may change later.
+    Refused,
+}
+
+/// Receives the events of a stream.
+pub trait Sink<T>: Send {
+    /// Stores an item from a list or an event of this epoch.
+    fn changed(&self, item: T, epoch: Epoch);
+    /// Handles an item's deletion.
+    fn deleted(&self, item: T);
+    /// Drops the items in the scope that the list which just ended lacks.
+    fn sweep(&self, scope: &Scope, list: Epoch);
+    /// Notes that the server refuses to watch the scope: until the next list ends, what is missing from it may exist.
+    fn lost(&self, _scope: &Scope) {}
+    /// The kind of item, for the log.
+    fn description(&self) -> String;
+}
+
+impl<T, S: Sink<T> + Sync> Sink<T> for Arc<S> {
+    fn changed(&self, item: T, epoch: Epoch) {
+        S::changed(self, item, epoch);
+    }
+
+    fn deleted(&self, item: T) {
+        S::deleted(self, item);
+    }
+
+    fn sweep(&self, scope: &Scope, list: Epoch) {
+        S::sweep(self, scope, list);
+    }
+
+    fn lost(&self, scope: &Scope) {
+        S::lost(self, scope);
+    }
+
+    fn description(&self) -> String {
+        S::description(self)
+    }
+}
+
+/// Feeds the sink until the stream ends. `first` receives the result of the first list.
+pub async fn feed<T>(sink: impl Sink<T>, stream: Stream<T>, first: oneshot::Sender<First>) {
+    let Stream { scope, open, requirement } = stream;
+    let epoch = Epoch { number: 0, began: Instant::now(), is_list: false };
+    let (first, last_error) = (Some(first), LastError::default());
+    let mut feed = Feed { sink, open, scope, requirement, epoch, first, last_error };
+    let mut panics = Refusals::default();
+    loop {
+        let opened = Instant::now();
+        if AssertUnwindSafe(feed.pass()).catch_unwind().await.is_ok() {
+            return;
+        }
+        feed.panicked();
+        panics.add(opened.elapsed());
+        tokio::time::sleep(panics.pause()).await;
+    }
+}
+
+/// A sink, and how far its stream got.
+struct Feed<T, S> {
+    sink: S,
+    open: Box<dyn FnMut() -> Events<T> + Send>,
+    scope: Scope,
+    requirement: Option<Requirement>,
+    epoch: Epoch,
+    first: Option<oneshot::Sender<First>>,
+    last_error: LastError,
+}
+
+impl<T, S: Sink<T>> Feed<T, S> {
+    /// Passes events on until the stream ends.
+    async fn pass(&mut self) {
+        let mut events = (self.open)();
+        while let Some(event) = events.next().await {
+            log_change(&mut self.last_error, &event, &self.sink.description(), self.requirement.as_ref());
+            follow(self.requirement.as_ref(), &event);
+            self.take(event);
+        }
+    }
+
+    fn take(&mut self, event: watcher::Result<Event<T>>) {
+        match event {
+            Ok(Event::Init) => {
+                self.epoch = Epoch { number: self.epoch.number + 1, began: Instant::now(), is_list: true };
+            }
+            Ok(Event::InitApply(item) | Event::Apply(item)) => self.sink.changed(item, self.epoch),
+            Ok(Event::InitDone) => {
+                self.epoch.is_list = false;
+                self.sink.sweep(&self.scope, self.epoch);
+                self.listed(First::Listed);
+            }
+            Ok(Event::Delete(item)) => self.sink.deleted(item),
+            Err(error) if is_refused(&error) => self.lose(),
+            Err(_) => {}
+        }
+    }
+
+    fn lose(&mut self) {
+        self.sink.lost(&self.scope);
+        self.listed(First::Refused);
+    }
+
+    /// Sends the result of the first list. The receiver may be gone.
+    fn listed(&mut self, result: First) {
+        _ = self.first.take().map(|first| first.send(result));
+    }
+
+    /// Records that what was seen last may be incomplete: until the next list ends, what is missing may exist.
+    fn panicked(&mut self) {
+        WATCH_PANICS.inc();
+        let what = self.sink.description();
+        tracing::error!("Watching {what} panicked, which is a bug; it is listed again");
+        if std::panic::catch_unwind(AssertUnwindSafe(|| self.lose())).is_err() {
+            tracing::error!("Giving up what was known of {what} panicked, too");
+        }
+    }
+}
+
+/// Records whether the first list was complete, or why not.
+fn follow<T>(requirement: Option<&Requirement>, event: &watcher::Result<Event<T>>) {
+    match (requirement, event) {
+        (Some(requirement), Ok(Event::InitDone)) => requirement.meet(),
+        (Some(requirement), Err(error)) => requirement.fails(&crate::report::chain(error)),
+        _ => {}
+    }
+}
+
+/// Logs why a stream fails, once for each reason and again after a while, however often the watch retries. While a requirement is not met, the
+/// readiness repeats it.
+fn log_change<T>(
+    last: &mut LastError,
+    event: &watcher::Result<Event<T>>,
+    what: &str,
+    requirement: Option<&Requirement>,
+) {
+    match change(last, event) {
+        Change::Nothing => {}
+        Change::Failed(error) => tracing::warn!(error, "Cannot watch {what}"),
+        Change::Reminder(error) if requirement.is_none_or(Requirement::is_met) => {
+            tracing::warn!(error, "Still cannot watch {what}");
+        }
+        Change::StillFailing(error) | Change::Reminder(error) => tracing::debug!(error, "Still cannot watch {what}"),
+        Change::Recovered => tracing::info!("Watching {what} again"),
+    }
+}
+
+fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change {
+    match event {
+        // A list that has only begun may fail like the one before.
+        Ok(Event::Init | Event::InitApply(_)) => Change::Nothing,
+        Ok(_) => last.recover(),
+        Err(error) if is_expired(error) => Change::Nothing,
+        Err(error) => last.fail(crate::report::chain(error), Instant::now()),
+    }
+}
+
+/// Whether the server no longer has the events since the last one seen: a list follows, as after any long pause.
+fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410) || is_unknown_version(error)
+}
+
+/// Whether the server cannot start a watch at the version that was seen last: it no longer has the events since then, or it was restored from a
+/// backup and does not know the version yet.
+pub fn is_unknown_version(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 410 || causes.into_iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
+}
+
+/// Whether a retry helps only once someone has changed permissions or kinds.
+pub fn is_refused(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => is_refusal(status),
+        _ => false,
+    }
+}
+
+/// Whether a list was refused for want of permissions or of its kind.
+pub fn is_refusal(status: &kube::core::Status) -> bool {
+    matches!(status.code, 403..=405)
+}
+
+/// Maps an event's object; drops the event if the object maps to nothing.
+pub fn reduce<A, B>(
+    event: watcher::Result<Event<A>>,
+    reduce: impl Fn(A) -> Option<B>,
+) -> Option<watcher::Result<Event<B>>> {
+    match event {
+        Ok(Event::Init) => Some(Ok(Event::Init)),
+        Ok(Event::InitDone) => Some(Ok(Event::InitDone)),
+        Ok(Event::InitApply(object)) => reduce(object).map(|o| Ok(Event::InitApply(o))),
+        Ok(Event::Apply(object)) => reduce(object).map(|o| Ok(Event::Apply(o))),
+        Ok(Event::Delete(object)) => reduce(object).map(|o| Ok(Event::Delete(o))),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::stream;
+
+    use super::*;
+
+    /// A stream of these events, which end.
+    fn once(
+        scope: Scope,
+        events: impl IntoIterator<Item = watcher::Result<Event<&'static str>>>,
+    ) -> Stream<&'static str> {
+        let mut events = Some(events.into_iter().collect::<Vec<_>>());
+        Stream::new(scope, move || stream::iter(events.take().unwrap_or_default()).boxed())
+    }
+
+    /// Records every call.
+    #[derive(Clone, Default)]
+    struct Calls(Arc<Mutex<Vec<String>>>);
+
+    impl Calls {
+        fn note(&self, text: String) {
+            self.0.lock().unwrap().push(text);
+        }
+    }
+
+    impl Sink<&'static str> for Calls {
+        fn changed(&self, item: &'static str, epoch: Epoch) {
+            assert_ne!(item, "bomb", "a bug");
+            self.note(format!("{item} in {}", epoch.number));
+        }
+
+        fn deleted(&self, item: &'static str) {
+            self.note(format!("{item} gone"));
+        }
+
+        fn sweep(&self, scope: &Scope, list: Epoch) {
+            self.note(format!("sweep {} of {}", list.number, scope.0.as_deref().unwrap_or("all")));
+        }
+
+        fn lost(&self, scope: &Scope) {
+            self.note(format!("lost {}", scope.0.as_deref().unwrap_or("all")));
+        }
+
+        fn description(&self) -> String {
+            "tests".into()
+        }
+    }
+
+    #[tokio::test]
+    async fn every_list_ends_with_a_sweep_of_its_own_epoch_even_an_empty_one() {
+        let expired = watcher::Error::NoResourceVersion;
+        let events = [
+            Ok(Event::Init),
+            Ok(Event::InitApply("a")),
+            Ok(Event::InitDone),
+            Ok(Event::Apply("b")),
+            Ok(Event::Delete("a")),
+            Err(expired),
+            Ok(Event::Init),
+            Ok(Event::InitDone),
+            Ok(Event::Apply("c")),
+        ];
+        let calls = Calls::default();
+        let (first, listed) = oneshot::channel();
+        feed(calls.clone(), once(Scope::namespace("ns"), events), first).await;
+        assert_eq!(listed.await, Ok(First::Listed));
+        let expected = ["a in 1", "sweep 1 of ns", "b in 1", "a gone", "sweep 2 of ns", "c in 2"];
+        assert_eq!(*calls.0.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_list_sweeps_nothing_and_reports_nothing() {
+        let events = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::Init), Ok(Event::InitApply("b"))];
+        let calls = Calls::default();
+        let (first, listed) = oneshot::channel();
+        feed(calls.clone(), once(Scope::ALL, events), first).await;
+        assert!(listed.await.is_err());
+        assert_eq!(*calls.0.lock().unwrap(), ["a in 1", "b in 2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_panics_lists_again_and_ends_nothing() {
+        let list = |items: &[&'static str]| {
+            let items = items.iter().map(|item| Ok(Event::InitApply(*item)));
+            std::iter::once(Ok(Event::Init)).chain(items).chain([Ok(Event::InitDone)]).collect::<Vec<_>>()
+        };
+        let panics_in_the_stream = || stream::once(async { unreachable!("a bug") }).boxed();
+        let mut runs = vec![
+            stream::iter(list(&["a"]).into_iter().chain([Ok(Event::Apply("bomb"))])).boxed(),
+            panics_in_the_stream(),
+            stream::iter(list(&["b"])).boxed(),
+        ];
+        let open = move || runs.remove(0);
+        let (calls, before) = (Calls::default(), WATCH_PANICS.get());
+        let (first, listed) = oneshot::channel();
+        let began = Instant::now();
+        feed(calls.clone(), Stream::new(Scope::ALL, open), first).await;
+        assert_eq!(listed.await, Ok(First::Listed));
+        let expected = ["a in 1", "sweep 1 of all", "lost all", "lost all", "b in 2", "sweep 2 of all"];
+        assert_eq!(*calls.0.lock().unwrap(), expected);
+        assert!(WATCH_PANICS.get() >= before + 2);
+        assert!(began.elapsed() >= std::time::Duration::from_secs(1), "not at once: {:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_refused_list_is_reported_at_once_and_an_outage_is_not() {
+        for (code, expected) in [(403, true), (404, true), (405, true), (500, false), (429, false)] {
+            let status = kube::core::Status::failure("no", "no").with_code(code);
+            let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+            let (first, listed) = oneshot::channel();
+            let calls = Calls::default();
+            feed(calls.clone(), once(Scope::ALL, [Err(error)]), first).await;
+            assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
+            assert_eq!(*calls.0.lock().unwrap() == ["lost all"], expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_reason_is_logged_once_until_it_changes() {
+        let refused = |message: &str| {
+            let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
+        };
+        let expired = || Box::new(kube::core::Status::failure("too old resource version", "Expired").with_code(410));
+        let mut last_error = LastError::default();
+        let mut said = |event: watcher::Result<Event<&'static str>>| match change(&mut last_error, &event) {
+            Change::Nothing => "nothing".to_owned(),
+            Change::Failed(why) => {
+                format!("failed: {}", why.split("refused ").nth(1).unwrap_or(&why).get(..1).unwrap())
+            }
+            Change::StillFailing(_) | Change::Reminder(_) => "still".into(),
+            Change::Recovered => "over".into(),
+        };
+        let events = [
+            (Ok(Event::Init), "nothing"),
+            (refused("refused a"), "failed: a"),
+            (Ok(Event::Init), "nothing"),
+            (Ok(Event::InitApply("x")), "nothing"),
+            (refused("refused a"), "still"),
+            (refused("refused b"), "failed: b"),
+            (Ok(Event::InitDone), "over"),
+            (Ok(Event::Apply("x")), "nothing"),
+            (refused("refused b"), "failed: b"),
+            (Err(watcher::Error::WatchError(expired())), "nothing"),
+            (Ok(Event::Delete("x")), "over"),
+        ];
+        for (event, expected) in events {
+            assert_eq!(said(event), expected);
+        }
+    }
+
+    #[test]
+    fn a_scope_covers_its_namespace_or_everything() {
+        assert!(Scope::ALL.covers("a") && Scope::ALL.covers(""));
+        assert!(Scope::namespace("a").covers("a"));
+        assert!(!Scope::namespace("a").covers("b") && !Scope::namespace("a").covers(""));
+    }
+}

@@ -1,0 +1,121 @@
+//! The line of resources that failed: each waits for its next attempt, and only one attempt of the whole process runs at a time.
+//!
+//! A key is in line as long as each of its reconciles asks for that. Keys whose inputs changed since they failed alternate with the others, so
+//! that a corrected resource waits for one hopeless attempt at most, and no flood of changes keeps the others from theirs.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use tokio::time::Instant;
+
+use super::fair_queue::{Grouped, Groups, Since};
+
+/// The keys that failed, which take turns apart from the others.
+pub struct Retries<K> {
+    changed: Groups<K>,
+    unchanged: Groups<K>,
+    /// The keys in line, and whether their inputs changed.
+    places: HashMap<K, bool>,
+    /// Running keys that asked for another attempt.
+    asked: HashSet<K>,
+    /// Whether the last key that was taken had changed inputs.
+    took_changed: bool,
+}
+
+impl<K> Default for Retries<K> {
+    fn default() -> Retries<K> {
+        let (changed, unchanged) = (Groups::default(), Groups::default());
+        Retries { changed, unchanged, places: HashMap::new(), asked: HashSet::new(), took_changed: false }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
+    /// Puts a running key in line, or keeps its place there; returns whether it was not in line yet.
+    pub fn ask(&mut self, key: &K, has_changed: bool) -> bool {
+        self.asked.insert(key.clone());
+        let known = self.places.get(key).copied();
+        if known.is_none_or(|known| has_changed && !known) {
+            let since = if known.is_some() { self.unchanged.remove(key) } else { None };
+            self.places.insert(key.clone(), has_changed);
+            self.line(has_changed).push(key.clone(), since.unwrap_or_else(Instant::now));
+        }
+        known.is_none()
+    }
+
+    /// Ends a key's reconcile. Returns whether the key left the line: that reconcile did not ask.
+    pub fn ended(&mut self, key: &K) -> bool {
+        !self.asked.remove(key) && self.leave(key)
+    }
+
+    /// Takes a key out of the line; returns whether it was there.
+    pub fn leave(&mut self, key: &K) -> bool {
+        let Some(has_changed) = self.places.remove(key) else { return false };
+        self.line(has_changed).remove(key);
+        true
+    }
+
+    /// Takes the next key of these. The others keep their places.
+    pub fn take(&mut self, may_go: impl Fn(&K) -> bool) -> Option<(K, Since)> {
+        let first = !self.took_changed;
+        let (has_changed, taken) =
+            [first, !first].into_iter().find_map(|line| Some((line, self.line(line).pop_if(&may_go)?)))?;
+        self.took_changed = has_changed;
+        self.places.remove(&taken.0);
+        Some(taken)
+    }
+
+    /// Whether one of these keys is in line.
+    pub fn any(&self, may_go: impl Fn(&K) -> bool) -> bool {
+        self.places.keys().any(may_go)
+    }
+
+    fn line(&mut self, has_changed: bool) -> &mut Groups<K> {
+        if has_changed { &mut self.changed } else { &mut self.unchanged }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Line = Retries<&'static str>;
+
+    fn in_line(keys: &[&'static str], has_changed: bool, line: &mut Line) {
+        for key in keys {
+            assert!(line.ask(key, has_changed), "{key} is new");
+            assert!(!line.ended(key));
+        }
+    }
+
+    fn all(line: &mut Line) -> Vec<&'static str> {
+        std::iter::from_fn(|| line.take(|_| true).map(|(key, _)| key)).collect()
+    }
+
+    #[tokio::test]
+    async fn groups_take_turns_among_those_that_changed_and_among_the_others() {
+        let mut line = Line::default();
+        in_line(&["a/1", "a/2", "a/3", "b/1"], false, &mut line);
+        in_line(&["a/4", "a/5", "c/1"], true, &mut line);
+        assert_eq!(all(&mut line), ["a/4", "a/1", "c/1", "b/1", "a/5", "a/2", "a/3"]);
+        assert!(!line.any(|_| true));
+    }
+
+    #[tokio::test]
+    async fn a_change_moves_a_key_and_nothing_moves_it_back() {
+        let mut line = Line::default();
+        in_line(&["a/1", "b/1", "c/1"], false, &mut line);
+        assert!(!line.ask(&"c/1", true) && !line.ask(&"c/1", false) && !line.ask(&"b/1", false));
+        assert_eq!(all(&mut line), ["c/1", "a/1", "b/1"]);
+    }
+
+    #[tokio::test]
+    async fn a_key_keeps_its_place_while_it_runs_and_asks_again_and_loses_it_otherwise() {
+        let mut line = Line::default();
+        in_line(&["a/1", "b/1", "c/1"], false, &mut line);
+        assert_eq!(line.take(|key| *key != "a/1").unwrap().0, "b/1");
+        assert!(!line.ask(&"a/1", false) && !line.ended(&"a/1"));
+        assert!(line.ended(&"c/1"), "its reconcile did not ask");
+        assert_eq!(all(&mut line), ["a/1"]);
+        assert!(!line.ended(&"a/1") && !line.leave(&"a/1"));
+    }
+}

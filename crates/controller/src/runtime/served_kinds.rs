@@ -1,0 +1,20 @@
+//! The kinds of custom resources that the process serves, whichever controllers do.
+
+use std::collections::BTreeSet;
+use std::sync::{PoisonError, RwLock};
+
+/// The kinds that the process serves, by group and kind: a resource holds its user's values.
+#[derive(Debug, Default)]
+pub struct ServedKinds(RwLock<BTreeSet<[String; 2]>>);
+
+impl ServedKinds {
+    /// Adds a kind.
+    pub fn add(&self, group: &str, kind: &str) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert([group, kind].map(str::to_owned));
+    }
+
+    /// Returns whether the process serves the kind.
+    pub fn has(&self, group: &str, kind: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&[group, kind].map(str::to_owned))
+    }
+}

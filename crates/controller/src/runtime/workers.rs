@@ -1,0 +1,116 @@
+//! The workers: each reconciles the next resource in the queue. A panic delays only its own resource.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::backoff;
+use super::concurrency::{Lane, Turn, Workers};
+use super::key::ResourceKey;
+use super::queue::Queue;
+use crate::metrics::{Metrics, ReconcileResult};
+
+/// What a controller's workers do.
+pub trait Work: Send + Sync + 'static {
+    /// The resources to reconcile.
+    fn queue(&self) -> &Queue<ResourceKey>;
+    /// Counts the reconciles.
+    fn metrics(&self) -> &Metrics;
+    /// The controller's name.
+    fn controller(&self) -> &Arc<str>;
+    /// The kind of the resources, for the log.
+    fn kind(&self) -> Cow<'_, str>;
+    /// Waits until the next attempt of a resource that failed may begin. Default: at once.
+    fn rested(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+    /// Reconciles a resource.
+    fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> impl Future<Output = ReconcileResult> + Send;
+    /// Delays the resource whose reconcile panicked; the others are unaffected.
+    fn panicked(&self, key: &ResourceKey) -> impl Future<Output = ReconcileResult> + Send;
+}
+
+/// Reconciles queued resources until the process ends, then lets running reconciles finish.
+pub async fn serve<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: Workers) {
+    work.metrics().controller(work.controller(), workers.limit);
+    work.queue().count(work.metrics().queue(work.controller()));
+    tokio::join!(attend(work, shutdown, &workers, Lane::Common), attend(work, shutdown, &workers, Lane::Retries));
+}
+
+/// The next resource of a lane, and its turn.
+async fn next<W: Work>(work: &W, workers: &Workers, lane: Lane) -> (Turn, ResourceKey) {
+    if lane == Lane::Common {
+        // The key first: a turn held while idle would be missing to a reconcile that returns from waiting for a hook.
+        let key = work.queue().next().await;
+        return (workers.turn(lane).await, key);
+    }
+    loop {
+        work.queue().retry_waits().await;
+        // The turn and the rest first: they may take long, and a key that is taken hears of no change meanwhile.
+        let turn = workers.turn(lane).await;
+        work.rested().await;
+        if let Some(key) = work.queue().take_retry() {
+            return (turn, key);
+        }
+    }
+}
+
+/// Reconciles the resources of a lane until the process ends, then lets running reconciles finish.
+async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &Workers, lane: Lane) {
+    let mut running = JoinSet::new();
+    loop {
+        while running.try_join_next().is_some() {}
+        let (turn, key) = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            next = next(&**work, workers, lane) => next,
+        };
+        // Shown at every level.
+        let span = tracing::error_span!("reconcile", kind = &*work.kind());
+        running.spawn(work_on(Running { work: work.clone(), key }, turn).instrument(span));
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// Ends the work on a key when dropped.
+struct Running<W: Work> {
+    work: Arc<W>,
+    key: ResourceKey,
+}
+
+impl<W: Work> Drop for Running<W> {
+    fn drop(&mut self) {
+        self.work.queue().done(&self.key);
+    }
+}
+
+async fn work_on<W: Work>(running: Running<W>, turn: Turn) {
+    let Running { work, key } = &running;
+    let timer = work.metrics().reconcile(work.controller());
+    let result = match caught(Box::pin(work.reconcile(key, &turn))).await {
+        Some(result) => result,
+        None => panicked(&**work, key).await,
+    };
+    timer.finish(result);
+    // Ends before the work on the key does: the next worker on this key needs a turn.
+    drop(turn);
+}
+
+/// The future's output; `None` if it panicked. Locks survive a panic, and no change is left half done.
+async fn caught<T>(work: BoxFuture<'_, T>) -> Option<T> {
+    AssertUnwindSafe(work).catch_unwind().await.ok()
+}
+
+async fn panicked<W: Work>(work: &W, key: &ResourceKey) -> ReconcileResult {
+    work.metrics().reconcile_panicked(work.controller());
+    tracing::error!(resource = %key, "A reconcile panicked, which is a bug; the resource will be retried");
+    work.queue().push_after(key.clone(), backoff::LONGEST);
+    caught(Box::pin(work.panicked(key))).await.unwrap_or(ReconcileResult::Error)
+}

@@ -1,0 +1,211 @@
+//! `/metrics`, `/healthz` and `/readyz`: served from the start, by leaders and candidates alike.
+
+mod access;
+mod connections;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use axum_server::Handle;
+use axum_server::accept::DefaultAcceptor;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
+use hyper_util::rt::TokioTimer;
+use outside::Api;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{Format, Metrics};
+use crate::runtime::readiness::Readiness;
+use access::Access;
+use connections::{Connections, Limited};
+use tls::Acceptor;
+pub use tls::CertificateError;
+
+/// How long a connection may take to send a request's head, also the first one: idle clients must not use up the process's files.
+const HEAD_LIMIT: Duration = Duration::from_secs(10);
+
+/// The largest head of a request, in bytes: a token has 1 or 2 KiB.
+const MAX_HEAD: u32 = 16 << 10;
+
+/// How many requests one HTTP/2 connection may have at a time.
+const MAX_STREAMS: u32 = 4;
+
+/// How many probes are connected at a time.
+const MAX_PROBES: usize = 64;
+
+/// How many scrapers are connected at a time: each answer is as large as the metrics.
+const MAX_SCRAPERS: usize = 16;
+
+/// Why an address cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is in use or invalid.
+    #[error("cannot listen on {address:?} for {what}: {why}; set {flag} to another address, or to 0 for none")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What is served there.
+        what: &'static str,
+        /// The flag that sets the address.
+        flag: &'static str,
+        /// Why.
+        why: std::io::Error,
+    },
+    /// The certificate of the metrics server cannot be used.
+    #[error("cannot serve metrics over TLS")]
+    Certificate(#[from] CertificateError),
+}
+
+/// How `/metrics` is served over HTTPS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate. Default: self-signed, generated at start and kept in memory.
+    pub files: Option<CertificateFiles>,
+    /// Whether clients may use HTTP/2. Default: false.
+    pub http2: bool,
+    /// Whether a client needs a bearer token of a user whom RBAC allows to `get` the path `/metrics`. Default: false.
+    pub require_rbac: bool,
+}
+
+/// A certificate chain and its private key as PEM files. A change is noticed when the next client connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, the server's own certificate first.
+    pub certificate: PathBuf,
+    /// The private key in PKCS#8, PKCS#1 or SEC1.
+    pub key: PathBuf,
+}
+
+/// A listening server; [`serve`](Server::serve) answers requests.
+pub struct Server {
+    listener: TcpListener,
+    router: Router,
+    tls: Option<Acceptor>,
+    connections: Connections,
+    /// The address, with the actual port for port 0.
+    pub address: SocketAddr,
+}
+
+/// Listens for Prometheus. `None` if the address is `0` or empty. `api` reviews tokens.
+///
+/// # Errors
+/// The address is in use or invalid; the certificate can't be used.
+pub async fn metrics(
+    address: &str,
+    tls: Option<&Tls>,
+    metrics: Metrics,
+    api: Arc<dyn Api>,
+) -> Result<Option<Server>, Error> {
+    let answer = move |headers: HeaderMap| async move {
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let format = Format::negotiate(accept);
+        ([(CONTENT_TYPE, format.content_type())], metrics.encode(format))
+    };
+    let mut router = Router::new().route("/metrics", get(answer)).fallback(|| paths("/metrics"));
+    if tls.is_some_and(|tls| tls.require_rbac) {
+        router = router.layer(from_fn_with_state(Arc::new(Access::new(api)), access::check));
+    }
+    bind((address, &METRICS), router, tls).await
+}
+
+/// Listens for the kubelet's probes. `None` if the address is `0` or empty.
+///
+/// # Errors
+/// The address is in use or invalid.
+pub async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server>, Error> {
+    let health = || async { "ok" };
+    let ready = move || async move { readyz(&readiness.unmet()) };
+    let router = Router::new().route("/healthz", get(health)).route("/readyz", get(ready));
+    bind((address, &PROBES), router.fallback(|| paths("/healthz and /readyz")), None).await
+}
+
+/// Names what the process still waits for.
+fn readyz(unmet: &[String]) -> (StatusCode, String) {
+    match unmet {
+        [] => (StatusCode::OK, "ok".to_owned()),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n- {}\n", unmet.join("\n- "))),
+    }
+}
+
+/// The answer to any other path.
+async fn paths(served: &'static str) -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, format!("nothing is here; this server answers at {served}\n"))
+}
+
+impl Server {
+    /// Whether it speaks HTTPS.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Answers requests until `shutdown` is cancelled, then closes all connections.
+    pub async fn serve(self, shutdown: CancellationToken) {
+        let handle = Handle::<SocketAddr>::new();
+        let mut server = axum_server::Server::from_listener(self.listener).handle(handle.clone());
+        let http = server.http_builder();
+        http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT).max_buf_size(MAX_HEAD as usize);
+        http.http2().max_header_list_size(MAX_HEAD).max_concurrent_streams(MAX_STREAMS);
+        let service = self.router.into_make_service_with_connect_info::<SocketAddr>();
+        let connections = self.connections;
+        // `http1_only` comes last: `acceptor` undoes a part of it, without which the limit would start only after the first bytes.
+        let serving = async {
+            match self.tls {
+                Some(inner) if inner.speaks_http2() => {
+                    server.acceptor(Limited { inner, connections }).serve(service).await
+                }
+                Some(inner) => server.acceptor(Limited { inner, connections }).http1_only().serve(service).await,
+                None => {
+                    let inner = DefaultAcceptor::new();
+                    server.acceptor(Limited { inner, connections }).http1_only().serve(service).await
+                }
+            }
+        };
+        tokio::select! {
+            result = serving => if let Err(error) = result {
+                tracing::error!(address = %self.address, %error, "Server failed");
+            },
+            () = shutdown.cancelled() => handle.shutdown(),
+        }
+    }
+}
+
+/// What is served at an address, the flag that sets it, and to how many clients.
+struct Use(&'static str, &'static str, usize);
+
+const METRICS: Use = Use("metrics", "--metrics-bind-address", MAX_SCRAPERS);
+const PROBES: Use = Use("probes", "--health-probe-bind-address", MAX_PROBES);
+
+async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) -> Result<Option<Server>, Error> {
+    if matches!(address, "" | "0") {
+        return Ok(None);
+    }
+    let tls = match tls {
+        Some(tls) => Some(Acceptor::new(tls).await?),
+        None => None,
+    };
+    let Use(what, flag, most) = *used;
+    let named = |why| Error::Listen { address: address.to_owned(), what, flag, why };
+    let listener = listen(address).await.map_err(named)?;
+    let address = listener.local_addr().map_err(named)?;
+    Ok(Some(Server { listener, router, tls, connections: Connections::at_most(most), address }))
+}
+
+/// As in Go, `:8080` means every address of the host: both protocols, or the one that it has.
+async fn listen(address: &str) -> std::io::Result<TcpListener> {
+    match address.strip_prefix(':') {
+        None => TcpListener::bind(address).await,
+        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
+            Ok(listener) => Ok(listener),
+            Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
+        },
+    }
+}

@@ -1,0 +1,263 @@
+//! An API server in memory, for tests of a [`Reconciler`]: no cluster, no network, no waiting.
+//!
+//! It stores what is put and applied, with the fields of each manager. It does not validate, set defaults, run controllers or collect garbage: a
+//! Deployment gets no pods unless the test puts some.
+
+#![allow(clippy::panic, reason = "tests end here")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use kube::{Client, ResourceExt as _};
+use outside::{Api as _, Call, Error, MemoryApi};
+use serde_json::{Value, json};
+
+use crate::ResourceKey;
+use crate::context::Context;
+use crate::native::once;
+use crate::native::{Kind, Next, Reach, Reconciler};
+use crate::runtime::sync::lock;
+
+/// Who puts objects.
+const USER: &str = "user";
+
+/// How long the events of a reconcile may take.
+const EVENTS: Duration = Duration::from_secs(2);
+
+/// The requests, with their queries.
+pub type Asked = Arc<Mutex<Vec<String>>>;
+
+/// An API server in memory. Clones share its objects.
+#[derive(Clone)]
+pub struct Server {
+    objects: Arc<MemoryApi>,
+    asked: Asked,
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server::new()
+    }
+}
+
+impl Server {
+    /// A server of common built-in kinds: pods, Deployments, Services, ConfigMaps, Secrets, ServiceAccounts, Jobs.
+    pub fn new() -> Server {
+        let objects = Arc::new(MemoryApi::new());
+        objects.serve("events.k8s.io/v1", "Event", "events");
+        Server { objects, asked: Asked::default() }
+    }
+
+    /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do so for theirs.
+    pub fn serve<K: Kind>(&self) {
+        let (api_version, kind, plural) = (K::api_version(&()), K::kind(&()), K::plural(&()));
+        match K::Scope::NAMESPACED {
+            true => self.objects.serve(&api_version, &kind, &plural),
+            false => self.objects.serve_cluster_scoped(&api_version, &kind, &plural),
+        }
+    }
+
+    /// Stores an object, as its user would. The namespace of a namespaced one is `default` if it names none.
+    pub fn put<K: Kind>(&self, object: &K) {
+        self.serve::<K>();
+        let mut text = serde_json::to_value(object).unwrap_or_else(|error| panic!("{error}"));
+        let namespace = object.meta().namespace.as_deref().unwrap_or("default");
+        text["apiVersion"] = K::api_version(&()).into();
+        text["kind"] = K::kind(&()).into();
+        if K::Scope::NAMESPACED {
+            text["metadata"]["namespace"] = namespace.into();
+        }
+        self.objects.put(&path::<K>(namespace, &object.name_any()), text, USER);
+    }
+
+    /// Returns an object, if it exists. Cluster-scoped kinds ignore the namespace.
+    pub fn get<K: Kind>(&self, namespace: &str, name: &str) -> Option<K> {
+        let object = self.objects.object(&path::<K>(namespace, name))?;
+        Some(serde_json::from_value(object).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Returns the published events, oldest first: `Normal Scaled: from 1 to 2`.
+    pub fn events(&self) -> Vec<String> {
+        let mut events: Vec<Value> = self
+            .objects
+            .paths()
+            .iter()
+            .filter(|path| path.contains("/events/"))
+            .filter_map(|path| self.objects.object(path))
+            .collect();
+        events.sort_by_key(|event| event["eventTime"].to_string());
+        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        events
+            .iter()
+            .map(|event| format!("{} {}: {}", text(event, "type"), text(event, "reason"), text(event, "note")))
+            .collect()
+    }
+
+    /// Returns the writes so far, other than events: `PATCH /apis/apps/v1/namespaces/default/deployments/demo`.
+    pub fn writes(&self) -> Vec<String> {
+        let is_write = |line: &&String| !line.starts_with("GET ") && !line.contains("/events");
+        lock(&self.asked)
+            .iter()
+            .filter(is_write)
+            .map(|line| line.split('?').next().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// A client of this server. Its watches list, and then deliver nothing.
+    pub fn client(&self) -> Client {
+        client(&self.objects, &self.asked)
+    }
+
+    /// Reconciles a resource once, with caches that have just listed; a resource that is being deleted is cleaned up after.
+    ///
+    /// # Errors
+    /// The reconciler's own.
+    pub async fn reconcile<R: Reconciler>(
+        &self,
+        reconciler: &R,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Next, R::Error> {
+        self.serve::<R::Resource>();
+        let context = Context::new(self.client(), Default::default(), Default::default(), Default::default());
+        let context = context.for_controller(&reconciler.name());
+        let next = once(reconciler, &context, &ResourceKey::new(namespace, name)).await;
+        context.events.flush(EVENTS).await;
+        next
+    }
+}
+
+/// Where the server keeps an object.
+fn path<K: Kind>(namespace: &str, name: &str) -> String {
+    format!("{}/{name}", K::url_path(&(), Some(namespace).filter(|_| K::Scope::NAMESPACED)))
+}
+
+/// A client of the server. Its watches deliver nothing: a controller learns only from lists and from answers to its writes.
+pub fn client(server: &Arc<MemoryApi>, asked: &Asked) -> Client {
+    let (server, asked) = (server.clone(), asked.clone());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (server, asked) = (server.clone(), asked.clone());
+        async move {
+            let uri = request.uri().to_string();
+            lock(&asked).push(format!("{} {uri}", request.method()));
+            if uri.contains("watch=true") {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, std::convert::Infallible>(answer(&server, request).await)
+        }
+    });
+    Client::new(service, "default")
+}
+
+async fn answer(server: &MemoryApi, request: Request<Body>) -> Response<Body> {
+    let call = Call::received(request).await.unwrap_or_else(|error| panic!("{error}"));
+    let (code, body) = match server.send(call).await {
+        Ok(answer) => (200, answer.body),
+        Err(Error::Refused { code, reason, message, .. }) => {
+            let status = json!({"kind": "Status", "reason": reason, "message": message, "code": code});
+            (code, status.to_string().into_bytes())
+        }
+        Err(other) => panic!("{other}"),
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::PartialObjectMeta;
+
+    use super::*;
+    use crate::native::{Cache, Change, Rights, Scope, Watching, WriteError};
+    use crate::report::Outcome;
+
+    /// Copies the data of each Secret-like ConfigMap with the label `of` into its own.
+    struct Copies;
+
+    impl Reconciler for Copies {
+        type Resource = k8s_openapi::api::core::v1::Service;
+        type Error = WriteError;
+        type Caches = (Cache<ConfigMap>, Cache<PartialObjectMeta<ConfigMap>>);
+
+        fn watch(&self, watching: &mut Watching<Self::Resource>) -> Self::Caches {
+            let of = |map: &PartialObjectMeta<ConfigMap>| {
+                Some(ResourceKey::new("default", map.metadata.labels.as_ref()?.get("example.com/of")?))
+            };
+            (watching.owned(""), watching.mapped("example.com/of,example.com/kind=source", of))
+        }
+
+        fn rights(&self) -> Rights {
+            Rights::none().applies::<ConfigMap>()
+        }
+
+        async fn reconcile(
+            &self,
+            scope: &Scope<'_, Self::Resource>,
+            (own, sources): &Self::Caches,
+        ) -> Result<Next, WriteError> {
+            let sources = sources.of(scope.resource()).len().to_string();
+            let map = json!({"metadata": {"name": "copy"}, "data": {"sources": sources}});
+            let map: ConfigMap = serde_json::from_value(map).unwrap();
+            if scope.apply(own, map).await?.change != Change::Unchanged {
+                scope.tell(Outcome::normal("Copied", "Copy", format!("{sources} sources")));
+            }
+            Ok(Next::Wait)
+        }
+    }
+
+    fn map(name: &str, kind: &str) -> ConfigMap {
+        let labels = json!({"example.com/of": "demo", "example.com/kind": kind});
+        serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_kind_of_patch_changes_an_object() {
+        let server = Server::new();
+        server.put(&map("a", "source"));
+        let label = |value: &str| json!({"metadata": {"labels": {"example.com/of": value}}});
+        let json = json!([{"op": "replace", "path": "/metadata/labels/example.com~1of", "value": "json-patch"}]);
+        for (kind, patch) in [
+            ("merge-patch", label("merge-patch")),
+            ("strategic-merge-patch", label("strategic-merge-patch")),
+            ("json-patch", json),
+        ] {
+            let request = Request::patch("/api/v1/namespaces/default/configmaps/a")
+                .header("content-type", format!("application/{kind}+json"))
+                .body(patch.to_string().into_bytes())
+                .unwrap();
+            server.client().request::<ConfigMap>(request).await.unwrap();
+            let labels = server.get::<ConfigMap>("default", "a").unwrap().metadata.labels.unwrap();
+            assert_eq!((&*labels["example.com/of"], &*labels["example.com/kind"]), (kind, "source"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reconciler_sees_what_was_put_writes_what_differs_and_publishes_events() {
+        let server = Server::new();
+        server.put(
+            &serde_json::from_value::<k8s_openapi::api::core::v1::Service>(json!({"metadata": {"name": "demo"}}))
+                .unwrap(),
+        );
+        server.put(&map("a", "source"));
+        server.put(&map("b", "other"));
+        for _ in 0..2 {
+            server.reconcile(&Copies, "default", "demo").await.unwrap();
+        }
+        assert_eq!(
+            server.writes(),
+            ["PATCH /api/v1/namespaces/default/configmaps/copy"],
+            "the second finds it as wanted"
+        );
+        server.put(&map("c", "source"));
+        server.reconcile(&Copies, "default", "demo").await.unwrap();
+        let copy: ConfigMap = server.get("default", "copy").unwrap();
+        assert_eq!(copy.data.unwrap()["sources"], "2");
+        assert_eq!(server.events(), ["Normal Copied: 1 sources", "Normal Copied: 2 sources"]);
+        assert!(server.get::<ConfigMap>("default", "missing").is_none());
+        assert_eq!(server.reconcile(&Copies, "default", "gone").await.unwrap(), Next::Wait);
+    }
+}

@@ -1,0 +1,59 @@
+//! What chart controllers count, beside what every controller does: resources, releases, actions, hooks, repairs, renders.
+//!
+//! Labels are bounded: there are few controllers, results and reasons, and the charts and field managers that have series of their own are limited.
+
+mod census;
+mod releases;
+mod renders;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Weak};
+
+use census::Censuses;
+pub(crate) use census::{Census, Count};
+use controller::context::Context;
+use controller::metrics::Metrics;
+pub(crate) use releases::Action;
+use releases::Releases;
+pub(crate) use renders::RenderOutcome;
+use renders::Renders;
+
+/// The process's metrics of charts. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct ChartMetrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    renders: Renders,
+    releases: Releases,
+    censuses: Censuses,
+}
+
+impl ChartMetrics {
+    /// Those of this process.
+    pub(crate) fn of(context: &Context) -> ChartMetrics {
+        (*context.part(|context| ChartMetrics::new(&context.metrics))).clone()
+    }
+
+    /// Adds the families to a process's metrics.
+    pub(crate) fn new(metrics: &Metrics) -> ChartMetrics {
+        let families = Families { renders: Renders::new(), releases: Releases::new(), censuses: Censuses::default() };
+        metrics.register(|registry| {
+            families.releases.register(registry);
+            families.renders.register(registry);
+            registry.register_collector(Box::new(families.censuses.clone()));
+        });
+        ChartMetrics(Arc::new(families))
+    }
+
+    /// Shows how many of a controller's resources are ready, for as long as `census` lives.
+    pub(crate) fn resources(&self, controller: &Arc<str>, census: Weak<dyn Census>) {
+        self.0.censuses.add(controller, census);
+    }
+
+    /// Counts a render in a worker.
+    pub(crate) fn render(&self, outcome: RenderOutcome) {
+        self.0.renders.count(outcome);
+    }
+}

@@ -1,0 +1,63 @@
+//! Renders in worker processes, by how they end.
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// How a render in a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum RenderOutcome {
+    /// It succeeded.
+    Rendered,
+    /// The chart or its values are at fault.
+    Failed,
+    /// A limit or a crash ended the worker.
+    Limit,
+    /// It kept others waiting, and is done again as a retry.
+    Postponed,
+}
+
+impl RenderOutcome {
+    const ALL: [RenderOutcome; 4] =
+        [RenderOutcome::Rendered, RenderOutcome::Failed, RenderOutcome::Limit, RenderOutcome::Postponed];
+}
+
+impl EncodeLabelValue for RenderOutcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+        match self {
+            RenderOutcome::Rendered => "rendered",
+            RenderOutcome::Failed => "failed",
+            RenderOutcome::Limit => "limit",
+            RenderOutcome::Postponed => "postponed",
+        }
+        .encode(encoder)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    outcome: RenderOutcome,
+}
+
+/// The family, shown at zero before the first render.
+#[derive(Debug)]
+pub(super) struct Renders(Family<Labels, Counter>);
+
+impl Renders {
+    pub(super) fn new() -> Renders {
+        let family = Family::default();
+        for outcome in RenderOutcome::ALL {
+            drop(family.get_or_create(&Labels { outcome }));
+        }
+        Renders(family)
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("helm_operator_renders", "Renders in worker processes by outcome", self.0.clone());
+    }
+
+    pub(super) fn count(&self, outcome: RenderOutcome) {
+        self.0.get_or_create(&Labels { outcome }).inc();
+    }
+}

@@ -1,0 +1,63 @@
+//! The settings of chart controllers, from the command line.
+
+use std::time::Duration;
+
+use controller::context::Context;
+use kube::Client;
+
+pub use crate::rendering::Rendering;
+
+/// What applies to every chart controller unless its watch says otherwise.
+#[derive(Clone, Debug)]
+pub struct ChartConfig {
+    /// How long one of a chart's hooks may take; zero: no limit. Default: one hour.
+    pub hook_timeout: Duration,
+    /// How long a release may stay unready without progress before it counts as stalled; zero: no limit. Default: ten minutes.
+    pub progress_timeout: Duration,
+    /// How many revisions of a release are kept; 0 keeps all. Default: 10.
+    pub max_history: usize,
+    /// How often every object is applied again without a reason; zero: never. Default: zero.
+    pub full_resync_period: Duration,
+    /// How many releases of one watch may be upgraded at a time because something outside their resources changed; 0: no limit. Default: 0.
+    pub max_parallel_upgrades: usize,
+    /// Whether events show override values as `****`. Default: true, since they may come from the environment of the operator.
+    pub suppress_override_values: bool,
+    /// Where charts are rendered. Default: in this process.
+    pub rendering: Rendering,
+    /// The namespace of the Secret with the key of release records; empty: the pod's own, outside a cluster the kubeconfig's. Default: empty.
+    pub record_key_namespace: String,
+}
+
+/// The default of [`ChartConfig::progress_timeout`]: a Deployment's own limit.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(600);
+
+impl Default for ChartConfig {
+    /// Upstream's defaults.
+    fn default() -> ChartConfig {
+        ChartConfig {
+            hook_timeout: helm_release::action::HOOK_TIMEOUT,
+            progress_timeout: PROGRESS_TIMEOUT,
+            max_history: 10,
+            full_resync_period: Duration::ZERO,
+            max_parallel_upgrades: 0,
+            suppress_override_values: true,
+            rendering: Rendering::default(),
+            record_key_namespace: String::new(),
+        }
+    }
+}
+
+impl ChartConfig {
+    /// The settings of this process.
+    pub(crate) fn of(context: &Context) -> ChartConfig {
+        (*context.part(|_| ChartConfig::default())).clone()
+    }
+
+    /// Returns the operator's own namespace, where the key of release records is.
+    pub(crate) fn own_namespace<'a>(&'a self, client: &'a Client) -> &'a str {
+        match &*self.record_key_namespace {
+            "" => client.default_namespace(),
+            namespace => namespace,
+        }
+    }
+}

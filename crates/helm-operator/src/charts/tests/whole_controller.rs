@@ -1,0 +1,206 @@
+//! A whole controller with its watches, on a client of the API server in memory.
+
+use std::sync::Mutex;
+
+use controller::context::{Context, ControllerConfig};
+use controller::native::Controller;
+use controller::runtime::namespaces::Namespaces;
+use controller::testing::{Asked, client};
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::ResourceExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::charts::chart_controller::ChartController;
+use crate::charts::tests::*;
+use crate::hooks::{After, Before, Error as HookFailure, PostHook, PreHook};
+use crate::watches;
+
+struct Running {
+    server: Arc<MemoryApi>,
+    asked: Asked,
+    context: Context,
+}
+
+impl Running {
+    fn new(server: Arc<MemoryApi>) -> Running {
+        Running::with(server, ControllerConfig::default())
+    }
+
+    fn with(server: Arc<MemoryApi>, config: ControllerConfig) -> Running {
+        let asked = Asked::default();
+        let client = client(&server, &asked);
+        let context = Context::new(client, config, Metrics::default(), CancellationToken::new());
+        Running { server, asked, context: context.for_controller("memcached-controller") }
+    }
+
+    /// Runs the controller until `so` holds, then waits for its orderly end.
+    async fn until(&self, controller: ChartController, so: impl Fn() -> bool) {
+        let condition = async {
+            while !so() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            self.context.shutdown.cancel();
+        };
+        let both = async { tokio::join!(Box::new(controller).run(self.context.clone()), condition).0 };
+        tokio::time::timeout(Duration::from_secs(100), both).await.expect("it comes to its end").unwrap();
+    }
+
+    fn asked(&self, what: &str) -> bool {
+        self.asked.lock().unwrap().iter().any(|line| line.contains(what))
+    }
+
+    fn is_ready(&self) -> bool {
+        let conditions = self.server.object(PRIMARY).unwrap()["status"]["conditions"].clone();
+        conditions.as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+    }
+}
+
+fn controller(rest: &str) -> ChartController {
+    let text = format!("- {{group: cache.my.domain, version: v1, kind: Memcached, chart: x{rest}}}");
+    let watch = watches::parse(&text, |_| None).unwrap().watches.remove(0);
+    ChartController::with_renderer(watch, Arc::new(Stub::default()))
+}
+
+/// A server with one resource and the kinds of its chart's objects.
+fn server() -> Arc<MemoryApi> {
+    let server = World::new(spec()).server;
+    server.serve("v1", "ConfigMap", "configmaps");
+    server.serve("v1", "Secret", "secrets");
+    server
+}
+
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl PreHook for Notes {
+    fn run(&self, before: Before) -> BoxFuture<'_, Result<(), HookFailure>> {
+        let (name, deployed) = (before.resource.name_any(), before.deployed);
+        self.0.lock().unwrap().push(format!("before {name} {} {deployed:?}", before.values["value"]));
+        Box::pin(async { Err("no matter".into()) })
+    }
+}
+
+impl PostHook for Notes {
+    fn run(&self, after: After) -> BoxFuture<'_, Result<(), HookFailure>> {
+        let (release, name) = (after.release, after.resource.name_any());
+        let map: Option<ConfigMap> = release.object("c");
+        let value = map.and_then(|map| map.data?.remove("value")).unwrap_or_default();
+        let objects = release.objects().len();
+        self.0.lock().unwrap().push(format!("after {name} {} {objects} {value}", release.revision));
+        Box::pin(async { Err("no matter".into()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_installs_listed_resources_and_ends_on_shutdown() {
+    let running = Running::new(server());
+    let notes = Notes::default();
+    let controller = controller("").before(notes.clone()).after(notes.clone());
+    assert_eq!(controller.name(), "memcached-controller");
+    running.until(controller, || running.is_ready()).await;
+    assert_eq!(running.server.object(&format!("{MAPS}/c")).unwrap()["data"]["value"], "1");
+    assert_eq!(*notes.0.lock().unwrap(), ["before web \"1\" None", "after web 1 3 1"]);
+    for stream in [
+        "GET /apis/cache.my.domain/v1/memcacheds?&",
+        "GET /api/v1/secrets?",
+        "GET /api/v1/configmaps?",
+        "labelSelector=helm.sdk.operatorframework.io%2Fchart%3Dmemcached",
+        "labelSelector=owner%3Dhelm",
+    ] {
+        assert!(running.asked(stream), "{stream}: {:#?}", running.asked.lock().unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kinds_of_recorded_releases_are_listed_at_the_start_and_drift_is_repaired() {
+    let running = Running::new(server());
+    running.until(controller(""), || running.is_ready()).await;
+    running.server.remove(&format!("{MAPS}/b"));
+    let again = Running::new(running.server);
+    again.until(controller(""), || again.server.object(&format!("{MAPS}/b")).is_some()).await;
+    assert!(again.asked("GET /api/v1/configmaps?"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_served_namespace_has_its_own_streams_and_only_those() {
+    let namespaces = Namespaces(["ns".to_owned(), "other".to_owned()].into());
+    let running = Running::with(server(), ControllerConfig { namespaces, ..ControllerConfig::default() });
+    running
+        .until(controller(", selector: {matchLabels: {a: b}}"), || {
+            running.asked("watch=true") && running.asked("/namespaces/other/secrets?")
+        })
+        .await;
+    for kind in ["/apis/cache.my.domain/v1/namespaces/NS/memcacheds?", "/api/v1/namespaces/NS/secrets?"] {
+        for namespace in ["ns", "other"] {
+            assert!(running.asked(&kind.replace("NS", namespace)), "{:#?}", running.asked.lock().unwrap());
+        }
+    }
+    assert!(running.asked("labelSelector=a%3Db"));
+    assert!(!running.asked("/api/v1/secrets") && !running.asked("/v1/memcacheds"));
+}
+
+/// How often a request with this text was sent.
+fn count(running: &Running, what: &str) -> usize {
+    running.asked.lock().unwrap().iter().filter(|line| line.contains(what)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_are_watched_once_by_their_metadata_however_many_resources_have_them() {
+    let server = server();
+    for name in ["two", "three"] {
+        let (path, primary) = primary("ns", name, json!({"maps": [name], "value": "1"}));
+        server.put(&path, primary, "user");
+    }
+    for name in ["web", "two", "three"] {
+        let data = json!({"metadata": {"name": name, "namespace": "ns"}, "data": {"values.yaml": "dmFsdWU6IG9uZQ=="}});
+        server.put(&format!("{SECRETS}/{name}"), data, "user");
+    }
+    let running = Running::new(server);
+    let sources = ", valuesFrom: [{kind: Secret, name: $(name)}]";
+    let watched = || count(&running, "fieldSelector=type%21%3Dhelm.sh%2Frelease.v1") >= 2;
+    running.until(controller(sources), || running.is_ready() && watched()).await;
+    assert_eq!(count(&running, "fieldSelector="), 2, "a list and a watch: {:#?}", running.asked.lock().unwrap());
+    assert_eq!(count(&running, "GET /api/v1/namespaces/ns/secrets/web"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_waits_for_its_kind_to_be_served_until_the_shutdown() {
+    let server = Arc::new(MemoryApi::new());
+    let running = Running::new(server.clone());
+    let served = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+        server.serve("v1", "ConfigMap", "configmaps");
+        let (path, primary) = primary("ns", "web", spec());
+        server.put(&path, primary, "user");
+    };
+    let there = || server.object(PRIMARY).is_some() && running.is_ready();
+    tokio::join!(running.until(controller(""), there), served);
+
+    let nothing = Running::new(Arc::new(MemoryApi::new()));
+    nothing.until(controller(""), || nothing.asked("GET /apis")).await;
+}
+
+/// The object of an event, and its type, reason and note.
+fn told(event: &Value) -> (ObjectReference, String) {
+    let said = ["type", "reason", "note"].map(|field| event[field].as_str().unwrap().to_owned()).join("/");
+    (serde_json::from_value(event["regarding"].clone()).unwrap(), said)
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_name_the_resource_and_the_outcome() {
+    let running = Running::new(server());
+    running.until(controller(""), || running.is_ready() && !events(&running.server).is_empty()).await;
+    let (on, said) = told(&events(&running.server)[0]);
+    assert_eq!(said, "Normal/Installed/installed release \"web\" with chart memcached-0.1.0");
+    let uid = running.server.object(PRIMARY).unwrap()["metadata"]["uid"].as_str().map(str::to_owned);
+    let expected = ObjectReference {
+        api_version: Some("cache.my.domain/v1".into()),
+        kind: Some("Memcached".into()),
+        name: Some("web".into()),
+        namespace: Some("ns".into()),
+        uid,
+        ..ObjectReference::default()
+    };
+    assert_eq!(on, expected);
+}
