@@ -17,10 +17,11 @@ use std::time::Duration;
 use futures::future::{BoxFuture, ready};
 use outside::Error;
 
-use super::apply::Applier;
+use super::apply::{Applier, describe};
 use super::{Decoration, NotOurs, ObjectError, ObjectKey, OutOfReach, Reach};
-use crate::release::{DeletePolicy, Hook, HookEvent, Release};
+use crate::release::{DeletePolicy, Hook, HookEvent, LastRun, Release};
 use clock::Clock;
+use objects::Stamp;
 
 const SUCCEEDED: &[DeletePolicy] = &[DeletePolicy::HookSucceeded];
 
@@ -249,8 +250,8 @@ impl Applier {
     /// deletion skipped.
     ///
     /// # Flow
-    /// Skips hooks that succeeded, unless a later one failed and their objects were deleted with it. Each other hook
-    /// runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
+    /// Skips hooks that succeeded, unless a later one failed and their objects were deleted with it, or may have been.
+    /// Each other hook runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
     /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release with the same names;
     /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
     /// policies and those of the hooks before it are applied, and the rest is not run. A hook that the slot interrupts
@@ -293,6 +294,7 @@ impl Applier {
         run: &HookRun<'_>,
     ) -> Result<Vec<HookError>, HookError> {
         decide::expect_again(&mut release.hooks, order);
+        self.expect_missing_again(release, order, run).await?;
         let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
         let mut skipped = Vec::new();
         for (done, at) in order.iter().enumerate() {
@@ -313,6 +315,35 @@ impl Applier {
             }
         }
         Ok(skipped)
+    }
+
+    /// Lets hooks run again whose objects were deleted because a later hook failed, by a process that died before it
+    /// could record the failure.
+    async fn expect_missing_again(
+        &self,
+        release: &mut Release,
+        order: &[usize],
+        run: &HookRun<'_>,
+    ) -> Result<(), HookError> {
+        for at in decide::needed_by_begun(&release.hooks, order) {
+            if self.is_missing(release, at, run).await? {
+                release.hooks[at].last_run = LastRun::default();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether an object that a hook's run created does not exist any more.
+    async fn is_missing(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<bool, HookError> {
+        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
+        let clock = Clock::start(hook, run);
+        for object in &objects::of(hook)? {
+            let what = format!("{} to be found", describe(object));
+            if clock.retry(&what, || self.find(object, &stamp, run)).await?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Deletes the objects of an event's hooks with the policy `hook-succeeded`, in reverse order, and waits until they

@@ -49,7 +49,7 @@ impl Applier {
         let resumed = matches!(phase, HookPhase::Running | HookPhase::Unknown);
         let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
         if !resumed {
-            self.delete_by_policy(&release.hooks[at], &[DeletePolicy::BeforeHookCreation], run).await?;
+            self.delete_by_policy(&release.hooks[at], leftovers(phase), run).await?;
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
             release.hooks[at].last_run = LastRun { started_at: Some(outside::now()), phase, ..LastRun::default() };
             record(release, at, run).await?;
@@ -179,6 +179,14 @@ enum Found {
     At(String),
     /// It finished, and the server deleted it.
     Ended,
+}
+
+/// The policies by which objects of an earlier run go before a new one. Those of a failed run were to go at its end, which can fail, too.
+fn leftovers(phase: HookPhase) -> &'static [DeletePolicy] {
+    match phase {
+        HookPhase::Failed => &[DeletePolicy::BeforeHookCreation, DeletePolicy::HookFailed],
+        _ => &[DeletePolicy::BeforeHookCreation],
+    }
 }
 
 async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
