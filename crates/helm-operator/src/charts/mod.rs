@@ -21,7 +21,7 @@ pub(crate) mod tests;
 
 pub use crate::hooks::extensions::Wakes;
 pub use crate::mask::Published;
-pub use crate::rendering::request::{RenderError, Renderer, Request};
+pub use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 pub use crate::values::{Error as SpecError, Spec};
 pub use chart_controller::ChartController;
 pub use config::{ChartConfig, Rendering};

@@ -20,7 +20,7 @@ use crate::mask::Mask;
 use crate::reconcile::context::Work;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::shared::Shared;
-use crate::rendering::request::Renderer;
+use crate::rendering::request::{Rendered, Renderer};
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::Release;
@@ -140,11 +140,9 @@ async fn render(
 ) -> Result<Vec<String>, Failed> {
     work.load_sources(primary).await?;
     let request = work.request(primary, version);
-    let failed = |error| {
-        Failed::try_from(error)
-            .unwrap_or_else(|_| Unanswered::with_reason(Reason::Unanswered, "others render".into()).into())
+    let Rendered::Done(rendered) = renderer.render(request).await? else {
+        return Err(Unanswered::with_reason(Reason::Unanswered, "others render".into()).into());
     };
-    let rendered = renderer.render(request).await.map_err(failed)?;
     let candidate = work.post_render(primary, rendered).await?;
     let hooks = candidate.hooks.into_iter().map(|hook| hook.manifest);
     Ok(std::iter::once(candidate.manifest).chain(hooks).collect())

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::lookup::{ClusterLookup, MAX_LOOKUPS, Query, Reach, Release};
 use super::message::{Confinement, FromWorker, MAX_ANSWER, MAX_QUESTION, ToWorker};
-use super::request::RenderError;
+use super::request::{RenderError, Rendered};
 use super::tests::{chart, job};
 use super::worker::{SETTINGS, Settings};
 use crate::chart_metrics::ChartMetrics;
@@ -351,7 +351,7 @@ fn limit_of(process: &str) -> Duration {
 }
 
 /// A render by one of the processes above, and the reads that reached the server.
-async fn rendered_by(process: &str) -> (Result<Output, RenderError>, Vec<String>) {
+async fn rendered_by(process: &str) -> (Result<Rendered<Output>, RenderError>, Vec<String>) {
     let args =
         [&format!("rendering::hostile_tests::{process}"), "--exact", "--ignored", "--nocapture", "--test-threads=1"];
     let program = Program { path: "/proc/self/exe".into(), args: args.map(Into::into).into() };
@@ -384,7 +384,7 @@ async fn a_worker_that_asks_without_end_is_ended_and_the_server_is_asked_so_ofte
 #[tokio::test]
 async fn a_worker_reads_no_other_namespace() {
     let (rendered, log) = rendered_by("curious_asker").await;
-    let manifest = rendered.unwrap().manifest;
+    let manifest = rendered.unwrap().done().unwrap().manifest;
     let answers: Vec<_> = manifest.lines().collect();
     assert_eq!(answers[0], "found");
     assert!(answers[1..].iter().all(|answer| answer.contains("is not allowed")) && answers.len() == 3, "{answers:?}");
