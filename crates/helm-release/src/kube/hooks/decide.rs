@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kube::expiry::expires;
+use crate::kube::objects::expiry::expires;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 
 /// Returns the hooks of an event in the order in which they run: by weight, then by name.

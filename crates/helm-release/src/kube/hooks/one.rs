@@ -5,11 +5,12 @@ use std::time::Duration;
 use outside::{Call, Error};
 use serde_json::Value;
 
-use super::clock::{Clock, Pause};
+use super::clock::Clock;
 use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, outcome};
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
-use crate::kube::apply::{Applier, describe, key_of};
+use crate::kube::waiting::pause::Pause;
+use crate::kube::writes::apply::{Applier, describe, key_of};
 use crate::kube::{Object, Response, is_transient};
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 
