@@ -420,7 +420,7 @@ async fn a_worker_that_says_something_odd_is_ended_and_nothing_is_asked_for_it()
 #[tokio::test]
 async fn a_worker_gets_nothing_that_its_chart_does_not_ask_for() {
     let (rendered, log) = rendered_by("uninvited_asker").await;
-    let manifest = rendered.unwrap().manifest;
+    let manifest = rendered.unwrap().done().unwrap().manifest;
     let answers: Vec<_> = manifest.split('\u{1}').collect();
     assert_eq!(answers.len(), 8, "{answers:?}");
     assert!(answers.iter().all(|answer| *answer != "found"), "{answers:?}");
