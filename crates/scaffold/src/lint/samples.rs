@@ -13,6 +13,9 @@ use crate::yaml;
 pub(super) fn check(sample: &Document, definitions: &Definitions) -> Vec<Finding> {
     let (api_version, kind) = (sample.text("/apiVersion"), sample.text("/kind"));
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    if is_kubernetes_own(group) {
+        return Vec::new();
+    }
     let Some(crd) = definitions.find(group, kind).map(|crd| &crd.document) else {
         let message = format!("the project has no definition of {kind} in group {group:?}");
         return vec![Finding::warning(&sample.path, sample.line(&["kind"]), message)];
@@ -44,6 +47,11 @@ pub(super) fn check(sample: &Document, definitions: &Definitions) -> Vec<Finding
                 .collect()
         }
     }
+}
+
+/// Reports whether the group is Kubernetes' own, such as `apps`: those of custom resources have a dot, and `k8s.io` is reserved.
+fn is_kubernetes_own(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
 }
 
 /// Returns the findings for `at '/spec': additional properties 'a', 'b' not allowed`, one for each field.

@@ -85,6 +85,9 @@ fn a_sample_must_fit_its_definition_and_fields_are_named_with_their_line() {
     check("  replicaCount: [1]\n", "config/samples/web_v1_web.yaml:6: error: spec.replicaCount: ", "got array");
     check("  image:\n    tag: {a: b}\n", "config/samples/web_v1_web.yaml:7: error: spec.image.tag: ", "got object");
     assert_eq!(lint(&[(SAMPLE, &sample("  replicaCount: null\n"))]), Vec::<String>::new());
+    let beside = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: web}\n";
+    let both = sample("  replicaCount: null\n") + beside;
+    assert_eq!(lint(&[(SAMPLE, &both)]), Vec::<String>::new(), "a Namespace beside the resource");
     let unknown = sample("  replicaCount: 1\n").replace("kind: Web", "kind: Wab");
     one(&[(SAMPLE, &unknown)], "config/samples/web_v1_web.yaml:2: warning: ", "no definition of Wab");
     let old = sample("  replicaCount: 1\n").replace("/v1", "/v1beta1");
