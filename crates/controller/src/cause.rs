@@ -1,7 +1,6 @@
-//! Formats an error and its causes as one line: what was attempted, and the first cause. Leaves out the layers that
-//! libraries add in between.
+//! An error and its causes as one line: what was attempted, and the first cause, without what libraries put between.
 //!
-//! kube's own messages contain whole responses in Rust's debug notation, and repeat their causes.
+//! kube's own texts contain whole responses in Rust's notation, and repeat their causes.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -10,11 +9,10 @@ use kube::client::AuthError;
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// kube's reason for a response that is not a `Status`.
+/// kube's reason for a response that is not a status.
 const NO_STATUS: &str = "Failed to parse error data";
 
-/// Returns an error's message and those of its causes, as `a: b: c`. Leaves out a message that the text so far already
-/// ends with.
+/// An error's message and those of its causes, as `a: b: c`; a text that the one before already ends with is left out.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let (mut text, mut next) = (String::new(), Some(error));
     while let Some(error) = next {
@@ -29,7 +27,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 
 type Link<'a> = (Cow<'a, str>, Option<&'a (dyn Error + 'static)>);
 
-/// Returns one error's message and its cause. The message is empty if the cause says everything.
+/// The message of one error, empty if its cause says it all, and its cause.
 fn link<'a>(error: &'a (dyn Error + 'static)) -> Link<'a> {
     if let Some(error) = error.downcast_ref::<kube::Error>() {
         return of_client(error);
@@ -43,12 +41,12 @@ fn link<'a>(error: &'a (dyn Error + 'static)) -> Link<'a> {
     }
 }
 
-/// Returns the API server's status, if the error is one. kube boxes it.
+/// The response that an error is, which kube boxes.
 fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     error.downcast_ref::<Status>().or_else(|| error.downcast_ref::<Box<Status>>().map(|status| &**status))
 }
 
-/// Returns an error's message without its cause's, if it ends with that.
+/// An error's text without its cause's, where it repeats that at its end.
 fn own_part(error: &(dyn Error + 'static)) -> String {
     let (mut text, Some(cause)) = (error.to_string(), error.source()) else { return error.to_string() };
     let repeated = match status_of(cause) {
@@ -81,7 +79,7 @@ fn of_watch(error: &watcher::Error) -> Link<'_> {
     }
 }
 
-/// Returns the server's message. A response that is not a `Status` comes from the server's router or from a proxy.
+/// The server's message. What is not a status comes from its router or from a proxy.
 fn of_status(status: &Status) -> Cow<'_, str> {
     let first = status.message.lines().next().unwrap_or_default().trim();
     match (&*status.reason, status.code, first) {
@@ -92,7 +90,7 @@ fn of_status(status: &Status) -> Cow<'_, str> {
     }
 }
 
-/// Returns the first cause of a lost request, without the layers of the connection.
+/// The first cause of a lost request, without the layers of the connection.
 fn root(error: &(dyn Error + 'static)) -> String {
     let mut first = error;
     while let Some(cause) = first.source() {
@@ -102,7 +100,7 @@ fn root(error: &(dyn Error + 'static)) -> String {
         return "no answer in time".to_owned();
     }
     match first.downcast_ref::<AuthError>() {
-        // kube's message contains everything that the command printed, in Rust's debug notation.
+        // kube shows all that the command printed, in Rust's notation.
         Some(AuthError::AuthExecRun { cmd, out }) => {
             format!("the command {cmd:?} for credentials failed: {}", out.status)
         }

@@ -1,7 +1,7 @@
-//! An in-memory API server for tests of a [`Reconciler`]: no cluster, no network, no waiting.
+//! An API server in memory, for tests of a [`Reconciler`]: no cluster, no network, no waiting.
 //!
-//! It stores what is put and applied, with the fields of each manager. It does not validate, set defaults, run
-//! controllers or collect garbage: a Deployment gets no pods unless the test puts some.
+//! It stores what is put and applied, with the fields of each manager. It does not validate, set defaults, run controllers or collect garbage: a
+//! Deployment gets no pods unless the test puts some.
 
 #![allow(clippy::panic, reason = "tests end here")]
 
@@ -17,19 +17,19 @@ use serde_json::{Value, json};
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::native::once;
-use crate::native::{Kind, Next, Reach, Reconciler};
+use crate::native::{Kind, Next, Reach, Reconciler, Watched};
 use crate::runtime::sync::lock;
 
-/// The field manager of objects that a test puts.
+/// Who puts objects.
 const USER: &str = "user";
 
-/// How long publishing the events of a reconcile may take.
+/// How long the events of a reconcile may take.
 const EVENTS: Duration = Duration::from_secs(2);
 
-/// The requests received, with their queries.
+/// The requests, with their queries.
 pub type Asked = Arc<Mutex<Vec<String>>>;
 
-/// An in-memory API server. Clones share its objects.
+/// An API server in memory. Clones share its objects.
 #[derive(Clone)]
 pub struct Server {
     objects: Arc<MemoryApi>,
@@ -43,24 +43,26 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Creates a server of common built-in kinds: pods, Deployments, Services, ConfigMaps, Secrets, ServiceAccounts,
-    /// Jobs.
+    /// A server of common built-in kinds: pods, Deployments, Services, ConfigMaps, Secrets, ServiceAccounts, Jobs.
     pub fn new() -> Server {
         let objects = Arc::new(MemoryApi::new());
         objects.serve("events.k8s.io/v1", "Event", "events");
         Server { objects, asked: Asked::default() }
     }
 
-    /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do this for theirs.
+    /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do so for theirs, and for what the reconciler watches.
     pub fn serve<K: Kind>(&self) {
-        let (api_version, kind, plural) = (K::api_version(&()), K::kind(&()), K::plural(&()));
-        match K::Scope::NAMESPACED {
-            true => self.objects.serve(&api_version, &kind, &plural),
-            false => self.objects.serve_cluster_scoped(&api_version, &kind, &plural),
+        self.serve_kind(&Watched::of::<K>());
+    }
+
+    fn serve_kind(&self, kind: &Watched) {
+        match kind.is_namespaced {
+            true => self.objects.serve(&kind.api_version, &kind.kind, &kind.plural),
+            false => self.objects.serve_cluster_scoped(&kind.api_version, &kind.kind, &kind.plural),
         }
     }
 
-    /// Stores an object, as its user would. A namespaced object without a namespace goes to `default`.
+    /// Stores an object, as its user would. The namespace of a namespaced one is `default` if it names none.
     pub fn put<K: Kind>(&self, object: &K) {
         self.serve::<K>();
         let mut text = serde_json::to_value(object).unwrap_or_else(|error| panic!("{error}"));
@@ -106,12 +108,12 @@ impl Server {
             .collect()
     }
 
-    /// Returns a client of this server. Its watches deliver nothing after their list.
+    /// A client of this server. Its watches list, and then deliver nothing.
     pub fn client(&self) -> Client {
         client(&self.objects, &self.asked)
     }
 
-    /// Reconciles a resource once, with caches that have just listed. Cleans up after a resource that is being deleted.
+    /// Reconciles a resource once, with caches that have just listed; a resource that is being deleted is cleaned up after.
     ///
     /// # Errors
     /// The reconciler's own.
@@ -124,19 +126,18 @@ impl Server {
         self.serve::<R::Resource>();
         let context = Context::new(self.client(), Default::default(), Default::default(), Default::default());
         let context = context.for_controller(&reconciler.name());
-        let next = once(reconciler, &context, &ResourceKey::new(namespace, name)).await;
+        let next = once(reconciler, &context, &ResourceKey::new(namespace, name), |kind| self.serve_kind(kind)).await;
         context.events.flush(EVENTS).await;
         next
     }
 }
 
-/// Returns the path under which the server stores an object.
+/// Where the server keeps an object.
 fn path<K: Kind>(namespace: &str, name: &str) -> String {
     format!("{}/{name}", K::url_path(&(), Some(namespace).filter(|_| K::Scope::NAMESPACED)))
 }
 
-/// Returns a client of the server. Its watches deliver nothing: a controller learns only from lists and from responses
-/// to its writes.
+/// A client of the server. Its watches deliver nothing: a controller learns only from lists and from answers to its writes.
 pub fn client(server: &Arc<MemoryApi>, asked: &Asked) -> Client {
     let (server, asked) = (server.clone(), asked.clone());
     let service = tower::service_fn(move |request: Request<Body>| {

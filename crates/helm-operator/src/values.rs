@@ -7,40 +7,39 @@ use go_encoding::json::{self, EscapeHtml, Layout};
 use go_template::{Map, Value};
 use helm_release::kube::{digest_json, intern};
 
-/// The maximum size of a `spec`, in bytes. A release record, which also contains the chart, has 1 MiB.
+/// The largest `spec` that is read, in bytes: a release record, which also holds the chart, has 1 MiB.
 const MAX_SPEC_BYTES: usize = 1 << 20;
 
-/// The maximum number of values in a `spec`, including keys. Each takes about 100 bytes of memory, no matter how short
-/// it is.
+/// How many values, keys included, a `spec` may hold: each takes about 100 bytes of memory, however short it is.
 const MAX_SPEC_VALUES: usize = 100_000;
 
-/// Texts up to this size are always kept, because the rest of a resource takes as much.
+/// Texts up to this size are always kept: the rest of a resource takes as much.
 const SMALL: usize = 1 << 10;
 
-/// The maximum of larger texts that a process keeps, in bytes.
+/// The bytes of larger texts that a process keeps.
 const ROOM: usize = 16 << 20;
 
-/// The reason why a `spec` has no values. The messages never quote it.
+/// Why a `spec` has no values. The messages never quote it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It exceeds the size limit.
+    /// It exceeds the limit of its size.
     #[error(
         "spec has {0} bytes, more than the operator reads (limit MAX_SPEC_BYTES of 1 MiB): shorten it, or move large values to a ConfigMap or Secret \
          and name that with valuesFrom"
     )]
     TooLarge(usize),
-    /// It exceeds the limit on the number of values.
+    /// It exceeds the limit of its values.
     #[error(
         "spec has {0} values, more than the operator reads (limit MAX_SPEC_VALUES of 100000): use fewer, or pass lists as text"
     )]
     TooMany(usize),
-    /// Its text is not in memory, because the process keeps a limited amount of large texts.
+    /// Its text is not at hand: the process keeps only so many bytes of large ones.
     #[error("spec is not in memory")]
     NotKept,
     /// It is a list or a scalar.
     #[error("spec must be a map of values, got {0}")]
     NotAMap(&'static str),
-    /// It is not JSON, or exceeds a limit of the decoder.
+    /// It exceeds a limit.
     #[error("cannot read spec: {0}")]
     Unreadable(&'static str),
 }
@@ -55,11 +54,11 @@ pub struct Spec {
 #[derive(Clone, Debug)]
 struct Text {
     json: Arc<str>,
-    /// The reservation of a large text that is kept.
+    /// The place of a large text that is kept.
     _place: Option<Arc<Place>>,
 }
 
-/// Room for large texts, shared by everything that a process keeps.
+/// Room for large texts, shared by all that a process keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room(Arc<AtomicUsize>);
 
@@ -67,14 +66,14 @@ pub(crate) struct Room(Arc<AtomicUsize>);
 struct Place(Room, usize);
 
 impl Room {
-    /// Reserves this many bytes; returns `None` if there are fewer left.
+    /// Takes room for so many bytes; `None` if there is too little.
     fn take(&self, bytes: usize) -> Option<Place> {
         let fits = |used: usize| Some(used + bytes).filter(|sum| *sum <= ROOM);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Place(self.clone(), bytes))
     }
 
-    /// Uses up all room.
+    /// Leaves no room.
     #[cfg(test)]
     pub(crate) fn fill(&self) {
         self.0.store(2 * ROOM, Ordering::Relaxed);
@@ -88,12 +87,12 @@ impl Drop for Place {
 }
 
 impl Spec {
-    /// Creates the `spec` with this JSON text; `null` means that there is none.
+    /// The `spec` with this JSON text; `null` stands for none.
     pub fn new(json: &str) -> Spec {
         Spec { text: Ok(Text { json: json.into(), _place: None }), digest: intern(&digest(json)) }
     }
 
-    /// Creates the `spec` that a user wrote. If it exceeds the limits, only its digest is kept.
+    /// The `spec` that a user wrote: one beyond the limits is not read, and has a digest only.
     pub(crate) fn of_user(json: &str) -> Spec {
         match measure(json) {
             Ok(()) => Spec::new(json),
@@ -101,7 +100,7 @@ impl Spec {
         }
     }
 
-    /// Returns the `spec` as it is kept in memory: without a text for which there is no room.
+    /// The `spec` as it is kept in memory: without a text for which there is no room.
     pub(crate) fn kept_in(self, room: &Room) -> Spec {
         let Ok(Text { json, _place: None }) = &self.text else { return self };
         if json.len() <= SMALL {
@@ -114,20 +113,20 @@ impl Spec {
         Spec { text, ..self }
     }
 
-    /// Returns whether the text was not kept.
+    /// Whether its text was not kept.
     pub(crate) fn is_away(&self) -> bool {
         matches!(self.text, Err(Error::NotKept))
     }
 
-    /// Returns the JSON text.
+    /// The JSON text.
     ///
     /// # Errors
-    /// The text was not read, or not kept.
+    /// It was not read, or not kept.
     pub fn json(&self) -> Result<&str, Error> {
         self.text.as_ref().map(|text| &*text.json).map_err(Clone::clone)
     }
 
-    /// Returns the JSON text, shared.
+    /// The JSON text, shared.
     ///
     /// # Errors
     /// As [`json`](Self::json).
@@ -135,13 +134,12 @@ impl Spec {
         self.text.as_ref().map(|text| text.json.clone()).map_err(Clone::clone)
     }
 
-    /// Returns a digest of the contents, which does not depend on the server's choice of spaces, escapes and key order.
+    /// A digest of the contents: equal whatever spaces, escapes and order of keys the server chose.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Decodes the values anew on each call. Integers are `int64` as in operator-sdk, which uses the API's decoder.
-    /// `null` has no values.
+    /// The values, made anew by each call. Integers are `int64` as in operator-sdk, which uses the API's decoder. `null` gives no values.
     ///
     /// # Errors
     /// See [`Error`].
@@ -161,7 +159,7 @@ fn measure(json: &str) -> Result<(), Error> {
     }
 }
 
-/// Returns an upper bound for the number of values in JSON text, including keys, without parsing it.
+/// Returns how many values JSON text has at most, keys included, without parsing it.
 pub(crate) fn count_values(json: &[u8]) -> usize {
     let (mut in_text, mut escaped, mut values) = (false, false, 1);
     for byte in json {
@@ -176,7 +174,7 @@ pub(crate) fn count_values(json: &[u8]) -> usize {
     values
 }
 
-/// Decodes the values of a `spec`'s JSON text.
+/// The values of a `spec`'s JSON text.
 ///
 /// # Errors
 /// See [`Error`].
@@ -188,15 +186,14 @@ pub(crate) fn decode(spec: &str) -> Result<Map, Error> {
     }
 }
 
-/// Digests a canonical form, because servers differ in spaces, escapes and key order. Invalid JSON is digested as
-/// written.
+/// Servers differ in spaces, escapes and the order of keys. Text that we cannot read counts as it is written.
 fn digest(spec: &str) -> String {
     let value = json::decode_preserving_ints(spec.as_bytes()).ok();
     let canonical = value.and_then(|value| json::encode(&value, EscapeHtml::No, Layout::Compact).ok());
     digest_json(&String::from_utf8_lossy(canonical.as_deref().unwrap_or(spec.as_bytes())).into())
 }
 
-/// Returns an error that quotes nothing. The decoder's message would quote a number or a character.
+/// The decoder's message would quote a number or a character.
 fn unreadable(error: &json::DecodeError) -> Error {
     Error::Unreadable(match error {
         json::DecodeError::TooDeep => "it nests too deep (limit MAX_DEPTH of 500)",
@@ -283,7 +280,7 @@ mod tests {
         assert_eq!(json::to_serde(&get("g")), value!([1, {"h": i64::MIN}]));
         assert_eq!(json::to_serde(&get("b")), value!(9_007_199_254_740_993_i64));
     }
-    /// Returns what the template prints for the values of a `spec` over the chart's `values.yaml`.
+    /// What the template prints for the values of a spec over the chart's `values.yaml`.
     fn printed(template: &str, spec: &str) -> String {
         let files = [
             ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),

@@ -1,5 +1,4 @@
-//! Refuses to send writes once this process no longer leads. It sits below everything that waits or retries, so that
-//! only the connection comes after it.
+//! Refuses to send writes once this process no longer leads. Below everything that waits or repeats, so that only the connection comes after it.
 
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
@@ -10,7 +9,7 @@ use tower::{BoxError, Layer, Service};
 
 use crate::lease::Term;
 
-/// A layer that adds this check.
+/// Adds the check to a service.
 #[derive(Clone)]
 pub(super) struct WithinTerm(pub(super) Term);
 
@@ -28,7 +27,7 @@ impl<S> Layer<S> for WithinTerm {
     }
 }
 
-/// The response to a read, which costs nothing extra.
+/// A request that only reads: it costs nothing more.
 type Unlimited<F, E> = MapErr<F, fn(E) -> BoxError>;
 
 impl<S, B> Service<Request<B>> for WithinTermService<S>

@@ -1,4 +1,4 @@
-//! The queue of events to publish. Under load, publishing yields to reconciles.
+//! The queue of events to publish. They can wait: under load they leave the server's time to the resources.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +16,18 @@ use crate::events::Named;
 use crate::report::{Outcome, chain, shorten};
 use crate::runtime::throttle::{Place, Rest};
 
-/// Events use at most a tenth of one connection's time, unless [`MANY`] are waiting, or one takes so long that its
-/// cooldown would exceed a second.
+/// Events use at most a tenth of one connection's time, unless [`MANY`] wait or one takes so long that its rest would exceed a second.
 const REST: Rest = Rest { factor: 9, longest: Duration::from_secs(1) };
-/// Queue length from which events are published without a cooldown.
+/// From this many on, they are published without a rest.
 const MANY: usize = 2048;
-/// The maximum queue length. Further events are dropped. client-go keeps 1,000.
+/// How many may wait: more are dropped, the newest first. client-go keeps 1,000.
 pub(super) const MOST: usize = 2 * MANY;
 
-/// Publishes events one at a time, oldest first.
+/// Publishes events one after the other, oldest first.
 pub(super) struct Outbox {
     place: Place,
     waiting: Mutex<Waiting>,
-    /// Cancelled on shutdown, which ends the cooldowns.
+    /// Cancelled when the process ends: no more rests.
     hurry: CancellationToken,
     tasks: TaskTracker,
 }
@@ -36,13 +35,13 @@ pub(super) struct Outbox {
 #[derive(Default)]
 struct Waiting {
     letters: VecDeque<Letter>,
-    /// The task that publishes the events; it ends when none is left.
+    /// The task that publishes them; it ends when none is left.
     sender: Option<JoinHandle<()>>,
-    /// Whether the last event was dropped.
+    /// Whether the last one was dropped.
     is_full: bool,
 }
 
-/// A waiting event.
+/// An event that waits.
 struct Letter {
     named: Named,
     on: ObjectReference,
@@ -60,7 +59,7 @@ impl Outbox {
         })
     }
 
-    /// Queues an outcome to be published after those before it.
+    /// Publishes an outcome once those before it are published.
     pub(super) fn put(self: &Arc<Self>, named: Named, on: ObjectReference, mut outcome: Outcome) {
         outcome.message = shorten(&outcome.message, MAX_NOTE);
         let mut waiting = self.waiting();
@@ -71,7 +70,7 @@ impl Outbox {
         }
     }
 
-    /// Publishes the waiting events without cooldowns, for at most `limit`.
+    /// Publishes what waits, without rests and for no longer than `limit`.
     pub(super) async fn flush(&self, limit: Duration) {
         self.hurry.cancel();
         self.tasks.close();

@@ -1,4 +1,4 @@
-//! The `tokio_*` metrics: figures of the async runtime, in place of upstream's `go_*` series.
+//! `tokio_*`: the async runtime's figures, in place of the `go_*` series of upstream.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::runtime::Handle;
 
-/// A collector that reads the figures of the runtime it is called on.
+/// Reads the figures of the runtime in which it is asked.
 #[derive(Debug)]
 pub(super) struct Runtime;
 

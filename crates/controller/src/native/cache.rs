@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::decoded::Invalid;
-use super::kind::{Kind, key_of};
+use super::kind::Kind;
 use super::store::{Reader, Store};
 use crate::ResourceKey;
 use crate::runtime::sync::lock;
@@ -41,7 +41,7 @@ impl<K: Kind> Cache<K> {
 
     /// Returns the objects of a resource, sorted by namespace and name.
     pub fn of(&self, resource: &impl Kind) -> Vec<Arc<K>> {
-        self.index.get(&key_of(resource))
+        self.index.get(&ResourceKey::of(resource))
     }
 
     /// Returns the object with this key, whatever it belongs to.
@@ -73,7 +73,7 @@ impl<K: Kind> Cache<K> {
 
     /// Wakes a resource once, as soon as the object changes or goes, whatever it belongs to.
     pub(super) fn wake_on_change(&self, object: &K, resource: ResourceKey) {
-        let key = key_of(object);
+        let key = ResourceKey::of(object);
         lock(&self.index.waiting).entry(key.clone()).or_default().insert(resource);
         // It may have changed just before.
         if self.get(&key).is_none_or(|now| now.meta().resource_version != object.meta().resource_version) {

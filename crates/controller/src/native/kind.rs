@@ -56,11 +56,6 @@ pub(super) fn api<K: Resource<DynamicType = (), Scope: Reach>>(client: Client, n
     <K::Scope as Reach>::api(client, namespace)
 }
 
-/// Returns the key of an object. That of a cluster-scoped object has no namespace.
-pub(super) fn key_of<K: Resource>(object: &K) -> ResourceKey {
-    ResourceKey::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
-}
-
 /// Returns the resource of kind `R` that the object's controller reference names.
 pub(super) fn owner<R: Kind, K: Kind>(object: &K) -> Option<ResourceKey> {
     let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;

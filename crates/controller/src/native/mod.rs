@@ -40,7 +40,7 @@ pub use scope::{Applied, Change, Scope, WriteError};
 pub use selector::Selector;
 pub use serve::{Served, rights};
 pub use store::Stores;
-pub use watching::{Objects, Watching, generation_changed};
+pub use watching::{Objects, Watched, Watching, generation_changed};
 
 /// Why a controller ended early.
 pub use crate::runtime::BoxError as Error;

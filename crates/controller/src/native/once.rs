@@ -6,15 +6,21 @@ use super::reconciler::{Next, Reconciler};
 use super::scope::Scope;
 use super::settings::Settings;
 use super::store::Stores;
-use super::watching::Watching;
+use super::watching::{Watched, Watching};
 use crate::ResourceKey;
 use crate::context::Context;
 
 /// Lists what the reconciler watches, then reconciles the resource, or cleans up after it if it is being deleted. A resource that does not exist needs
-/// nothing.
-pub async fn once<R: Reconciler>(reconciler: &R, context: &Context, key: &ResourceKey) -> Result<Next, R::Error> {
+/// nothing. `serve` gets each watched kind before its first list.
+pub async fn once<R: Reconciler>(
+    reconciler: &R,
+    context: &Context,
+    key: &ResourceKey,
+    serve: impl Fn(&Watched),
+) -> Result<Next, R::Error> {
     let mut watching = Watching::new(Stores::of(context), Settings::new(context));
     let caches = reconciler.watch(&mut watching);
+    watching.kinds.iter().for_each(serve);
     let (resources, _settings, mut listed) = watching.resources();
     for list in &mut listed {
         list.wait().await;

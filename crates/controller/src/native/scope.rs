@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::apply::differs;
 use super::cache::Cache;
-use super::kind::{self, Kind, key_of};
+use super::kind::{self, Kind};
 use super::options::{Apply, Conflicts, Ownership};
 use crate::ResourceKey;
 use crate::context::Context;
@@ -154,11 +154,11 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// `cache` has changes or goes, the resource is reconciled again.
     pub async fn apply<K: Kind>(&self, cache: &Cache<K>, apply: impl Into<Apply<K>>) -> Result<Applied<K>, WriteError> {
         let apply = self.placed(apply.into())?;
-        let cached = cache.get(&key_of(&apply.object));
+        let cached = cache.get(&ResourceKey::of(&apply.object));
         let wanted = encode(&apply.object)?;
         match cached {
             Some(live) if !self.may_write(&apply, live.meta()) => {
-                cache.wake_on_change(&live, key_of(&**self.resource));
+                cache.wake_on_change(&live, ResourceKey::of(&**self.resource));
                 Err(foreign(&apply.object))
             }
             Some(live) if live.meta().deletion_timestamp.is_some() => Ok(unchanged(live)),

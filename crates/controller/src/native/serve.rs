@@ -10,7 +10,7 @@ use super::rights::Right;
 use super::serving::Serving;
 use super::settings::Settings;
 use super::store::Stores;
-use super::watching::Watching;
+use super::watching::{Watched, Watching};
 use crate::context::Context;
 use crate::native::{Controller, Error};
 use crate::runtime::readiness::Requirement;
@@ -92,8 +92,8 @@ pub fn rights<R: Reconciler>(reconciler: &R) -> Vec<Right> {
 }
 
 /// Returns the watched kinds that the rights do not cover.
-fn undeclared<'k>(kinds: &'k [(String, String)], rights: &'k [Right]) -> impl Iterator<Item = String> + 'k {
-    let is_missing =
-        |(group, plural): &&(String, String)| !rights.iter().any(|right| right.covers_watch(group, plural));
-    kinds.iter().filter(is_missing).map(|(group, plural)| format!("{plural}.{group}").trim_end_matches('.').to_owned())
+fn undeclared<'k>(kinds: &'k [Watched], rights: &'k [Right]) -> impl Iterator<Item = String> + 'k {
+    let is_missing = |kind: &&Watched| !rights.iter().any(|right| right.covers_watch(&kind.group, &kind.plural));
+    let name = |kind: &Watched| format!("{}.{}", kind.plural, kind.group).trim_end_matches('.').to_owned();
+    kinds.iter().filter(is_missing).map(name)
 }

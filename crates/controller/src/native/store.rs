@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::decoded::{Decoded, Invalid};
-use super::kind::{self, Kind, key_of};
+use super::kind::{self, Kind};
 use super::selector::Selector;
 use crate::ResourceKey;
 use crate::context::Context;
@@ -201,7 +201,7 @@ impl<K: Kind> Store<K> {
     }
 
     fn put(&self, object: Decoded<K>, epoch: u64) {
-        let key = key_of(&object);
+        let key = ResourceKey::of(&object);
         let object = match object {
             Decoded::Valid(object) => Decoded::Valid(Arc::new(reduced(object))),
             Decoded::Invalid(invalid) => Decoded::Invalid(invalid),
@@ -213,7 +213,7 @@ impl<K: Kind> Store<K> {
 
     /// Removes the object, unless another has taken its name.
     pub(super) fn remove(&self, object: &Decoded<K>) {
-        let key = key_of(object);
+        let key = ResourceKey::of(object);
         let mut state = self.write();
         if state.objects.get(&key).is_some_and(|kept| kept.meta().uid == object.meta().uid) {
             state.remove(&key);

@@ -5,20 +5,47 @@ use std::time::Duration;
 
 use super::cache::{Cache, Index};
 use super::decoded::Invalid;
-use super::kind::{Kind, key_of, owner};
+use super::kind::{Kind, is_namespaced, owner};
 use super::selector::Selector;
 use super::settings::Settings;
 use super::store::{Listed, Stores};
 use crate::ResourceKey;
 use crate::runtime::backoff::Backoff;
 
+/// A watched kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// The group; empty for the core kinds.
+    pub group: String,
+    /// Group and version, as in `apiVersion`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// The kind in paths: `deployments`.
+    pub plural: String,
+    /// Whether its objects are in namespaces.
+    pub is_namespaced: bool,
+}
+
+impl Watched {
+    pub(crate) fn of<K: Kind>() -> Watched {
+        Watched {
+            group: K::group(&()).into_owned(),
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            plural: K::plural(&()).into_owned(),
+            is_namespaced: is_namespaced::<K>(),
+        }
+    }
+}
+
 /// What wakes a reconciler, and how it runs.
 pub struct Watching<R> {
     stores: Arc<Stores>,
     settings: Settings<R>,
     listed: Vec<Listed>,
-    /// The watched kinds, by group and plural.
-    pub(super) kinds: Vec<(String, String)>,
+    /// The watched kinds.
+    pub(super) kinds: Vec<Watched>,
 }
 
 impl<R: Kind> Watching<R> {
@@ -90,13 +117,13 @@ impl<R: Kind> Watching<R> {
     pub(super) fn resources(mut self) -> (Cache<R>, Settings<R>, Vec<Listed>) {
         let (selector, wakes, on_invalid) =
             (self.settings.selector.clone(), self.settings.wakes(), self.settings.on_invalid());
-        let index = Index::new(|resource: &R| [key_of(resource)], wakes).on_invalid(on_invalid);
+        let index = Index::new(|resource: &R| [ResourceKey::of(resource)], wakes).on_invalid(on_invalid);
         let resources = self.read(&selector, index);
         (resources, self.settings, self.listed)
     }
 
     fn read<K: Kind>(&mut self, selector: &Selector, index: Index<ResourceKey, K>) -> Cache<K> {
-        self.kinds.push((K::group(&()).into_owned(), K::plural(&()).into_owned()));
+        self.kinds.push(Watched::of::<K>());
         let store = self.stores.store::<K>(selector);
         self.listed.push(store.listed());
         Cache::new(store, index)
@@ -150,7 +177,7 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
                 known.all().into_iter().for_each(|key| queue.push(key));
             }
         };
-        let index = Index::new(|object: &K| [key_of(object)], wake).on_invalid(log_invalid::<K>);
+        let index = Index::new(|object: &K| [ResourceKey::of(object)], wake).on_invalid(log_invalid::<K>);
         self.watching.read(&self.selector, index)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::ResourceExt as _;
 use outside::intern;
 
 use super::fair_queue::Grouped;
@@ -32,6 +33,11 @@ impl Grouped for ResourceKey {
 }
 
 impl ResourceKey {
+    /// Returns the key of an object. That of a cluster-scoped object has no namespace.
+    pub fn of<K: kube::Resource>(object: &K) -> ResourceKey {
+        ResourceKey::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
+    }
+
     /// The key of the object with this namespace and name, which are [interned](intern).
     pub fn new(namespace: &str, name: &str) -> ResourceKey {
         ResourceKey { namespace: intern(namespace), name: intern(name) }

@@ -1,5 +1,4 @@
-//! Explains what the server serves instead of a kind that it does not serve: another version, another spelling, or
-//! nothing of the kind.
+//! Says what the server serves in place of a kind that it does not serve: another version, another spelling, or nothing of the kind.
 
 use controller::report::chain;
 use helm_release::kube::{Error, Mapper};
@@ -10,7 +9,7 @@ use crate::watches::Watch;
 /// How many kinds of a group a message names.
 const NAMED: usize = 8;
 
-/// Explains why a watched kind cannot be served now, and what to do.
+/// Why a watched kind cannot be served now, and what to do.
 pub(crate) fn explain(error: &Error, watch: &Watch, mapper: &Mapper) -> String {
     match error {
         Error::NoKind { .. } => {
@@ -29,7 +28,7 @@ struct Served<'a> {
     kind: &'a str,
 }
 
-/// Returns the kinds in a list such as `v1`, `v1/Pod`, `apps/v1` and `apps/v1/Deployment`.
+/// The kinds among `v1`, `v1/Pod`, `apps/v1` and `apps/v1/Deployment`.
 fn kinds(api_versions: &[String]) -> Vec<Served<'_>> {
     api_versions.iter().filter_map(|text| kind(text)).collect()
 }
@@ -37,11 +36,11 @@ fn kinds(api_versions: &[String]) -> Vec<Served<'_>> {
 fn kind(text: &str) -> Option<Served<'_>> {
     let (api_version, kind) = text.rsplit_once('/')?;
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    // In a group version without a kind, the last part is the version.
+    // Of a group without a kind, the last part is a version.
     kind.starts_with(|first: char| first.is_ascii_uppercase()).then_some(Served { group, version, kind })
 }
 
-/// Returns what to correct, or what to install.
+/// What to correct, or to install.
 fn instead(watch: &Watch, served: &[Served<'_>]) -> String {
     let of_group: Vec<Served<'_>> = served.iter().copied().filter(|one| one.group == watch.group).collect();
     let correct = match watch.line {
@@ -63,7 +62,7 @@ fn instead(watch: &Watch, served: &[Served<'_>]) -> String {
     }
 }
 
-/// Returns the versions in which a kind is served: `g/v1, g/v2`.
+/// The versions in which a kind is served: `g/v1, g/v2`.
 fn versions(served: &[Served<'_>], kind: &str) -> String {
     served.iter().filter(|one| one.kind == kind).map(api_version).collect::<Vec<_>>().join(", ")
 }
@@ -72,7 +71,7 @@ fn api_version(served: &Served<'_>) -> String {
     format!("{}/{}", served.group, served.version).trim_start_matches('/').to_owned()
 }
 
-/// Lists a few names, each once.
+/// A few names, each once.
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: std::collections::BTreeSet<&str> = names.collect();
     let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");

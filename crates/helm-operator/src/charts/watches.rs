@@ -1,5 +1,4 @@
-//! Creates the process's lists and watches: resources, release records, and objects by kind, with one stream per
-//! namespace.
+//! The process's lists and watches: resources, release records, and objects by kind, one stream a namespace.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -63,7 +62,7 @@ pub(crate) fn records(
     scopes(namespaces, true).into_iter().map(stream).collect()
 }
 
-/// The source of charts' objects, by kind: with their status if it shows readiness, otherwise their metadata.
+/// The objects of charts, by kind: in full if their status shows readiness, else their metadata.
 pub(crate) struct Objects {
     pub(crate) client: Client,
     pub(crate) mapper: Arc<Mapper>,
@@ -129,7 +128,7 @@ impl Objects {
 enum Shape {
     /// Everything, for expressions.
     Whole,
-    /// Metadata, and the fields that show readiness.
+    /// Metadata, and what shows readiness.
     Status,
     Metadata,
 }
@@ -175,7 +174,7 @@ impl Shape {
     }
 }
 
-/// Returns a selector for the objects of these charts.
+/// Selects the objects of these charts.
 fn of_charts<'a>(charts: impl IntoIterator<Item = &'a str>) -> Selector {
     let labels: BTreeSet<String> = charts.into_iter().map(|chart| label_value(chart).to_owned()).collect();
     Selector::from(match labels.len() {
@@ -188,7 +187,7 @@ fn secrets() -> Resource {
     Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true }
 }
 
-/// Returns a scope per watched namespace; a single one for all namespaces and for cluster-scoped kinds.
+/// The namespaces to watch one by one; everything for cluster-scoped kinds.
 fn scopes(namespaces: &Namespaces, namespaced: bool) -> Vec<Scope> {
     match &namespaces.0[..] {
         names if namespaced && !names.is_empty() => names.iter().map(|name| Scope::namespace(name)).collect(),
@@ -207,7 +206,7 @@ where
     }
 }
 
-/// A sink that stores custom resources.
+/// Stores custom resources.
 pub(crate) struct Primaries(pub(crate) Arc<Shared>);
 
 impl Sink<Received> for Primaries {
@@ -230,7 +229,7 @@ impl Sink<Received> for Primaries {
     }
 }
 
-/// A sink that stores objects of one kind.
+/// Stores objects of one kind.
 pub(crate) struct Dependents(pub(crate) Arc<Shared>, pub(crate) Arc<Resource>);
 
 impl Sink<Arc<Live>> for Dependents {
@@ -244,7 +243,7 @@ impl Sink<Arc<Live>> for Dependents {
 
     fn sweep(&self, scope: &Scope, list: Epoch) {
         let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
-        // Objects that were deleted while the kind could not be watched are noticed only now.
+        // What went while it could not be watched is missed only now.
         let is_back = self.0.cache.kind_synced(&self.1, scope);
         let missed = if is_back { self.0.cache.resources_with(&self.1) } else { Vec::new() };
         gone.into_iter().chain(missed).for_each(|key| self.0.wake(key));
@@ -265,8 +264,7 @@ impl Sink<Arc<Live>> for Dependents {
     }
 }
 
-/// Returns whether the status of the kind's objects shows readiness, as for workloads, volume claims and every custom
-/// resource.
+/// Whether the status of the kind's objects shows readiness: workloads and the like, and every custom resource.
 fn has_readiness(resource: &Resource) -> bool {
     match resource.group() {
         "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),

@@ -1,4 +1,4 @@
-//! Defines a whole operator: the charts and reconcilers that one process runs.
+//! A whole operator: which charts and which reconcilers one process runs.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,6 @@ pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController +
 
 /// A whole operator: charts, reconcilers in Rust, or both, under one manager.
 ///
-/// This program serves the charts of watches.yaml, with the command line of `helm-operator`:
-///
 /// ```no_run
 /// use helm_operator::Operator;
 ///
@@ -26,43 +24,44 @@ pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController +
 /// }
 /// ```
 ///
-/// See [`chart`](Self::chart) for code around a chart, and [`native`](Self::native) for kinds without one.
+/// serves the charts of watches.yaml, with the command line of `helm-operator`. See [`chart`](Self::chart) for code around a chart, and
+/// [`native`](Self::native) for kinds without one.
 #[derive(Default)]
 pub struct Operator {
     /// The entries of watches files.
     watches: Vec<Watch>,
     /// The last watches file.
     file: Option<PathBuf>,
-    /// The watches added in code.
+    /// The watches that the program made itself.
     own: Vec<(Watch, Customise)>,
-    /// The code to run around the charts of a kind.
+    /// What to do to the watches of a kind.
     charts: Vec<(String, Customise)>,
     controllers: Vec<Box<dyn Controller>>,
-    /// The definitions that `generate crds` writes, one per version of a kind.
+    /// The definitions that `generate crds` writes, one for each version of a kind.
     definitions: Vec<CustomResourceDefinition>,
-    /// The permissions of the reconcilers, from which `generate rbac` writes their roles.
+    /// What the reconcilers do, from which `generate rbac` writes their roles.
     pub(crate) natives: Vec<rbac::Native>,
     pub(crate) log: telemetry::Options,
 }
 
 impl Operator {
-    /// Creates an operator that serves only what [`main`](Self::main) finds in watches.yaml.
+    /// An operator that serves nothing but what [`main`](Self::main) finds in watches.yaml.
     pub fn new() -> Operator {
         Operator::default()
     }
 
-    /// Adds the charts of a watches file. [`main`](Self::main) adds the file named by `--watches-file`.
+    /// Adds the charts of a watches file. [`main`](Self::main) does that with the file of `--watches-file`.
     ///
     /// # Errors
-    /// The file cannot be used: [`watches::load`].
+    /// The file can't be used: [`watches::load`].
     pub fn watches(mut self, path: impl AsRef<Path>) -> Result<Operator, Error> {
         self.watches.extend(watches::load(path.as_ref())?);
         self.file = Some(path.as_ref().to_owned());
         Ok(self)
     }
 
-    /// Adds code around the chart that watches.yaml names for a kind, such as `Memcached`, or
-    /// `Memcached.cache.my.domain` if groups share the kind. Startup fails if the file has no such entry.
+    /// Adds code around the chart that watches.yaml names for a kind, such as `Memcached`, or `Memcached.cache.my.domain` where groups share the kind.
+    /// That the file has no such entry is an error at start.
     #[must_use]
     pub fn chart(
         mut self,
@@ -91,31 +90,30 @@ impl Operator {
         self.controller(Served::new(reconciler))
     }
 
-    /// Makes `generate crds` write the definition of a kind with a Rust type into `config/crd`. Further versions of the
-    /// kind are merged into it; the first one is stored. Versions whose schemas differ need a conversion webhook.
+    /// Lets `generate crds` write the definition of a kind with a Rust type into `config/crd`. Further versions of the kind join it; the first one is
+    /// stored. Versions whose schemas differ need a conversion webhook.
     #[must_use]
     pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
         self.definitions.push(K::crd());
         self
     }
 
-    /// Sets the format of the log that `run` writes; `--zap-*` flags take precedence. Default: JSON lines, as
-    /// upstream's. To use your own logger, install a `tracing` subscriber before [`main`](Self::main): see
-    /// [`telemetry::init`].
+    /// Sets the form of the log that `run` writes; `--zap-*` flags come before it. Default: JSON lines, as upstream's. For a logger of your own, install
+    /// a `tracing` subscriber before [`main`](Self::main): see [`telemetry::init`].
     #[must_use]
     pub fn log(mut self, options: telemetry::Options) -> Operator {
         self.log = options;
         self
     }
 
-    /// Adds any controller, which runs while this process leads.
+    /// Adds anything that runs while this process leads.
     #[must_use]
     pub fn controller(mut self, controller: impl Controller) -> Operator {
         self.controllers.push(Box::new(controller));
         self
     }
 
-    /// Returns the manager that runs all of this with the configuration.
+    /// The manager that runs all this with the configuration.
     pub fn manager(self, config: Config) -> Manager {
         Manager::new(config, self)
     }
@@ -128,12 +126,12 @@ impl Operator {
         definitions::merged(&self.definitions)
     }
 
-    /// Returns the watches file, if there is one.
+    /// The watches file, if there is one.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Returns whether the program itself adds nothing to run.
+    /// Whether the program itself adds something to run.
     pub(crate) fn is_empty(&self) -> bool {
         self.own.is_empty() && self.controllers.is_empty()
     }
@@ -141,7 +139,7 @@ impl Operator {
     /// Loads every chart, and returns all controllers.
     ///
     /// # Errors
-    /// A chart cannot be served, or a kind that has no entry is customised.
+    /// A chart cannot be served, or a kind is customised that has no entry.
     pub(crate) fn controllers(self) -> Result<Vec<Box<dyn Controller>>, Error> {
         let mut watches: Vec<(Watch, Vec<Customise>)> = self.watches.into_iter().map(|w| (w, Vec::new())).collect();
         for (kind, customise) in self.charts {
@@ -157,7 +155,7 @@ impl Operator {
     }
 }
 
-/// Returns a reconciler's permissions, in the form that generators take.
+/// What a reconciler does, as generators take it.
 fn rights_of<R: Reconciler>(reconciler: &R) -> rbac::Native {
     let rules = native::rights(reconciler).into_iter().map(|right| rbac::Rule {
         group: right.group,

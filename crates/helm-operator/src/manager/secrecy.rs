@@ -1,13 +1,12 @@
-//! Protects this process's memory, which holds tokens, Secrets and values of every namespace.
+//! Keeps this process's memory to itself: it holds tokens, Secrets and values of every namespace.
 
 use rustix::io;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Keeps crashes from writing this process's memory to a file, and other processes of the same user from reading it.
-/// Workers protect their own.
+/// Lets no crash write this process's memory to a file, and no other process of the same user read it. Workers see to theirs.
 ///
 /// # Errors
-/// The system refuses; the process works nevertheless.
+/// The system refuses; the process works all the same.
 pub(crate) fn keep_memory() -> io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Tests of the operator's controllers.
+//! The operator's controllers.
 
 use controller::report::chain;
 

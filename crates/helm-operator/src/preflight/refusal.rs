@@ -1,27 +1,26 @@
-//! Determines the rule that would grant a permission from the API server's refusal.
+//! Reads from the API server's refusal which rule would grant the right.
 //!
 //! Counterpart: `forbiddenMessage` in k8s.io/apiserver `pkg/endpoints/handlers/responsewriters/errors.go`.
 
 use helm_release::kube::Resource;
 
-/// The verbs that the operator uses on a chart's objects. A role that lacks one of them usually lacks all.
+/// What the operator does with a chart's objects. A role that lacks one of these verbs mostly lacks all.
 const OBJECT_VERBS: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 
-/// The verbs that the operator uses on the custom resources that it serves.
+/// What the operator does with the custom resources that it serves.
 const RESOURCE_VERBS: &[&str] = &["get", "list", "watch", "patch"];
 
-/// The permission that a message like `… cannot patch resource "deployments" in API group "apps" in the namespace
-/// "demo"` refuses.
+/// What a message like `… cannot patch resource "deployments" in API group "apps" in the namespace "demo"` refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused<'m> {
     verb: &'m str,
     group: &'m str,
-    /// The plural, or a subresource: `deployments/scale`.
+    /// With a subresource: `deployments/scale`.
     resource: &'m str,
 }
 
 impl<'m> Refused<'m> {
-    /// Parses a refusal; returns `None` for any other message.
+    /// Reads a refusal; `None` if the message is another one.
     pub(crate) fn read(message: &'m str) -> Option<Refused<'m>> {
         let (_, refused) = message.split_once("\" cannot ")?;
         let (verb, rest) = refused.split_once(" resource \"")?;
@@ -33,19 +32,18 @@ impl<'m> Refused<'m> {
         is_refusal.then_some(Refused { verb, group, resource })
     }
 
-    /// Returns whether the refusal is about this kind or one of its subresources.
+    /// Returns whether it is about this kind or one of its subresources.
     pub(crate) fn is_about(&self, kind: &Resource) -> bool {
         let plural = self.resource.split_once('/').map_or(self.resource, |(plural, _)| plural);
         self.group == kind.group() && plural == &*kind.plural
     }
 
-    /// Returns the rule that grants the permission to whoever applies objects. If one verb is refused, the rule has all
-    /// that the operator uses on objects.
+    /// The rule that grants it to whoever applies objects. A refused verb asks for all that the operator does with objects.
     pub(crate) fn rule(&self) -> String {
         self.among(OBJECT_VERBS)
     }
 
-    /// Returns the rule that grants the permission on the custom resources that the operator serves.
+    /// The rule that grants it on the custom resources that the operator serves.
     pub(crate) fn rule_of_served(&self) -> String {
         self.among(RESOURCE_VERBS)
     }

@@ -23,6 +23,8 @@ pub(super) enum Ending {
     NotStarted(io::Error),
     /// The values do not fit into a message.
     TooLarge,
+    /// The manager killed it: others waited for longer than a render may make them.
+    Postponed,
 }
 
 impl Ending {
@@ -48,7 +50,7 @@ impl Ending {
         match self {
             Ending::Memory | Ending::Crash(_) => is_shared,
             Ending::Killed => true,
-            Ending::Time | Ending::NotStarted(_) | Ending::TooLarge => false,
+            Ending::Time | Ending::NotStarted(_) | Ending::TooLarge | Ending::Postponed => false,
         }
     }
 
@@ -72,6 +74,7 @@ impl Ending {
             ),
             Ending::NotStarted(error) => format!("cannot start a render worker: {error}"),
             Ending::TooLarge => "the values are larger than 64 MiB (limit MAX_QUESTION)".to_owned(),
+            Ending::Postponed => return RenderError::Postponed,
         };
         match self {
             // Whoever killed it was not the chart: its own limits end a worker otherwise.

@@ -20,7 +20,7 @@ use super::message::{Confinement, Failure, Job};
 use super::output::Output;
 use super::process::{GRACE, LIFE, Program, Worker};
 use super::readable;
-use super::request::{RenderError, Rendered};
+use super::request::RenderError;
 use super::settings::Rendering;
 use super::worker::{OBJECTS, Settings};
 use crate::chart_metrics::{ChartMetrics, RenderOutcome};
@@ -116,24 +116,23 @@ impl Workers {
     /// Renders a job as soon as a worker is free.
     ///
     /// # Errors
-    /// The chart's own, `RenderLimit` with the limit that ended the worker, or what was not answered.
+    /// The chart's own, `RenderLimit` with the limit that ended the worker, or a render that was postponed or not answered.
     pub(crate) async fn render(
         self: &Arc<Self>,
         job: Job,
         capabilities: &Arc<Capabilities>,
         lookup: &ClusterLookup,
-    ) -> Result<Rendered<Output>, RenderError> {
+    ) -> Result<Output, RenderError> {
         let rendered = self.attempt(&Arc::new(job), capabilities, lookup).await;
         self.metrics.render(match &rendered {
-            Ok(Rendered::Done(Ok(_))) => RenderOutcome::Rendered,
-            Ok(Rendered::Done(Err(_))) => RenderOutcome::Failed,
-            Ok(Rendered::Postponed) => RenderOutcome::Postponed,
+            Ok(Ok(_)) => RenderOutcome::Rendered,
+            Ok(Err(_)) => RenderOutcome::Failed,
+            Err(Ending::Postponed) => RenderOutcome::Postponed,
             Err(_) => RenderOutcome::Limit,
         });
         match rendered {
-            Ok(Rendered::Done(Ok(output))) => Ok(Rendered::Done(output)),
-            Ok(Rendered::Postponed) => Ok(Rendered::Postponed),
-            Ok(Rendered::Done(Err(failure))) => Err(lookup.veil(failure.into()).await),
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(failure)) => Err(lookup.veil(failure.into()).await),
             Err(ending) => Err(ending.error(&self.rendering)),
         }
     }
@@ -143,7 +142,7 @@ impl Workers {
         job: &Arc<Job>,
         capabilities: &Arc<Capabilities>,
         lookup: &ClusterLookup,
-    ) -> Result<Rendered<Result<Output, Failure>>, Ending> {
+    ) -> Result<Result<Output, Failure>, Ending> {
         let _permit = self.permit(job).await;
         let _rest = (job.is_retry && self.rendering.workers == 1).then(|| Rest::begin(&self.rests_until));
         let mut is_second = false;
@@ -153,12 +152,12 @@ impl Workers {
             let rendered = tokio::select! {
                 biased;
                 rendered = worker.render(job, capabilities, lookup, self.rendering.timeout) => rendered,
-                () = self.impatience(), if !job.is_retry => return Ok(Rendered::Postponed),
+                () = self.impatience(), if !job.is_retry => Err(Ending::Postponed),
             };
             match rendered {
                 Ok(answer) => {
                     self.keep(worker);
-                    return Ok(Rendered::Done(answer));
+                    return Ok(answer);
                 }
                 Err(ending) if !is_second && ending.may_pass(worker.is_shared()) => is_second = true,
                 Err(ending) => return Err(ending),

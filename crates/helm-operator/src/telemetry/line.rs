@@ -9,8 +9,7 @@ use tracing::{Event, Level};
 
 use super::{Encoder, TimeEncoding, logger};
 
-/// Returns the line, including its line break. The field `logger` names the logger; without it, the module decides.
-/// `kind` is put before a resource's name.
+/// The line, including its line break. The field `logger` names the logger; by default the module decides. `kind` stands before a resource's name.
 pub(super) fn format(
     event: &Event<'_>,
     kind: Option<&str>,
@@ -71,7 +70,7 @@ fn timestamp(encoding: TimeEncoding, now: Timestamp) -> Value {
     }
 }
 
-/// An event's fields, in order.
+/// An event's fields in their order.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -80,7 +79,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// Puts the kind before the resource's name, because resources of two kinds may share a name.
+    /// Two kinds may have resources of one name.
     fn name_kind(&mut self, kind: Option<&str>) {
         let resource = self.rest.iter_mut().find(|(name, _)| *name == "resource");
         if let (Some(kind), Some((_, Value::String(resource)))) = (kind, resource) {

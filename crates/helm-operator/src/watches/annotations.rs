@@ -1,5 +1,4 @@
-//! The annotations on a custom resource that control its release: those of operator-sdk and helm-operator-plugins, and
-//! ours.
+//! The annotations on a custom resource that control its release: those of operator-sdk and helm-operator-plugins, and ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,38 +12,37 @@ use crate::spelling::nearest;
 use crate::values_from::{self, ValuesSource};
 use crate::watches::{DurationError, parse_duration};
 
-/// The maximum length of a value in a message, in bytes.
+/// The longest value in a message, in bytes.
 const MAX_QUOTED: usize = 64;
 
-/// The maximum length of a token, in bytes, because the status repeats it.
+/// The longest token, in bytes: the status repeats it.
 const MAX_TOKEN: usize = 256;
 
-/// The minimum of a period or limit that an annotation sets, except for zero. Otherwise, anyone who may annotate a
-/// resource could keep the operator busy.
+/// The shortest period or limit that an annotation sets, but for zero: whoever may annotate a resource must not keep the operator busy.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The keys with a duration.
 const DURATIONS: [&str; 2] = ["reconcile-period", "hook-timeout"];
 
-/// The keys with a boolean. As in upstream, an invalid boolean counts as false.
+/// The keys with a boolean that counts as false if it is none, as upstream.
 const FLAGS: [&str; 6] =
     ["adopt", "suspend", "uninstall-wait", "install-disable-hooks", "upgrade-disable-hooks", "uninstall-disable-hooks"];
 
-/// The control annotations that count, and their names.
+/// Which control annotations count, and under which names.
 ///
-/// A name given by helm-operator-plugins' `CustomName` replaces the usual one. If a policy guards the new name of
-/// `pause`, for example, the old name must not stay open.
+/// A name that helm-operator-plugins' `CustomName` gives replaces the usual one: who renames `pause` for a policy that guards the new name must not leave
+/// the old one open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationNames {
     names: BTreeMap<Box<str>, &'static str>,
-    /// The keys that count; `None` means all.
+    /// The keys that count; `None`: all.
     allowed: Option<BTreeSet<&'static str>>,
 }
 
-/// The reason why an annotation cannot have a name.
+/// A name that cannot be given to an annotation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
-    /// The key cannot be renamed.
+    /// The key has no other name.
     #[error("{key:?} is not one of {}", RENAMED.join(", "))]
     Unknown {
         /// The key.
@@ -56,7 +54,7 @@ pub(crate) enum NameError {
         /// The key.
         key: String,
     },
-    /// Two keys share a name. The message is upstream's.
+    /// Two keys with one name. The message is upstream's.
     #[error("annotation {0:?} already exists")]
     Duplicate(String),
 }
@@ -77,7 +75,7 @@ impl AnnotationNames {
         }
     }
 
-    /// Restricts the keys that count to these.
+    /// Lets only these keys count.
     ///
     /// # Errors
     /// There is no such key.
@@ -89,12 +87,12 @@ impl AnnotationNames {
     }
 }
 
-/// Returns every key that has an effect.
+/// Every key that has an effect.
 fn all_keys() -> impl Iterator<Item = &'static str> {
     scaffold::annotations::all()
 }
 
-/// Suggests the key that was probably meant.
+/// The key that was meant.
 fn meant(key: &str) -> String {
     nearest(key, all_keys()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }
@@ -103,19 +101,19 @@ fn meant(key: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Annotations {
     ours: BTreeMap<Box<str>, Box<str>>,
-    /// The reasons why others of our annotations don't count.
+    /// Why others of ours don't count.
     refused: Vec<Box<str>>,
 }
 
 impl Annotations {
-    /// Keeps the annotations with our prefix.
+    /// Keeps the annotations that we know.
     pub(crate) fn new(all: &BTreeMap<String, String>) -> Annotations {
         let ours =
             all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.as_str().into())));
         Annotations { ours: ours.collect(), refused: Vec::new() }
     }
 
-    /// Reads renamed annotations under their new names only, and drops those that must not count.
+    /// Reads those that have another name under that name only, and drops those that must not count.
     pub(crate) fn rename(&mut self, all: &BTreeMap<String, String>, names: &AnnotationNames) {
         for (name, key) in &names.names {
             if self.ours.remove(*key).is_some() && !name.starts_with(PREFIX) {
@@ -137,36 +135,34 @@ impl Annotations {
         }
     }
 
-    /// Returns whether to leave the resource alone, deleted or not. As in helm-operator-plugins, only `pause: "true"`
-    /// counts.
+    /// `pause`, exactly `true`: whether to leave the resource alone, deleted or not, as helm-operator-plugins does.
     pub(crate) fn pause(&self) -> bool {
         self.ours.get("pause").is_some_and(|value| &**value == "true")
     }
 
-    /// Pauses the resource, as the annotation does.
+    /// Pauses the resource as the annotation does.
     pub(crate) fn set_pause(&mut self) {
         self.ours.insert("pause".into(), "true".into());
     }
 
-    /// Returns `reconcile-period`, a Go duration of at least one second; zero turns periodic reconciles off.
+    /// `reconcile-period`: a Go duration of at least a second; zero turns periodic reconciles off.
     pub(crate) fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
         self.duration("reconcile-period")
     }
 
-    /// Returns `hook-timeout`, the limit for one of the chart's hooks, a Go duration of at least one second; zero means
-    /// no limit.
+    /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration of at least a second; zero means no limit.
     pub(crate) fn hook_timeout(&self) -> Result<Option<Duration>, DurationError> {
         self.duration("hook-timeout")
     }
 
-    /// Returns a duration. A shorter one than allowed counts as the minimum.
+    /// A duration; a shorter one than allowed counts as the shortest.
     fn duration(&self, key: &str) -> Result<Option<Duration>, DurationError> {
         let Some(text) = self.ours.get(key) else { return Ok(None) };
         let duration = parse_duration(text)?;
         Ok(Some(if is_too_short(duration) { SHORTEST } else { duration }))
     }
 
-    /// Names the first invalid annotation and what is wrong with it; returns `None` if all are valid.
+    /// Names the first invalid annotation and what is wrong with it; `None` if all are valid.
     pub(crate) fn fault(&self) -> Option<String> {
         let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
         let duration = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?.to_string())));
@@ -186,12 +182,12 @@ impl Annotations {
             .collect()
     }
 
-    /// Returns `reconcile-now`, a token that requests one full reconcile. Each new token is another request.
+    /// `reconcile-now`: a token that asks for one full reconcile. Each new token is another request.
     pub(crate) fn reconcile_now(&self) -> Option<&str> {
         self.token("reconcile-now")
     }
 
-    /// Returns `retry-now`, a token that ends every wait after a failure, once.
+    /// `retry-now`: a token that ends every wait after a failure, once.
     pub(crate) fn retry_now(&self) -> Option<&str> {
         self.token("retry-now")
     }
@@ -200,8 +196,7 @@ impl Annotations {
         self.ours.get(key).map(|token| &**token).filter(|token| !token.is_empty())
     }
 
-    /// Returns `values-from`: further value sources, as a YAML list like `valuesFrom` in watches.yaml. The error never
-    /// quotes the list.
+    /// `values-from`: more sources of values, as a YAML list like `valuesFrom` in watches.yaml. The error never quotes it.
     pub(crate) fn values_from(&self) -> Option<Result<Vec<ValuesSource>, String>> {
         let text = self.ours.get("values-from")?;
         let options = serde_yaml::options! { with_snippet: false };
@@ -213,38 +208,38 @@ impl Annotations {
         Some(checked)
     }
 
-    /// Returns `drift`, the policy for drift of the release's objects. An object's own annotation overrides it.
+    /// `drift`: what to do about drift of the release's objects; one that its own annotation names wins.
     pub(crate) fn drift(&self) -> Result<Option<DriftPolicy>, &'static str> {
         let Some(text) = self.ours.get("drift") else { return Ok(None) };
         DriftPolicy::parse(text).map(Some).ok_or("must be \"repair\", \"detect\" or \"off\"")
     }
 
-    /// Returns `uninstall-wait`: whether the resource stays until all objects are deleted. Default: false.
+    /// `uninstall-wait`: whether the resource stays until all objects are gone. Default: false.
     pub(crate) fn uninstall_wait(&self) -> bool {
         self.flag("uninstall-wait", false)
     }
 
-    /// Returns `adopt`: whether to take over releases and objects that have another owner. Default: false.
+    /// `adopt`: whether to take over releases and objects of others. Default: false.
     pub(crate) fn adopt(&self) -> bool {
         self.flag("adopt", false)
     }
 
-    /// Returns `suspend`: whether to leave the release alone. Default: false.
+    /// `suspend`: whether to leave the release alone. Default: false.
     pub(crate) fn suspend(&self) -> bool {
         self.flag("suspend", false)
     }
 
-    /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`. Default: false.
+    /// `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`. Default: false.
     pub(crate) fn disable_hooks(&self, action: &str) -> bool {
         self.flag(&format!("{action}-disable-hooks"), false)
     }
 
-    /// Returns `<action>-description`, the record's description.
+    /// `<action>-description`: the record's description.
     pub(crate) fn description(&self, action: &str) -> Option<String> {
         self.ours.get(format!("{action}-description").as_str()).map(|text| text.to_string())
     }
 
-    /// Returns a boolean. As in upstream, an invalid one counts as the default.
+    /// As upstream, an invalid bool counts as the default.
     fn flag(&self, key: &str, default: bool) -> bool {
         self.ours.get(key).and_then(|text| parse_bool(text.as_bytes()).ok()).unwrap_or(default)
     }
@@ -254,7 +249,7 @@ fn is_too_short(duration: Duration) -> bool {
     !duration.is_zero() && duration < SHORTEST
 }
 
-/// Explains why an annotation has no effect, or not the intended one.
+/// What is wrong with an annotation that has no effect, or another one.
 fn mistake(key: &str, value: &str) -> Option<String> {
     if !all_keys().any(|known| known == key) {
         let hint = nearest(key, all_keys()).map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();

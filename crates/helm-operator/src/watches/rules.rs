@@ -1,5 +1,4 @@
-//! Decodes the rules of an entry, such as `drift`, `onFailure` and `recreate`. Most have no counterpart upstream, so
-//! unknown keys are errors.
+//! Decodes what to do about drift, failures and immutable fields: `drift`, `onFailure`, `recreate`. They have no counterpart upstream, so unknown keys are errors.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,69 +13,68 @@ use super::objects::{Granted, granted};
 use crate::spelling::nearest;
 use crate::watches::Error;
 
-/// The word for the operator itself: its own permissions, or its own namespace.
+/// The word for the operator itself: its rights, or its own namespace, whatever their names.
 const OPERATOR: &str = "$(operator)";
 
 /// The word for each release's own namespace.
 const RELEASE: &str = "$(release)";
 
-/// The policy for drift: `drift` in watches.yaml.
+/// What to do about drift: `drift` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
-    /// The policy for objects that have none of their own.
+    /// The policy for objects without one of their own.
     pub policy: DriftPolicy,
-    /// Fields that are left to other field managers.
+    /// Fields that are left to other managers.
     pub ignore: Arc<[IgnoreRule]>,
 }
 
-/// The remediation after a failed install or upgrade: `onFailure` in watches.yaml. An outage is not a failure.
+/// What to do after a failed install or upgrade: `onFailure` in watches.yaml. An outage is not a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Roll back to the deployed revision, or remove the install if no revision was ever deployed.
+    /// Roll back to the deployed revision; remove an install if no revision was ever deployed.
     #[default]
     Rollback,
-    /// Uninstall the release. The next attempt installs it again.
+    /// Uninstall the release; the next attempt installs it again.
     Uninstall,
-    /// Leave everything as it is. The next attempt continues from there.
+    /// Leave everything as it is; the next attempt continues from there.
     Keep,
 }
 
-/// What templates may read with `lookup`, in addition to their release's namespace, cluster-scoped objects, and what
-/// the chart spells out: `lookup` in watches.yaml.
+/// What templates may read with `lookup` beyond their release's namespace, objects without a namespace, and what the chart spells out: `lookup` in
+/// watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookupRule {
     /// Further namespaces.
     pub namespaces: Arc<[String]>,
-    /// Whether every namespace may be read, including lists across all of them.
+    /// Whether every namespace, and lists of all of them.
     pub all: bool,
-    /// The cluster-scoped kinds, and those that the operator serves.
+    /// The kinds without a namespace, and those that the operator serves.
     pub kinds: Granted,
 }
 
-/// The value sources that a resource may name in its annotation `values-from`: `valuesFromAnnotation` in watches.yaml.
+/// Which sources of values a resource may name in its annotation `values-from`: `valuesFromAnnotation` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnnotationSources {
     /// None.
     #[default]
     No,
-    /// Sources in the resource's own namespace. A cluster-scoped resource has none.
+    /// Those in the resource's own namespace. A cluster-scoped resource has none.
     Own,
-    /// Sources in the resource's own namespace and, for cluster-scoped resources, in these namespaces.
+    /// Those, and for cluster-scoped resources the ones in these namespaces.
     In(Arc<[String]>),
 }
 
 /// How the chart's values are validated: `schema` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaRule {
-    /// Local copies of the documents that `values.schema.json` names by URL. Paths are relative to the working
-    /// directory.
+    /// Copies of the documents that `values.schema.json` names by URL. Paths are relative to the working directory.
     pub copies: SchemaCopies,
-    /// Whether validation is skipped.
+    /// Whether values are not validated at all.
     pub skip: bool,
 }
 
 impl SchemaRule {
-    /// Returns the rule with absolute paths, because workers have another working directory.
+    /// Returns the rule with absolute paths: workers have another working directory.
     ///
     /// # Errors
     /// The working directory is unknown.
@@ -90,19 +88,19 @@ impl SchemaRule {
 /// A ServiceAccount to act as: `serviceAccountName` in watches.yaml.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccount {
-    /// The account's namespace; `None` means each release's own.
+    /// Its namespace; `None`: that of each release.
     pub namespace: Option<String>,
-    /// The account's name.
+    /// Its name.
     pub name: String,
 }
 
 impl ServiceAccount {
-    /// Returns the account's namespace for a release in the namespace `release`.
+    /// Returns the namespace of the account for a release in this one.
     pub(crate) fn namespace<'a>(&'a self, release: &'a str) -> &'a str {
         self.namespace.as_deref().unwrap_or(release)
     }
 
-    /// Returns the account's user name on the API server, for a release in this namespace.
+    /// Returns its name as a user of the API server, for a release in this namespace.
     pub(crate) fn user(&self, release: &str) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace(release), self.name)
     }
@@ -111,14 +109,13 @@ impl ServiceAccount {
 /// One namespace for all release records: `storageNamespace` in watches.yaml.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageNamespace {
-    /// The operator's own namespace.
+    /// The operator's own, whichever that is.
     Own,
-    /// The namespace with this name.
+    /// The one of this name.
     Named(String),
 }
 
-/// Decodes `storageNamespace: name`, `$(operator)`, or `$(release)`, which is the default and in operator-sdk an empty
-/// string.
+/// Decodes `storageNamespace: name`, `$(operator)`, or `$(release)`, which is the default and empty in operator-sdk's words.
 pub(super) fn storage_namespace(entry: &Entry) -> Result<Option<StorageNamespace>, Error> {
     let text = string("name", &entry.value).map_err(|what| wrong(entry, what))?;
     match &*text {
@@ -350,7 +347,7 @@ fn string(what: &str, value: &Node) -> Result<String, String> {
     }
 }
 
-/// Lists the known keys, and suggests the one that was probably meant.
+/// Names the keys, and the one that was meant.
 pub(super) fn unknown(key: &str, known: &[&'static str]) -> String {
     let meant =
         nearest(key, known.iter().copied()).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();

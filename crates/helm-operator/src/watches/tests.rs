@@ -1,4 +1,4 @@
-//! Tests with whole watches files.
+//! Whole watches files and their result.
 
 use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, Pointer};
 

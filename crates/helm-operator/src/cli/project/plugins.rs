@@ -1,20 +1,19 @@
-//! Interprets upstream's plugin names.
+//! What upstream's plugin names ask for.
 
 use super::Error;
 
 /// A kind of project or API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plugin {
-    /// Only charts.
+    /// Charts only.
     Helm,
     /// Charts and code.
     Hybrid,
-    /// Only code.
+    /// Code.
     Native,
 }
 
-/// Parses a `--plugins` list such as `hybrid.helm.sdk.operatorframework.io/v1-alpha`. Ignores plugins that only add
-/// files of other tools.
+/// Reads a `--plugins` list such as `hybrid.helm.sdk.operatorframework.io/v1-alpha`. Plugins that only add files of other tools are ignored.
 pub(super) fn parse(names: &[String]) -> Result<Option<Plugin>, Error> {
     let mut found = None;
     for name in names {

@@ -1,4 +1,4 @@
-//! Tests with command lines of upstream's tutorials.
+//! Command lines of upstream's tutorials.
 
 use clap::FromArgMatches as _;
 

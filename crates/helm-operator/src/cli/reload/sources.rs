@@ -1,7 +1,6 @@
-//! Rebuilds the program when one of its sources is saved. The running program serves until the new one is built.
+//! The program's own sources: builds it again when one is saved. The running program serves until the new one is built.
 //!
-//! This works only for a program that `cargo run` started: cargo then passes the package's directory, its own path, and
-//! the path of the program that it built.
+//! Only for a program that `cargo run` has started: cargo then names the package's folder, itself, and the program that it built.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,13 +10,13 @@ use std::time::SystemTime;
 
 use notify::RecursiveMode;
 
-/// The parts of the package's directory that a build depends on. `Cargo.lock` is left out, because builds write it.
+/// What a build depends on, in the package's folder. `Cargo.lock` is left out: builds write it.
 const PARTS: [&str; 3] = ["src", "Cargo.toml", "build.rs"];
 
-/// The modification time and length of each file.
+/// The time and length of each file.
 type Fingerprint = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// How to build the program, and the state of its sources.
+/// How to build the program, and what of its sources is built.
 pub(super) struct Sources {
     folder: PathBuf,
     cargo: OsString,
@@ -27,7 +26,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Returns the sources of this program; `None` if `cargo run` did not start it.
+    /// The sources of this program; `None` if `cargo run` has not started it.
     pub(super) fn of(program: &Path) -> Option<Sources> {
         let (folder, cargo) = (std::env::var_os("CARGO_MANIFEST_DIR")?, std::env::var_os("CARGO")?);
         Sources::in_folder(PathBuf::from(folder), cargo, program)
@@ -39,8 +38,7 @@ impl Sources {
         Some(Sources { folder, cargo, arguments, seen })
     }
 
-    /// Returns the directories to watch. The files of the package's own directory are not watched individually, because
-    /// editors replace a saved file by a new one.
+    /// The folders to watch. Not the files in the package's own: editors put a new file in the place of a saved one.
     pub(super) fn folders(&self) -> [(PathBuf, RecursiveMode); 2] {
         let source = self.folder.join(PARTS[0]);
         [(self.folder.clone(), RecursiveMode::NonRecursive), (source, RecursiveMode::Recursive)]
@@ -72,22 +70,21 @@ impl Sources {
     }
 }
 
-/// Returns the arguments with which cargo builds a program at this path: `target/debug/shop-operator`.
+/// The arguments with which cargo builds a program at this path: `target/debug/shop-operator`.
 fn arguments(program: &Path) -> Option<Vec<OsString>> {
     let (name, folder) = (program.file_name()?, program.parent()?.file_name()?);
-    // Only the profile `dev` has a directory of another name.
+    // The profile `dev` is the one whose folder has another name.
     let profile = if folder == "debug" { OsStr::new("dev") } else { folder };
     Some(["build".as_ref(), "--profile".as_ref(), profile, "--bin".as_ref(), name].map(OsStr::to_owned).to_vec())
 }
 
-/// Returns whether `cargo run` set a variable for the program. Build scripts that read it would run again, and half of
-/// all crates would be rebuilt with them.
+/// Returns whether `cargo run` has set a variable for the program. Build scripts that read it would run again, and with them half of all crates.
 fn is_of_package(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name == "CARGO" || ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// Returns the state of the sources. A file that cannot be read counts as missing, which cargo will report.
+/// When the sources were saved. A file that cannot be read counts as absent: cargo will say so.
 fn fingerprint(folder: &Path) -> Fingerprint {
     let mut files = Fingerprint::new();
     PARTS.iter().for_each(|part| add(&folder.join(part), &mut files));
@@ -95,7 +92,7 @@ fn fingerprint(folder: &Path) -> Fingerprint {
 }
 
 fn add(path: &Path, files: &mut Fingerprint) {
-    // Links are not followed, because a link to a parent would never end.
+    // Not followed, or a link to a parent would never end.
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return };
     if metadata.is_dir() {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -112,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a package whose `cargo` records its arguments, and fails while the file `broken` exists.
+    /// A package whose `cargo` notes its arguments, and fails while the file `broken` exists.
     fn package() -> (tempfile::TempDir, Sources) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -137,7 +134,7 @@ mod tests {
         assert!(!sources.build());
         let line = "build --profile dev --bin shop-operator\n";
         assert_eq!(built(), line);
-        // What cargo itself reads and writes is not a save.
+        // What cargo reads and writes itself is not a save.
         fs::write(folder.path().join("Cargo.lock"), "").unwrap();
         assert!(!sources.build());
         assert_eq!(built(), line);

@@ -1,8 +1,7 @@
-//! Parses command lines as Helm does: `--flag=false`, repeated flags, comma-separated lists, and Helm's error messages.
+//! Parses command lines as Helm does: `--flag=false`, repeated flags, comma lists, and Helm's error messages.
 //!
-//! The result is a plain line for the parser of [`super::Template`]. Flags for clusters or chart repositories are
-//! checked and dropped. Unsupported flags that would change the output are rejected. Counterpart: spf13/pflag,
-//! `pkg/cmd/flags.go`.
+//! The result is a plain line for the parser of [`super::Template`]. Flags for clusters or chart repositories are checked and dropped; flags that
+//! would change the output and are not supported are rejected. Counterpart: spf13/pflag, `pkg/cmd/flags.go`.
 
 use std::path::Path;
 
@@ -12,14 +11,14 @@ use super::comma_list;
 use super::usage::{UsageError, ValueError};
 use crate::watches::parse_duration;
 
-/// The type of a flag's value.
+/// What a flag takes.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Bool,
     Text,
     /// A comma-separated list, which may be repeated.
     List,
-    /// A text, which may be repeated.
+    /// May be repeated.
     Repeated,
     Integer,
     Float,
@@ -143,10 +142,10 @@ pub(in crate::cli) struct Line {
     pub(in crate::cli) warnings: Vec<String>,
 }
 
-/// Parses the arguments after the word `template`. `env` looks up environment variables; `name` is the program's.
+/// Parses what follows the word `template`. `env` looks up environment variables; `name` is the program's.
 ///
 /// # Errors
-/// In Helm's words: unknown flags, invalid values, too many or missing names. In ours: unsupported flags.
+/// In Helm's words: unknown flags, invalid values, too many or missing names. In ours: flags that are not supported.
 pub(in crate::cli) fn read(
     args: &[String],
     name: &str,
@@ -160,7 +159,7 @@ pub(in crate::cli) fn read(
 }
 
 impl Line {
-    /// Returns the command line as plain arguments.
+    /// The same command line as plain arguments.
     pub(in crate::cli) fn plain(&self) -> Vec<String> {
         if self.is_on("help") {
             return vec!["--help".to_owned()];
@@ -180,7 +179,7 @@ impl Line {
         plain
     }
 
-    /// Uses the kubeconfig's namespace if no flag names one.
+    /// Uses the kubeconfig's namespace if nothing else names one.
     pub(in crate::cli) fn default_namespace(&mut self, of: impl Fn(&str, &str) -> Option<String>) {
         if !self.last("namespace").is_empty() {
             return;
@@ -290,7 +289,7 @@ impl Line {
         self.refused()
     }
 
-    /// Converts the old form of `--dry-run`, which used to be a switch. The options check its value.
+    /// `--dry-run` used to be a switch. The options check its value.
     fn dry_run(&mut self) {
         let old = |value: &String| value == "unset" || parse_bool(value.as_bytes()) == Ok(true);
         if self.values("dry-run").last().is_some_and(old) {
@@ -301,7 +300,7 @@ impl Line {
         }
     }
 
-    /// Reads from the environment what Helm does if no flag is set.
+    /// What Helm reads from the environment if no flag is set.
     fn take_env(&mut self, env: impl Fn(&str) -> Option<String>) -> Result<(), UsageError> {
         let variables = [
             ("kube-context", Text, "HELM_KUBECONTEXT"),
@@ -317,7 +316,7 @@ impl Line {
         Ok(())
     }
 
-    /// Rejects unsupported flags that would change the output, or choose a cluster.
+    /// Rejects flags that would change the output, or choose a cluster, and are not supported.
     fn refused(&self) -> Result<(), UsageError> {
         let chart = self.charts.last().map_or("", String::as_str);
         if !self.last("repo").is_empty() {
@@ -344,7 +343,7 @@ fn invalid(flag: &'static str, value: &str, cause: ValueError) -> UsageError {
     UsageError::Value { value: value.to_owned(), short, flag, cause }
 }
 
-/// Returns whether the flag describes a cluster other than by kubeconfig.
+/// Whether the flag describes a cluster other than by kubeconfig.
 fn is_connection(name: &str) -> bool {
     name.starts_with("kube-") && OTHERS.iter().any(|(other, _)| *other == name)
 }
@@ -354,7 +353,7 @@ fn find(name: &str) -> Option<(&'static str, Kind)> {
 }
 
 impl Kind {
-    /// Returns the value of a flag that stands alone; `None` if it needs one.
+    /// The flag's value if it stands alone; `None` if it needs one.
     fn alone(self) -> Option<&'static str> {
         match self {
             Bool => Some("true"),

@@ -1,10 +1,10 @@
-//! Describes what is wrong with the command line of `template`, in the words of Helm's flag library where it has them.
+//! What is wrong with the command line of `template`, in the words of Helm's flag library where Helm has them.
 
 use golibs::strconv::NumError;
 
 use super::comma_list::QuoteError;
 
-/// The reason why a command line cannot be used.
+/// A command line that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum UsageError {
     #[error("bad flag syntax: {0}")]
@@ -39,7 +39,7 @@ pub(in crate::cli) enum UsageError {
     Connection(&'static str),
 }
 
-/// The reason why a flag rejects a value.
+/// A value that its flag does not take.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum ValueError {
     #[error("{}", .error.message(.function, .text.as_bytes()))]

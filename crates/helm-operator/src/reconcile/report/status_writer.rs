@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use controller::metrics::ReconcileResult;
 use controller::report::{Outcome, chain};
+use controller::runtime::backoff::Retry;
 use controller::runtime::key::ResourceKey;
 use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
 use serde_json::json;
@@ -13,7 +14,7 @@ use super::diagnose::current_health;
 use super::fields::fields;
 use crate::preflight::Refused;
 use crate::reconcile::context::Work;
-use crate::reconcile::decide::memory::{History, Unwritten};
+use crate::reconcile::decide::memory::History;
 use crate::reconcile::decide::schedule::{End, Times, next_requeue};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::shared::Shared;
@@ -192,9 +193,6 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
     if history.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(work);
     }
-    if history.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
-        return;
-    }
     if primary.has_manifest {
         drop_manifest(work, primary).await;
     }
@@ -218,25 +216,17 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
             written(work);
         }
         Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
-        Err(error) => unwritten(work, &error),
-    }
-}
-
-/// Logs why the status could not be written, and plans the next attempt. Between two of its own attempts it is said at debug level only.
-fn unwritten(work: &Work<'_>, error: &helm_release::kube::Error) {
-    let now = Instant::now();
-    let (before, next) = work.shared.memory.change(work.key, |history| {
-        let next = Unwritten::after(history.unwritten, !error.is_transient(), now);
-        (history.unwritten.replace(next), next)
-    });
-    let error = chain(error);
-    let rule = Refused::read(&error).map(|refused| refused.rule_of_served());
-    let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
-    let error = format!("{error}{}", remedy.unwrap_or_default());
-    let next_try_in = format!("{:?}", next.retry.at - now);
-    match before.is_some_and(|before| now < before.retry.at) {
-        true => tracing::debug!(resource = %work.key, error, next_try_in, "Cannot write the status"),
-        false => tracing::warn!(resource = %work.key, error, next_try_in, "Cannot write the status"),
+        Err(error) => {
+            let error = chain(&error);
+            let rule = Refused::read(&error).map(|refused| refused.rule_of_served());
+            let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
+            let error = format!("{error}{}", remedy.unwrap_or_default());
+            tracing::warn!(resource = %work.key, error, "Cannot write the status");
+            work.shared.memory.change(work.key, |history| {
+                let failures = history.unwritten.map_or(0, |retry| retry.failures);
+                history.unwritten = Some(Retry::after(failures, Instant::now()));
+            });
+        }
     }
 }
 
@@ -370,7 +360,7 @@ fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
         asks,
         waits: history.waiting.as_ref().map_or([None; 2], |w| w.next(work.shared.settings.progress_timeout)),
         resync: work.full_resync_at(primary),
-        unwritten: history.unwritten.map(|unwritten| unwritten.retry.at),
+        unwritten: history.unwritten.map(|retry| retry.at),
     };
     let look = next_requeue(end, &times);
     match look {

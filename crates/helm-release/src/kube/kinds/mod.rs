@@ -1,4 +1,0 @@
-//! Which kinds the server serves, and at which paths.
-
-pub(in crate::kube) mod mapping;
-pub(in crate::kube) mod resource;
