@@ -1,0 +1,18 @@
+//! Two kinds in Rust: a cluster-scoped `Team` owns a `Workspace` in each of its namespaces, and a `Workspace` owns what its team gets there.
+
+mod api;
+mod team;
+mod workspace;
+
+use std::process::ExitCode;
+
+use helm_operator::Operator;
+
+fn main() -> ExitCode {
+    Operator::new()
+        .crd::<api::Team>()
+        .crd::<api::Workspace>()
+        .native(team::Controller)
+        .native(workspace::Controller)
+        .main()
+}
