@@ -1,4 +1,4 @@
-//! Random text and numbers from the operating system. Counterpart: Sprig's `rand…`, `shuffle` and `uuidv4`.
+//! Random text and numbers from the operating system. Counterpart: Sprig's `rand…` and `shuffle`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -24,7 +24,7 @@ pub(super) fn register(map: &mut FuncMap) {
     for (name, set) in kinds {
         map.add(name, move |count: isize| text(name, count, &set));
     }
-    map.add("randBytes", rand_bytes).add("randInt", rand_int).add("shuffle", shuffle).add("uuidv4", uuidv4);
+    map.add("randBytes", rand_bytes).add("randInt", rand_int).add("shuffle", shuffle);
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), FuncError> {
@@ -107,16 +107,6 @@ fn shuffle(s: Str) -> Result<String, FuncError> {
     Ok(chars.into_iter().collect())
 }
 
-fn uuidv4() -> Result<String, FuncError> {
-    let mut bytes = [0; 16];
-    fill(&mut bytes)?;
-    let number = u128::from_be_bytes(bytes);
-    // Version 4, variant 10.
-    let number = number & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
-    let hex = format!("{number:032x}");
-    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,14 +125,6 @@ mod tests {
             &[Value::int(1 << 40)],
             Err("limit MAX_STRING_BYTES exceeded: randAscii would make more than 16777216 bytes"),
         );
-    }
-
-    #[test]
-    fn uuids_have_version_4_and_variant_10() {
-        let uuid = text_of("uuidv4", &[]);
-        assert_eq!(uuid.len(), 36);
-        assert_eq!(&uuid[14..15], "4");
-        assert!("89ab".contains(&uuid[19..20]));
     }
 
     #[test]

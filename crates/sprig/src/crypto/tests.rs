@@ -86,6 +86,7 @@ fn decrypting_garbage_is_an_error_not_a_panic() {
 fn uuids_are_random_and_of_version_four() {
     let id = text("uuidv4", &[]);
     assert_eq!((id.len(), &id[14..15]), (36, "4"));
+    assert!("89ab".contains(&id[19..20]), "variant 10: {id}");
     assert_ne!(id, text("uuidv4", &[]));
 }
 
