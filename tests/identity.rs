@@ -87,7 +87,7 @@ fn two_watches_act_as_two_accounts_and_neither_does_more_than_its_account_may() 
     wait_for(&namespace, other, "b", ["Ready", "Ready"]);
 
     set(&namespace, one, "a", &json!({"size": 2, "role": true}));
-    let refused = wait_for(&namespace, one, "a", ["Irreconcilable", "Unanswered"]);
+    let refused = wait_for(&namespace, one, "a", ["Irreconcilable", "Forbidden"]);
     let user = |account: &str| format!("system:serviceaccount:{}:{account}", namespace.name());
     assert!(refused.contains(&user("maps")) && refused.contains("roles.rbac.authorization.k8s.io"), "{refused}");
     set(&namespace, other, "b", &json!({"size": 2, "role": true}));

@@ -1,6 +1,7 @@
-//! An error and its causes as one line: what was attempted, and the first cause, without what libraries put between.
+//! Formats an error and its causes as one line: what was attempted, and the first cause. Leaves out the layers that
+//! libraries add in between.
 //!
-//! kube's own texts contain whole responses in Rust's notation, and repeat their causes.
+//! kube's own messages contain whole responses in Rust's debug notation, and repeat their causes.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -9,10 +10,11 @@ use kube::client::AuthError;
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// kube's reason for a response that is not a status.
+/// kube's reason for a response that is not a `Status`.
 const NO_STATUS: &str = "Failed to parse error data";
 
-/// An error's message and those of its causes, as `a: b: c`; a text that the one before already ends with is left out.
+/// Returns an error's message and those of its causes, as `a: b: c`. Leaves out a message that the text so far already
+/// ends with.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let (mut text, mut next) = (String::new(), Some(error));
     while let Some(error) = next {
@@ -27,7 +29,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 
 type Link<'a> = (Cow<'a, str>, Option<&'a (dyn Error + 'static)>);
 
-/// The message of one error, empty if its cause says it all, and its cause.
+/// Returns one error's message and its cause. The message is empty if the cause says everything.
 fn link<'a>(error: &'a (dyn Error + 'static)) -> Link<'a> {
     if let Some(error) = error.downcast_ref::<kube::Error>() {
         return of_client(error);
@@ -41,12 +43,12 @@ fn link<'a>(error: &'a (dyn Error + 'static)) -> Link<'a> {
     }
 }
 
-/// The response that an error is, which kube boxes.
+/// Returns the API server's status, if the error is one. kube boxes it.
 fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     error.downcast_ref::<Status>().or_else(|| error.downcast_ref::<Box<Status>>().map(|status| &**status))
 }
 
-/// An error's text without its cause's, where it repeats that at its end.
+/// Returns an error's message without its cause's, if it ends with that.
 fn own_part(error: &(dyn Error + 'static)) -> String {
     let (mut text, Some(cause)) = (error.to_string(), error.source()) else { return error.to_string() };
     let repeated = match status_of(cause) {
@@ -79,7 +81,7 @@ fn of_watch(error: &watcher::Error) -> Link<'_> {
     }
 }
 
-/// The server's message. What is not a status comes from its router or from a proxy.
+/// Returns the server's message. A response that is not a `Status` comes from the server's router or from a proxy.
 fn of_status(status: &Status) -> Cow<'_, str> {
     let first = status.message.lines().next().unwrap_or_default().trim();
     match (&*status.reason, status.code, first) {
@@ -90,7 +92,7 @@ fn of_status(status: &Status) -> Cow<'_, str> {
     }
 }
 
-/// The first cause of a lost request, without the layers of the connection.
+/// Returns the first cause of a lost request, without the layers of the connection.
 fn root(error: &(dyn Error + 'static)) -> String {
     let mut first = error;
     while let Some(cause) = first.source() {
@@ -100,7 +102,7 @@ fn root(error: &(dyn Error + 'static)) -> String {
         return "no answer in time".to_owned();
     }
     match first.downcast_ref::<AuthError>() {
-        // kube shows all that the command printed, in Rust's notation.
+        // kube's message contains everything that the command printed, in Rust's debug notation.
         Some(AuthError::AuthExecRun { cmd, out }) => {
             format!("the command {cmd:?} for credentials failed: {}", out.status)
         }

@@ -1,4 +1,5 @@
-//! What every controller, chart or native, receives: shared handles, no state.
+//! The shared handles that every controller receives, whether it serves a chart or runs a native reconciler. Holds no
+//! state.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -19,40 +20,40 @@ use crate::runtime::readiness::Readiness;
 use crate::runtime::served_kinds::ServedKinds;
 use crate::runtime::sync::lock;
 
-/// The name of what belongs to no controller.
+/// The name for events and metrics that belong to no controller.
 const MANAGER: &str = "manager";
 
 /// The shared handles of one controller. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The process's client; it counts its requests.
+    /// The process's client, which counts its requests.
     pub client: Client,
-    /// Publishes events in the controller's name; a repeated event increases the count of the first.
+    /// Publishes events in the controller's name. A repeated event increases the count of the first.
     pub events: Events,
     /// The process's metrics.
     pub metrics: Metrics,
-    /// Cancelled when the process ends: start no new work, finish what runs.
+    /// Cancelled on shutdown: start no new work, and finish what is running.
     pub shutdown: CancellationToken,
     /// The settings for all controllers, from the command line and the environment.
     pub config: Arc<ControllerConfig>,
     /// The controller's name: `<kind in lower case>-controller`.
     pub controller: Arc<str>,
-    /// How many reconciles run at once.
+    /// The permits that limit concurrent reconciles.
     pub turns: Arc<Turns>,
     /// The kinds that the process serves.
     pub served: Arc<ServedKinds>,
-    /// The process's own rights.
+    /// The process's own permissions.
     pub rights: Arc<Rights>,
-    /// The process's name in the lease and on the records that it writes.
+    /// The process's name, in the lease and on the records that it writes.
     pub identity: Arc<str>,
-    /// What keeps the process from being ready.
+    /// The requirements that keep the process unready until they are met.
     pub readiness: Readiness,
-    /// What controllers of one sort share.
+    /// The values that controllers of one type share.
     parts: Parts,
 }
 
 impl Context {
-    /// The handles of a process, not yet bound to a controller.
+    /// Creates the handles of a process, not yet bound to a controller.
     pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
         let events = Events::new(Arc::new(client.clone()), MANAGER, config.pod_name.as_deref());
         let readiness = Readiness::default();
@@ -76,12 +77,12 @@ impl Context {
         }
     }
 
-    /// The same handles, bound to the controller with this name.
+    /// Returns these handles, bound to the controller with this name.
     pub fn for_controller(&self, name: &str) -> Context {
         Context { events: self.events.for_controller(name), controller: name.into(), ..self.clone() }
     }
 
-    /// Returns what all controllers of one sort share in this process, by its type; the first caller makes it.
+    /// Returns the process's shared value of this type. The first call creates it.
     pub fn part<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Context) -> T) -> Arc<T> {
         if let Some(part) = self.parts.get() {
             return part;
@@ -89,23 +90,24 @@ impl Context {
         self.parts.put(Arc::new(make(self)))
     }
 
-    /// Shares this part in the process, unless there is one of its type.
+    /// Shares this value with the process's controllers, unless there is one of its type already.
     pub fn with<T: Send + Sync + 'static>(self, part: Arc<T>) -> Context {
         self.parts.put(part);
         self
     }
 
-    /// The same handles with these parts, and with what keeps the process from being ready.
+    /// Returns these handles with the manager's shared values and readiness.
     pub(crate) fn sharing(self, parts: Parts, readiness: Readiness) -> Context {
         Context { parts, readiness, ..self }
     }
 
-    /// The same handles without any part, for a holder that is a part itself: it would keep itself alive.
+    /// Returns these handles without shared values, for a holder that is itself a shared value and would otherwise keep
+    /// itself alive.
     pub fn alone(&self) -> Context {
         Context { parts: Parts::default(), ..self.clone() }
     }
 
-    /// One API for each served namespace, or a single one for all namespaces.
+    /// Returns one API per watched namespace, or a single one for all namespaces.
     pub fn apis<K>(&self) -> Vec<Api<K>>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
@@ -117,7 +119,7 @@ impl Context {
     }
 }
 
-/// One value of each type.
+/// Shared values, one per type.
 #[derive(Clone, Default)]
 pub(crate) struct Parts(Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
 
@@ -126,31 +128,33 @@ impl Parts {
         lock(&self.0).get(&TypeId::of::<T>()).cloned()?.downcast().ok()
     }
 
-    /// Keeps the part, unless there is one; returns the one that is kept.
+    /// Stores a value unless there is one of its type; returns the stored one.
     pub(crate) fn put<T: Send + Sync + 'static>(&self, part: Arc<T>) -> Arc<T> {
         let kept = lock(&self.0).entry(TypeId::of::<T>()).or_insert_with(|| part.clone()).clone();
         kept.downcast().unwrap_or(part)
     }
 }
 
-/// What applies to every controller unless its watch says otherwise.
+/// The settings of every controller whose watch does not set its own.
 #[derive(Clone, Debug)]
 pub struct ControllerConfig {
-    /// The namespaces to serve. Default: all.
+    /// The namespaces to watch. Default: all.
     pub namespaces: Namespaces,
-    /// The name of this process's pod, or of its host. Default: `HOSTNAME`.
+    /// The name of this process's pod or host. Default: `HOSTNAME`.
     pub pod_name: Option<String>,
-    /// How often a resource is reconciled without an event; zero: never. Default: one minute.
+    /// How often a resource is reconciled without an event; zero means never. Default: one minute.
     pub reconcile_period: Duration,
-    /// How many resources of one kind are reconciled at once; at least 1. Default: the number of processors, and at least 8.
+    /// How many resources of one kind are reconciled concurrently; at least 1. Default: the number of processors, and
+    /// at least 8.
     pub max_concurrent_reconciles: usize,
 }
 
-/// The least default of [`ControllerConfig::max_concurrent_reconciles`].
+/// The minimum default of [`ControllerConfig::max_concurrent_reconciles`].
 const LEAST_RECONCILES: usize = 8;
 
 impl Default for ControllerConfig {
-    /// Upstream's defaults, but for more concurrent reconciles: they wait for the API server, not for a processor.
+    /// Returns upstream's defaults, except for more concurrent reconciles: they wait for the API server, not for a
+    /// processor.
     fn default() -> ControllerConfig {
         ControllerConfig {
             namespaces: Namespaces::default(),

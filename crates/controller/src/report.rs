@@ -1,6 +1,6 @@
-//! The outcome of a reconcile, under one stable reason for log, metric and event.
+//! Reports the outcome of a reconcile, under one stable reason for log, metric and event.
 //!
-//! Values and secrets never belong in a message.
+//! Messages must never contain values or secrets.
 
 use std::error::Error;
 
@@ -11,39 +11,40 @@ pub trait Reason: Error {
     /// Returns the name, in upper camel case.
     fn reason(&self) -> &'static str;
 
-    /// Reports whether only a change of the resource, or of what its controller watches, can help: it is not tried again before. Default: no.
+    /// Reports whether only a change of the resource, or of what its controller watches, can help. Such an error is not
+    /// retried before. Default: no.
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-/// Something that a user should know. Publish one for each change, not one for each reconcile.
+/// Something that a user should know. Publish one per change, not one per reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether its event is a `Warning`, else `Normal`.
+    /// Whether its event is a `Warning`; `Normal` otherwise.
     pub warning: bool,
     /// The stable reason, in upper camel case.
     pub reason: &'static str,
     /// The action, in upper camel case: `Install`, `Scale`.
     pub action: &'static str,
-    /// What the user reads.
+    /// The message for the user.
     pub message: String,
 }
 
 impl Outcome {
-    /// Something was done.
+    /// Creates the outcome of something that was done.
     pub fn normal(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
         Outcome { warning: false, reason, action, message: message.into() }
     }
 
-    /// Something failed or deserves attention.
+    /// Creates the outcome of something that failed or needs attention.
     pub fn warning(reason: &'static str, action: &'static str, message: impl Into<String>) -> Outcome {
         Outcome { warning: true, reason, action, message: message.into() }
     }
 }
 
-/// At most `max` bytes of the text. A longer one is cut between characters, with an ellipsis in the middle: the start of an error says where, its
-/// end says why.
+/// Shortens a text to at most `max` bytes. Replaces the middle with an ellipsis, between characters: the start of an
+/// error says where it happened, its end says why.
 pub fn shorten(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! An API server in memory, for tests of a [`Reconciler`]: no cluster, no network, no waiting.
+//! An in-memory API server for tests of a [`Reconciler`]: no cluster, no network, no waiting.
 //!
-//! It stores what is put and applied, with the fields of each manager. It does not validate, set defaults, run controllers or collect garbage: a
-//! Deployment gets no pods unless the test puts some.
+//! It stores what is put and applied, with the fields of each manager. It does not validate, set defaults, run
+//! controllers or collect garbage: a Deployment gets no pods unless the test puts some.
 
 #![allow(clippy::panic, reason = "tests end here")]
 
@@ -20,16 +20,16 @@ use crate::native::once;
 use crate::native::{Kind, Next, Reach, Reconciler, Watched};
 use crate::runtime::sync::lock;
 
-/// Who puts objects.
+/// The field manager of objects that a test puts.
 const USER: &str = "user";
 
-/// How long the events of a reconcile may take.
+/// How long publishing the events of a reconcile may take.
 const EVENTS: Duration = Duration::from_secs(2);
 
-/// The requests, with their queries.
+/// The requests received, with their queries.
 pub type Asked = Arc<Mutex<Vec<String>>>;
 
-/// An API server in memory. Clones share its objects.
+/// An in-memory API server. Clones share its objects.
 #[derive(Clone)]
 pub struct Server {
     objects: Arc<MemoryApi>,
@@ -43,14 +43,16 @@ impl Default for Server {
 }
 
 impl Server {
-    /// A server of common built-in kinds: pods, Deployments, Services, ConfigMaps, Secrets, ServiceAccounts, Jobs.
+    /// Creates a server of common built-in kinds: pods, Deployments, Services, ConfigMaps, Secrets, ServiceAccounts,
+    /// Jobs.
     pub fn new() -> Server {
         let objects = Arc::new(MemoryApi::new());
         objects.serve("events.k8s.io/v1", "Event", "events");
         Server { objects, asked: Asked::default() }
     }
 
-    /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do so for theirs, and for what the reconciler watches.
+    /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do this for theirs, and for what the
+    /// reconciler watches.
     pub fn serve<K: Kind>(&self) {
         self.serve_kind(&Watched::of::<K>());
     }
@@ -62,7 +64,7 @@ impl Server {
         }
     }
 
-    /// Stores an object, as its user would. The namespace of a namespaced one is `default` if it names none.
+    /// Stores an object, as its user would. A namespaced object without a namespace goes to `default`.
     pub fn put<K: Kind>(&self, object: &K) {
         self.serve::<K>();
         let mut text = serde_json::to_value(object).unwrap_or_else(|error| panic!("{error}"));
@@ -108,12 +110,12 @@ impl Server {
             .collect()
     }
 
-    /// A client of this server. Its watches list, and then deliver nothing.
+    /// Returns a client of this server. Its watches deliver nothing after their list.
     pub fn client(&self) -> Client {
         client(&self.objects, &self.asked)
     }
 
-    /// Reconciles a resource once, with caches that have just listed; a resource that is being deleted is cleaned up after.
+    /// Reconciles a resource once, with caches that have just listed. Cleans up after a resource that is being deleted.
     ///
     /// # Errors
     /// The reconciler's own.
@@ -132,12 +134,13 @@ impl Server {
     }
 }
 
-/// Where the server keeps an object.
+/// Returns the path under which the server stores an object.
 fn path<K: Kind>(namespace: &str, name: &str) -> String {
     format!("{}/{name}", K::url_path(&(), Some(namespace).filter(|_| K::Scope::NAMESPACED)))
 }
 
-/// A client of the server. Its watches deliver nothing: a controller learns only from lists and from answers to its writes.
+/// Returns a client of the server. Its watches deliver nothing: a controller learns only from lists and from responses
+/// to its writes.
 pub fn client(server: &Arc<MemoryApi>, asked: &Asked) -> Client {
     let (server, asked) = (server.clone(), asked.clone());
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -33,6 +33,18 @@ pub enum Expression {
     Other,
 }
 
+impl Expression {
+    /// Returns the name of the field that it reads at last; `None` if it reads none.
+    pub fn last_field(&self) -> Option<&str> {
+        match self {
+            Expression::Dot(fields) | Expression::Variable(_, fields) | Expression::Field(_, fields) => {
+                fields.last().map(String::as_str)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A pipeline of a template: that of an action, or the condition of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipeline {

@@ -32,21 +32,22 @@ pub mod manager;
 pub mod cli;
 
 pub use charts::Wakes;
-/// Controllers in Rust are the crate [`controller`]; an operator needs no other dependency for them.
+/// The crate [`controller`] provides controllers in Rust; an operator needs no other dependency for them.
 pub use controller::{ResourceKey, backoff, context, metrics, native, report, testing};
 pub use manager::Operator;
 
-/// glibc's allocator keeps what large lists took, and musl's makes rendering half as slow again (docs/decisions/0030-memory-per-resource.md).
+/// glibc's allocator keeps the memory of large lists, and musl's makes rendering take half as long again
+/// (docs/decisions/0030-memory-per-resource.md).
 #[cfg(all(target_os = "linux", feature = "mimalloc"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The guide's examples compile.
+/// Compiles the guide's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/hybrid.md")]
 struct Guide;
 
-/// The tutorial's examples compile.
+/// Compiles the tutorial's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/reconciler.md")]
 struct Tutorial;

@@ -1,4 +1,4 @@
-//! `helm-operator`: serves charts only. Replaces operator-sdk's program of this name.
+//! `helm-operator` serves only charts. It replaces operator-sdk's program of this name.
 
 use std::process::ExitCode;
 

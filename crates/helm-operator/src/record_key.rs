@@ -1,6 +1,7 @@
-//! The key that seals release records: a Secret in the operator's own namespace, made by whoever leads first.
+//! Manages the key that seals release records: a Secret in the operator's own namespace, created by the first leader.
 //!
-//! `data.current` seals; every other entry is an earlier key whose seals still count. Templates and `valuesFrom` never see the Secret.
+//! `data.current` is the key that seals; every other entry is an earlier key whose seals are still valid. Templates and
+//! `valuesFrom` never see the Secret.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,16 +21,16 @@ use crate::values_from::RECORD_KEY as SECRET_TYPE;
 /// The Secret's name.
 pub(crate) const NAME: &str = "helm-operator-record-key";
 
-/// The entry that seals.
+/// The entry with the key that seals.
 const CURRENT: &str = "current";
 
-/// The longest pause between two attempts.
+/// The maximum pause between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// How often others may change the Secret while one attempt reads and completes it.
+/// How many concurrent changes of the Secret one attempt tolerates while it reads and completes it.
 const RACES: usize = 5;
 
-/// Why there is no key yet.
+/// The reason why there is no key yet.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     /// The request failed.
@@ -43,13 +44,13 @@ enum Error {
     /// The Secret was not made by the operator.
     #[error("Secret {NAME:?} has type {0:?} instead of {SECRET_TYPE:?}: delete it, and the operator makes one")]
     OtherType(String),
-    /// An entry cannot be a key.
+    /// An entry is not a valid key.
     #[error("entry {0:?} of Secret {NAME:?} has fewer than 32 bytes: remove it")]
     Short(String),
-    /// Others keep changing the Secret.
+    /// Other writers keep changing the Secret.
     #[error("Secret {NAME:?} changes all the time")]
     Contested,
-    /// The system has no randomness.
+    /// The system provides no randomness.
     #[error("cannot make a random key: {0}")]
     Random(getrandom::Error),
 }
@@ -69,18 +70,18 @@ struct Metadata {
     resource_version: String,
 }
 
-/// What to do about the Secret.
+/// The next step for the Secret.
 #[derive(Debug)]
 enum Step {
     /// It has the keys.
     Use(Keyring),
     /// It does not exist.
     Create,
-    /// This version of it lacks the key that seals.
+    /// It exists in this version, but lacks the key that seals.
     Complete(String),
 }
 
-/// Reads the keys, and makes what is missing. Tries until it succeeds; the requirement says why it does not.
+/// Reads the keys, and creates what is missing. Retries until it succeeds; the requirement reports why it does not.
 pub(crate) async fn load(api: &dyn Api, namespace: &str, requirement: &Requirement) -> Keyring {
     let (mut attempt, mut last) = (0, String::new());
     loop {
@@ -101,7 +102,7 @@ pub(crate) async fn load(api: &dyn Api, namespace: &str, requirement: &Requireme
     }
 }
 
-/// The error with the rule that grants what the server refused.
+/// Returns the error's message, with the rule that grants what the server refused.
 fn explain(error: &Error) -> String {
     let message = chain(error);
     match Refused::read(&message) {
@@ -124,7 +125,7 @@ async fn read_or_make(api: &dyn Api, namespace: &str) -> Result<Keyring, Error> 
             Step::Complete(version) => complete(api, namespace, &version).await,
         };
         match made {
-            // Another process was faster: its key is the one.
+            // Another process was faster, and its key counts.
             Err(Error::Api { source, .. }) if source.is_conflict() => {}
             made => made?,
         }
@@ -156,7 +157,7 @@ async fn read(api: &dyn Api, namespace: &str) -> Result<Option<Secret>, Error> {
     }
 }
 
-/// Creates the Secret, or fails with a conflict if it exists by now.
+/// Creates the Secret. Fails with a conflict if it exists by now.
 async fn create(api: &dyn Api, namespace: &str) -> Result<(), Error> {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
@@ -213,7 +214,7 @@ mod tests {
         let (one, two) = tokio::join!(keys(&server), keys(&server));
         assert_eq!(one, two);
         assert_eq!((keys(&server).await, server.writes()), (one, 1));
-        // Created between reading and creating.
+        // The Secret was created between reading and creating.
         let late = MemoryApi::new();
         late.disturb("GET /api/v1/namespaces/own/secrets/", 1, Disturbance::Refused(404));
         put(&late, SECRET_TYPE, json!({"current": "A".repeat(43) + "="}));

@@ -1,15 +1,15 @@
-//! Which known word a mistyped one was meant to be.
+//! Finds the known word that a mistyped one was meant to be.
 
-/// Longer words are compared by their beginning.
+/// Only this many characters of a word are compared.
 const LENGTH: usize = 64;
 
-/// The known word that differs from `word` in at most a third of its letters, whatever their case.
+/// Returns the known word that differs from `word` in at most a third of its letters, ignoring case.
 pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let (distance, near) = known.into_iter().map(|k| (distance(word, k), k)).min()?;
     (distance * 3 <= near.len()).then_some(near)
 }
 
-/// How many letters must be inserted, removed or replaced to turn `a` into `b`, ignoring case.
+/// Returns how many letters must be inserted, removed or replaced to turn `a` into `b`, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().take(LENGTH).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

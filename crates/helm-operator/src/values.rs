@@ -7,39 +7,40 @@ use go_encoding::json::{self, EscapeHtml, Layout};
 use go_template::{Map, Value};
 use helm_release::kube::{digest_json, intern};
 
-/// The largest `spec` that is read, in bytes: a release record, which also holds the chart, has 1 MiB.
+/// The maximum size of a `spec`, in bytes. A release record, which also contains the chart, has 1 MiB.
 const MAX_SPEC_BYTES: usize = 1 << 20;
 
-/// How many values, keys included, a `spec` may hold: each takes about 100 bytes of memory, however short it is.
+/// The maximum number of values in a `spec`, including keys. Each takes about 100 bytes of memory, no matter how short
+/// it is.
 const MAX_SPEC_VALUES: usize = 100_000;
 
-/// Texts up to this size are always kept: the rest of a resource takes as much.
+/// Texts up to this size are always kept, because the rest of a resource takes as much.
 const SMALL: usize = 1 << 10;
 
-/// The bytes of larger texts that a process keeps.
+/// The maximum of larger texts that a process keeps, in bytes.
 const ROOM: usize = 16 << 20;
 
-/// Why a `spec` has no values. The messages never quote it.
+/// The reason why a `spec` has no values. The messages never quote it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It exceeds the limit of its size.
+    /// It exceeds the size limit.
     #[error(
         "spec has {0} bytes, more than the operator reads (limit MAX_SPEC_BYTES of 1 MiB): shorten it, or move large values to a ConfigMap or Secret \
          and name that with valuesFrom"
     )]
     TooLarge(usize),
-    /// It exceeds the limit of its values.
+    /// It exceeds the limit on the number of values.
     #[error(
         "spec has {0} values, more than the operator reads (limit MAX_SPEC_VALUES of 100000): use fewer, or pass lists as text"
     )]
     TooMany(usize),
-    /// Its text is not at hand: the process keeps only so many bytes of large ones.
+    /// Its text is not in memory, because the process keeps a limited amount of large texts.
     #[error("spec is not in memory")]
     NotKept,
     /// It is a list or a scalar.
     #[error("spec must be a map of values, got {0}")]
     NotAMap(&'static str),
-    /// It exceeds a limit.
+    /// It is not JSON, or exceeds a limit of the decoder.
     #[error("cannot read spec: {0}")]
     Unreadable(&'static str),
 }
@@ -54,11 +55,11 @@ pub struct Spec {
 #[derive(Clone, Debug)]
 struct Text {
     json: Arc<str>,
-    /// The place of a large text that is kept.
+    /// The reservation of a large text that is kept.
     _place: Option<Arc<Place>>,
 }
 
-/// Room for large texts, shared by all that a process keeps.
+/// Room for large texts, shared by everything that a process keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room(Arc<AtomicUsize>);
 
@@ -66,14 +67,14 @@ pub(crate) struct Room(Arc<AtomicUsize>);
 struct Place(Room, usize);
 
 impl Room {
-    /// Takes room for so many bytes; `None` if there is too little.
+    /// Reserves this many bytes; returns `None` if there are fewer left.
     fn take(&self, bytes: usize) -> Option<Place> {
         let fits = |used: usize| Some(used + bytes).filter(|sum| *sum <= ROOM);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Place(self.clone(), bytes))
     }
 
-    /// Leaves no room.
+    /// Uses up all room.
     #[cfg(test)]
     pub(crate) fn fill(&self) {
         self.0.store(2 * ROOM, Ordering::Relaxed);
@@ -87,12 +88,12 @@ impl Drop for Place {
 }
 
 impl Spec {
-    /// The `spec` with this JSON text; `null` stands for none.
+    /// Creates the `spec` with this JSON text; `null` means that there is none.
     pub fn new(json: &str) -> Spec {
         Spec { text: Ok(Text { json: json.into(), _place: None }), digest: intern(&digest(json)) }
     }
 
-    /// The `spec` that a user wrote: one beyond the limits is not read, and has a digest only.
+    /// Creates the `spec` that a user wrote. If it exceeds the limits, only its digest is kept.
     pub(crate) fn of_user(json: &str) -> Spec {
         match measure(json) {
             Ok(()) => Spec::new(json),
@@ -100,7 +101,7 @@ impl Spec {
         }
     }
 
-    /// The `spec` as it is kept in memory: without a text for which there is no room.
+    /// Returns the `spec` as it is kept in memory: without a text for which there is no room.
     pub(crate) fn kept_in(self, room: &Room) -> Spec {
         let Ok(Text { json, _place: None }) = &self.text else { return self };
         if json.len() <= SMALL {
@@ -113,20 +114,20 @@ impl Spec {
         Spec { text, ..self }
     }
 
-    /// Whether its text was not kept.
+    /// Returns whether the text was not kept.
     pub(crate) fn is_away(&self) -> bool {
         matches!(self.text, Err(Error::NotKept))
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     ///
     /// # Errors
-    /// It was not read, or not kept.
+    /// The text was not read, or not kept.
     pub fn json(&self) -> Result<&str, Error> {
         self.text.as_ref().map(|text| &*text.json).map_err(Clone::clone)
     }
 
-    /// The JSON text, shared.
+    /// Returns the JSON text, shared.
     ///
     /// # Errors
     /// As [`json`](Self::json).
@@ -134,12 +135,13 @@ impl Spec {
         self.text.as_ref().map(|text| text.json.clone()).map_err(Clone::clone)
     }
 
-    /// A digest of the contents: equal whatever spaces, escapes and order of keys the server chose.
+    /// Returns a digest of the contents, which does not depend on the server's choice of spaces, escapes and key order.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// The values, made anew by each call. Integers are `int64` as in operator-sdk, which uses the API's decoder. `null` gives no values.
+    /// Decodes the values anew on each call. Integers are `int64` as in operator-sdk, which uses the API's decoder.
+    /// `null` has no values.
     ///
     /// # Errors
     /// See [`Error`].
@@ -159,7 +161,7 @@ fn measure(json: &str) -> Result<(), Error> {
     }
 }
 
-/// Returns how many values JSON text has at most, keys included, without parsing it.
+/// Returns an upper bound for the number of values in JSON text, including keys, without parsing it.
 pub(crate) fn count_values(json: &[u8]) -> usize {
     let (mut in_text, mut escaped, mut values) = (false, false, 1);
     for byte in json {
@@ -174,7 +176,7 @@ pub(crate) fn count_values(json: &[u8]) -> usize {
     values
 }
 
-/// The values of a `spec`'s JSON text.
+/// Decodes the values of a `spec`'s JSON text.
 ///
 /// # Errors
 /// See [`Error`].
@@ -186,14 +188,15 @@ pub(crate) fn decode(spec: &str) -> Result<Map, Error> {
     }
 }
 
-/// Servers differ in spaces, escapes and the order of keys. Text that we cannot read counts as it is written.
+/// Digests a canonical form, because servers differ in spaces, escapes and key order. Invalid JSON is digested as
+/// written.
 fn digest(spec: &str) -> String {
     let value = json::decode_preserving_ints(spec.as_bytes()).ok();
     let canonical = value.and_then(|value| json::encode(&value, EscapeHtml::No, Layout::Compact).ok());
     digest_json(&String::from_utf8_lossy(canonical.as_deref().unwrap_or(spec.as_bytes())).into())
 }
 
-/// The decoder's message would quote a number or a character.
+/// Returns an error that quotes nothing. The decoder's message would quote a number or a character.
 fn unreadable(error: &json::DecodeError) -> Error {
     Error::Unreadable(match error {
         json::DecodeError::TooDeep => "it nests too deep (limit MAX_DEPTH of 500)",
@@ -280,7 +283,7 @@ mod tests {
         assert_eq!(json::to_serde(&get("g")), value!([1, {"h": i64::MIN}]));
         assert_eq!(json::to_serde(&get("b")), value!(9_007_199_254_740_993_i64));
     }
-    /// What the template prints for the values of a spec over the chart's `values.yaml`.
+    /// Returns what the template prints for the values of a `spec` over the chart's `values.yaml`.
     fn printed(template: &str, spec: &str) -> String {
         let files = [
             ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),

@@ -1,4 +1,5 @@
-//! Limits how much of an answer is read: all of an ordinary answer, and each event of a watch. Exceeding the limit ends the answer.
+//! Limits how much of a response is read: an ordinary response as a whole, a watch per event. Exceeding the limit ends
+//! the response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,10 +8,10 @@ use http_body::{Body, Frame, SizeHint};
 use outside::MAX_RESPONSE_BYTES;
 use tower::BoxError;
 
-/// The limit for one event of a watch: etcd stores objects of up to 1.5 MiB, which may be several times larger as JSON.
+/// The limit for one watch event. etcd stores objects of up to 1.5 MiB, which may be several times larger as JSON.
 const MAX_EVENT: usize = 16 << 20;
 
-/// An answer that exceeded its limit.
+/// A response that exceeded its limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TooLarge {
     #[error("the API server's answer exceeds {0} bytes")]
@@ -19,10 +20,10 @@ pub(super) enum TooLarge {
     Event(usize),
 }
 
-/// The body of an answer with a limit.
+/// The body of a response, with a limit.
 pub(super) struct Bounded<B> {
     inner: B,
-    /// Bytes read of the answer, or of the current event.
+    /// Bytes read of the response, or of the current event.
     read: usize,
     limit: usize,
     /// Whether each line is an event.
@@ -40,7 +41,7 @@ impl<B> Bounded<B> {
 
     fn count(&mut self, data: &[u8]) -> Result<(), TooLarge> {
         let lines = self.lines;
-        // Every part but the first begins a new event.
+        // Every part but the first starts a new event.
         for (at, part) in data.split(|byte| lines && *byte == b'\n').enumerate() {
             self.read = if at == 0 { self.read + part.len() } else { part.len() };
             if self.read > self.limit {

@@ -1,7 +1,9 @@
-//! Spreads streams over few connections: HTTP/2 where the server speaks it, else HTTP/1.1 with one request at a time on each connection.
+//! Spreads requests over a few connections: HTTP/2 if the server speaks it, otherwise HTTP/1.1 with one request at a
+//! time per connection.
 //!
-//! An API server allows about 100 streams on a connection (`--http2-max-streams-per-connection`), and a client that wants more waits. Watches
-//! never end, so each connection takes only so many of them, and ordinary requests have one of their own.
+//! An API server allows about 100 streams per connection (`--http2-max-streams-per-connection`), and a client that
+//! needs more waits. Watches never end, so the number per connection is limited, and ordinary requests have a
+//! connection of their own.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,22 +19,22 @@ use kube::Config;
 use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use tower::{BoxError, Service};
 
-/// How many watches share a connection.
+/// The maximum number of watches per connection.
 const WATCHES: usize = 90;
 
-/// How often a connection is probed: a broken one is noticed even if nothing is written to it.
+/// How often a connection is probed, so that a broken one is noticed even if nothing is written to it.
 const PING: Duration = Duration::from_secs(30);
-/// How long the answer to a probe may take.
+/// How long a probe waits for its answer.
 const PONG: Duration = Duration::from_secs(15);
 
 type Https = hyper_timeout::TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>;
 
-/// Whether the request is a watch, whose answer does not end by itself.
+/// Returns whether the request is a watch, whose response never ends by itself.
 pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
     request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"))
 }
 
-/// Sends each request on the connection that suits it.
+/// Sends each request on a connection that suits it.
 #[derive(Clone)]
 pub(super) struct Connections<S> {
     open: Arc<dyn Fn() -> S + Send + Sync>,
@@ -40,7 +42,7 @@ pub(super) struct Connections<S> {
     watches: Arc<Mutex<Vec<(S, Load)>>>,
 }
 
-/// The connections to the configured cluster, none of them open yet.
+/// Returns the connections to the configured cluster, none of them open yet.
 ///
 /// # Errors
 /// The configured certificates or the configured server name cannot be used.
@@ -55,7 +57,8 @@ pub(super) fn connections(config: &Config) -> Result<Connections<Client<Https, B
 fn connector(config: &Config) -> Result<Https, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
-    // HTTP/2 writes a request's head and body apart: with Nagle's algorithm the body would wait 40 ms for the head's acknowledgement.
+    // HTTP/2 writes a request's head and body separately. With Nagle's algorithm, the body would wait 40 ms for the
+    // head to be acknowledged.
     http.set_nodelay(true);
     let mut https =
         hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
@@ -76,7 +79,8 @@ impl<S: Clone> Connections<S> {
         Connections { requests: open(), open: Arc::new(open), watches: Arc::default() }
     }
 
-    /// Returns the first connection with room for another watch, and opens one if none has room. The watch counts until its load is dropped.
+    /// Returns the first connection with room for another watch; opens a new one if none has room. The watch counts
+    /// until its load is dropped.
     fn for_watch(&self) -> (S, Load) {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((connection, load)) = watches.iter().find(|(_, load)| load.watches() < WATCHES) {
@@ -88,7 +92,7 @@ impl<S: Clone> Connections<S> {
     }
 }
 
-/// Counts a connection's watches: as many as there are clones.
+/// Counts a connection's watches: one per clone.
 #[derive(Clone, Default)]
 struct Load(Arc<()>);
 
@@ -110,7 +114,7 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Which connection a request takes is known only with the request.
+        // The connection depends on the request, so there is nothing to wait for yet.
         Poll::Ready(Ok(()))
     }
 
@@ -129,7 +133,7 @@ where
     }
 }
 
-/// The body of an answer. A watch's counts for its connection until it is dropped.
+/// The body of a response. A watch's body counts towards its connection until it is dropped.
 pub(super) struct Streamed<B> {
     body: B,
     _load: Option<Load>,
@@ -163,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Connections that answer with their own number, from 0.
+    /// Returns connections that answer with their own number, starting at 0.
     fn numbered() -> (
         Connections<
             impl Service<Request<Body>, Response = Response<String>, Error = BoxError, Future = impl Send> + Clone + Send,

@@ -1,5 +1,5 @@
-//! Finds the cluster as kubectl does: the files in `KUBECONFIG`, else `~/.kube/config`, else the pod's service account. Says what is wrong with the one
-//! that was meant.
+//! Finds the cluster as kubectl does: from the files in `KUBECONFIG`, else `~/.kube/config`, else the pod's service
+//! account. Explains what is wrong with the source that was meant.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,7 +10,7 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 
 use crate::report::chain;
 
-/// Why no cluster was found.
+/// The reason why no cluster was found.
 #[derive(Debug, thiserror::Error)]
 pub enum NoCluster {
     /// A file that the environment names cannot be read.
@@ -18,10 +18,10 @@ pub enum NoCluster {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
-    /// The environment names no file, there is none in the home folder, and the process does not run in a pod.
+    /// `KUBECONFIG` is not set, the home directory has no kubeconfig, and the process does not run in a pod.
     #[error(
         "no cluster is configured: KUBECONFIG is not set, and there is no ~/.kube/config; set KUBECONFIG to a kubeconfig file"
     )]
@@ -31,17 +31,20 @@ pub enum NoCluster {
     Invalid {
         /// The files.
         path: String,
-        /// What is wrong, with its place.
+        /// What is wrong, and where.
         why: String,
     },
-    /// The files that a pod's service account mounts cannot be used.
+    /// The service account files mounted into the pod cannot be used.
     #[error(
         "cannot use the pod's service account: {0}; check serviceAccountName and automountServiceAccountToken of the pod"
     )]
     Pod(String),
 }
 
-/// The configured cluster.
+/// Returns the configuration of the cluster.
+///
+/// # Errors
+/// No cluster is configured, or its configuration cannot be used.
 pub async fn find() -> Result<Config, NoCluster> {
     match Config::infer().await {
         Ok(config) => Ok(config),
@@ -60,7 +63,7 @@ fn in_a_pod(error: &InClusterError) -> NoCluster {
     NoCluster::Pod(chain(error))
 }
 
-/// What is wrong with the files that the environment names, or with the one in the home folder.
+/// Returns what is wrong with the files that `KUBECONFIG` names, or with `~/.kube/config`.
 async fn in_a_file(named: Option<OsString>) -> NoCluster {
     let files: Vec<PathBuf> = named.iter().flat_map(std::env::split_paths).collect();
     if let Some(fault) = files.iter().find_map(|path| Some((path, Kubeconfig::read_from(path).err()?))) {
@@ -68,12 +71,12 @@ async fn in_a_file(named: Option<OsString>) -> NoCluster {
     }
     match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
         Err(error) => explain(&error, &files),
-        // It has been corrected meanwhile; the next start finds it.
+        // The file has been corrected in the meantime; the next start finds it.
         Ok(_) => NoCluster::Nowhere,
     }
 }
 
-/// The fault in words. Without files, the one in the home folder is meant.
+/// Explains the error. Without files, it is about `~/.kube/config`.
 fn explain(error: &KubeconfigError, files: &[PathBuf]) -> NoCluster {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let path = if names.is_empty() { "~/.kube/config".to_owned() } else { names.join(":") };
@@ -83,7 +86,7 @@ fn explain(error: &KubeconfigError, files: &[PathBuf]) -> NoCluster {
         }
         KubeconfigError::ReadConfig(why, _) if why.kind() == io::ErrorKind::NotFound => NoCluster::Nowhere,
         KubeconfigError::FindPath => NoCluster::Nowhere,
-        // The lines that follow quote the file, which contains credentials.
+        // Later lines quote the file, which contains credentials.
         KubeconfigError::Parse(why) => NoCluster::Invalid { path, why: first_line(&why.to_string()) },
         other => NoCluster::Invalid { path, why: chain(other) },
     }

@@ -1,4 +1,5 @@
-//! The process's client: finds its cluster as kubectl does, has a user agent, counts requests, and limits the time and size of answers.
+//! Creates the process's client, which finds its cluster as kubectl does, sets a user agent, counts requests, and
+//! limits the time and size of responses.
 
 mod bounded;
 mod connections;
@@ -29,10 +30,10 @@ use crate::client::term::WithinTerm;
 use crate::lease::Term;
 use crate::metrics::Metrics;
 
-/// How long the server may take to begin an answer; watches may take longer.
+/// How long the server may take to start a response. Watches may take longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No cluster is configured.
@@ -43,8 +44,8 @@ pub enum Error {
     Client(#[source] kube::Error),
 }
 
-/// Creates a client of the cluster, which writes nothing once the term is over. Its requests are taken on the current runtime; a connection is driven
-/// where its first request is sent.
+/// Creates a client of the cluster that writes nothing once the term is over. Its requests are accepted on the current
+/// runtime; a connection is driven by the runtime that sends its first request.
 ///
 /// # Errors
 /// The configuration cannot be used.
@@ -56,7 +57,8 @@ pub fn connect(mut config: Config, program: &str, metrics: &Metrics, term: &Term
     Ok(Client::new(Pages::new(client), namespace))
 }
 
-/// As kube's own client, but for its connections. A request that the server turns away (429, 503, 504) is repeated when the server wants it.
+/// Builds a client like kube's own, with our connections. Retries a request that the server turns away (429, 503, 504)
+/// when the server asks for it.
 fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube::Error> {
     metrics.api_server(config.cluster_url.authority().map_or("", |host| host.as_str()));
     let (counted, within_term) = (Counted(metrics.clone()), WithinTerm(term.clone()));
@@ -74,7 +76,7 @@ fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube
     Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&counted).build())
 }
 
-/// Counts requests by code and method, and limits the time of an answer.
+/// Counts requests by code and method, and limits how long a response may take.
 #[derive(Clone)]
 struct Counted<T>(T);
 
@@ -163,7 +165,8 @@ mod tests {
         assert!(tokio::time::timeout(ANSWER_LIMIT * 10, watch).await.is_err());
     }
 
-    /// A server that answers the first requests with 429 and then with an empty object; returns its address and what arrives there.
+    /// Starts a server that answers the first requests with 429, then with an empty object. Returns a client of it and
+    /// the requests that arrive.
     async fn busy(refusals: usize, term: &Term) -> (Client, Arc<Mutex<Vec<(Instant, String)>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
@@ -204,7 +207,7 @@ mod tests {
         let (client, arrived) = busy(1, &term).await;
         let send = |call| outside::Api::send(&client, call);
         let write = || outside::Call::post("/api/v1/namespaces/ns/configmaps", b"{}".to_vec());
-        // The server asks for it again after a second, when the term is over.
+        // The server asks for a retry after one second, when the term is over.
         term.set_end(tokio::time::Instant::now() + Duration::from_millis(900));
         assert!(send(write()).await.is_err());
         assert!(send(write()).await.is_err());

@@ -1,7 +1,8 @@
-//! How many objects a page of a list has: as many as fit a budget of bytes, for whoever may create objects decides how large they are.
+//! Decides how many objects a page of a list has: as many as fit a budget of bytes, because anyone who may create
+//! objects decides how large they are.
 //!
-//! Callers ask for [`PAGE`] objects and follow `continue`. A page that turns out to be too large is dropped while it arrives, and asked for again with
-//! fewer objects.
+//! Callers ask for [`PAGE`] objects and follow `continue`. A page that turns out to be too large is dropped while it
+//! arrives, and requested again with fewer objects.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,22 +21,22 @@ use crate::client::TooLarge;
 use crate::runtime::pages::PAGE;
 use crate::runtime::sync::lock;
 
-/// The objects of a kind's first page: nothing is known of their size.
+/// The objects in a kind's first page, whose sizes are unknown.
 const FIRST: u32 = 20;
 
-/// How much larger than the page before a page may be.
+/// The maximum growth from one page to the next.
 const GROWTH: u32 = 5;
 
-/// The bytes that a page should have.
+/// The target size of a page, in bytes.
 const USUAL_BYTES: usize = 512 << 10;
 
-/// The most bytes of a page: more than the largest object that etcd stores (1.5 MiB).
+/// The maximum size of a page, in bytes: more than the largest object that etcd stores (1.5 MiB).
 const MAX_BYTES: usize = 2 << 20;
 
-/// The most bytes of a page of one object, which may be several times larger in JSON than in etcd.
+/// The maximum size of a page of one object, in bytes. It may be several times larger as JSON than in etcd.
 const MAX_ONE: usize = 16 << 20;
 
-/// How many pages of more than [`USUAL_BYTES`] are read at a time.
+/// How many pages larger than [`USUAL_BYTES`] are read concurrently.
 const MAX_LARGE: usize = 2;
 
 /// A client whose lists arrive in pages of bounded size.
@@ -73,7 +74,7 @@ impl Pages {
         }
     }
 
-    /// Reads a body; `None` if it has more than `most` bytes.
+    /// Reads a body; returns `None` if it exceeds `most` bytes.
     async fn read(&self, mut body: Body, most: usize) -> Result<Option<Vec<u8>>, BoxError> {
         let (mut bytes, mut turn) = (Vec::new(), None);
         while let Some(frame) = poll_fn(|task| Pin::new(&mut body).poll_frame(task)).await {
@@ -82,7 +83,7 @@ impl Pages {
                 return Ok(None);
             }
             if turn.is_none() && bytes.len() + data.len() > USUAL_BYTES {
-                // It is never closed.
+                // The semaphore is never closed.
                 turn = self.large.acquire().await.ok();
             }
             bytes.extend_from_slice(&data);
@@ -96,7 +97,7 @@ impl Sizes {
         self.0.get(path).copied().unwrap_or(FIRST)
     }
 
-    /// Learns from a page of at most this many objects.
+    /// Learns from a page of at most `limit` objects.
     fn arrived(&mut self, path: &str, limit: u32, bytes: usize) {
         let fitting = u64::from(limit) * USUAL_BYTES as u64 / bytes.max(1) as u64;
         let next = u32::try_from(fitting).unwrap_or(PAGE).clamp(1, PAGE.min(limit * GROWTH));
@@ -108,7 +109,7 @@ impl Sizes {
     }
 }
 
-/// Whether a request is for a page whose size does not matter to the caller.
+/// Returns whether the request is for a page whose size does not matter to the caller.
 fn is_page<B>(request: &Request<B>) -> bool {
     let is_limit = |field: &str| field.strip_prefix("limit=").is_some_and(|limit| limit == PAGE.to_string());
     *request.method() == Method::GET && request.uri().query().is_some_and(|query| query.split('&').any(is_limit))
@@ -155,7 +156,7 @@ mod tests {
 
     type Asked = Arc<Mutex<Vec<(usize, u32)>>>;
 
-    /// A server of objects of these sizes, and what is asked of it: the place of the first object and the limit.
+    /// Returns a client of a server with objects of these sizes. Records each request's offset and limit.
     fn server(sizes: Vec<usize>, asked: &Asked) -> Client {
         let asked = asked.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -175,7 +176,7 @@ mod tests {
         Client::new(service, "default")
     }
 
-    /// How many objects a list has, and the requests that it took.
+    /// Lists everything. Returns the number of objects, and the requests that it took.
     async fn list(sizes: Vec<usize>) -> (usize, Vec<(usize, u32)>) {
         let asked = Asked::default();
         let client = Client::new(Pages::new(server(sizes, &asked)), "default");

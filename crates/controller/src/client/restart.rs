@@ -1,5 +1,5 @@
-//! Decides which requests are repeated: those that the server turns away, as in kube's own client, and those that it forbids while it starts. A server
-//! that has just started answers before it knows all roles and bindings.
+//! Decides which requests are retried: those that the server turns away, as in kube's own client, and those that it
+//! forbids while it starts. A server that has just started answers before it has loaded all roles and bindings.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,16 +13,17 @@ use tower::retry::Policy;
 
 use crate::runtime::sync::lock;
 
-/// How long after the last failed contact a refusal may mean that the server is starting.
+/// How long after the last failed contact a 403 may mean that the server is starting.
 const START: Duration = Duration::from_secs(10);
 
-/// Between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// kube's policy, which also repeats forbidden requests for a while after the server was out of reach. At any other time a refusal is final at once.
+/// kube's retry policy, which also retries forbidden requests for a while after the server was unreachable. At any
+/// other time a 403 is final at once.
 #[derive(Clone)]
 pub(super) struct AfterRestart {
-    /// When the server was last out of reach; all requests share it.
+    /// When the server was last unreachable; shared by all requests.
     lost: Arc<Mutex<Option<Instant>>>,
     busy: RetryPolicy,
 }
@@ -61,8 +62,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends three requests, one after another, to a server that is out of reach for as many requests as `lost`, and then forbids all before
-    /// `allows`. Returns the answers and when they came.
+    /// Sends three requests in a row to a server that is unreachable for the first `lost` requests, and then forbids
+    /// everything until `allows`. Returns the responses and when they arrived.
     async fn answers(lost: usize, allows: Duration) -> Vec<(Option<u16>, Duration)> {
         let (began, count) = (Instant::now(), Arc::new(Mutex::new(0)));
         let server = tower::service_fn(move |_: Request<Body>| {

@@ -1,5 +1,5 @@
-//! Asks a server that was out of reach whether it knows the version from which a watch goes on. One that was restored from a backup does not, and would
-//! keep the watch waiting in silence until its versions have caught up.
+//! Asks a server that was unreachable whether it knows the version from which a watch resumes. A server that was
+//! restored from a backup does not, and would keep the watch waiting silently until its versions have caught up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,22 +13,22 @@ use tower::{BoxError, Layer, Service, ServiceExt as _};
 use super::connections::is_watch;
 use crate::runtime::sync::lock;
 
-/// Little of each object, where the server can leave the rest out.
+/// Requests the metadata of objects alone, if the server supports that.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// What a watch asks for and a list does not.
+/// The query parameters of a watch that a list does not have.
 const OF_WATCHES: [&str; 6] =
     ["watch", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents", "resourceVersionMatch", "limit"];
 
-/// Adds the question to a service.
+/// A layer that asks this question before a watch resumes.
 #[derive(Clone, Default)]
 pub(super) struct Resuming(Arc<Mutex<Contact>>);
 
-/// How often the server was out of reach.
+/// What is known of past outages.
 #[derive(Default)]
 struct Contact {
     outages: u64,
-    /// How often that was when a watch, by its address without the version, last went on.
+    /// The number of outages when each watch last resumed, by its address without the version.
     resumed: HashMap<String, u64>,
 }
 
@@ -66,7 +66,7 @@ where
         let Some((watch, question)) = self.doubtful(&request) else {
             return counted(self.inner.call(request).map(|answer| answer.map_err(Into::into)), contact).boxed();
         };
-        // This clone has not been polled: it waits until it is ready.
+        // This clone has not been polled, so `oneshot` waits until it is ready.
         let (asks, watches) = (self.inner.clone(), self.inner.clone());
         let resumed = async move {
             let outages = lock(&contact).outages;
@@ -74,9 +74,9 @@ where
                 counted(asks.oneshot(question).map(|answer| answer.map_err(Into::into)), contact.clone()).await?;
             lock(&contact).resumed.insert(watch, outages);
             match answer.status() {
-                // What an expired watch gets: it lists again.
+                // Respond as for an expired watch, which then lists again.
                 StatusCode::GATEWAY_TIMEOUT => Ok(gone(answer)),
-                // Whatever else there is to say, the watch itself is told.
+                // On any other answer, the watch itself gets the server's response.
                 _ => counted(watches.oneshot(request).map(|answer| answer.map_err(Into::into)), contact).await,
             }
         };
@@ -85,7 +85,8 @@ where
 }
 
 impl<S> ResumingService<S> {
-    /// Returns the address of a watch that goes on after an outage, and the question; `None` for everything else.
+    /// Returns the address of a watch that resumes after an outage, and the question to ask; `None` for any other
+    /// request.
     fn doubtful(&self, request: &Request<Body>) -> Option<(String, Request<Body>)> {
         if !is_watch(request) {
             return None;
@@ -93,7 +94,7 @@ impl<S> ResumingService<S> {
         let (watch, version) = address(request.uri())?;
         let mut contact = lock(&self.contact);
         let outages = contact.outages;
-        // One that is new has just listed.
+        // A new watch has just listed.
         if *contact.resumed.entry(watch.clone()).or_insert(outages) == outages {
             return None;
         }
@@ -102,7 +103,7 @@ impl<S> ResumingService<S> {
     }
 }
 
-/// Counts an answer that did not come.
+/// Awaits a response, and counts a failed one as an outage.
 async fn counted<T>(
     answer: impl Future<Output = Result<T, BoxError>>,
     contact: Arc<Mutex<Contact>>,
@@ -110,7 +111,7 @@ async fn counted<T>(
     answer.await.inspect_err(|_| lock(&contact).outages += 1)
 }
 
-/// Splits the address of a watch into what it selects and the version from which it goes on; `None` if it begins anew.
+/// Splits a watch's address into what it selects and the version from which it resumes; `None` if it starts anew.
 fn address(uri: &Uri) -> Option<(String, String)> {
     let query = uri.query()?;
     let is_version = |pair: &&str| pair.starts_with("resourceVersion=");
@@ -123,7 +124,7 @@ fn address(uri: &Uri) -> Option<(String, String)> {
     (!["", "0"].contains(&&*version)).then(|| (format!("{origin}?{}{separator}", rest.join("&")), version))
 }
 
-/// A list of one object that is not older than the version.
+/// Returns a request for a list of one object that is at least as new as the version.
 fn question(watch: &str, version: &str, headers: &HeaderMap) -> Option<Request<Body>> {
     let address = format!("{watch}limit=1&resourceVersionMatch=NotOlderThan&resourceVersion={version}");
     let mut request = Request::builder().method(Method::GET).uri(address).body(Body::empty()).ok()?;
@@ -146,7 +147,7 @@ mod tests {
     const QUESTION: &str =
         "/api/v1/pods?labelSelector=a%3Db&limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=7";
 
-    /// A server that is out of reach while `away`, and that knows versions up to `newest`.
+    /// A server that is unreachable while `away`, and that knows versions up to `newest`.
     #[derive(Default)]
     struct Server {
         away: bool,
@@ -164,7 +165,7 @@ mod tests {
             return Err("connection refused".into());
         }
         let version: u64 = uri.rsplit("resourceVersion=").next().and_then(|v| v.parse().ok()).unwrap_or_default();
-        // A watch from the future waits.
+        // A watch from a future version waits.
         let code = if !is_watch(request) && version > server.newest { 504 } else { 200 };
         Ok(Response::builder().status(code).body(()).unwrap())
     }

@@ -1,4 +1,5 @@
-//! Refuses to send writes once this process no longer leads. Below everything that waits or repeats, so that only the connection comes after it.
+//! Refuses to send writes once this process no longer leads. It sits below everything that waits or retries, so that
+//! only the connection comes after it.
 
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
@@ -9,7 +10,7 @@ use tower::{BoxError, Layer, Service};
 
 use crate::lease::Term;
 
-/// Adds the check to a service.
+/// A layer that adds this check.
 #[derive(Clone)]
 pub(super) struct WithinTerm(pub(super) Term);
 
@@ -27,7 +28,7 @@ impl<S> Layer<S> for WithinTerm {
     }
 }
 
-/// A request that only reads: it costs nothing more.
+/// The response to a read, which costs nothing extra.
 type Unlimited<F, E> = MapErr<F, fn(E) -> BoxError>;
 
 impl<S, B> Service<Request<B>> for WithinTermService<S>

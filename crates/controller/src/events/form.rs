@@ -1,4 +1,4 @@
-//! An event, and how it is written in each of the two APIs.
+//! Defines an event, and how it is written in each of the two APIs.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -8,21 +8,21 @@ use sha2::{Digest as _, Sha256};
 
 use crate::report::{Outcome, shorten};
 
-/// The longest note that the events API takes, in bytes.
+/// The maximum length of a note in the events API, in bytes.
 pub(super) const MAX_NOTE: usize = 1024;
-/// The longest name of an object, in bytes.
+/// The maximum length of an object's name, in bytes.
 const MAX_NAME: usize = 253;
 
-/// The API in which an event is written. Both show the same objects.
+/// The API in which an event is written. Both show the same events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `events.k8s.io/v1`.
     Events,
-    /// The core `v1`, all that upstream's RBAC grants.
+    /// The core `v1`, the only one that upstream's RBAC grants.
     Core,
 }
 
-/// What to publish.
+/// An event to publish.
 #[derive(Debug)]
 pub(super) struct Event<'a> {
     on: &'a ObjectReference,
@@ -35,7 +35,7 @@ pub(super) struct Event<'a> {
     instance: &'a str,
 }
 
-/// What makes two events equal, as a digest: notes are long.
+/// A digest of everything that makes two events equal. Notes are long, so they are not kept.
 pub(super) type EventKey = [u8; 32];
 
 impl<'a> Event<'a> {
@@ -75,7 +75,7 @@ impl<'a> Event<'a> {
         all.finalize().into()
     }
 
-    /// The object's name and the time, as in client-go; a long name is cut so that it stays valid.
+    /// Returns the object's name and the time, as client-go does. Truncates a long name so that it stays valid.
     pub(super) fn name(&self, at: Timestamp) -> String {
         let suffix = format!(".{:x}", at.as_nanosecond());
         let name = self.object_name();
@@ -96,7 +96,7 @@ impl Form {
         }
     }
 
-    /// Creates the event under this name.
+    /// Returns the request that creates the event under this name.
     pub(super) fn create(self, event: &Event<'_>, name: &str, at: Timestamp) -> Call {
         let metadata = json!({"name": name, "namespace": event.namespace});
         let body = match self {
@@ -105,7 +105,7 @@ impl Form {
                 "type": event.kind, "reason": event.reason, "action": event.action, "note": event.note,
                 "regarding": event.on, "reportingController": event.controller, "reportingInstance": event.instance,
             }),
-            // As client-go's recorder: without `eventTime`, which would ask for the other API's fields.
+            // Like client-go's recorder: without `eventTime`, which would require the other API's fields.
             Form::Core => json!({
                 "apiVersion": "v1", "kind": "Event", "metadata": metadata, "count": 1,
                 "firstTimestamp": time(at), "lastTimestamp": time(at),
@@ -117,7 +117,7 @@ impl Form {
         Call::post(self.collection(event.namespace), body.to_string().into_bytes())
     }
 
-    /// Shows that an event with this name has happened this many times.
+    /// Returns the request that sets the event's count.
     pub(super) fn repeat(self, namespace: &str, name: &str, count: u32, at: Timestamp) -> Call {
         let body = match self {
             Form::Events => json!({"series": {"count": count, "lastObservedTime": micro_time(at)}}),

@@ -1,7 +1,7 @@
-//! Events on custom resources: one for each change.
+//! Publishes events on custom resources, one per change.
 //!
-//! A repeated event increases the count of the first; an event with another text is a new one, or its text would stay hidden. Counterpart:
-//! client-go's `tools/events` and `tools/record`, whose keys leave out the text.
+//! A repeated event increases the count of the first. An event with another text is a new one, because its text would
+//! otherwise stay hidden. Counterpart: client-go's `tools/events` and `tools/record`, whose keys leave out the text.
 
 mod form;
 mod outbox;
@@ -30,36 +30,38 @@ pub struct Events {
 
 #[derive(Clone)]
 struct Named {
-    /// Shared by all controllers of the process, so that its memory is bounded however many there are.
+    /// Shared by all controllers of the process, so that its memory is bounded no matter how many there are.
     recorder: Arc<Recorder>,
     outbox: Arc<Outbox>,
     controller: Arc<str>,
-    /// The pod.
+    /// The pod's name.
     instance: Option<Arc<str>>,
 }
 
 impl Events {
-    /// Publishes through this API server in a controller's name; `instance` is the pod's name. Default for `None`: the controller's.
+    /// Creates a publisher that uses this API server and the controller's name. `instance` is the pod's name; `None`
+    /// uses the controller's.
     pub fn new(api: Arc<dyn Api>, controller: &str, instance: Option<&str>) -> Events {
         let (recorder, outbox) = (Arc::new(Recorder::new(api)), Outbox::new());
         let (controller, instance) = (controller.into(), instance.map(Arc::from));
         Events { named: Some(Named { recorder, outbox, controller, instance }) }
     }
 
-    /// The same, in another controller's name.
+    /// Returns a publisher in another controller's name.
     #[must_use]
     pub fn for_controller(&self, controller: &str) -> Events {
         Events { named: self.named.clone().map(|named| Named { controller: controller.into(), ..named }) }
     }
 
-    /// Publishes an outcome in the background: soon, or when the server has time for it. A failure is only logged; a missing right only once.
+    /// Publishes an outcome in the background, as soon as the server has time for it. A failure is only logged, and a
+    /// missing permission only once.
     pub fn publish(&self, on: ObjectReference, outcome: Outcome) {
         if let Some(named) = &self.named {
             named.outbox.put(named.clone(), on, outcome);
         }
     }
 
-    /// Publishes what still waits, for no longer than `limit`.
+    /// Publishes the waiting events, for at most `limit`.
     pub async fn flush(&self, limit: Duration) {
         if let Some(named) = &self.named {
             named.outbox.flush(limit).await;

@@ -1,4 +1,4 @@
-//! The queue of events to publish. They can wait: under load they leave the server's time to the resources.
+//! The queue of events to publish. Under load, publishing yields to reconciles.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,18 +16,19 @@ use crate::events::Named;
 use crate::report::{Outcome, chain, shorten};
 use crate::runtime::throttle::{Place, Rest};
 
-/// Events use at most a tenth of one connection's time, unless [`MANY`] wait or one takes so long that its rest would exceed a second.
+/// Events use at most a tenth of one connection's time, unless [`MANY`] are waiting, or one takes so long that its
+/// cooldown would exceed a second.
 const REST: Rest = Rest { factor: 9, longest: Duration::from_secs(1) };
-/// From this many on, they are published without a rest.
+/// Queue length from which events are published without a cooldown.
 const MANY: usize = 2048;
-/// How many may wait: more are dropped, the newest first. client-go keeps 1,000.
+/// The maximum queue length. Further events are dropped. client-go keeps 1,000.
 pub(super) const MOST: usize = 2 * MANY;
 
-/// Publishes events one after the other, oldest first.
+/// Publishes events one at a time, oldest first.
 pub(super) struct Outbox {
     place: Place,
     waiting: Mutex<Waiting>,
-    /// Cancelled when the process ends: no more rests.
+    /// Cancelled on shutdown, which ends the cooldowns.
     hurry: CancellationToken,
     tasks: TaskTracker,
 }
@@ -35,13 +36,13 @@ pub(super) struct Outbox {
 #[derive(Default)]
 struct Waiting {
     letters: VecDeque<Letter>,
-    /// The task that publishes them; it ends when none is left.
+    /// The task that publishes the events; it ends when none is left.
     sender: Option<JoinHandle<()>>,
-    /// Whether the last one was dropped.
+    /// Whether the last event was dropped.
     is_full: bool,
 }
 
-/// An event that waits.
+/// A waiting event.
 struct Letter {
     named: Named,
     on: ObjectReference,
@@ -59,7 +60,7 @@ impl Outbox {
         })
     }
 
-    /// Publishes an outcome once those before it are published.
+    /// Queues an outcome to be published after those before it.
     pub(super) fn put(self: &Arc<Self>, named: Named, on: ObjectReference, mut outcome: Outcome) {
         outcome.message = shorten(&outcome.message, MAX_NOTE);
         let mut waiting = self.waiting();
@@ -70,7 +71,7 @@ impl Outbox {
         }
     }
 
-    /// Publishes what waits, without rests and for no longer than `limit`.
+    /// Publishes the waiting events without cooldowns, for at most `limit`.
     pub(super) async fn flush(&self, limit: Duration) {
         self.hurry.cancel();
         self.tasks.close();

@@ -13,12 +13,13 @@ use super::form::{Event, EventKey, Form};
 use super::rights::Rights;
 use crate::report::chain;
 
-/// How long after its last occurrence an event is counted on, as in client-go: well within the hour for which servers keep events.
+/// How long after its last occurrence an event is counted as a repetition, as in client-go: well within the hour for
+/// which servers keep events.
 const SERIES: Duration = Duration::from_secs(360);
-/// How many events to track; the one not seen for longest is dropped first.
+/// How many events to track. The least recently seen is dropped first.
 pub(super) const MAX_TRACKED: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
 
-/// Publishes the process's events.
+/// The publisher of the process's events.
 pub(super) struct Recorder {
     api: Arc<dyn Api>,
     seen: Mutex<LruCache<EventKey, Published>>,
@@ -31,18 +32,18 @@ struct Published {
     name: String,
     form: Form,
     count: u32,
-    /// Whether its count may be changed.
+    /// Whether the process may patch its count.
     countable: bool,
     last: Instant,
 }
 
 /// What to do with an event.
 enum Next {
-    /// Nobody has seen it lately.
+    /// It has not been published recently.
     Create,
-    /// It is published already.
+    /// It was published; increase its count.
     Count(Published),
-    /// It is published already, and its count may not be changed.
+    /// It was published, and the process may not patch its count.
     Drop,
 }
 
@@ -51,17 +52,17 @@ impl Recorder {
         Recorder { api, seen: Mutex::new(LruCache::new(MAX_TRACKED)), rights: Mutex::new(Rights::new()) }
     }
 
-    /// Creates the event, which happened at `at`, or counts it on.
+    /// Creates the event, which happened at `at`, or increases its count.
     ///
     /// # Errors
-    /// The server failed, or rejected the event for another reason than a missing right.
+    /// The server failed, or rejected the event for a reason other than a missing permission.
     pub(super) async fn publish(&self, event: &Event<'_>, at: Timestamp) -> Result<(), Error> {
         let key = event.key();
         match self.next(&key, Instant::now()) {
             Next::Drop => Ok(()),
             Next::Create => self.create(event, key, at).await,
             Next::Count(seen) => match self.count(event, &seen, at).await {
-                // The server forgot it, or it never arrived.
+                // The server no longer has it, or never received it.
                 Err(error) if error.is_not_found() => self.create(event, key, at).await,
                 Err(error) if lacks_right(&error) => {
                     self.change(&key, |seen| seen.countable = false);
@@ -81,7 +82,7 @@ impl Recorder {
         let forms = self.rights().forms(event.namespace, Instant::now());
         let Some(first) = forms.first() else { return Ok(()) };
         let name = event.name(at);
-        // Tracked before it arrives, since it may be repeated meanwhile.
+        // Tracked before the response, because it may be repeated in the meantime.
         let published = Published { name: name.clone(), form: *first, count: 1, countable: true, last: Instant::now() };
         self.track(key, published);
         let created = self.create_in(&forms, event, &name, at).await;
@@ -92,7 +93,7 @@ impl Recorder {
         created.map(drop)
     }
 
-    /// Creates the event in the first API that the namespace grants; returns which.
+    /// Creates the event in the first API that the namespace allows; returns which.
     async fn create_in(
         &self,
         forms: &[Form],
@@ -132,7 +133,7 @@ impl Recorder {
         Next::Count(seen)
     }
 
-    /// Stores an event, and drops those whose series is over: the cache is ordered by their last occurrence.
+    /// Tracks an event, and drops those whose series is over. The cache is ordered by last occurrence.
     fn track(&self, key: EventKey, published: Published) {
         let (mut all, now) = (self.seen(), published.last);
         while all.peek_lru().is_some_and(|(_, old)| now.saturating_duration_since(old.last) >= SERIES) {
@@ -155,14 +156,15 @@ impl Recorder {
         self.rights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many events are tracked.
+    /// Returns how many events are tracked.
     #[cfg(test)]
     pub(super) fn tracked(&self) -> usize {
         self.seen().len()
     }
 }
 
-/// In a namespace that is being deleted, nobody may create events.
+/// Returns whether the permission is missing. In a namespace that is being deleted, nothing can be created, with or
+/// without it.
 fn lacks_right(error: &Error) -> bool {
     error.code() == Some(403) && !error.is_terminating()
 }

@@ -1,4 +1,4 @@
-//! Which events API each namespace grants. What was found once is used from then on.
+//! Tracks which events API each namespace allows, so that it is tried first from then on.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::form::Form;
 
-/// How long after a refusal in both APIs to try again: someone may have added the right.
+/// How long to wait after both APIs refused: the permission may have been granted since.
 const RETRY: Duration = Duration::from_secs(600);
-/// How many namespaces to remember; the one not used for longest is dropped first, and tried again.
+/// How many namespaces to remember. The least recently used is dropped first, and tried again.
 const MAX_NAMESPACES: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
 
-/// What is known about the right to create events.
+/// What is known about the permission to create events.
 pub(super) struct Rights {
     known: LruCache<String, Right>,
     warned: bool,
@@ -23,7 +23,7 @@ pub(super) struct Rights {
 enum Right {
     /// This API accepted an event.
     Granted(Form),
-    /// Both refused; the time to try again.
+    /// Both APIs refused; holds the time of the next attempt.
     Refused(Instant),
 }
 
@@ -32,7 +32,7 @@ impl Rights {
         Rights { known: LruCache::new(MAX_NAMESPACES), warned: false }
     }
 
-    /// The APIs to try, in this order.
+    /// Returns the APIs to try, in order.
     pub(super) fn forms(&mut self, namespace: &str, now: Instant) -> Vec<Form> {
         match self.known.get(namespace) {
             Some(Right::Refused(until)) if now < *until => Vec::new(),
@@ -45,7 +45,7 @@ impl Rights {
         self.known.put(namespace.to_owned(), Right::Granted(form));
     }
 
-    /// Both APIs refused. Returns whether this is the process's first time.
+    /// Records that both APIs refused. Returns whether this is the first refusal in the process.
     pub(super) fn refused(&mut self, namespace: &str, now: Instant) -> bool {
         self.known.put(namespace.to_owned(), Right::Refused(now + RETRY));
         !std::mem::replace(&mut self.warned, true)

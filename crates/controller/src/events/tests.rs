@@ -1,4 +1,4 @@
-//! Events as the API server sees them.
+//! Tests of events, as the API server sees them.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl World {
         self.events.flush(Duration::from_secs(1)).await;
     }
 
-    /// From now on the server refuses these requests, which start with `METHOD path`, as RBAC does.
+    /// Makes the server refuse these requests from now on, as RBAC does. Each is the start of `METHOD path`.
     fn forbid(&self, requests: &'static [&'static str]) {
         self.server.accept();
         self.server.refuse(move |call| {
@@ -49,7 +49,7 @@ impl World {
         });
     }
 
-    /// The requests since the last call, without the names of events.
+    /// Returns the requests since the last call, without the names of events.
     fn requests(&self, from: &mut usize) -> Vec<String> {
         let log = self.server.log();
         let new = log[*from..].iter().map(|line| line.split("/web.").next().unwrap().to_owned()).collect();
@@ -57,14 +57,14 @@ impl World {
         new
     }
 
-    /// Each event of the core API with its count, in order of arrival.
+    /// Returns each event of the core API with its count, in order of arrival.
     fn published_in_core(&self) -> Vec<String> {
         let paths = self.server.paths();
         let events = paths.iter().filter(|path| path.starts_with(CORE)).filter_map(|p| self.server.object(p));
         events.map(|e| format!("{} {} x{}", text(&e["reason"]), text(&e["message"]), e["count"])).collect()
     }
 
-    /// Each event with its count, in order of arrival.
+    /// Returns each event with its count, in order of arrival.
     fn published(&self) -> Vec<String> {
         let count = |event: &Value| event["series"]["count"].as_u64().map_or(String::new(), |n| format!(" x{n}"));
         let paths = self.server.paths();
@@ -316,7 +316,7 @@ async fn events_rest_for_a_second_at_most() {
     for n in 0..3 {
         world.events.publish(on(), Outcome::normal("Installed", "Install", n.to_string()));
     }
-    // Three requests and two rests take 17 s.
+    // Three requests and two cooldowns take 17 s.
     tokio::time::sleep(Duration::from_millis(16_900)).await;
     assert_eq!(world.published().len(), 2);
     tokio::time::sleep(Duration::from_millis(200)).await;

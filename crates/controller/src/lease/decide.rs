@@ -1,4 +1,4 @@
-//! Decides what a candidate does, given the lease as it last saw it. Pure.
+//! Decides what a candidate does, given the lease as it last saw it. A pure function.
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -11,23 +11,23 @@ use super::Timing;
 /// The lease as last read or written.
 pub(super) struct Observed {
     pub(super) lease: Lease,
-    /// Since when it has not changed, by our clock.
+    /// Local time of the last observed change.
     pub(super) at: Instant,
 }
 
 /// The next step.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// No lease exists yet.
+    /// There is no lease yet.
     Create(LeaseSpec),
-    /// We hold it and renew it, or it is free to take.
+    /// We hold the lease and renew it, or it is free to take.
     Update(LeaseSpec),
     /// Another candidate holds it.
     Wait,
 }
 
 impl Observed {
-    /// The lease as read at `at`, unchanged since `before` if it is equal.
+    /// Records the lease as read at `at`. If it equals the one before, the time of its last change stays.
     pub(super) fn again(before: Option<Observed>, lease: Lease, at: Instant) -> Observed {
         match before {
             Some(before) if before.lease.spec == lease.spec => Observed { lease, at: before.at },
@@ -47,14 +47,15 @@ impl Observed {
         self.lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// Whether the holder may still be running controllers.
+    /// Returns whether the holder may still be running controllers.
     fn is_valid(&self, now: Instant) -> bool {
         let seconds = self.lease.spec.as_ref().and_then(|s| s.lease_duration_seconds).unwrap_or(0);
         self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) > now
     }
 }
 
-/// Returns the next step; `now` is our clock for waiting, `wall` the time written for people.
+/// Returns the next step. `now` is our clock, which measures waiting; `wall` is the wall-clock time that is written for
+/// readers.
 pub(super) fn next_step(
     observed: Option<&Observed>,
     identity: &str,
@@ -75,7 +76,7 @@ pub(super) fn next_step(
     Step::Update(spec(identity, timing, wall, wall, transitions.saturating_add(1)))
 }
 
-/// The released lease: nobody holds it, and it expires at once.
+/// Returns the released lease, which has no holder and expires at once.
 pub(super) fn released(lease: &Lease, wall: Timestamp) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(String::new()),
@@ -108,7 +109,8 @@ mod tests {
         retry_period: Duration::from_secs(2),
     };
 
-    /// The holder (`-`: no lease exists), how long it has not changed, and what `me` does.
+    /// Checks what `me` does with a lease of this holder (`-`: there is no lease) that has not changed for this many
+    /// seconds.
     fn check(holder: &str, unchanged: u64, expected: &str) {
         let wall = Timestamp::UNIX_EPOCH;
         let start = Instant::now();

@@ -1,8 +1,8 @@
-//! Leader election: one lease, held by client-go's rules, so that two processes never run controllers at once.
+//! Leader election with one lease, by client-go's rules, so that two processes never run controllers at once.
 //!
-//! The API server checks writes against the version that was read. Whether another holder's lease has expired depends only on how long *we* have
-//! seen it unchanged, so clocks may differ. A leader that cannot renew within [`Timing::renew_deadline`] gives up before anyone can take over.
-//! Counterpart: client-go's `tools/leaderelection`.
+//! The API server checks each write against the version that was read. Whether another holder's lease has expired
+//! depends only on how long *we* have seen it unchanged, so clocks may differ. A leader that cannot renew within
+//! [`Timing::renew_deadline`] gives up before anyone can take over. Counterpart: client-go's `tools/leaderelection`.
 
 mod decide;
 mod others;
@@ -26,19 +26,19 @@ use decide::{Observed, Step, next_step};
 pub use others::warn_of_others;
 pub use term::Term;
 
-/// client-go's three durations; each must be longer than the next.
+/// client-go's three durations. Each must be longer than the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long others wait for a silent leader.
+    /// How long other candidates wait for a silent leader.
     pub lease_duration: Duration,
     /// How long the leader tries to renew before it gives up.
     pub renew_deadline: Duration,
-    /// The time between two tries.
+    /// The pause between two attempts.
     pub retry_period: Duration,
 }
 
 impl Default for Timing {
-    /// controller-runtime's.
+    /// Returns controller-runtime's defaults.
     fn default() -> Timing {
         Timing {
             lease_duration: Duration::from_secs(15),
@@ -48,7 +48,8 @@ impl Default for Timing {
     }
 }
 
-/// How long writes under way may delay the release of the lease. With the renewals' pause it stays below the renew deadline.
+/// How long writes in flight may delay the release of the lease. Together with the pause between renewals, it stays
+/// below the renew deadline.
 const SETTLING: Duration = Duration::from_secs(2);
 
 /// The leader could not renew its lease, or another candidate took it: this process must stop its controllers at once.
@@ -67,12 +68,12 @@ pub struct Election {
     observed: Option<Observed>,
     last_error: LastError,
     requirement: Option<Requirement>,
-    /// What the holder serves, for operators without leader election.
+    /// The kinds that the holder serves, for operators without leader election to read.
     serves: String,
 }
 
 impl Election {
-    /// A candidate with this identity for the lease `namespace/name`, which leads by these rules.
+    /// Creates a candidate with this identity for the lease `namespace/name`, with this timing and term.
     pub fn new(
         client: Client,
         (namespace, name): (&str, &str),
@@ -96,12 +97,12 @@ impl Election {
         }
     }
 
-    /// Sets what the first successful attempt meets, whoever leads then.
+    /// Sets the requirement that the first successful attempt meets, no matter who leads then.
     pub fn required(self, requirement: Requirement) -> Election {
         Election { requirement: Some(requirement), ..self }
     }
 
-    /// Sets the kinds that the lease says its holder serves: `Shop.apps.my.domain`. Default: none.
+    /// Sets the kinds that the lease lists as served by its holder: `Shop.apps.my.domain`. Default: none.
     pub fn serving(self, kinds: &BTreeSet<String>) -> Election {
         Election { serves: kinds.iter().map(String::as_str).collect::<Vec<_>>().join(","), ..self }
     }
@@ -115,9 +116,10 @@ impl Election {
         tracing::info!(lease = self.name, identity = self.identity, "Successfully acquired lease");
     }
 
-    /// Renews until that is no longer possible. Cancel safe; the lease then expires or is [released](Self::release).
+    /// Renews the lease until that fails for too long. Cancel safe; the lease then expires or is
+    /// [released](Self::release).
     pub async fn hold(&mut self) -> Lost {
-        // Others count from the write that made this candidate the leader, however late its answer came.
+        // Others count from the write that made this candidate the leader, no matter how late its response arrived.
         let since = self.observed.as_ref().map_or_else(Instant::now, |o| o.at);
         let mut deadline = since + self.timing.renew_deadline;
         while Instant::now() < deadline {
@@ -134,14 +136,16 @@ impl Election {
         Lost
     }
 
-    /// Ends the term, and waits until the writes under way have ended. From then on the client sends no write but the lease's.
+    /// Ends the term, and waits until the writes in flight have ended. From then on the client sends no write but the
+    /// lease's.
     pub async fn end_term(&mut self) {
         self.term.set_end(Instant::now());
         self.term.settle(SETTLING).await;
     }
 
-    /// Releases the lease, so that the next leader need not wait for it to expire. Ends the term before: nothing of this process may arrive after the
-    /// next leader's first write. Does nothing if another candidate holds the lease.
+    /// Releases the lease, so that the next leader need not wait for it to expire. Ends the term first, because no
+    /// write of this process may arrive after the next leader's first write. Does nothing if another candidate holds
+    /// the lease.
     pub async fn release(&mut self) {
         let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.identity)) else { return };
         self.term.set_end(Instant::now());
@@ -183,7 +187,7 @@ impl Election {
     }
 
     async fn step(&mut self) -> Result<bool, kube::Error> {
-        // A leader knows what it wrote; if that is no longer stored, the write fails.
+        // A leader knows what it wrote. If that is no longer stored, the write fails.
         if !self.observed.as_ref().is_some_and(|o| o.held_by(&self.identity)) {
             self.observe().await?;
         }
@@ -217,14 +221,14 @@ impl Election {
                 Ok(true)
             }
             Err(error) => {
-                // The write may have succeeded: read the lease before the next one.
+                // The write may have succeeded, so the lease must be read before the next one.
                 self.observe_unknown();
                 Err(error)
             }
         }
     }
 
-    /// Keeps the time since when the lease has not changed, but drops the claim to hold it.
+    /// Keeps the time of the last observed change, but no longer claims the lease.
     fn observe_unknown(&mut self) {
         self.observed = self.observed.take().filter(|o| !o.held_by(&self.identity));
     }
@@ -237,12 +241,12 @@ impl Election {
         Lease { metadata, spec: Some(spec) }
     }
 
-    /// Whether another candidate holds the lease, as far as we know.
+    /// Returns whether another candidate holds the lease, as far as we know.
     fn taken(&self) -> bool {
         self.observed.as_ref().is_some_and(|o| !o.held_by(&self.identity))
     }
 
-    /// Logs an error once, and again after a while, rather than with every try.
+    /// Logs an error once, and again after a while, rather than on every attempt.
     fn failed(&mut self, error: String) {
         let lease = &self.name;
         self.requirement.iter().for_each(|requirement| requirement.fails(&error));
@@ -256,10 +260,10 @@ impl Election {
     }
 }
 
-/// What an election needs in the lease's namespace.
+/// The permissions that an election needs in the lease's namespace.
 const RULE: &str = "{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}";
 
-/// The error with what helps against it.
+/// Returns the error's message and what to do about it.
 fn explain(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
@@ -272,12 +276,12 @@ fn explain(error: &kube::Error) -> String {
     }
 }
 
-/// A unique name: the host's with a random number.
+/// Returns a unique name: the host's, with a random number.
 pub fn identity(host: Option<&str>) -> String {
     format!("{}_{:016x}", host.unwrap_or("manager"), outside::random())
 }
 
-/// Adds up to 1.2 times the pause, as client-go does, so that candidates do not try in step.
+/// Lengthens the pause by up to 1.2 times its length, as client-go does, so that candidates do not try in step.
 fn jittered(period: Duration) -> Duration {
     let share = (outside::random() >> 11) as f64 / (1_u64 << 53) as f64;
     period + period.mul_f64(1.2 * share)

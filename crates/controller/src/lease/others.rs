@@ -1,5 +1,5 @@
-//! Other operators that serve the same kinds: their leases say so. Without leader election nothing else keeps two processes apart, so a start without it
-//! names the ones that are at work.
+//! Finds other operators that serve the same kinds, which their leases list. Without leader election nothing else keeps
+//! two processes apart, so a process that starts without it warns about running ones.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use kube::{Api, Client};
 
 use crate::report::chain;
 
-/// The annotation of a lease that lists what its holder serves: `Memcached.cache.my.domain,Shop.apps.my.domain`.
+/// The annotation of a lease that lists the kinds its holder serves: `Memcached.cache.my.domain,Shop.apps.my.domain`.
 pub(super) const SERVES: &str = "helm.sdk.operatorframework.io/serves";
 
-/// How long a start waits for the leases.
+/// How long startup waits for the leases.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A lease's holder counts as running for this many times the lease's duration: clocks may differ.
+/// A holder counts as running for this many lease durations, because clocks may differ.
 const PATIENCE: i64 = 2;
 
 /// A running operator that serves some of our kinds.
@@ -28,7 +28,8 @@ struct Other {
     kinds: BTreeSet<String>,
 }
 
-/// Warns about each operator that holds a lease and serves one of these kinds. Whoever may not list leases is told nothing.
+/// Warns about each operator that holds a lease and serves one of these kinds. Without permission to list leases, it
+/// finds none.
 pub async fn warn_of_others(client: &Client, kinds: &BTreeSet<String>) {
     let leases: Api<Lease> = Api::all(client.clone());
     let listed = match tokio::time::timeout(LIMIT, leases.list(&ListParams::default())).await {
@@ -46,7 +47,7 @@ pub async fn warn_of_others(client: &Client, kinds: &BTreeSet<String>) {
     }
 }
 
-/// The holder of a lease, if it runs and serves one of these kinds.
+/// Returns the holder of a lease, if it is running and serves one of these kinds.
 fn serving(lease: &Lease, kinds: &BTreeSet<String>, now: Timestamp) -> Option<Other> {
     let spec = lease.spec.as_ref()?;
     let holder = spec.holder_identity.clone().filter(|holder| !holder.is_empty())?;

@@ -1,7 +1,8 @@
-//! Until when this process may write: the election extends it, the client checks it before each write.
+//! Limits until when this process may write. The election extends the term, and the client checks it before each write.
 //!
-//! To stop the controllers is not enough: a process that was frozen past its renew deadline wakes up in the middle of their work, and what is ready to
-//! be sent goes out before the election notices. Nor is it enough to send nothing more: a write under way may arrive after the next leader's.
+//! Stopping the controllers is not enough: a process frozen past its renew deadline resumes mid-reconcile and could
+//! send a prepared write before the election notices. Sending no further write is not enough either: a write in flight
+//! may arrive after the next leader's first one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,37 +13,37 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Lost;
 
-/// How long after it was abandoned a write may still arrive.
+/// How long an abandoned write may still take to arrive.
 const ON_THE_WAY: Duration = Duration::from_secs(1);
 
-/// The time for which this process leads. Before it leads, and without leader election, nothing is limited.
+/// The time for which this process leads. Writes are not limited before it leads, nor without leader election.
 #[derive(Clone, Debug, Default)]
 pub struct Term(Arc<watch::Sender<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     end: Option<Instant>,
-    /// The path of the lease that is being released: that write goes by the lease's resource version.
+    /// The path of the lease that is being released. That write is protected by the lease's resource version.
     released: String,
-    /// How many writes wait for their answer.
+    /// The number of writes without a response.
     under_way: usize,
-    /// When a write was last given up without an answer.
+    /// When a write was last abandoned without a response.
     abandoned: Option<Instant>,
 }
 
-/// A write under way. Dropped without [`answered`](UnderWay::answered), it was abandoned.
+/// A write in flight. If it is dropped before [`answered`](UnderWay::answered), it counts as abandoned.
 pub struct UnderWay {
     term: Term,
     is_answered: bool,
 }
 
 impl Term {
-    /// Lets writes through until `end`.
+    /// Allows writes until `end`.
     pub fn set_end(&self, end: Instant) {
         self.0.send_modify(|state| state.end = Some(end));
     }
 
-    /// Lets the release of the lease with this path through.
+    /// Allows the write that releases the lease with this path.
     pub(super) fn except(&self, lease: String) {
         self.0.send_modify(|state| state.released = lease);
     }
@@ -53,10 +54,10 @@ impl Term {
         if self.0.borrow().is_over() { Err(Lost) } else { Ok(()) }
     }
 
-    /// Counts a request until it is answered; `None` for one that is not limited.
+    /// Counts a write until it is answered. Returns `None` for a request that the term does not limit.
     ///
     /// # Errors
-    /// It writes, and the term is over.
+    /// The request writes, and the term is over.
     pub fn begin<B>(&self, request: &Request<B>) -> Result<Option<UnderWay>, Lost> {
         let state = self.0.borrow();
         let is_release = !state.released.is_empty() && request.uri().path().ends_with(&state.released);
@@ -71,11 +72,11 @@ impl Term {
         Ok(Some(UnderWay { term: self.clone(), is_answered: false }))
     }
 
-    /// Waits until no write is under way any more; returns whether that is so within the limit.
+    /// Waits until no write is in flight; returns whether that happened within the limit.
     pub(super) async fn settle(&self, limit: Duration) -> bool {
         let mut state = self.0.subscribe();
         let settled = async {
-            // The sender is alive: it is `self`.
+            // This cannot fail: the sender, `self`, is alive.
             let ended = state.wait_for(|state| state.under_way == 0).await.ok().and_then(|state| state.abandoned);
             sleep_until(ended.map_or_else(Instant::now, |at| at + ON_THE_WAY)).await;
         };
@@ -90,7 +91,7 @@ impl State {
 }
 
 impl UnderWay {
-    /// Notes that the server answered, or never got the request.
+    /// Records that the server answered, or never received the request.
     pub fn answered(mut self) {
         self.is_answered = true;
     }

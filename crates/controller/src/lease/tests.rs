@@ -1,4 +1,4 @@
-//! Candidates against an in-memory API server that can be cut off.
+//! Tests with candidates against an in-memory API server that can be cut off.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 
-/// An API server with one lease, and the candidates that it does not answer.
+/// An API server with one lease, and the candidates that get no response.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
@@ -17,11 +17,11 @@ struct State {
     lease: Option<Lease>,
     version: u64,
     cut_off: Vec<String>,
-    /// The status of every answer, if all are refused.
+    /// The status of every response, if all requests are refused.
     refuses: Option<u16>,
-    /// How late an answer is.
+    /// The delay of each response.
     late: Duration,
-    /// What to do at each write.
+    /// A callback for each write.
     at_write: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -142,7 +142,7 @@ async fn a_leader_counts_from_the_write_that_made_it_one_however_late_the_answer
     let server = Server::default();
     let mut a = server.election("a");
     server.0.lock().unwrap().late = Duration::from_secs(4);
-    // The read, then the write.
+    // One read, then one write.
     assert_eq!(seconds(a.acquire()).await, 8);
     server.cut_off("a");
     let held = seconds(async {

@@ -1,4 +1,4 @@
-//! The manager: one client, one lease, one metrics and probe server, one shutdown, any number of controllers.
+//! The manager: one client, one lease, one metrics and probe server, one shutdown, and any number of controllers.
 //!
 //! Counterpart: controller-runtime's `pkg/manager`.
 
@@ -26,27 +26,28 @@ use crate::{client, lease, native, server};
 /// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The program's name, such as `shop-operator`: its user agent, and the first word of its metrics. Default: `controller`.
+    /// The program's name, such as `shop-operator`, which is its user agent and the prefix of its metrics. Default:
+    /// `controller`.
     pub program: String,
     /// The settings for all controllers.
     pub controllers: ControllerConfig,
-    /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
+    /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty means nowhere.
     pub metrics_bind_address: String,
-    /// Serves `/metrics` over HTTPS. Default: plain HTTP.
+    /// How to serve `/metrics` over HTTPS. Default: plain HTTP.
     pub metrics_tls: Option<Tls>,
-    /// Where to serve `/healthz` and `/readyz`; `0` or empty: nowhere.
+    /// Where to serve `/healthz` and `/readyz`; `0` or empty means nowhere.
     pub health_probe_bind_address: String,
     /// Whether only the holder of the lease runs controllers.
     pub leader_elect: bool,
     /// The lease's name; required with `leader_elect`.
     pub leader_election_id: String,
-    /// The lease's namespace; empty: the pod's own.
+    /// The lease's namespace; empty means the pod's own.
     pub leader_election_namespace: String,
-    /// How long running reconciles may take to finish once the process is asked to end.
+    /// How long running reconciles may take to finish once the process is asked to stop.
     pub shutdown_grace: Duration,
 }
 
-/// Why a manager cannot start or had to stop.
+/// The reason why a manager cannot start or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No cluster is configured, or it cannot be used.
@@ -55,10 +56,10 @@ pub enum Error {
     /// An address cannot be served.
     #[error(transparent)]
     Server(#[from] server::Error),
-    /// `--leader-elect` without a name for the lease; outside a cluster, perhaps without a namespace either.
+    /// `--leader-elect` without a name for the lease, and perhaps, outside a cluster, without a namespace.
     #[error("LeaderElectionID must be configured: set --leader-election-id{}", lacks_namespace(*.outside))]
     NoLeaseName {
-        /// Whether the namespace is unknown, too.
+        /// Whether the namespace is missing, too.
         outside: bool,
     },
     /// `--leader-elect` outside a cluster, without a namespace.
@@ -69,18 +70,18 @@ pub enum Error {
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] lease::Lost),
-    /// A controller ended early.
+    /// A controller ended although it was not asked to.
     #[error("controller {name:?} ended")]
     Controller {
-        /// Its name.
+        /// The controller's name.
         name: String,
         /// Its error, if it returned one.
         source: Option<native::Error>,
     },
-    /// Reconciles did not finish in the grace period.
+    /// Reconciles did not finish within the grace period.
     #[error("reconciles were still running after {0:?}")]
     Grace(Duration),
-    /// A second signal arrived before everything had ended.
+    /// A second signal arrived before shutdown was complete.
     #[error("interrupted by a second signal")]
     Interrupted,
 }
@@ -89,20 +90,22 @@ fn lacks_namespace(outside: bool) -> &'static str {
     if outside { " and, outside a cluster, --leader-election-namespace" } else { "" }
 }
 
-/// Runs controllers until it is asked to end.
+/// Runs controllers until it is asked to stop.
 ///
 /// # Flow
-/// [`run`](Self::run) starts the metrics and probe servers, waits until the API server answers, waits for the lease if leader election is on, and starts
-/// all controllers. SIGTERM or SIGINT cancels [`Context::shutdown`](crate::context::Context::shutdown): controllers start no new work and finish what
-/// runs, for at most [`Config::shutdown_grace`]. Then the lease is released and the servers stop.
+/// [`run`](Self::run) starts the metrics and probe servers, waits until the API server answers, waits for the lease if
+/// leader election is on, and starts all controllers. SIGTERM or SIGINT cancels
+/// [`Context::shutdown`](crate::context::Context::shutdown): controllers start no new work and finish what is running,
+/// for at most [`Config::shutdown_grace`]. Then the lease is released and the servers stop.
 ///
 /// # Guarantees
-/// - Controllers run only while this process holds the lease. A lost lease drops them at their next `.await` and ends `run` with
-///   [`Error::Lost`], before another process can take over. Until then [`run`](Self::run)'s client refuses to send writes, also in a process that
-///   was frozen.
-/// - Nothing is retried here: an error or an early end of any controller ends the process, and whatever supervises it starts a new one.
-/// - A second signal drops everything at once and ends `run` with [`Error::Interrupted`]. So does dropping the future, silently. Neither releases
-///   the lease, which then expires.
+/// - Controllers run only while this process holds the lease. A lost lease drops them at their next `.await` and ends
+///   `run` with [`Error::Lost`], before another process can take over. Until then [`run`](Self::run)'s client refuses
+///   to send writes, even in a process that was frozen.
+/// - Nothing is retried here: if a controller fails or ends early, the process ends, and its supervisor starts a new
+///   one.
+/// - A second signal drops everything at once and ends `run` with [`Error::Interrupted`]. Dropping the future does the
+///   same, silently. Neither releases the lease, which then expires.
 pub struct Manager {
     config: Config,
     metrics: Metrics,
@@ -112,12 +115,12 @@ pub struct Manager {
     term: lease::Term,
     /// The API server's address, for messages; empty if unknown.
     server: String,
-    /// Where controllers run, if not where the manager does.
+    /// The runtime for controllers, if it is not the manager's.
     workers: Option<Handle>,
 }
 
 impl Manager {
-    /// A manager without controllers.
+    /// Creates a manager without controllers.
     pub fn new(config: Config) -> Manager {
         Manager {
             metrics: Metrics::of(&config.program.replace('-', "_")),
@@ -131,13 +134,13 @@ impl Manager {
         }
     }
 
-    /// Adds a reconciler: a controller of one kind.
+    /// Adds a reconciler, as the controller of one kind.
     #[must_use]
     pub fn reconciler<R: Reconciler>(self, reconciler: R) -> Manager {
         self.controllers([Box::new(Served::new(reconciler)) as Box<dyn Controller>])
     }
 
-    /// Adds anything that runs while this process leads.
+    /// Adds any controller, which runs while this process leads.
     #[must_use]
     pub fn controller(self, controller: impl Controller) -> Manager {
         self.controllers([Box::new(controller) as Box<dyn Controller>])
@@ -150,35 +153,36 @@ impl Manager {
         self
     }
 
-    /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor the probes, which stay on the
-    /// runtime that [`run`](Self::run) is called on.
+    /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor
+    /// the probes, which stay on the runtime that [`run`](Self::run) is called on.
     #[must_use]
     pub fn controllers_on(self, workers: Handle) -> Manager {
         Manager { workers: Some(workers), ..self }
     }
 
-    /// Shares a value with all controllers, which get it by its type from [`Context::part`](crate::context::Context::part).
+    /// Shares a value with all controllers, which get it by its type from
+    /// [`Context::part`](crate::context::Context::part).
     #[must_use]
     pub fn share<T: Send + Sync + 'static>(self, part: Arc<T>) -> Manager {
         self.parts.put(part);
         self
     }
 
-    /// Returns what keeps the process from being ready.
+    /// Returns the requirements that keep the process unready until they are met.
     pub fn readiness(&self) -> &Readiness {
         &self.readiness
     }
 
-    /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and gives the lease
-    /// up. A second signal ends it at once.
+    /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and
+    /// releases the lease. A second signal ends it at once.
     ///
     /// # Errors
-    /// Whatever keeps it from starting, a lost lease, a controller that ended.
+    /// The manager cannot start, the lease is lost, or a controller ended.
     pub async fn run(self) -> Result<(), Error> {
         self.run_or_stop(CancellationToken::new()).await
     }
 
-    /// Like [`run`](Self::run), but also ends, in the same way, when `shutdown` is cancelled.
+    /// Like [`run`](Self::run), but also stops, in the same way, when `shutdown` is cancelled.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -201,7 +205,7 @@ impl Manager {
         Ok(Clients { own, controllers: connect()? })
     }
 
-    /// Runs everything with these clients until `shutdown` is cancelled, but drops everything when `abort` is cancelled.
+    /// Runs everything with these clients until `shutdown` is cancelled. Drops everything when `abort` is cancelled.
     async fn run_until_interrupted(
         self,
         clients: Clients,
@@ -226,14 +230,14 @@ impl Manager {
 
 /// The clients of a process.
 struct Clients {
-    /// For the lease, the reviews of tokens and the first contact.
+    /// For the lease, for token reviews and for the first contact.
     own: Client,
     /// For controllers.
     controllers: Client,
 }
 
 impl Default for Config {
-    /// controller-runtime's defaults.
+    /// Returns controller-runtime's defaults.
     fn default() -> Config {
         Config {
             program: "controller".into(),

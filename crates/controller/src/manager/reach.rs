@@ -1,4 +1,5 @@
-//! Waits until the API server answers at all, before anything else is tried: one place says why it does not, and what to check.
+//! Waits until the API server answers before anything else is tried, so that one place says why it does not, and what
+//! to check.
 
 use std::time::Duration;
 
@@ -10,20 +11,20 @@ use crate::report::chain;
 use crate::runtime::backoff;
 use crate::runtime::readiness::Requirement;
 
-/// How long the server may take to tell its version.
+/// How long the server may take to return its version.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Why the API server cannot be used, and what to check.
+/// The reason why the API server cannot be used, and what to check.
 #[derive(Debug, PartialEq, Eq)]
 struct Trouble {
     why: String,
     check: &'static str,
 }
 
-/// Returns once the server answers. Logs each reason why it does not, once. `server` is its address, empty if unknown.
+/// Waits until the server answers. Logs each reason why it does not, once. `server` is its address; empty if unknown.
 pub(super) async fn reach(api: &dyn Api, server: &str, requirement: &Requirement) {
     let mut last = String::new();
     for attempt in 1.. {
@@ -48,7 +49,8 @@ fn place(server: &str) -> String {
     if server.is_empty() { String::new() } else { format!("{server}: ") }
 }
 
-/// What is wrong, if anything is. `None`: no answer in time. A server that refuses to tell its version is there.
+/// Returns what is wrong, if anything is; `None` as an argument means no answer in time. A server that refuses to
+/// return its version counts as reachable.
 fn trouble(answer: Option<Option<Error>>) -> Option<Trouble> {
     let error = match answer {
         None => return Some(Trouble { why: format!("no answer within {} s", LIMIT.as_secs()), check: ADDRESS }),
@@ -67,13 +69,14 @@ fn trouble(answer: Option<Option<Error>>) -> Option<Trouble> {
     Some(Trouble { why, check })
 }
 
-/// Something answers, but a web server or a proxy. Its page is not worth a log.
+/// Describes an answer from a web server or a proxy. Its page is not worth logging.
 fn stranger(code: Option<u16>) -> Trouble {
     let code = code.map(|code| format!(" with status {code}")).unwrap_or_default();
     Trouble { why: format!("the answer{code} is not from a Kubernetes API server"), check: STRANGER }
 }
 
-/// No connection. rustls and the system have no types for the reason here.
+/// Describes a failed connection. Neither rustls nor the system has types for the cause here, so it is found in the
+/// text.
 fn unconnected(why: &str) -> Trouble {
     let known = [
         ("certificate expired", EXPIRED),
@@ -87,7 +90,7 @@ fn unconnected(why: &str) -> Trouble {
         ("corrupt message", CERTIFICATES),
     ];
     let check = known.iter().find(|(word, _)| why.contains(word)).map_or(ADDRESS, |(_, check)| *check);
-    // The rest counts seconds: each attempt would be logged as another reason.
+    // The rest counts seconds, so each attempt would be logged as another reason.
     let why = why.split_once(": verification time").map_or(why, |(why, _)| why);
     Trouble { why: why.to_owned(), check }
 }

@@ -1,4 +1,4 @@
-//! The order of a run: servers, then the lease, then the controllers; stopped in reverse.
+//! Runs everything in order: servers, then the lease, then the controllers. Stops them in reverse.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::server::{self, Server};
 /// The file that holds a pod's own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// How long events that wait delay the end of the process.
+/// How long waiting events may delay the end of the process.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// How long controllers that are stopped may take to go.
+/// How long aborted controllers may take to end.
 const STOPPING: Duration = Duration::from_secs(1);
 
 type Named = (String, Box<dyn Controller>);
@@ -78,7 +78,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     result
 }
 
-/// Waits for the lease, runs the controllers, and lets them finish while it still holds the lease.
+/// Waits for the lease, runs the controllers, and lets them finish while the process still holds the lease.
 async fn lead(
     (context, workers): (&Context, &Handle),
     config: &Config,
@@ -110,7 +110,8 @@ async fn lead(
     result
 }
 
-/// Stops the controllers that still run, and waits until they are gone: what they hold must not act after the lease is released.
+/// Aborts the controllers that are still running, and waits until they are dropped: they must not act after the lease
+/// is released.
 async fn stop(running: &mut Running) {
     running.abort_all();
     let gone = async { while running.join_next().await.is_some() {} };
@@ -126,7 +127,7 @@ async fn hold(election: Option<&mut Election>) -> lease::Lost {
     }
 }
 
-/// Tells the process what the controllers need, which the readiness of one that leads then requires.
+/// Registers what the controllers need before the process is ready. A candidate requires this only once it leads.
 fn prepare(context: &Context, controllers: &[Named]) {
     controllers.iter().for_each(|(_, controller)| controller.prepare(context));
 }
@@ -184,7 +185,7 @@ fn ended_early(ended: Result<(String, Result<(), native::Error>), tokio::task::J
     }
 }
 
-/// Gives each controller a unique name: a second chart for the same kind in another group gets a number.
+/// Gives each controller a unique name. A second chart for the same kind in another group gets a number.
 fn name(controllers: Vec<Box<dyn Controller>>) -> Vec<Named> {
     let mut taken = HashSet::new();
     let mut named = Vec::new();
@@ -266,14 +267,14 @@ impl Servers {
         }
     }
 
-    /// Closes open connections: Prometheus keeps its own.
+    /// Stops the servers and closes open connections, which Prometheus would keep.
     async fn stop(mut self) {
         self.shutdown.cancel();
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// The first SIGTERM or SIGINT cancels `shutdown`, the second `abort`.
+/// Cancels `shutdown` on the first SIGTERM or SIGINT, and `abort` on the second.
 pub(super) async fn signals(shutdown: CancellationToken, abort: CancellationToken) {
     for token in [shutdown, abort] {
         if let Err(error) = signal().await {

@@ -1,4 +1,4 @@
-//! The order in which the manager ends its controllers.
+//! Tests of the order in which the manager stops its controllers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::report::{Outcome, chain};
 
 type Diary = Arc<Mutex<Vec<&'static str>>>;
 
-/// A controller that takes `finish` to end once asked to, or ends by itself if `ends`.
+/// A controller that takes `finish` to stop once asked to, or ends by itself if `ends` is set.
 struct Fake {
     diary: Diary,
     finish: Duration,
@@ -44,7 +44,8 @@ impl Controller for Fake {
     }
 }
 
-/// An API server without a lease that accepts any, and falls silent after this many answers beside its version.
+/// Returns a client of an API server that accepts any lease, and stops responding after this many responses, not
+/// counting `/version`.
 fn client(answers: usize) -> Client {
     let left = Arc::new(AtomicUsize::new(answers));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -67,7 +68,7 @@ fn client(answers: usize) -> Client {
     Client::new(service, "default")
 }
 
-/// A controller that publishes three events when it is asked to end.
+/// A controller that publishes three events when it is asked to stop.
 struct Farewell;
 
 impl Controller for Farewell {
@@ -92,7 +93,7 @@ fn config() -> Config {
     Config { metrics_bind_address: nowhere(), health_probe_bind_address: nowhere(), ..Config::default() }
 }
 
-/// Runs a manager that is asked to end after 60 s; returns the diary and how it ended.
+/// Runs a manager that is asked to stop after 60 s. Returns the diary and how the run ended.
 async fn run(config: Config, finish: u64, ends: Option<native::Error>, answers: usize) -> (Vec<&'static str>, String) {
     let diary = Diary::default();
     let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(finish), ends };
@@ -172,7 +173,7 @@ async fn the_end_of_a_controller_ends_the_manager() {
     assert_eq!((diary, ended.as_str()), (vec!["start"], "controller \"fake-controller\" ended: no such kind"));
 }
 
-/// A controller that does not end, and notes when it is gone.
+/// A controller that does not stop, and records when it is dropped.
 struct Stubborn(Diary);
 
 impl Drop for Stubborn {
@@ -259,7 +260,7 @@ async fn leader_election_needs_a_name_and_outside_a_cluster_a_namespace() {
     check("lock", outside).await;
 }
 
-/// A controller whose reconciles block every thread that they run on, until the test is over.
+/// A controller whose reconciles block every thread that they run on until the test ends.
 struct Blocking(Arc<Mutex<std::sync::mpsc::Receiver<()>>>, std::sync::mpsc::Sender<()>);
 
 impl Controller for Blocking {
@@ -283,7 +284,7 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (release, released) = std::sync::mpsc::channel();
     let (blocks, blocked) = std::sync::mpsc::channel();
-    // Another test may take the port in between; then the manager does not start, and this test says so.
+    // Another test may take the port in between. Then the manager does not start, and this test fails.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let probes = format!("127.0.0.1:{port}");
     let leader = Config {

@@ -1,5 +1,5 @@
-//! The families and their labels. Labels are in alphabetical order, in which Go's client prints them: scripts and upstream's tests search for the
-//! text.
+//! Defines the metric families and their labels. Labels are in alphabetical order, as Go's client prints them: scripts
+//! and upstream's tests search for the text.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
@@ -20,10 +20,10 @@ use super::runtime::Runtime;
 /// The upper bounds of the reconcile time's buckets, in seconds.
 const BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 
-/// How often the watches of the process panicked. They have no controller: several share one.
+/// Counts panics of the process's watches. It has no controller label, because controllers share watches.
 pub static WATCH_PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// How a reconcile ended, in controller-runtime's terms.
+/// The result of a reconcile, in controller-runtime's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReconcileResult {
     /// It succeeded and nothing is scheduled.
@@ -34,7 +34,7 @@ pub enum ReconcileResult {
     Error,
 }
 
-/// Everything that is counted.
+/// All metric families.
 #[derive(Debug)]
 pub(super) struct Families {
     pub(super) registry: Mutex<Registry>,
@@ -50,7 +50,7 @@ pub(super) struct Families {
     pub(super) requests: Family<RequestLabels, Counter>,
     pub(super) queues: Queues,
     pub(super) running: RunningWork,
-    /// The API server.
+    /// The host and port of the API server.
     pub(super) host: OnceLock<Arc<str>>,
 }
 
@@ -100,7 +100,7 @@ impl EncodeLabelValue for Code {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
         match self.0 {
             Some(code) => code.encode(encoder),
-            // As client-go's adapter.
+            // The same text as in client-go's adapter.
             None => "<error>".encode(encoder),
         }
     }
@@ -118,7 +118,7 @@ impl EncodeLabelValue for ReconcileResult {
 }
 
 impl Families {
-    /// Empty families; those that are the library's own have names that begin with the program's.
+    /// Creates empty families. The names of the library's own ones start with the program's name.
     pub(super) fn new(program: &str) -> Families {
         let mut families = Families {
             registry: Mutex::default(),

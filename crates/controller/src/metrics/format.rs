@@ -1,7 +1,7 @@
-//! The text formats: Prometheus's classic one, and OpenMetrics for clients that prefer it.
+//! Encodes metrics in a text format: Prometheus's classic one, or OpenMetrics for clients that prefer it.
 //!
-//! prometheus-client writes OpenMetrics only. Of what it writes, the classic format differs in three places: counters and infos have their suffix
-//! in HELP and TYPE too, there is no type `info`, and no end mark.
+//! prometheus-client writes only OpenMetrics. The classic format differs in three places: the HELP and TYPE of counters
+//! and infos include the suffix, there is no type `info`, and no end mark.
 
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
@@ -9,14 +9,14 @@ use prometheus_client::registry::Registry;
 /// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// What upstream serves, and everyone reads.
+    /// The format that upstream serves, and every client reads.
     Classic,
     /// OpenMetrics 1.0.
     OpenMetrics,
 }
 
 impl Format {
-    /// The format that the client prefers by its `Accept` header; of equals the first. Default: classic.
+    /// Returns the format that the client's `Accept` header prefers. Ties go to the first. Default: classic.
     pub fn negotiate(accept: &str) -> Format {
         let mut best = (Format::Classic, 0.0);
         for (format, quality) in accept.split(',').filter_map(media_range) {
@@ -37,7 +37,7 @@ impl Format {
 
     pub(super) fn encode(self, registry: &Registry) -> String {
         let mut text = String::new();
-        // Only the formatting of a label or value can fail, and ours cannot.
+        // Only formatting a label or a value can fail, and ours never fails.
         let _ = text::encode(&mut text, registry);
         match self {
             Format::Classic => classic(&text),
@@ -46,7 +46,7 @@ impl Format {
     }
 }
 
-/// The format that one entry of `Accept` asks for, if it is one of ours in a version of ours, and its quality.
+/// Returns the format that one entry of `Accept` requests and its quality, if we serve that format and version.
 fn media_range(entry: &str) -> Option<(Format, f64)> {
     let mut parts = entry.split(';').map(str::trim);
     let kind = parts.next()?.to_ascii_lowercase();

@@ -1,7 +1,8 @@
-//! The operator's metrics, under the names of controller-runtime and operator-sdk, as Prometheus scrapes them.
+//! The operator's metrics, under the names that controller-runtime and operator-sdk use.
 //!
-//! Labels are bounded: there are few controllers, results and reasons. Only `resource_created_at_seconds` grows with the custom resources, as
-//! upstream's does. Counterpart: controller-runtime's `pkg/metrics` and operator-lib's `handler/instrumented`.
+//! Labels are bounded: there are few controllers, results and reasons. Only `resource_created_at_seconds` grows with
+//! the number of custom resources, as upstream's does. Counterpart: controller-runtime's `pkg/metrics` and
+//! operator-lib's `handler/instrumented`.
 
 mod families;
 mod format;
@@ -30,30 +31,30 @@ pub use queue::QueueMetrics;
 pub struct Metrics(Arc<Families>);
 
 impl Default for Metrics {
-    /// Those of a program called `controller`.
+    /// Creates the metrics of a program called `controller`.
     fn default() -> Metrics {
         Metrics::of("controller")
     }
 }
 
 impl Metrics {
-    /// The metrics of a program with this name, in lower case with `_` between words: `PROGRAM_outcomes_total`.
+    /// Creates the metrics of a program with this name, in lower case with `_` between words: `PROGRAM_outcomes_total`.
     pub fn of(program: &str) -> Metrics {
         Metrics(Arc::new(Families::new(program)))
     }
 
-    /// Adds families to those that are scraped.
+    /// Registers further families, to be scraped with the others.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.0.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// All metrics as text.
+    /// Returns all metrics as text.
     pub fn encode(&self, format: Format) -> String {
         self.0.running.show(&self.0.queues);
         format.encode(&self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets how many reconciles of a controller may run at once, and shows its other metrics at zero.
+    /// Sets how many reconciles of a controller may run concurrently, and initialises its other metrics to zero.
     pub fn controller(&self, controller: &Arc<str>, max_concurrent: usize) {
         let labels = ControllerLabels { controller: controller.clone() };
         self.0.max_concurrent.get_or_create(&labels).set(i64::try_from(max_concurrent).unwrap_or(i64::MAX));
@@ -66,12 +67,12 @@ impl Metrics {
         self.0.queues.show_work(controller);
     }
 
-    /// What a controller's work queue counts.
+    /// Returns the metrics of a controller's work queue.
     pub fn queue(&self, controller: &Arc<str>) -> QueueMetrics {
         self.0.queues.queue(controller)
     }
 
-    /// Starts counting a reconcile as running, until the guard is finished or dropped.
+    /// Counts a reconcile as running until the guard is finished or dropped.
     pub fn reconcile(&self, controller: &Arc<str>) -> Running {
         let labels = ControllerLabels { controller: controller.clone() };
         self.0.active.get_or_create(&labels).inc();
@@ -79,7 +80,7 @@ impl Metrics {
         Running { families: self.0.clone(), labels, started, id: self.0.running.start(controller, started) }
     }
 
-    /// Counts a reconcile that panicked: a bug.
+    /// Counts a reconcile that panicked, which is a bug.
     pub fn reconcile_panicked(&self, controller: &Arc<str>) {
         self.0.panics.get_or_create(&ControllerLabels { controller: controller.clone() }).inc();
     }
@@ -89,12 +90,12 @@ impl Metrics {
         self.0.outcomes.get_or_create(&OutcomeLabels { controller: controller.clone(), reason }).inc();
     }
 
-    /// Shows a custom resource and when it was created, in seconds of Unix time.
+    /// Records a custom resource and its creation time, in seconds of Unix time.
     pub fn resource_created(&self, gvk: &GroupVersionKind, namespace: &str, name: &str, created: f64) {
         self.0.created.get_or_create(&families::resource(gvk, namespace, name)).set(created);
     }
 
-    /// Removes a deleted custom resource.
+    /// Removes the series of a deleted custom resource.
     pub fn resource_deleted(&self, gvk: &GroupVersionKind, namespace: &str, name: &str) {
         self.0.created.remove(&families::resource(gvk, namespace, name));
     }
@@ -104,13 +105,13 @@ impl Metrics {
         self.0.leader.get_or_create(&families::lease(lease)).set(i64::from(leads));
     }
 
-    /// Sets the host and port of the API server, which requests are shown with from then on.
+    /// Sets the host and port of the API server, which label the requests from then on.
     pub fn api_server(&self, host: &str) {
-        // A process has one API server; a second client of a test keeps the first one's.
+        // A process has one API server. A test's second client keeps the first one's.
         let _ = self.0.host.set(host.into());
     }
 
-    /// Counts a request to the API server; `None` for one without a response.
+    /// Counts a request to the API server; the code is `None` without a response.
     pub fn request(&self, code: Option<u16>, method: &http::Method) {
         let host = self.0.host.get().cloned().unwrap_or_default();
         self.0.requests.get_or_create(&families::request(code, host, method)).inc();
@@ -127,7 +128,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Counts its result and duration; returns the duration.
+    /// Counts the reconcile's result and duration; returns the duration.
     pub fn finish(self, result: ReconcileResult) -> Duration {
         let elapsed = self.started.elapsed();
         let controller = &self.labels.controller;

@@ -1,4 +1,4 @@
-//! `process_*`: what Go's client reports about a process, read from `/proc` at each scrape.
+//! The `process_*` metrics, which Go's client reports about a process. Read from `/proc` at each scrape.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Reads this process's figures.
+/// A collector that reads this process's figures.
 #[derive(Debug)]
 pub(super) struct Process;
 
@@ -26,7 +26,7 @@ struct Figures {
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        // Without a readable /proc there is nothing to show.
+        // Without a readable /proc there is nothing to report.
         read().map_or(Ok(()), |figures| figures.encode(&mut encoder))
     }
 }
@@ -46,7 +46,7 @@ fn read() -> ProcResult<Figures> {
     })
 }
 
-/// No limit is the largest number, as in Go's client.
+/// Returns the limit as a number. Unlimited is the largest number, as in Go's client.
 fn number(limit: LimitValue) -> f64 {
     match limit {
         LimitValue::Value(limit) => limit as f64,

@@ -1,4 +1,4 @@
-//! `workqueue_*`, with the names, labels and buckets of controller-runtime's `pkg/metrics/workqueue.go`.
+//! The `workqueue_*` metrics, with the names, labels and buckets of controller-runtime's `pkg/metrics/workqueue.go`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-/// The queue's name is the controller's.
+/// The labels of a queue, which has its controller's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct QueueLabels {
     controller: Arc<str>,
@@ -24,13 +24,13 @@ struct QueueLabels {
 struct DepthLabels {
     controller: Arc<str>,
     name: Arc<str>,
-    /// Empty, as upstream's queues without priorities.
+    /// Always empty, as for upstream's queues without priorities.
     priority: &'static str,
 }
 
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// The families.
+/// The metric families of all queues.
 #[derive(Debug)]
 pub(super) struct Queues {
     depth: Family<DepthLabels, Gauge>,
@@ -42,7 +42,7 @@ pub(super) struct Queues {
     retries: Family<QueueLabels, Counter>,
 }
 
-/// What one work queue counts. Cheap to clone.
+/// The metrics of one work queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
     depth: Gauge,
@@ -50,7 +50,7 @@ pub struct QueueMetrics {
     waited: Histogram,
 }
 
-/// When each running reconcile began, by controller.
+/// The start time of each running reconcile, by controller.
 #[derive(Debug, Default)]
 pub(super) struct RunningWork {
     starts: Mutex<HashMap<Arc<str>, BTreeMap<u64, Instant>>>,
@@ -58,19 +58,19 @@ pub(super) struct RunningWork {
 }
 
 impl QueueMetrics {
-    /// A key was added that was not waiting yet.
+    /// Counts a key that was added and not waiting before.
     pub fn added(&self) {
         self.adds.inc();
         self.depth.inc();
     }
 
-    /// A key was handed out after waiting this long.
+    /// Counts a key that was handed out after waiting this long.
     pub fn taken(&self, waited: Duration) {
         self.depth.dec();
         self.waited.observe(waited.as_secs_f64());
     }
 
-    /// A key stopped waiting: there is nothing left to do for it.
+    /// Counts a key that left the queue because nothing remained to be done.
     pub fn left(&self) {
         self.depth.dec();
     }
@@ -108,7 +108,7 @@ impl Queues {
         r.register("workqueue_retries", "Keys added again after a failure", self.retries.clone());
     }
 
-    /// Shows a controller's series about work at zero.
+    /// Initialises a controller's work queue series to zero.
     pub(super) fn show_work(&self, controller: &Arc<str>) {
         let labels = labels(controller);
         drop(self.worked.get_or_create(&labels));
@@ -137,7 +137,7 @@ impl Queues {
 }
 
 impl RunningWork {
-    /// Returns the number to end it with.
+    /// Records the start of a reconcile. Returns the number to end it with.
     pub(super) fn start(&self, controller: &Arc<str>, at: Instant) -> u64 {
         let id = self.next.fetch_add(1, Relaxed);
         self.starts().entry(controller.clone()).or_default().insert(id, at);
@@ -150,7 +150,7 @@ impl RunningWork {
         }
     }
 
-    /// Sets the gauges that grow by themselves.
+    /// Sets the gauges that grow while work is running.
     pub(super) fn show(&self, queues: &Queues) {
         let now = Instant::now();
         for (controller, starts) in &*self.starts() {

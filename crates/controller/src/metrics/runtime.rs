@@ -1,4 +1,4 @@
-//! `tokio_*`: the async runtime's figures, in place of the `go_*` series of upstream.
+//! The `tokio_*` metrics: figures of the async runtime, in place of upstream's `go_*` series.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::runtime::Handle;
 
-/// Reads the figures of the runtime in which it is asked.
+/// A collector that reads the figures of the runtime it is called on.
 #[derive(Debug)]
 pub(super) struct Runtime;
 

@@ -1,4 +1,4 @@
-//! Metrics as Prometheus scrapes them.
+//! Tests of metrics, as Prometheus scrapes them.
 
 use std::collections::BTreeSet;
 
@@ -113,14 +113,14 @@ async fn the_process_and_the_runtime_are_shown_as_dashboards_expect() {
         assert!(value("process_virtual_memory_bytes") > value("process_resident_memory_bytes"));
         assert!(value("process_open_fds") >= 3.0 && value("process_max_fds") > value("process_open_fds"));
         assert!(value("process_cpu_seconds_total") >= 0.0);
-        // The system counts a whole network namespace, which is the machine's outside of a container.
+        // The system counts a whole network namespace, which outside a container is the machine's.
         assert!(!text.contains("process_network"), "{text}");
         let age = jiff::Timestamp::now().as_second() as f64 - value("process_start_time_seconds");
         assert!((-2.0..86_400.0).contains(&age), "{age}");
     }
 }
 
-/// Metrics with every family in use.
+/// Returns metrics with every family in use.
 fn full() -> Metrics {
     let metrics = Metrics::default();
     let name: Arc<str> = "a-controller".into();
@@ -134,8 +134,8 @@ fn full() -> Metrics {
     metrics
 }
 
-/// Reads a scrape as strictly as Prometheus: each family once, with HELP and TYPE before its samples, no sample twice. Returns the families
-/// with their types.
+/// Parses a scrape as strictly as Prometheus does: each family once, with HELP and TYPE before its samples, and no
+/// sample twice. Returns the families with their types.
 fn scraped(text: &str) -> Vec<(String, String)> {
     let (mut families, mut samples, mut helped) = (Vec::<(String, String)>::new(), BTreeSet::new(), String::new());
     for line in text.lines() {

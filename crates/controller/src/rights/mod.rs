@@ -1,7 +1,7 @@
-//! Names the rights that the process lacks, before it touches anything.
+//! Reports the permissions that the process lacks, before it touches anything.
 //!
-//! One request for each watched namespace tells all rights there. Missing ones are logged, each once and with the rule that grants it; nothing is
-//! refused, because a right may come later.
+//! One request per watched namespace returns all permissions there. Missing ones are logged once each, with the rule
+//! that grants them. Nothing is refused, because a permission may be granted later.
 
 mod namespaces;
 
@@ -19,32 +19,33 @@ use crate::runtime::namespaces::Namespaces;
 use crate::runtime::sync::lock;
 pub use namespaces::Collection;
 
-/// A namespace in which nobody has rights of its own: only cluster-wide rules apply there.
+/// A namespace in which only cluster-wide rules apply, because no role grants anything there.
 const NOWHERE: &str = "controller-rights";
 
-/// Rights on one kind.
+/// The permissions needed on one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need<'a> {
-    /// The group; the core group is empty.
+    /// The group; empty for the core group.
     pub group: &'a str,
-    /// The kind's plural, with a subresource: `deployments/scale`.
+    /// The kind's plural, or a subresource: `deployments/scale`.
     pub resource: &'a str,
     /// The verbs.
     pub verbs: &'a [&'a str],
-    /// The only object, if it is known.
+    /// The only object needed, if it is known.
     pub name: Option<&'a str>,
-    /// The only namespace; `None`: every watched one.
+    /// The only namespace needed; `None` means every watched one.
     pub namespace: Option<&'a str>,
 }
 
 impl<'a> Need<'a> {
-    /// On every object of the kind, in every watched namespace.
+    /// Creates a need for every object of the kind, in every watched namespace.
     pub fn all(group: &'a str, resource: &'a str, verbs: &'a [&'a str]) -> Need<'a> {
         Need { group, resource, verbs, name: None, namespace: None }
     }
 }
 
-/// The rules that would grant what is missing: `{apiGroups: [apps], resources: [deployments], verbs: [list, watch]}`.
+/// Returns the rules that would grant what is missing: `{apiGroups: [apps], resources: [deployments], verbs: [list,
+/// watch]}`.
 pub fn missing<'n>(needs: impl IntoIterator<Item = &'n Need<'n>>, granted: &[ResourceRule]) -> BTreeSet<String> {
     let lacking = needs.into_iter().filter_map(|need| {
         let verbs: Vec<&str> = need.verbs.iter().copied().filter(|verb| !is_granted(need, verb, granted)).collect();
@@ -63,37 +64,37 @@ fn is_granted(need: &Need<'_>, verb: &str, granted: &[ResourceRule]) -> bool {
     granted.iter().any(|rule| {
         let resource = has(&rule.resources, need.resource)
             || (!subresource.is_empty() && has(&rule.resources, &format!("*/{subresource}")));
-        // A rule for some names grants no list.
+        // A rule for certain names does not grant a list.
         let names = rule.resource_names.as_deref().unwrap_or_default();
         let is_named = names.is_empty() || need.name.is_some_and(|name| names.iter().any(|one| one == name));
         is_named && resource && has(&rule.api_groups, need.group) && rule.verbs.iter().any(|v| v == "*" || v == verb)
     })
 }
 
-/// The process's rights, asked for once, and what was said about them.
+/// The process's permissions, requested once, and the missing ones that were already reported.
 pub struct Rights {
     client: Client,
     namespaces: Namespaces,
     granted: OnceCell<Vec<Granted>>,
-    /// The rights in all namespaces, of an operator that is restricted to some.
+    /// The permissions in all namespaces, for an operator that is restricted to some.
     everywhere: OnceCell<Option<Granted>>,
     reported: Mutex<BTreeSet<String>>,
 }
 
-/// All rights in one place.
+/// All permissions in one namespace.
 struct Granted {
     namespace: String,
     rules: Vec<ResourceRule>,
 }
 
 impl Rights {
-    /// The rights of this client in these namespaces. Sends no request yet.
+    /// Creates the permissions of this client in these namespaces. Sends no request yet.
     pub fn new(client: Client, namespaces: Namespaces) -> Rights {
         Rights { client, namespaces, granted: OnceCell::new(), everywhere: OnceCell::new(), reported: Mutex::default() }
     }
 
-    /// Logs which of these rights are missing, in each watched namespace or cluster-wide, and in the namespaces that they name. `why` says what needs
-    /// them.
+    /// Logs which of these permissions are missing: cluster-wide or in each watched namespace, and in the namespaces
+    /// that they name. `why` says what needs them.
     pub async fn check(&self, needs: &[Need<'_>], why: &str) {
         for place in self.granted.get_or_init(|| self.ask()).await {
             self.report(needs.iter().filter(|need| need.namespace.is_none()), place, why);
@@ -138,7 +139,7 @@ impl Rights {
             }
         };
         let namespace = if place == NOWHERE { "all namespaces" } else { place }.to_owned();
-        // A webhook may grant more than the server can list.
+        // A webhook authorizer may grant more than the server can list.
         (!status.incomplete).then_some(Granted { namespace, rules: status.resource_rules })
     }
 }

@@ -1,5 +1,6 @@
-//! What `WATCH_NAMESPACE` leaves out by mistake: namespaces that do not exist, and resources that nothing serves. Asked only where the operator has the
-//! rights to know, and again and again: a namespace or a resource may come later, and a line is easily missed.
+//! Finds what `WATCH_NAMESPACE` leaves out by mistake: namespaces that do not exist, and resources that no operator
+//! serves. Checks only if the operator has the permission to find out. Checks repeatedly, because a namespace or a
+//! resource may be created later, and a line is easily missed.
 
 use std::future::pending;
 use std::time::Duration;
@@ -12,21 +13,22 @@ use tokio::time::sleep;
 
 use super::{NOWHERE, Need, Rights, missing};
 
-/// The first pause between two looks; each is twice as long as the one before, so that they soon cost next to nothing.
+/// The first pause between two checks. Each pause is twice as long as the one before, so the checks soon cost next to
+/// nothing.
 const FIRST: Duration = Duration::from_secs(15);
 
-/// The longest pause between two looks.
+/// The maximum pause between two checks.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// How many resources are listed.
 const LISTED: usize = 100;
 
-/// How many of them a line names.
+/// How many of them a log line names.
 const NAMED: usize = 5;
 
 /// A namespaced kind and the path of all its objects.
 pub struct Collection<'a> {
-    /// The group; the core group is empty.
+    /// The group; empty for the core group.
     pub group: &'a str,
     /// The kind.
     pub kind: &'a str,
@@ -37,7 +39,7 @@ pub struct Collection<'a> {
 }
 
 impl Rights {
-    /// Warns of watched namespaces that do not exist, for as long as they don't. Never ends.
+    /// Warns about watched namespaces that do not exist, for as long as they don't. Never returns.
     pub async fn look_for_namespaces(&self) {
         if !self.may_everywhere(&Need::all("", "namespaces", &["get"])).await {
             return pending().await;
@@ -58,7 +60,8 @@ impl Rights {
         }
     }
 
-    /// Warns of selected resources of this kind in namespaces that are not watched, for as long as there are any. Never ends.
+    /// Warns about selected resources of this kind in namespaces that are not watched, for as long as there are any.
+    /// Never returns.
     pub async fn look_outside(&self, kind: &Collection<'_>, selector: &Selector) {
         let (list, path) = (Need::all(kind.group, kind.plural, &["list"]), &kind.path);
         if !self.may_everywhere(&list).await {
@@ -90,7 +93,7 @@ impl Rights {
         }
     }
 
-    /// Whether the operator is restricted to namespaces, but has the right in all.
+    /// Returns whether the operator is restricted to namespaces, but has this permission in all of them.
     async fn may_everywhere(&self, need: &Need<'_>) -> bool {
         if self.namespaces.is_all() {
             return false;
@@ -118,7 +121,7 @@ struct Metadata {
     name: String,
 }
 
-/// The resources in other namespaces, as `namespace/name`.
+/// Returns the resources in other namespaces, as `namespace/name`.
 fn outside(list: List, watched: &[String]) -> Vec<String> {
     let others = list.items.into_iter().map(|item| item.metadata).filter(|one| !watched.contains(&one.namespace));
     others.map(|one| format!("{}/{}", one.namespace, one.name)).collect()
@@ -145,7 +148,7 @@ mod tests {
     use super::*;
     use crate::runtime::namespaces::Namespaces;
 
-    /// When each path was asked for, in seconds, of a server that grants everything and has no namespaces.
+    /// When each path was requested, in seconds, from a server that grants everything and has no namespaces.
     type Asked = Arc<Mutex<Vec<(u64, String)>>>;
 
     fn rights(watched: &[&str]) -> (Rights, Asked) {

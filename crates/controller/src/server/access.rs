@@ -1,4 +1,5 @@
-//! Who may read `/metrics`, as the API server decides: a TokenReview says who asks, a SubjectAccessReview whether they may.
+//! Decides who may read `/metrics` by asking the API server: a TokenReview identifies the client, a SubjectAccessReview
+//! checks its permission.
 //!
 //! Counterpart: controller-runtime's `pkg/metrics/filters`.
 
@@ -25,20 +26,23 @@ use tokio::time::Instant;
 use crate::report::chain;
 use crate::runtime::sync::lock;
 
-/// How long an answer counts, as in the API server's own cache of tokens: a revoked token ends soon, and a right that was just granted works soon.
+/// How long a verdict is cached, as in the API server's own token cache: a revoked token soon stops working, and a new
+/// permission soon works.
 pub(super) const VALID_FOR: Duration = Duration::from_secs(10);
-/// How many verdicts of each kind to keep; the one not used for longest is dropped first.
+/// How many verdicts of each kind to cache. The least recently used is dropped first.
 const MAX_VERDICTS: NonZeroUsize = NonZeroUsize::new(256).expect("256 is not zero");
-/// How many clients' tokens are reviewed at once: anyone who reaches the port must not load the API server in our name.
+/// How many clients' tokens are reviewed concurrently. Anyone who reaches the port could otherwise load the API server
+/// in our name.
 const MAX_REVIEWS: usize = 8;
-/// How many of them one address may have or wait for: one client with invented tokens must not keep others waiting.
+/// How many reviews one address may have running or waiting. One client with invented tokens could otherwise keep
+/// others waiting.
 const MAX_REVIEWS_PER_ADDRESS: usize = 2;
-/// How many tokens that were allowed before are reviewed at once, besides the others.
+/// How many previously allowed tokens are reviewed concurrently, in addition to the others.
 const MAX_RENEWALS: usize = 4;
-/// How long a review may take, as upstream's.
+/// How long a review may take, as upstream.
 const REVIEW_LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks the API server, and remembers its answers for a short while.
+/// Asks the API server, and caches its verdicts for a short while.
 pub(super) struct Access {
     api: Arc<dyn Api>,
     verdicts: Mutex<Verdicts>,
@@ -47,31 +51,32 @@ pub(super) struct Access {
     asking: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// The last answers, with the time until which they count. Refusals, which anyone can cause, push out no permission.
+/// The cached verdicts and their expiry. Refusals, which anyone can cause, never evict permissions.
 struct Verdicts {
     allowed: LruCache<Question, Instant>,
     refused: LruCache<Question, (Verdict, Instant)>,
 }
 
-/// An address's turn to ask, until it is dropped.
+/// A counted review of an address, until it is dropped.
 struct Asking<'a>(&'a Access, IpAddr);
 
-/// The digest of a token and what it is used for: the token itself is not kept.
+/// The digest of a token, verb and path. The token itself is not kept.
 type Question = [u8; 32];
 
 /// The API server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allowed,
-    /// Nobody has this token.
+    /// The token belongs to no user.
     Unauthenticated,
-    /// This user lacks the right.
+    /// This user lacks the permission.
     Denied(String),
     /// The client's other tokens are still being reviewed.
     Busy,
 }
 
-/// Passes on the requests of clients who have the right. A failing API server means 500, never a pass.
+/// Passes on requests of clients that have the permission. If the API server fails, the response is a 500, never a
+/// pass.
 pub(super) async fn check(
     State(access): State<Arc<Access>>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
@@ -100,7 +105,7 @@ pub(super) async fn check(
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN`; the scheme in any case.
+/// Returns the token of `Authorization: Bearer TOKEN`. The scheme's case does not matter.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim();
@@ -144,7 +149,7 @@ impl Access {
         Ok(verdict)
     }
 
-    /// Counts a client's review; `None` if it has too many.
+    /// Counts a review of this client; returns `None` if it has too many.
     fn begin_asking(&self, client: IpAddr) -> Option<Asking<'_>> {
         let mut asking = lock(&self.asking);
         let count = asking.entry(client).or_default();
@@ -162,7 +167,7 @@ impl Access {
         Ok(if allowed { Verdict::Allowed } else { Verdict::Denied(name) })
     }
 
-    /// The user that the token belongs to.
+    /// Returns the user that the token belongs to.
     async fn authenticate(&self, token: &str) -> Result<Option<UserInfo>, Error> {
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
@@ -195,7 +200,7 @@ impl Access {
         self.api.send(Call::post(format!("/apis/{plural}"), body)).await?.parse()
     }
 
-    /// How many verdicts are kept.
+    /// Returns how many verdicts are cached.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let verdicts = lock(&self.verdicts);
@@ -204,7 +209,7 @@ impl Access {
 }
 
 impl Verdicts {
-    /// The answer that still counts, and whether the last one was a permission.
+    /// Returns the verdict if it has not expired, and whether the last one was a permission.
     fn known(&mut self, question: &Question, now: Instant) -> (Option<Verdict>, bool) {
         match self.allowed.get(question) {
             Some(until) => ((now < *until).then_some(Verdict::Allowed), true),

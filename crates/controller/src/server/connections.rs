@@ -1,6 +1,8 @@
-//! How many clients a server holds, and for how long one may not read: anyone who reaches the port must not use up the process's memory and files.
+//! Limits how many clients a server holds, and for how long a client may stop reading. Anyone who reaches the port
+//! could otherwise use up the process's memory and file descriptors.
 //!
-//! A server that is full serves the newest client, so that probes and scrapes are answered: the address with the most connections loses its oldest.
+//! A full server accepts the newest client, so that probes and scrapes are answered: the address with the most
+//! connections loses its oldest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,7 +20,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::runtime::sync::lock;
 
-/// How long a client may read nothing of an answer.
+/// How long a client may read nothing of a response.
 pub(super) const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The open connections of a server.
@@ -28,7 +30,7 @@ pub(super) struct Connections(Arc<Mutex<Table>>);
 struct Table {
     most: usize,
     next: u64,
-    /// By age, the oldest first.
+    /// By age, oldest first.
     open: BTreeMap<u64, Open>,
 }
 
@@ -37,19 +39,19 @@ struct Open {
     end: CancellationToken,
 }
 
-/// A connection's place, until it is dropped.
+/// A connection's entry in the table, until it is dropped.
 struct Place {
     number: u64,
     table: Arc<Mutex<Table>>,
 }
 
 impl Connections {
-    /// At most this many.
+    /// Creates a table of at most this many connections.
     pub(super) fn at_most(most: usize) -> Connections {
         Connections(Arc::new(Mutex::new(Table { most, next: 0, open: BTreeMap::new() })))
     }
 
-    /// Makes room for a client.
+    /// Adds a client, and ends another connection if the table is full.
     fn enter(&self, from: IpAddr) -> (Place, CancellationToken) {
         let mut table = lock(&self.0);
         let (number, end) = (table.next, CancellationToken::new());
@@ -66,7 +68,7 @@ impl Connections {
 }
 
 impl Table {
-    /// The oldest connection of the address that has the most.
+    /// Returns the oldest connection of the address that has the most.
     fn loser(&self) -> Option<u64> {
         let mut counts = HashMap::<IpAddr, usize>::new();
         self.open.values().for_each(|open| *counts.entry(open.from).or_default() += 1);
@@ -81,7 +83,7 @@ impl Drop for Place {
     }
 }
 
-/// Accepts connections within these limits, then as the inner acceptor does.
+/// Accepts connections within these limits, then passes them to the inner acceptor.
 #[derive(Clone)]
 pub(super) struct Limited<A> {
     pub(super) inner: A,
@@ -106,11 +108,11 @@ impl<A: Accept<Bounded, S>, S> Accept<TcpStream, S> for Limited<A> {
     }
 }
 
-/// A connection that ends when its place goes to another, or when its client does not read.
+/// A connection that ends when another takes its place, or when its client stops reading.
 pub(super) struct Bounded {
     stream: TcpStream,
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Runs while the client does not read.
+    /// The timeout that runs while the client does not read.
     stalled: Option<Pin<Box<Sleep>>>,
     _place: Place,
 }
@@ -120,7 +122,7 @@ impl Bounded {
         if self.ended.as_mut().poll(task).is_ready() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 
-    /// Passes on what a write came to, and limits how long it waits.
+    /// Returns the result of a write, and limits how long it may wait.
     fn in_time<T>(&mut self, written: Poll<io::Result<T>>, task: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;

@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz`: served from the start, by leaders and candidates alike.
+//! Serves `/metrics`, `/healthz` and `/readyz` from startup on, on leaders and candidates alike.
 
 mod access;
 mod connections;
@@ -30,22 +30,23 @@ use connections::{Connections, Limited};
 use tls::Acceptor;
 pub use tls::CertificateError;
 
-/// How long a connection may take to send a request's head, also the first one: idle clients must not use up the process's files.
+/// How long a client may take to send a request's head, including the first one. Idle clients could otherwise use up
+/// the process's file descriptors.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 
-/// The largest head of a request, in bytes: a token has 1 or 2 KiB.
+/// The maximum size of a request's head, in bytes. A token has 1 or 2 KiB.
 const MAX_HEAD: u32 = 16 << 10;
 
-/// How many requests one HTTP/2 connection may have at a time.
+/// How many concurrent requests one HTTP/2 connection may have.
 const MAX_STREAMS: u32 = 4;
 
-/// How many probes are connected at a time.
+/// How many probes may be connected at once.
 const MAX_PROBES: usize = 64;
 
-/// How many scrapers are connected at a time: each answer is as large as the metrics.
+/// How many scrapers may be connected at once. Each response is as large as the metrics.
 const MAX_SCRAPERS: usize = 16;
 
-/// Why an address cannot be served.
+/// The reason why an address cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is in use or invalid.
@@ -57,7 +58,7 @@ pub enum Error {
         what: &'static str,
         /// The flag that sets the address.
         flag: &'static str,
-        /// Why.
+        /// The cause.
         why: std::io::Error,
     },
     /// The certificate of the metrics server cannot be used.
@@ -68,15 +69,15 @@ pub enum Error {
 /// How `/metrics` is served over HTTPS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificate. Default: self-signed, generated at start and kept in memory.
+    /// The certificate. Default: self-signed, generated at startup and kept in memory.
     pub files: Option<CertificateFiles>,
     /// Whether clients may use HTTP/2. Default: false.
     pub http2: bool,
-    /// Whether a client needs a bearer token of a user whom RBAC allows to `get` the path `/metrics`. Default: false.
+    /// Whether a client needs a bearer token of a user that RBAC allows to `get` the path `/metrics`. Default: false.
     pub require_rbac: bool,
 }
 
-/// A certificate chain and its private key as PEM files. A change is noticed when the next client connects.
+/// A certificate chain and its private key as PEM files. A change takes effect when the next client connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The chain, the server's own certificate first.
@@ -95,10 +96,10 @@ pub struct Server {
     pub address: SocketAddr,
 }
 
-/// Listens for Prometheus. `None` if the address is `0` or empty. `api` reviews tokens.
+/// Listens for Prometheus. Returns `None` if the address is `0` or empty. `api` reviews tokens.
 ///
 /// # Errors
-/// The address is in use or invalid; the certificate can't be used.
+/// The address is in use or invalid, or the certificate cannot be used.
 pub async fn metrics(
     address: &str,
     tls: Option<&Tls>,
@@ -117,7 +118,7 @@ pub async fn metrics(
     bind((address, &METRICS), router, tls).await
 }
 
-/// Listens for the kubelet's probes. `None` if the address is `0` or empty.
+/// Listens for the kubelet's probes. Returns `None` if the address is `0` or empty.
 ///
 /// # Errors
 /// The address is in use or invalid.
@@ -128,7 +129,7 @@ pub async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server
     bind((address, &PROBES), router.fallback(|| paths("/healthz and /readyz")), None).await
 }
 
-/// Names what the process still waits for.
+/// Answers a readiness probe, and names the requirements that are not met yet.
 fn readyz(unmet: &[String]) -> (StatusCode, String) {
     match unmet {
         [] => (StatusCode::OK, "ok".to_owned()),
@@ -136,13 +137,13 @@ fn readyz(unmet: &[String]) -> (StatusCode, String) {
     }
 }
 
-/// The answer to any other path.
+/// Answers requests for any other path.
 async fn paths(served: &'static str) -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, format!("nothing is here; this server answers at {served}\n"))
 }
 
 impl Server {
-    /// Whether it speaks HTTPS.
+    /// Returns whether the server speaks HTTPS.
     pub fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
@@ -156,7 +157,8 @@ impl Server {
         http.http2().max_header_list_size(MAX_HEAD).max_concurrent_streams(MAX_STREAMS);
         let service = self.router.into_make_service_with_connect_info::<SocketAddr>();
         let connections = self.connections;
-        // `http1_only` comes last: `acceptor` undoes a part of it, without which the limit would start only after the first bytes.
+        // `http1_only` comes last because `acceptor` undoes a part of it, without which the head limit would start only
+        // after the first bytes.
         let serving = async {
             match self.tls {
                 Some(inner) if inner.speaks_http2() => {
@@ -178,7 +180,7 @@ impl Server {
     }
 }
 
-/// What is served at an address, the flag that sets it, and to how many clients.
+/// The use of an address: what is served there, the flag that sets it, and its maximum number of clients.
 struct Use(&'static str, &'static str, usize);
 
 const METRICS: Use = Use("metrics", "--metrics-bind-address", MAX_SCRAPERS);
@@ -199,7 +201,7 @@ async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) 
     Ok(Some(Server { listener, router, tls, connections: Connections::at_most(most), address }))
 }
 
-/// As in Go, `:8080` means every address of the host: both protocols, or the one that it has.
+/// Binds an address. As in Go, `:8080` means every address of the host, in both IP versions or the one that it has.
 async fn listen(address: &str) -> std::io::Result<TcpListener> {
     match address.strip_prefix(':') {
         None => TcpListener::bind(address).await,

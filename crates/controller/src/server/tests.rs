@@ -1,4 +1,4 @@
-//! The servers as clients see them: plain, over TLS, and behind RBAC.
+//! Tests of the servers, as clients see them: plain, over TLS, and behind RBAC.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -206,7 +206,7 @@ impl World {
         world
     }
 
-    /// Connects with these ALPN protocols, whatever the certificate.
+    /// Connects with these ALPN protocols, and accepts any certificate.
     async fn connect(&self, protocols: &[&[u8]]) -> TlsStream<TcpStream> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -221,7 +221,7 @@ impl World {
         exchange(self.connect(&[]).await, path, headers).await
     }
 
-    /// The status with which a request with this token is answered.
+    /// Returns the status of the response to a request with these headers.
     async fn status(&self, headers: &str) -> String {
         self.get("/metrics", headers).await.split(' ').nth(1).unwrap().to_owned()
     }
@@ -298,7 +298,7 @@ async fn http2_is_offered_only_on_request() {
     assert_eq!(two.protocol(&[b"http/1.1"]).await.as_deref(), Some("http/1.1"));
 }
 
-/// A folder with a certificate as cert-manager mounts it.
+/// A directory with a certificate, as cert-manager mounts it.
 struct Mounted(tempfile::TempDir);
 
 impl Mounted {
@@ -364,7 +364,7 @@ async fn a_certificate_that_cannot_be_used_stops_the_start_and_the_error_names_t
     assert!(error.contains("cannot read ") && error.contains("/tls.crt: "), "{error}");
 }
 
-/// An API server that reviews tokens: who has each, and who may read metrics.
+/// An API server that reviews tokens, with the user of each token and the users that may read metrics.
 #[derive(Default)]
 struct Reviewer {
     users: HashMap<&'static str, &'static str>,
@@ -372,7 +372,7 @@ struct Reviewer {
     fails: Mutex<Option<&'static str>>,
     calls: AtomicUsize,
     asked: Mutex<Vec<Value>>,
-    /// Whether unknown tokens are never answered.
+    /// Whether reviews of unknown tokens never end.
     slow: AtomicBool,
 }
 
@@ -499,7 +499,7 @@ async fn invented_tokens_keep_no_other_client_waiting() {
     let access = Access::new(api.clone());
     assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
     tokio::time::advance(VALID_FOR).await;
-    // The server takes its time with tokens that it does not know.
+    // The server is slow with tokens that it does not know.
     api.slow.store(true, Relaxed);
     let attackers = (1..=5).map(|last| IpAddr::from([10, 0, 9, last]));
     let attacks = attackers.flat_map(|attacker| (0..10).map(move |n| (attacker, format!("{attacker}-{n}"))));

@@ -1,4 +1,4 @@
-//! The certificate of the metrics server: self-signed, or files that are read again when they change.
+//! Provides the certificate of the metrics server: self-signed, or from files that are reloaded when they change.
 //!
 //! Counterpart: controller-runtime's `pkg/metrics/server` and `pkg/certwatcher`, which polls the files.
 
@@ -23,7 +23,7 @@ use crate::report::chain;
 /// The names in a self-signed certificate.
 const SELF_SIGNED: [&str; 2] = ["localhost", "127.0.0.1"];
 
-/// Why a certificate cannot be used. Never shows the key.
+/// The reason why a certificate cannot be used. Never contains the key.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
@@ -31,7 +31,7 @@ pub enum CertificateError {
     Read {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The certificate file is not PEM, or has no certificate.
@@ -40,7 +40,7 @@ pub enum CertificateError {
     /// The key file is not PEM, or has no private key.
     #[error("cannot parse the private key")]
     Key(#[source] rustls::pki_types::pem::Error),
-    /// The key does not fit the certificate, or its algorithm is not supported.
+    /// The key does not match the certificate, or its algorithm is not supported.
     #[error("cannot use the certificate with its key")]
     Pair(#[source] rustls::Error),
     /// No certificate could be generated.
@@ -74,7 +74,7 @@ impl Acceptor {
     /// Reads or generates the certificate.
     ///
     /// # Errors
-    /// It can't be used.
+    /// The certificate cannot be used.
     pub(super) async fn new(tls: &Tls) -> Result<Acceptor, CertificateError> {
         let (pair, files) = match &tls.files {
             None => (self_signed()?, None),
@@ -92,7 +92,7 @@ impl Acceptor {
         self.http2
     }
 
-    /// Takes over changed files. Files that cannot be used leave the previous certificate in place, and are reported once.
+    /// Reloads changed files. If they cannot be used, keeps the previous certificate and logs that once.
     async fn reload(&self) {
         let Some(watched) = &self.files else { return };
         let mut last = watched.last.lock().await;
@@ -162,7 +162,8 @@ fn self_signed() -> Result<Pair, CertificateError> {
     Ok(Pair { chain: vec![made.cert.der().clone()], key: made.signing_key.into() })
 }
 
-/// HTTP/2 is offered only on request: its resets have been a way to overload servers.
+/// Builds the TLS configuration. Offers HTTP/2 only on request, because its stream resets have been used to overload
+/// servers.
 fn server_config(pair: Pair, http2: bool) -> Result<Arc<ServerConfig>, CertificateError> {
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(CertificateError::Pair)?;

@@ -1,7 +1,9 @@
-//! Bounds the work of an expression, which the `cel` crate does not: each operand that an operator or function walks or copies is charged by its
-//! size before, and each comprehension by the length of its range. Names outside the library are refused on the way.
+//! Bounds the work of an expression, which the `cel` crate does not do. Each operand that an operator or function walks
+//! or copies is charged by its size beforehand, and each comprehension by the length of its range. Names outside the
+//! library are rejected along the way.
 //!
-//! A charge is a call that the meter puts around an operand. It hands its argument back as it is, and fails once the budget is used up.
+//! A charge is a call that the meter puts around an operand. It returns its argument unchanged, and fails once the
+//! budget is used up.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -14,11 +16,11 @@ use ::cel::{DeclarationError, Env, ExecutionError};
 
 use super::{Error, MAX_DEPTH, OPTIONAL, STANDARD, STRINGS};
 
-/// The steps of one evaluation: about as many values visited, at 16 bytes of text each.
+/// The budget of one evaluation, in steps. A visited value costs about one step, as do 16 bytes of its text.
 pub(crate) const BUDGET: u64 = 200_000;
-/// Bytes of text that cost one step.
+/// The bytes of text that cost one step.
 const TEXT: usize = 16;
-/// The longest separator of `join`: it is copied between all items.
+/// The maximum length of `join`'s separator, which is copied between all items.
 const SEPARATOR: usize = 16;
 
 /// Names that no expression can contain.
@@ -31,7 +33,7 @@ const ACCUMULATOR: &str = "@result";
 const TYPES: [&str; 9] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint"];
 
 thread_local! {
-    /// What is left of the budget. An evaluation never leaves its thread.
+    /// The rest of the budget. An evaluation never leaves its thread.
     static LEFT: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -60,7 +62,7 @@ fn charge<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, 
     Ok(value)
 }
 
-/// Charges a comprehension: its items are copied, and its body runs for each.
+/// Charges a comprehension, which copies its items and runs its body for each.
 fn each<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let body = arguments.pop();
     let body = body.as_ref().and_then(|body| body.downcast_ref::<CelInt>()).map_or(1, |body| *body.inner());
@@ -70,7 +72,7 @@ fn each<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Ex
     Ok(range)
 }
 
-/// The steps of walking a value; stops counting at `most`.
+/// Returns the steps of walking a value; stops counting at `most`.
 fn size(value: &dyn Val, most: u64) -> u64 {
     let text = |bytes: usize| 1 + (bytes / TEXT) as u64;
     if let Some(string) = value.downcast_ref::<CelString<'_>>() {
@@ -110,7 +112,7 @@ impl<'a> Meter<'a> {
         Meter { variables, scope: Vec::new(), kinds: BTreeSet::new(), depth: 0 }
     }
 
-    /// The kinds that the expression names.
+    /// Returns the kinds that the expression names.
     pub(super) fn into_kinds(self) -> BTreeSet<String> {
         self.kinds
     }
@@ -200,7 +202,7 @@ impl<'a> Meter<'a> {
         Ok(Expr::Call(call))
     }
 
-    /// Looking something up by a key hands it out without walking or copying it.
+    /// Meters a lookup by key. It returns the value without walking or copying it, so the value is not charged.
     fn index(&mut self, mut call: CallExpr) -> Result<Expr, Error> {
         let mut arguments = std::mem::take(&mut call.args).into_iter();
         let (of, key) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
@@ -243,8 +245,8 @@ impl<'a> Meter<'a> {
         Ok(of)
     }
 
-    /// The metered expression within a charge. Literals are bounded by the source. The accumulator of `map` and `filter` must stay as it is, or the
-    /// interpreter would copy it for each item.
+    /// Wraps the metered expression in a charge. Literals are bounded by the source, so they are free. So is the
+    /// accumulator of `map` and `filter`, because the interpreter would otherwise copy it for each item.
     fn charged(&mut self, ast: Ast) -> Result<Ast, Error> {
         let is_free =
             matches!(ast.expr, Expr::Literal(_) | Expr::List(_) | Expr::Map(_)) || is_ident(&ast, ACCUMULATOR);
@@ -269,7 +271,7 @@ fn is_separator(argument: &Ast) -> bool {
     matches!(&argument.expr, Expr::Literal(LiteralValue::String(text)) if text.inner().len() <= SEPARATOR)
 }
 
-/// The number of nodes: how much one run of a comprehension's body costs, without what it is charged for itself.
+/// Counts the nodes of a comprehension's body: the cost of one run, without what its parts are charged themselves.
 fn nodes(ast: &Ast) -> usize {
     1 + match &ast.expr {
         Expr::Call(call) => call.target.iter().map(|target| nodes(target)).chain(call.args.iter().map(nodes)).sum(),

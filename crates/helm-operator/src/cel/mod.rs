@@ -1,6 +1,8 @@
-//! CEL expressions of watches.yaml: compiled once, evaluated within a budget (docs/readiness.md, docs/decisions/0024-cel.md).
+//! Compiles the CEL expressions of watches.yaml once, and evaluates them within a budget (docs/readiness.md,
+//! docs/decisions/0024-cel.md).
 //!
-//! Expressions are pure: they see the variables that they are given and a fixed library of functions, no clock and no cluster.
+//! Expressions are pure: they see only the variables that they are given and a fixed library of functions, but no clock
+//! and no cluster.
 
 mod meter;
 mod value;
@@ -15,25 +17,26 @@ use serde_json::Value;
 
 pub(crate) use meter::BUDGET;
 
-/// The longest source, in bytes.
+/// The maximum length of a source, in bytes.
 pub(crate) const MAX_SOURCE: usize = 2048;
-/// How deep an expression may nest; evaluating it recurses.
+/// The maximum nesting of an expression. Evaluation is recursive.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// The stacks that compiling and evaluating run on; only what is used becomes memory.
+/// The sizes of the stacks for compiling and evaluating. Only the part that is used takes memory.
 const COMPILE_STACK: usize = 64 << 20;
 const EVALUATE_STACK: usize = 16 << 20;
 
 /// The functions and macros of CEL's standard library that expressions may call.
 pub(crate) const STANDARD: [&str; 9] =
     ["size", "contains", "startsWith", "endsWith", "int", "uint", "double", "string", "bool"];
-/// Those of cel-go's extension `strings`. The rest of it, and `matches`, can make much of little.
+/// The functions of cel-go's extension `strings` that expressions may call. The others, and `matches`, can produce much
+/// work or output from little input.
 pub(crate) const STRINGS: [&str; 9] =
     ["charAt", "indexOf", "lastIndexOf", "lowerAscii", "upperAscii", "trim", "split", "substring", "join"];
-/// Those of the optional library, for `object.?field.orValue(0)`.
+/// The functions of the optional library, for `object.?field.orValue(0)`.
 pub(crate) const OPTIONAL: [&str; 6] = ["of", "none", "hasValue", "value", "or", "orValue"];
 
-/// The standard library plus `strings`, and the meter's own functions.
+/// The environment: the standard library, `strings`, and the meter's own functions.
 static ENV: LazyLock<Result<Arc<Env>, ::cel::DeclarationError>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
     env.add_extension(::cel::extensions::strings)?;
@@ -59,19 +62,19 @@ impl std::fmt::Debug for Expression {
     }
 }
 
-/// Why an expression cannot be compiled.
+/// The reason why an expression cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// It is too long.
     #[error("the expression has {0} bytes; at most {MAX_SOURCE} are allowed")]
     TooLong(usize),
-    /// It nests too deep.
+    /// It nests too deeply.
     #[error("the expression nests deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// It is not CEL.
+    /// It is not valid CEL.
     #[error("{0}")]
     Syntax(String),
-    /// It names a variable that does not exist here.
+    /// It names an unknown variable.
     #[error("unknown variable {0:?}")]
     Variable(String),
     /// It calls a function outside the library.
@@ -83,12 +86,12 @@ pub(crate) enum Error {
     /// It asks for Secrets.
     #[error("Secrets are never given to expressions: status and conditions are public")]
     Secrets,
-    /// The separator of `join` is computed or long.
+    /// `join` needs a literal separator of at most 16 bytes.
     #[error("the argument of join must be a literal of at most 16 bytes")]
     Separator,
 }
 
-/// Why an expression has no result. Contains no data of objects except names of missing fields.
+/// The reason why an expression has no result. Contains no data of objects except names of missing fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     /// It did too much work.
@@ -103,7 +106,7 @@ pub(crate) enum Fault {
 pub(crate) type Variables<'a> = [(&'a str, &'a Value)];
 
 impl Expression {
-    /// Compiles an expression over these variables. `objects` is special: its first field names a kind.
+    /// Compiles an expression with these variables. `objects` is special: its first field names a kind.
     pub(crate) fn compile(source: &str, variables: &[&str]) -> Result<Expression, Error> {
         if source.len() > MAX_SOURCE {
             return Err(Error::TooLong(source.len()));
@@ -111,7 +114,7 @@ impl Expression {
         if nesting(source) > MAX_DEPTH {
             return Err(Error::TooDeep);
         }
-        // The parser recurses for each operator and bracket, before the depth of what it reads is known.
+        // The parser recurses for each operator and bracket, before the nesting is known.
         stacker::grow(COMPILE_STACK, || Expression::compile_here(source, variables))
     }
 
@@ -122,12 +125,13 @@ impl Expression {
         Ok(Expression { source: source.into(), ast, kinds: meter.into_kinds() })
     }
 
-    /// The kinds whose objects it reads, as it names them: `Deployment` or `Certificate.cert-manager.io`.
+    /// Returns the kinds whose objects the expression reads, as it names them: `Deployment` or
+    /// `Certificate.cert-manager.io`.
     pub(crate) fn kinds(&self) -> &BTreeSet<String> {
         &self.kinds
     }
 
-    /// Evaluates it. A missing variable counts as an error of the expression.
+    /// Evaluates the expression. A missing variable is an error of the expression.
     pub(crate) fn evaluate(&self, variables: &Variables<'_>) -> Result<Value, Fault> {
         // A bug in the interpreter must not end the watch that delivers objects.
         let evaluated = catch_unwind(AssertUnwindSafe(|| stacker::grow(EVALUATE_STACK, || self.run(variables))));
@@ -165,7 +169,7 @@ impl Expression {
     }
 }
 
-/// How deep brackets and unary operators nest at most, those in string literals included.
+/// Returns the maximum nesting of brackets and unary operators, including those in string literals.
 fn nesting(source: &str) -> usize {
     let (mut open, mut deepest, mut unary) = (0_usize, 0, 0);
     for c in source.chars().filter(|c| !c.is_whitespace()) {
@@ -186,7 +190,7 @@ fn first_line(errors: &::cel::ParseErrors) -> String {
     line.trim_start_matches("ERROR: <input>:").trim().to_owned()
 }
 
-/// The error without the values that caused it.
+/// Returns the error's message without the values that caused it.
 fn words(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

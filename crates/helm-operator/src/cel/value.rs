@@ -1,4 +1,4 @@
-//! JSON values as CEL values and back. Whole numbers are `int`, so that expressions need no conversions.
+//! Converts between JSON values and CEL values. Whole numbers are `int`, so that expressions need no conversions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) fn to_cel(value: &Value) -> ::cel::Value {
     }
 }
 
-/// A result as JSON. An absent optional is null.
+/// Converts a result to JSON. An absent optional is null.
 pub(super) fn from_cel(value: &::cel::Value) -> Result<Value, Fault> {
     Ok(match value {
         ::cel::Value::Null => Value::Null,

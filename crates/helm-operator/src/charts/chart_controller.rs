@@ -1,4 +1,4 @@
-//! A chart controller, and what the operator's author adds to its chart.
+//! Defines a chart controller, with what the operator's author adds to its chart.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,31 +22,33 @@ use crate::watches::Watch;
 /// Keeps a Helm release for each custom resource of one kind.
 ///
 /// # Flow
-/// The controller waits until its kind is served, then lists its resources, their release records and the objects of those releases. From then on
-/// watches keep its cache current. Each reconcile of a resource observes the cache, takes one step, and repeats until nothing is left to do:
+/// The controller waits until its kind is served, then lists its resources, their release records and the objects of
+/// those releases. From then on, watches keep its cache current. Each reconcile of a resource observes the cache, takes
+/// one step, and repeats until nothing is left to do:
 ///
 /// 1. add the finalizer, before the first object exists;
 /// 2. render, if the resource's `spec`, the chart or the override values changed;
-/// 3. install or upgrade: record the revision as pending, apply its objects, run its hooks, delete objects that it no longer contains, and record it
-///    as deployed; or repair objects that drifted;
+/// 3. install or upgrade: record the revision as pending, apply its objects, run its hooks, delete objects that it no
+///    longer contains, and record it as deployed; or repair objects that drifted;
 /// 4. on deletion, uninstall from the record and remove the finalizer.
 ///
-/// The outcome goes into the status with one write, and only if it changed.
+/// The outcome is written to the status with one request, and only if it changed.
 ///
 /// # Guarantees
 /// - A resource is reconciled by one worker at a time, and the outcome of a step is visible to the next one.
-/// - Only objects whose metadata proves that they belong to the release are changed or deleted. An object or a release of somebody else is a
-///   conflict, reported before the first write.
+/// - Only objects whose metadata proves that they belong to the release are changed or deleted. An object or a release
+///   with another owner is a conflict, reported before the first write.
 /// - While nothing changes, no request is made and nothing is rendered.
 ///
 /// # Retries
-/// A failed step holds the resource, with a wait that starts at half a second and doubles up to five minutes ([`controller::backoff`]). A change of the
-/// resource, its chart or its override values ends the hold; other events do not. A failed upgrade is rolled back and a failed first install is
-/// removed, unless the cause is an outage, after which the same revision continues. A panic delays only its own resource.
+/// After a failed step, the resource waits. The wait starts at half a second and doubles up to five minutes
+/// ([`controller::backoff`]). A change of the resource, its chart or its override values ends the wait; other events do
+/// not. A failed upgrade is rolled back and a failed first install is removed, unless the cause is an outage, after
+/// which the same revision continues. A panic delays only its own resource.
 ///
 /// # Cancellation
-/// [`Context::shutdown`] lets running reconciles finish. Dropping the future stops at any `.await`: the record then says what was begun, and the next
-/// process continues it as it was rendered, without running a hook twice.
+/// [`Context::shutdown`] lets running reconciles finish. Dropping the future stops it at any `.await`: the record then
+/// shows what was started, and the next process continues it as it was rendered, without running a hook twice.
 pub struct ChartController {
     name: String,
     pub(crate) watch: Watch,
@@ -55,7 +57,7 @@ pub struct ChartController {
     pub(crate) versions: Option<Arc<Versions>>,
 }
 
-/// What renders the chart.
+/// The renderer of a chart.
 pub(crate) enum Source {
     /// A chart, and the absolute path that it was loaded from.
     Engine(Arc<Engine>, PathBuf),
@@ -63,7 +65,7 @@ pub(crate) enum Source {
 }
 
 impl ChartController {
-    /// A controller for one entry of watches.yaml, whose chart is loaded here.
+    /// Creates a controller for one entry of watches.yaml, and loads its chart.
     ///
     /// # Errors
     /// The chart cannot be loaded, is a library, or lacks dependencies.
@@ -81,7 +83,7 @@ impl ChartController {
         Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)), path)))
     }
 
-    /// A controller with its own renderer in place of the chart in `watch`.
+    /// Creates a controller with its own renderer instead of the chart in `watch`.
     pub fn with_renderer(watch: Watch, renderer: Arc<dyn Renderer>) -> ChartController {
         ChartController::from(watch, Source::Own(renderer))
     }
@@ -96,66 +98,69 @@ impl ChartController {
         }
     }
 
-    /// Sets the watches of the same kind in other versions, of which one serves each resource. Default: there are none.
+    /// Sets the watches of the same kind in other versions, exactly one of which serves each resource. Default: none.
     pub(crate) fn among(mut self, versions: Option<Arc<Versions>>) -> ChartController {
         self.versions = versions;
         self
     }
 
-    /// Changes the settings that watches.yaml holds, such as `|watch| watch.max_history = Some(3)`. A chart or kind set here comes too late to count.
+    /// Changes the settings of the watch, such as `|watch| watch.max_history = Some(3)`. A chart or kind set here has
+    /// no effect, because the chart is already loaded.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut Watch)) -> ChartController {
         change(&mut self.watch);
         self
     }
 
-    /// Makes the values that the chart is rendered with. Mappers run in the order in which they were added, each on the values of the one before; the
-    /// first sees the resource's `spec`.
+    /// Adds a mapper of the values that the chart is rendered with. Mappers run in the order in which they were added,
+    /// each on the values of the one before; the first gets the resource's `spec`.
     #[must_use]
     pub fn map_values(mut self, mapper: impl ValueMapper + 'static) -> ChartController {
         self.additions.mappers.push(Arc::new(mapper));
         self
     }
 
-    /// Changes what the chart rendered. `version` names what the renderer does, such as `v1`: a change of it renders every release again, as a new chart
-    /// does. Post-renderers run in the order in which they were added.
+    /// Adds a post-renderer, which changes what the chart rendered. `version` identifies what the renderer does, such
+    /// as `v1`: a new version renders every release again, as a new chart does. Post-renderers run in the order in
+    /// which they were added.
     #[must_use]
     pub fn post_render(mut self, version: &str, renderer: impl PostRenderer + 'static) -> ChartController {
         self.additions.post_renderers.push((version.to_owned(), Arc::new(renderer)));
         self
     }
 
-    /// Adds a hook that runs before each install and upgrade. Its failure is logged and stops nothing.
+    /// Adds a hook that runs before each install and upgrade. A failed hook is logged and ignored.
     #[must_use]
     pub fn before(mut self, hook: impl PreHook + 'static) -> ChartController {
         self.additions.before.push(Arc::new(hook));
         self
     }
 
-    /// Adds a hook that runs after each successful install and upgrade. Its failure is logged and stops nothing.
+    /// Adds a hook that runs after each successful install and upgrade. A failed hook is logged and ignored.
     #[must_use]
     pub fn after(mut self, hook: impl PostHook + 'static) -> ChartController {
         self.additions.after.push(Arc::new(hook));
         self
     }
 
-    /// Serves only the resources that `serves` accepts. One that it rejects after a change keeps its release, and is still uninstalled when it is
-    /// deleted. Default: all that the watch's `selector` selects.
+    /// Serves only the resources that `serves` accepts. A resource that it rejects after a change keeps its release,
+    /// and is still uninstalled when it is deleted. Default: all that the watch's `selector` selects.
     #[must_use]
     pub fn filter(mut self, serves: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
         self.additions.filters.push(Arc::new(serves));
         self
     }
 
-    /// Leaves a resource alone, deleted or not, while `pauses` says so, as the annotation `pause` does.
+    /// Leaves a resource alone, deleted or not, while `pauses` returns true, as the annotation `pause` does.
     #[must_use]
     pub fn pause_when(mut self, pauses: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
         self.additions.pauses.push(Arc::new(pauses));
         self
     }
 
-    /// Watches more objects, such as a ConfigMap that a mapper reads: any change wakes whom `wakes` says, before and after the change, and ends their
-    /// waits after failures. `selector` narrows the watch, such as `app=settings`; empty: every object of the kind.
+    /// Watches more objects, such as a ConfigMap that a mapper reads. Any change wakes the resources that `wakes`
+    /// returns for the object before and after the change, and ends their waits after failures. `selector` narrows the
+    /// watch, such as `app=settings`; empty selects every object of the kind.
     #[must_use]
     pub fn watch<K: Kind>(
         mut self,
@@ -172,7 +177,7 @@ impl ChartController {
     }
 }
 
-/// Logs what would fail for every resource.
+/// Logs problems of the chart that would fail every resource.
 fn report_problems(watch: &Watch, chart: &Chart) {
     for Problem { path, line, what } in helm::engine::problems(chart) {
         let file = watch.chart.join(path);
@@ -186,7 +191,7 @@ fn report_problems(watch: &Watch, chart: &Chart) {
     }
 }
 
-/// Whether schemas of the chart refer to other files.
+/// Returns whether schemas of the chart or its dependencies refer to other files.
 fn reads_documents(chart: &Chart) -> bool {
     chart.documents != Default::default() || chart.dependencies.iter().any(|dependency| reads_documents(dependency))
 }
@@ -214,7 +219,7 @@ impl Controller for ChartController {
                 true => workers.admit_beside(chart),
                 false => workers.admit(chart),
             }
-            // Paths that cannot be made absolute stopped the start.
+            // Startup has already failed if a path cannot be made absolute.
             let copies = self.watch.schema.absolute().unwrap_or_default().copies;
             copies.0.values().for_each(|copy| workers.admit_copy(copy));
         }

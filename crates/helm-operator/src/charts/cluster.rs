@@ -1,5 +1,5 @@
-//! What all chart controllers of a process share: discovery, the store of release records, the watches of dependent kinds,
-//! and the sources of values.
+//! The handles that all chart controllers of a process share: discovery, the store of release records, the watches of
+//! dependent kinds, and the value sources.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -41,22 +41,22 @@ pub(crate) struct Cluster {
     pub(crate) looks: Arc<Looks>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(crate) sources: Arc<Sources>,
-    /// What large specs of resources may take.
+    /// The memory that large specs of resources may take.
     pub(crate) room: Room,
-    /// What renders charts; `None` if this process does.
+    /// The worker processes that render charts; `None` if this process does.
     pub(crate) workers: Option<Arc<Workers>>,
     discovered: OnceCell<Arc<Discovered>>,
     /// The keys that seal and prove release records.
     keys: OnceCell<Keyring>,
     records: OnceCell<()>,
-    /// Namespaces with records beside those that are served.
+    /// Namespaces with records, in addition to the watched ones.
     homes: Mutex<BTreeSet<String>>,
     read_whole: Arc<WholeKinds>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Cluster {
-    /// What the chart controllers of this process share.
+    /// Returns the view that the chart controllers of this process share.
     pub(crate) fn of(context: &Context) -> Arc<Cluster> {
         context.part(|context| {
             let rendering = ChartConfig::of(context).rendering;
@@ -71,7 +71,7 @@ impl Cluster {
         })
     }
 
-    /// The view through this client, of the process with this name on records. Sends no request yet.
+    /// Creates a view through this client, for the process that records name `writer`. Sends no request yet.
     pub(crate) fn new(
         client: Client,
         namespaces: Namespaces,
@@ -108,17 +108,17 @@ impl Cluster {
         }
     }
 
-    /// Reads the kinds that these expressions name with their text, from the next watch on.
+    /// Makes watches read the kinds that these expressions name in full. Takes effect with the next watch.
     pub(crate) fn read_whole(&self, expressions: &Expressions) {
         self.read_whole.add(expressions.clone());
     }
 
-    /// Watches the records in this namespace, too, if they are not watched yet.
+    /// Also watches the records in this namespace, if they are not watched yet.
     pub(crate) fn record_in(&self, namespace: Option<&str>) {
         lock(&self.homes).extend(namespace.map(str::to_owned));
     }
 
-    /// The cluster's version and capabilities; the first call asks for the version.
+    /// Returns the cluster's version and capabilities. The first call requests the version.
     ///
     /// # Errors
     /// The server does not answer.
@@ -127,7 +127,7 @@ impl Cluster {
         self.discovered.get_or_try_init(read).await.cloned()
     }
 
-    /// The keys of release records; the first call reads or makes them, and waits until that succeeds.
+    /// Returns the keys of release records. The first call reads or creates them, and waits until that succeeds.
     pub(crate) async fn keys(&self, config: &ChartConfig) -> Keyring {
         let load = || async {
             let requirement = self.readiness.require("the key of release records", "not read yet");
@@ -136,7 +136,8 @@ impl Cluster {
         self.keys.get_or_init(load).await.clone()
     }
 
-    /// Waits until all release records are listed, or the server refuses to list them. The first call starts their watch.
+    /// Waits until all release records are listed, or the server refuses to list them. The first call starts their
+    /// watch.
     pub(crate) async fn records_listed(&self, keys: Keyring) {
         self.records.get_or_init(|| self.watch_records(keys)).await;
     }

@@ -7,32 +7,36 @@ use kube::Client;
 
 pub use crate::rendering::Rendering;
 
-/// What applies to every chart controller unless its watch says otherwise.
+/// The settings of every chart controller whose watch does not set its own.
 #[derive(Clone, Debug)]
 pub struct ChartConfig {
-    /// How long one of a chart's hooks may take; zero: no limit. Default: one hour.
+    /// How long one of a chart's hooks may take; zero means no limit. Default: one hour.
     pub hook_timeout: Duration,
-    /// How long a release may stay unready without progress before it counts as stalled; zero: no limit. Default: ten minutes.
+    /// How long a release may stay unready without progress before it counts as stalled; zero means no limit. Default:
+    /// ten minutes.
     pub progress_timeout: Duration,
-    /// How many revisions of a release are kept; 0 keeps all. Default: 10.
+    /// How many revisions of a release are kept; 0 means all. Default: 10.
     pub max_history: usize,
-    /// How often every object is applied again without a reason; zero: never. Default: zero.
+    /// How often every object is applied again without a reason; zero means never. Default: zero.
     pub full_resync_period: Duration,
-    /// How many releases of one watch may be upgraded at a time because something outside their resources changed; 0: no limit. Default: 0.
+    /// How many releases of one watch may be upgraded concurrently because of a change outside their resources; 0 means
+    /// no limit. Default: 0.
     pub max_parallel_upgrades: usize,
-    /// Whether events show override values as `****`. Default: true, since they may come from the environment of the operator.
+    /// Whether events show override values as `****`. Default: true, because they may come from the operator's
+    /// environment.
     pub suppress_override_values: bool,
     /// Where charts are rendered. Default: in this process.
     pub rendering: Rendering,
-    /// The namespace of the Secret with the key of release records; empty: the pod's own, outside a cluster the kubeconfig's. Default: empty.
+    /// The namespace of the Secret with the key of release records. Empty means the pod's own or, outside a cluster,
+    /// the kubeconfig's. Default: empty.
     pub record_key_namespace: String,
 }
 
-/// The default of [`ChartConfig::progress_timeout`]: a Deployment's own limit.
+/// The default of [`ChartConfig::progress_timeout`], which is a Deployment's own default.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Default for ChartConfig {
-    /// Upstream's defaults.
+    /// Returns upstream's defaults.
     fn default() -> ChartConfig {
         ChartConfig {
             hook_timeout: helm_release::action::HOOK_TIMEOUT,
@@ -48,12 +52,12 @@ impl Default for ChartConfig {
 }
 
 impl ChartConfig {
-    /// The settings of this process.
+    /// Returns the settings of this process.
     pub(crate) fn of(context: &Context) -> ChartConfig {
         (*context.part(|_| ChartConfig::default())).clone()
     }
 
-    /// Returns the operator's own namespace, where the key of release records is.
+    /// Returns the operator's own namespace, which holds the key of release records.
     pub(crate) fn own_namespace<'a>(&'a self, client: &'a Client) -> &'a str {
         match &*self.record_key_namespace {
             "" => client.default_namespace(),

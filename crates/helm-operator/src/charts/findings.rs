@@ -1,5 +1,5 @@
-//! What a watch's chart needs and watches.yaml does not give, found when the operator starts: without this, only the first change of a resource would
-//! show it.
+//! Finds at startup what a watch's chart needs and watches.yaml does not grant. Otherwise, only the first change of a
+//! resource would show it.
 
 use helm::chart::Chart;
 use helm::engine::{Key, LookupGrant, SpelledOut, lookups, spelled_out};
@@ -7,7 +7,7 @@ use helm::engine::{Key, LookupGrant, SpelledOut, lookups, spelled_out};
 use crate::rendering::explain;
 use crate::watches::{LookupRule, ObjectsRule, Watch};
 
-/// How many places a warning names.
+/// How many places a warning lists.
 const MAX_PLACES: usize = 3;
 
 /// Logs what the chart may lack.
@@ -17,7 +17,7 @@ pub(crate) fn report(watch: &Watch, chart: &Chart) {
     }
 }
 
-/// Returns what the chart may lack, a sentence each.
+/// Returns what the chart may lack, one sentence each.
 fn of(watch: &Watch, chart: &Chart) -> Vec<String> {
     let mut findings = Vec::new();
     if !watch.schema.skip {
@@ -31,7 +31,7 @@ fn of(watch: &Watch, chart: &Chart) -> Vec<String> {
     findings
 }
 
-/// Describes the lookups that the watch may not open.
+/// Describes the lookups that the watch may not allow.
 fn closed_lookups(rule: &LookupRule, chart: &Chart) -> Option<String> {
     let calls = lookups(chart);
     let (given, needed) = (granted(rule), LookupGrant::of(&calls));
@@ -45,7 +45,7 @@ fn closed_lookups(rule: &LookupRule, chart: &Chart) -> Option<String> {
     ))
 }
 
-/// Describes the lookups of a kind that only a render can tell, and which may thus be closed.
+/// Describes the lookups whose kind only a render determines, and which may therefore not be allowed.
 fn closed_kinds(rule: &LookupRule, chart: &Chart) -> Option<String> {
     let computed: Vec<String> = lookups(chart)
         .into_iter()
@@ -61,7 +61,7 @@ fn closed_kinds(rule: &LookupRule, chart: &Chart) -> Option<String> {
     })
 }
 
-/// Joins places, but for those beyond [`MAX_PLACES`].
+/// Joins places, up to [`MAX_PLACES`].
 fn listed(mut places: Vec<String>) -> String {
     if places.len() > MAX_PLACES {
         let rest = places.len() - MAX_PLACES;
@@ -71,7 +71,7 @@ fn listed(mut places: Vec<String>) -> String {
     places.join("; ")
 }
 
-/// Describes the objects that the watch may not allow: only a render can tell where they are.
+/// Describes the objects that the watch may not allow, because only a render determines their namespace or kind.
 fn closed_objects(rule: &ObjectsRule, spelled: &SpelledOut) -> Option<String> {
     let is_open = |what: Key| match what {
         Key::Namespace => !rule.namespaces.is_default(),

@@ -1,7 +1,7 @@
 //! The chart controller: keeps each custom resource's release in line with its chart and values.
 //!
-//! `chart_controller` is what an operator's author holds, `config` its settings; `start` runs it, and `watches` feeds it. `cluster` is what all chart controllers of the process
-//! share.
+//! `chart_controller` is the type that an operator's author configures, and `config` its settings. `start` runs it, and
+//! `watches` feeds it. `cluster` holds what all chart controllers of the process share.
 
 pub(crate) mod chart_controller;
 pub mod config;
@@ -21,7 +21,7 @@ pub(crate) mod tests;
 
 pub use crate::hooks::extensions::Wakes;
 pub use crate::mask::Published;
-pub use crate::rendering::request::{RenderError, Renderer, Request};
+pub use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 pub use crate::values::{Error as SpecError, Spec};
 pub use chart_controller::ChartController;
 pub use config::{ChartConfig, Rendering};

@@ -1,5 +1,5 @@
-//! What another version of a chart would change in the releases of running controllers, without a write. `run --reload` prints it before it serves a
-//! saved chart.
+//! Previews what another version of a chart would change in the releases of running controllers, without writing
+//! anything. `run --reload` prints the preview before it serves a saved chart.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::mask::Mask;
 use crate::reconcile::context::Work;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::shared::Shared;
-use crate::rendering::request::Renderer;
+use crate::rendering::request::{Rendered, Renderer};
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::Release;
@@ -41,20 +41,20 @@ struct Served {
     runtime: Handle,
 }
 
-/// What the chart changes in one release.
+/// A preview of one release: what the chart changes in it.
 pub(crate) struct ReleasePreview {
-    /// The resource: `default/a`.
+    /// The resource, as `default/a`.
     pub(crate) name: String,
     /// The documents of the deployed manifest and of its hooks.
     pub(crate) before: Vec<String>,
-    /// What the chart renders now, or why it does not; `None` if there was no time.
+    /// What the chart renders now, or the reason why it cannot; `None` if there was no time.
     pub(crate) after: Option<Result<Vec<String>, String>>,
-    /// Hides what Secrets and override values hold.
+    /// Redacts the contents of Secrets and override values.
     pub(crate) mask: Mask,
 }
 
 impl Previews {
-    /// The running chart controllers of this process.
+    /// Returns the running chart controllers of this process.
     pub(crate) fn of(context: &Context) -> Arc<Previews> {
         context.part(|_| Previews::default())
     }
@@ -67,7 +67,8 @@ impl Previews {
         lock(&self.0).push(Served { watch, context, shared, runtime: Handle::current() });
     }
 
-    /// Renders a chart for the deployed releases of its watch, for two seconds at most. Blocks; must not be called by the controllers' own threads.
+    /// Renders a chart for the deployed releases of its watch, for at most two seconds. Blocks, so the controllers' own
+    /// threads must not call it.
     pub(crate) fn preview(&self, watch: &Watch, chart: Arc<Chart>) -> Vec<ReleasePreview> {
         let Some((shared, context, runtime)) = self.controller(watch) else { return Vec::new() };
         runtime.block_on(async {
@@ -82,7 +83,7 @@ impl Previews {
         })
     }
 
-    /// The running controller of a watch.
+    /// Returns the running controller of a watch.
     fn controller(&self, watch: &Watch) -> Option<(Arc<Shared>, Context, Handle)> {
         let all = lock(&self.0);
         let served = all.iter().rfind(|one| one.watch.gvk() == watch.gvk())?;
@@ -90,7 +91,7 @@ impl Previews {
     }
 }
 
-/// Previews the deployed releases of a controller, in the order of their names.
+/// Previews the deployed releases of a controller, ordered by name.
 pub(crate) async fn of_all(shared: &Shared, renderer: &dyn Renderer) -> Vec<ReleasePreview> {
     let until = Instant::now() + LIMIT;
     let is_served =
@@ -104,7 +105,7 @@ pub(crate) async fn of_all(shared: &Shared, renderer: &dyn Renderer) -> Vec<Rele
     all
 }
 
-/// Previews one release; `None` if nothing is deployed.
+/// Previews one release; returns `None` if nothing is deployed.
 async fn of_one(shared: &Shared, renderer: &dyn Renderer, primary: &Primary, until: Instant) -> Option<ReleasePreview> {
     let key = primary.key();
     let mut work = Work::new(shared, &key, &());
@@ -130,7 +131,7 @@ async fn of_one(shared: &Shared, renderer: &dyn Renderer, primary: &Primary, unt
     }
 }
 
-/// The documents that the renderer makes for a resource.
+/// Returns the documents that the renderer produces for a resource.
 async fn render(
     work: &mut Work<'_>,
     renderer: &dyn Renderer,
@@ -139,17 +140,16 @@ async fn render(
 ) -> Result<Vec<String>, Failed> {
     work.load_sources(primary).await?;
     let request = work.request(primary, version);
-    let failed = |error| {
-        Failed::try_from(error)
-            .unwrap_or_else(|_| Unanswered::with_reason(Reason::Unanswered, "others render".into()).into())
+    let Rendered::Done(rendered) = renderer.render(request).await? else {
+        return Err(Unanswered::with_reason(Reason::Unanswered, "others render".into()).into());
     };
-    let rendered = renderer.render(request).await.map_err(failed)?;
     let candidate = work.post_render(primary, rendered).await?;
     let hooks = candidate.hooks.into_iter().map(|hook| hook.manifest);
     Ok(std::iter::once(candidate.manifest).chain(hooks).collect())
 }
 
-/// Hides what the sources' and rendered Secrets hold, and override values, which may come from the operator's environment.
+/// Returns a mask that redacts the contents of value sources and rendered Secrets, and override values, which may come
+/// from the operator's environment.
 fn mask<'d>(work: &Work<'_>, documents: impl Iterator<Item = &'d String>) -> Mask {
     let mut mask = work.secrets();
     for text in work.shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {

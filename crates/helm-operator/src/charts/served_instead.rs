@@ -1,4 +1,5 @@
-//! Says what the server serves in place of a kind that it does not serve: another version, another spelling, or nothing of the kind.
+//! Explains what the server serves instead of a kind that it does not serve: another version, another spelling, or
+//! nothing of the kind.
 
 use controller::report::chain;
 use helm_release::kube::{Error, Mapper};
@@ -9,7 +10,7 @@ use crate::watches::Watch;
 /// How many kinds of a group a message names.
 const NAMED: usize = 8;
 
-/// Why a watched kind cannot be served now, and what to do.
+/// Explains why a watched kind cannot be served now, and what to do.
 pub(crate) fn explain(error: &Error, watch: &Watch, mapper: &Mapper) -> String {
     match error {
         Error::NoKind { .. } => {
@@ -28,7 +29,7 @@ struct Served<'a> {
     kind: &'a str,
 }
 
-/// The kinds among `v1`, `v1/Pod`, `apps/v1` and `apps/v1/Deployment`.
+/// Returns the kinds in a list such as `v1`, `v1/Pod`, `apps/v1` and `apps/v1/Deployment`.
 fn kinds(api_versions: &[String]) -> Vec<Served<'_>> {
     api_versions.iter().filter_map(|text| kind(text)).collect()
 }
@@ -36,11 +37,11 @@ fn kinds(api_versions: &[String]) -> Vec<Served<'_>> {
 fn kind(text: &str) -> Option<Served<'_>> {
     let (api_version, kind) = text.rsplit_once('/')?;
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    // Of a group without a kind, the last part is a version.
+    // In a group version without a kind, the last part is the version.
     kind.starts_with(|first: char| first.is_ascii_uppercase()).then_some(Served { group, version, kind })
 }
 
-/// What to correct, or to install.
+/// Returns what to correct, or what to install.
 fn instead(watch: &Watch, served: &[Served<'_>]) -> String {
     let of_group: Vec<Served<'_>> = served.iter().copied().filter(|one| one.group == watch.group).collect();
     let correct = match watch.line {
@@ -62,7 +63,7 @@ fn instead(watch: &Watch, served: &[Served<'_>]) -> String {
     }
 }
 
-/// The versions in which a kind is served: `g/v1, g/v2`.
+/// Returns the versions in which a kind is served: `g/v1, g/v2`.
 fn versions(served: &[Served<'_>], kind: &str) -> String {
     served.iter().filter(|one| one.kind == kind).map(api_version).collect::<Vec<_>>().join(", ")
 }
@@ -71,7 +72,7 @@ fn api_version(served: &Served<'_>) -> String {
     format!("{}/{}", served.group, served.version).trim_start_matches('/').to_owned()
 }
 
-/// A few names, each once.
+/// Lists a few names, each once.
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: std::collections::BTreeSet<&str> = names.collect();
     let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");

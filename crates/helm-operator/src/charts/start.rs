@@ -1,4 +1,5 @@
-//! Runs a controller: waits until its kind is served, starts its watches, and starts the workers once everything is listed.
+//! Runs a controller: waits until its kind is served, starts its watches, and starts the workers once everything is
+//! listed.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -48,10 +49,10 @@ use crate::watches::Watch;
 /// How long a resource waits for the first list of a kind in its release.
 pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
 
-/// How often to look for kinds of recorded releases that are not served.
+/// How often to look for unserved kinds of recorded releases.
 const SEARCH: Duration = Duration::from_secs(30);
 
-/// The longest pause between two lookups of a kind that is not served yet.
+/// The maximum pause between two lookups of a kind that is not served yet.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the controller until the process ends.
@@ -125,7 +126,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     shared.follow(&Stores::of(&context));
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
-    // From here on its lists are required.
+    // From here on, the lists are requirements of their own.
     requirement.meet();
     let watches = start_watches(&shared, &context, (primaries, keys), kinds);
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
@@ -139,7 +140,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     Ok(())
 }
 
-/// Warns of resources in namespaces that are not watched, for as long as there are any. Never ends.
+/// Warns about resources in namespaces that are not watched, for as long as there are any. Never returns.
 async fn look_outside(context: &Context, resource: &Resource, selector: &Selector) {
     match resource.collection("") {
         Ok(path) if resource.namespaced => {
@@ -150,7 +151,8 @@ async fn look_outside(context: &Context, resource: &Resource, selector: &Selecto
     }
 }
 
-/// Names the rights that the operator lacks for a chart's objects of these kinds, as far as they are served: (API version, kind, whether of hooks).
+/// Reports the permissions that the operator lacks for a chart's objects of these kinds, if they are served. Each item
+/// is an API version, a kind, and whether its objects are hooks.
 async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator<Item = (&'k str, &'k str, bool)>) {
     let cluster = Cluster::of(context);
     let mapper = &cluster.applier.mapper;
@@ -162,10 +164,10 @@ async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator
     context.rights.check(&needs, &format!("the objects of chart {}", watch.chart.display())).await;
 }
 
-/// The chart's renderer: in this process or in workers.
+/// Returns the chart's renderer, in this process or in workers.
 ///
 /// # Errors
-/// The cluster does not tell its version, or no record can hold the chart.
+/// The cluster does not report its version, or no record can hold the chart.
 pub(crate) async fn renderer(
     source: Source,
     watch: &Watch,
@@ -187,7 +189,8 @@ pub(crate) async fn renderer(
     }))
 }
 
-/// Met once the kind is served and its watches have started, whose lists are requirements of their own.
+/// Returns the requirement that is met once the kind is served and its watches have started. Their lists are
+/// requirements of their own.
 pub(crate) fn served(context: &Context, watch: &Watch) -> Requirement {
     context.readiness.require(&readiness::kind(&watch.kind, &watch.api_resource().api_version), LISTING)
 }
@@ -206,7 +209,7 @@ async fn wait_until_served(
             Ok(resource) => return Some(resource),
             Err(error) => served_instead::explain(&error, watch, &applier.mapper),
         };
-        // Reminders come from the readiness, in one line for all kinds.
+        // Readiness logs the reminders, in one line for all kinds.
         if last != error {
             tracing::warn!(api_version, kind, error, "The custom resource is not served yet");
             requirement.fails(&error);
@@ -248,7 +251,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
     }
 }
 
-/// How the controller reads its resources.
+/// Returns how the controller reads its resources.
 ///
 /// # Errors
 /// The resources are cluster-scoped, and the namespace of their releases is not watched.
@@ -274,7 +277,7 @@ fn intake(
     })
 }
 
-/// The namespace of the releases of cluster-scoped resources: the configured one, else the operator's own.
+/// Returns the namespace for the releases of cluster-scoped resources: the configured one, or the operator's own.
 fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, native::Error> {
     let own = || context.client.default_namespace().to_owned();
     let namespace = watch.release_namespace.clone().unwrap_or_else(own);
@@ -289,8 +292,8 @@ fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, nativ
     Err(format!("{why}: set releaseNamespace in watches.yaml").into())
 }
 
-/// Runs every watch: resources and records first, then the kinds in recorded releases, then those requested later. Work starts once everything is
-/// listed.
+/// Runs every watch: first resources and records, then the kinds in recorded releases, then those requested later. Work
+/// starts once everything is listed.
 async fn start_watches(
     shared: &Arc<Shared>,
     context: &Context,
@@ -309,7 +312,7 @@ async fn start_watches(
         known.iter().map(|kind| preflight::of_objects(kind, false, shared.settings.account.is_some())).collect();
     context.rights.check(&needs, "the objects of recorded releases").await;
     shared.watch_kinds(known);
-    // Each resource waits for the kinds in its own release only.
+    // Each resource waits only for the kinds in its own release.
     while let Ok(kind) = kinds.try_recv() {
         shared.cache.await_kind(&kind);
         tasks.spawn(watch_kind(shared, context, kind));
@@ -321,7 +324,7 @@ async fn start_watches(
     }
 }
 
-/// The kinds in recorded releases. Those that are not served are watched once they are.
+/// Returns the kinds in recorded releases. Unserved kinds are watched as soon as they are served.
 async fn known_kinds(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) -> Vec<Arc<Resource>> {
     let (mut resources, mut missing) = (Vec::new(), Vec::new());
     for (api_version, kind) in shared.cache.kinds_of_releases() {
@@ -374,7 +377,7 @@ fn watch_kind(shared: &Arc<Shared>, context: &Context, kind: Arc<Resource>) -> B
     Box::pin(async move { await_lists(&shared, &kind, listed).await })
 }
 
-/// Wakes the resources with objects of a kind once its first lists are complete, and before if that takes long.
+/// Wakes the resources with objects of a kind once its first lists are complete, and once before if that takes long.
 pub(crate) async fn await_lists(shared: &Shared, kind: &Resource, listed: impl Future<Output = First>) {
     let mut listed = pin!(listed);
     let first = tokio::time::timeout(FIRST_LISTS, &mut listed).await.ok();
@@ -390,7 +393,7 @@ fn end_wait(shared: &Shared, kind: &Resource, first: Option<First>) {
     shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
 }
 
-/// Feeds a sink in a task; the future resolves when the first list is complete, refused, or can no longer come.
+/// Feeds a sink in a task. The future resolves when the first list is complete, refused, or can no longer arrive.
 fn start_feed<T: Send + 'static>(
     sink: impl Sink<T> + 'static,
     stream: Stream<T>,

@@ -1,4 +1,5 @@
-//! The process's lists and watches: resources, release records, and objects by kind, one stream a namespace.
+//! Creates the process's lists and watches: resources, release records, and objects by kind, with one stream per
+//! namespace.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -62,7 +63,7 @@ pub(crate) fn records(
     scopes(namespaces, true).into_iter().map(stream).collect()
 }
 
-/// The objects of charts, by kind: in full if their status shows readiness, else their metadata.
+/// The source of charts' objects, by kind: with their status if it shows readiness, otherwise their metadata.
 pub(crate) struct Objects {
     pub(crate) client: Client,
     pub(crate) mapper: Arc<Mapper>,
@@ -128,7 +129,7 @@ impl Objects {
 enum Shape {
     /// Everything, for expressions.
     Whole,
-    /// Metadata, and what shows readiness.
+    /// Metadata, and the fields that show readiness.
     Status,
     Metadata,
 }
@@ -174,7 +175,7 @@ impl Shape {
     }
 }
 
-/// Selects the objects of these charts.
+/// Returns a selector for the objects of these charts.
 fn of_charts<'a>(charts: impl IntoIterator<Item = &'a str>) -> Selector {
     let labels: BTreeSet<String> = charts.into_iter().map(|chart| label_value(chart).to_owned()).collect();
     Selector::from(match labels.len() {
@@ -187,7 +188,7 @@ fn secrets() -> Resource {
     Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true }
 }
 
-/// The namespaces to watch one by one; everything for cluster-scoped kinds.
+/// Returns a scope per watched namespace; a single one for all namespaces and for cluster-scoped kinds.
 fn scopes(namespaces: &Namespaces, namespaced: bool) -> Vec<Scope> {
     match &namespaces.0[..] {
         names if namespaced && !names.is_empty() => names.iter().map(|name| Scope::namespace(name)).collect(),
@@ -206,7 +207,7 @@ where
     }
 }
 
-/// Stores custom resources.
+/// A sink that stores custom resources.
 pub(crate) struct Primaries(pub(crate) Arc<Shared>);
 
 impl Sink<Received> for Primaries {
@@ -229,7 +230,7 @@ impl Sink<Received> for Primaries {
     }
 }
 
-/// Stores objects of one kind.
+/// A sink that stores objects of one kind.
 pub(crate) struct Dependents(pub(crate) Arc<Shared>, pub(crate) Arc<Resource>);
 
 impl Sink<Arc<Live>> for Dependents {
@@ -243,7 +244,7 @@ impl Sink<Arc<Live>> for Dependents {
 
     fn sweep(&self, scope: &Scope, list: Epoch) {
         let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
-        // What went while it could not be watched is missed only now.
+        // Objects that were deleted while the kind could not be watched are noticed only now.
         let is_back = self.0.cache.kind_synced(&self.1, scope);
         let missed = if is_back { self.0.cache.resources_with(&self.1) } else { Vec::new() };
         gone.into_iter().chain(missed).for_each(|key| self.0.wake(key));
@@ -264,7 +265,8 @@ impl Sink<Arc<Live>> for Dependents {
     }
 }
 
-/// Whether the status of the kind's objects shows readiness: workloads and the like, and every custom resource.
+/// Returns whether the status of the kind's objects shows readiness, as for workloads, volume claims and every custom
+/// resource.
 fn has_readiness(resource: &Resource) -> bool {
     match resource.group() {
         "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),

@@ -1,4 +1,5 @@
-//! The flags of `run`: operator-sdk's and helm-operator-plugins', with their defaults, aliases and conflicts.
+//! Defines the flags of `run`: those of operator-sdk and helm-operator-plugins, with their defaults, aliases and
+//! conflicts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub(crate) const WATCHES_FILE: &str = "./watches.yaml";
 /// Flags that contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsageError {
-    /// A flag and its old name.
+    /// A flag and its old name are both set.
     #[error("only one of --{0} and --{1} may be set")]
     Both(&'static str, &'static str),
     /// Authorization needs TLS.
@@ -176,10 +177,10 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The manager's configuration. `env` looks up environment variables.
+    /// Returns the manager's configuration. `env` looks up environment variables.
     ///
     /// # Errors
-    /// Flags that contradict each other.
+    /// Flags contradict each other.
     pub(crate) fn config(&self, env: impl Fn(&str) -> Option<String>) -> Result<Config, UsageError> {
         self.check()?;
         let defaults = Config::default();
@@ -219,14 +220,15 @@ impl Run {
         })
     }
 
-    /// Reports whether the command line sets the time for a shutdown.
+    /// Returns whether the command line sets the grace period for shutdown.
     pub(crate) fn has_own_grace(&self) -> bool {
         self.shutdown_grace.is_some()
     }
 
-    /// Where charts are rendered, in a container with this memory limit.
+    /// Returns where charts are rendered, in a container with this memory limit.
     fn rendering(&self, limit: Option<u64>) -> Rendering {
-        // A broken save must not reach workers, which read the chart's files: the running chart stays.
+        // With `--reload`, the running chart stays if a save is broken. Workers read the chart's files, so they would
+        // get the broken save.
         let workers = self.render_workers.map(usize::from).or(self.reload.then_some(0));
         let timeout = Some(self.render_timeout);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -254,7 +256,7 @@ impl Run {
         Tls { files, http2: self.enable_http2, require_rbac: self.metrics_require_rbac }
     }
 
-    /// The options for logs.
+    /// Returns the options for logs.
     pub(crate) fn telemetry(&self) -> telemetry::Options {
         telemetry::Options {
             devel: self.zap_devel,
@@ -264,7 +266,7 @@ impl Run {
         }
     }
 
-    /// Warnings about old flag names and flags without effect.
+    /// Returns warnings about old flag names and flags without effect.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let limit = rendering::memory_limit();
         let too_large = self.rendering(limit).too_large_for(limit);
@@ -282,10 +284,10 @@ impl Run {
     }
 }
 
-/// The only such flag that is on by default.
+/// The only boolean flag that is on by default.
 const HIDES_OVERRIDES: &str = "suppress_override_values";
 
-/// A flag as in Go's pflag: `--flag=false` works, and the last of several counts.
+/// Makes a flag behave as in Go's pflag: `--flag=false` works, and the last occurrence counts.
 pub(super) fn as_in_go(flag: Arg) -> Arg {
     if !matches!(flag.get_action(), ArgAction::SetTrue) {
         return flag;
@@ -298,12 +300,12 @@ pub(super) fn as_in_go(flag: Arg) -> Arg {
         .value_parser(boolean)
 }
 
-/// Go's `strconv.ParseBool`.
+/// Parses a boolean like Go's `strconv.ParseBool`.
 fn boolean(text: &str) -> Result<bool, String> {
     parse_bool(text.as_bytes()).map_err(|error| error.message("ParseBool", text.as_bytes()))
 }
 
-/// A quantity of bytes as Kubernetes writes it: a whole number, with `Ki`, `Mi`, `Gi`, `k`, `M` or `G`.
+/// Parses a number of bytes as Kubernetes writes it: a whole number, with `Ki`, `Mi`, `Gi`, `k`, `M` or `G`.
 fn bytes(text: &str) -> Result<u64, String> {
     let units =
         [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];

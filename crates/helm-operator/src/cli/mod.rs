@@ -1,4 +1,5 @@
-//! The command line of operators built on this library: `run`, `template`, `version`, and what writes projects.
+//! The command line of operators built on this library: `run`, `template`, `version`, and the commands that write
+//! projects.
 //!
 //! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
 
@@ -28,10 +29,10 @@ use reload::Reload;
 pub(crate) use flags::Run;
 pub(crate) use template::Template;
 
-/// The most worker threads: more only cost memory, as everything waits for the API server.
+/// The maximum number of worker threads. More would only cost memory, because all work waits for the API server.
 const MAX_WORKERS: usize = 4;
 
-/// The stack of the thread that `template` renders on, in bytes: Linux's default for a main thread.
+/// The stack size of the thread that `template` renders on, in bytes: Linux's default for a main thread.
 const STACK: usize = 8 << 20;
 
 /// Kubernetes operator: serves the charts in watches.yaml, and controllers that the program adds in Rust
@@ -70,16 +71,17 @@ pub(crate) enum Command {
 }
 
 impl Operator {
-    /// Runs the whole program: parses the arguments, starts logging, and serves everything until a signal. Returns the exit code: 0 after an orderly
-    /// end, 1 after an error, which is logged with its causes. The program's name is the file name of the first argument.
+    /// Runs the whole program: parses the arguments, starts logging, and serves everything until a signal. Returns the
+    /// exit code: 0 after an orderly shutdown, 1 after an error, which is logged with its causes. The program's name is
+    /// the file name of the first argument.
     ///
-    /// A default `./watches.yaml` need not exist if the program adds charts or controllers itself.
+    /// The default `./watches.yaml` need not exist if the program adds charts or controllers itself.
     pub fn main(self) -> ExitCode {
         main(self)
     }
 }
 
-/// Runs a whole program, as [`Operator::main`] promises.
+/// Runs a whole program: see [`Operator::main`].
 fn main(operator: Operator) -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     let name =
@@ -95,7 +97,7 @@ fn main(operator: Operator) -> ExitCode {
     }
 }
 
-/// Shows why the arguments are invalid, or what a command of operator-sdk is called today.
+/// Prints why the arguments are invalid, or the successor of operator-sdk's command.
 fn refuse(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
     let words: Vec<_> = args.iter().skip(1).filter_map(|word| word.to_str()).collect();
     match successors::of(&words).filter(|_| error.kind() == ErrorKind::InvalidSubcommand) {
@@ -105,7 +107,7 @@ fn refuse(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::from(error.use_stderr()))
 }
 
-/// The command for a program with this name, for help and tests.
+/// Returns the command line for a program with this name, for help and tests.
 pub(crate) fn command(name: &str) -> clap::Command {
     let examples = format!(
         "Examples:\n  # Against the current kubeconfig, every namespace\n  {name} run\n\n  # One namespace, readable logs\n  \
@@ -124,7 +126,7 @@ fn as_in_go(command: clap::Command) -> clap::Command {
     command.mut_args(flags::as_in_go).args_override_self(true)
 }
 
-/// Flags without a command belong to `run`, as in old deployments.
+/// Inserts the command `run` before flags without a command, as in old deployments.
 fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
     let first = args.get(1).and_then(|a| a.to_str()).unwrap_or_default();
     if first.starts_with("--") && first != "--help" {
@@ -133,7 +135,7 @@ fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
     args
 }
 
-/// The arguments of `template`, parsed as Helm parses them.
+/// Returns the arguments of `template`, parsed as Helm parses them.
 fn with_plain_template(args: Vec<std::ffi::OsString>, name: &str) -> Result<Vec<std::ffi::OsString>, ExitCode> {
     let [program, command, rest @ ..] = args.as_slice() else { return Ok(args) };
     if command != "template" {
@@ -159,8 +161,9 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
     }
 }
 
-/// Rendering asks for the remaining stack, which musl cannot tell for the main thread: each question would cost a new stack. Elsewhere a thread
-/// would only cost the time to start it, and its heap, which glibc enlarges page by page.
+/// Runs work on a thread with a known stack size, under musl. Rendering asks for the remaining stack, which musl cannot
+/// determine for the main thread, so that each question would cost a new stack. Elsewhere a thread would only cost its
+/// start and its heap, which glibc grows page by page.
 fn on_known_stack(work: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCode {
     if !cfg!(target_env = "musl") {
         return work();
@@ -207,14 +210,14 @@ fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error
     let manager = with_watches(operator, &flags)?.manager(config);
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
     let workers = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    // The lease and the probes are on a thread that no reconcile can block.
+    // No reconcile can block the thread of the lease and the probes.
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let manager = manager.controllers_on(workers.handle().clone());
     let stop = CancellationToken::new();
     let previews = manager.previews();
     let reload = reloads.then(|| Reload::start(&file, stop.clone(), previews)).transpose()?;
     let result: Result<(), manager::Error> = control.block_on(manager.run_or_stop(stop));
-    // Do not wait for tasks that outlive the grace period.
+    // Do not wait for tasks that exceed the grace period.
     workers.shutdown_background();
     let reload = reload.filter(Reload::is_wanted);
     let starts_again = starts_again(result, reload.is_some())?;
@@ -224,10 +227,11 @@ fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error
     }
 }
 
-/// How long a saved chart waits for reconciles that still run. The new process continues what they leave.
+/// How long a saved chart waits for running reconciles. The new process continues what they leave.
 const RELOAD_GRACE: Duration = Duration::from_secs(2);
 
-/// Whether to start the program again. A hook that hangs must not end it: whoever corrects the chart waits for just that hook.
+/// Returns whether to restart the program. A hook that hangs must not end it, because the saved chart may be the fix for
+/// just that hook.
 fn starts_again(result: Result<(), manager::Error>, is_wanted: bool) -> Result<bool, manager::Error> {
     match result {
         Err(error @ manager::Error::Run(manager::RunError::Grace(_))) if is_wanted => {

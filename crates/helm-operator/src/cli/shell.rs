@@ -1,4 +1,4 @@
-//! `completion` and `man`: what a shell and a reader of manuals need to know of the command line.
+//! `completion` and `man`: generate shell completions and manual pages for the command line.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(super) fn completion(name: &str, asked: &Completion) -> ExitCode {
     clap_complete::generate(asked.shell, &mut super::command(name), name, &mut script);
     match io::stdout().write_all(&script) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader has gone.
+        // The reader has closed its end.
         Err(_) => ExitCode::FAILURE,
     }
 }

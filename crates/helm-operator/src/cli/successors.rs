@@ -1,6 +1,6 @@
-//! What commands of operator-sdk are called today. The page "Write a reconciler in four steps" lists them for people.
+//! Names the successors of operator-sdk's commands. The page "Write a reconciler in four steps" lists them for readers.
 
-/// Returns what does today what these words asked operator-sdk for; nothing for commands that it never had.
+/// Returns the successor of a command of operator-sdk; `None` for commands that it never had.
 pub(super) fn of(words: &[&str]) -> Option<&'static str> {
     let [first, rest @ ..] = words else { return None };
     let second = rest.first().copied().unwrap_or_default();

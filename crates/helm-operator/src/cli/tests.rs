@@ -1,4 +1,4 @@
-//! Command lines and the configuration that they produce.
+//! Tests of command lines and the configuration that they produce.
 
 use std::time::Duration;
 
@@ -168,7 +168,7 @@ fn every_shell_gets_a_script_and_every_command_a_page() {
     assert!(page.contains("watches\\-file"), "{page}");
 }
 
-/// A table of the flags of `run`, as clap knows them.
+/// Returns a table of the flags of `run`, as clap knows them.
 fn flags_page() -> String {
     let mut page = "# Flags\n\nThe flags of `run`. A flag applies to every watch that does not say otherwise in [watches.yaml](watches.md).\n\n\
                     | flag | default | means |\n|---|---|---|\n"

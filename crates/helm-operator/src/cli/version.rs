@@ -1,13 +1,13 @@
-//! What `version` prints and what each start logs.
+//! Formats what `version` prints and what each start logs.
 
 use std::env::consts::{ARCH, OS};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const COMMIT: Option<&str> = option_env!("GIT_COMMIT");
-/// The newest Kubernetes API known to the client.
+/// The newest Kubernetes API version that the client supports.
 const KUBERNETES: &str = "v1.37";
 
-/// The output of `version`, in upstream's words where they fit.
+/// Returns the output of `version`, in upstream's words where they fit.
 pub(super) fn line(name: &str) -> String {
     let commit = COMMIT.unwrap_or("unknown");
     format!(

@@ -1,4 +1,4 @@
-//! What an operator's author adds to a chart, as the chart controller keeps it.
+//! The code that an operator's author adds to a chart, as the chart controller stores it.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use kube::core::DynamicObject;
 
 use super::{PostHook, PostRenderer, PreHook, ValueMapper};
 
-/// Judges a custom resource.
+/// A predicate on custom resources.
 pub(crate) type Judge = Arc<dyn Fn(&DynamicObject) -> bool + Send + Sync>;
 
-/// Follows objects, and wakes resources.
+/// A function that follows objects and wakes resources.
 type Follow = Arc<dyn Fn(&Stores, Wake) + Send + Sync>;
 pub(crate) type Wake = Box<dyn Fn(Wakes) + Send + Sync>;
 
-/// Whom a change of a watched object wakes.
+/// The resources that a change of a watched object wakes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wakes {
     /// No resource.
@@ -26,7 +26,7 @@ pub enum Wakes {
     Namespace(String),
 }
 
-/// What the operator's author adds to a chart.
+/// Everything that the operator's author adds to a chart.
 #[derive(Clone, Default)]
 pub(crate) struct Additions {
     pub(crate) mappers: Vec<Arc<dyn ValueMapper>>,
@@ -40,7 +40,7 @@ pub(crate) struct Additions {
 }
 
 impl Additions {
-    /// Whether any of it sees the whole resource.
+    /// Returns whether any of this code sees the whole resource.
     pub(crate) fn need_metadata(&self) -> bool {
         !(self.mappers.is_empty() && self.post_renderers.is_empty() && self.before.is_empty() && self.after.is_empty())
     }

@@ -1,6 +1,5 @@
-//! Rust code that an operator's author runs around a chart: mappers of values, post-renderers, and hooks
-//! around installs and upgrades. Not the chart's own hooks,
-//! which `helm_release` runs.
+//! Rust code that an operator's author runs around a chart: value mappers, post-renderers, and hooks around installs
+//! and upgrades. The chart's own hooks are run by `helm_release` instead.
 //!
 //! Async closures implement all of these traits. Counterparts: helm-operator-plugins' `pkg/hook` and `pkg/values`.
 
@@ -20,31 +19,33 @@ use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Why a hook or a mapper failed.
+/// The cause of a failed hook or mapper.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes the values of a chart.
+/// Computes the values of a chart.
 ///
-/// It runs in each reconcile: when the resource or something of its release changed, when a [watch](crate::charts::ChartController::watch) wakes it,
-/// and once a period. A result that differs from that of the deployed revision is an upgrade, so equal inputs must give equal values: no clock, no
-/// random numbers. Its failure is the resource's condition, with the reason `ValueMappingFailed`, and is retried.
+/// It runs in each reconcile: when the resource or something of its release changed, when a
+/// [watch](crate::charts::ChartController::watch) wakes it, and once per period. A result that differs from the
+/// deployed revision's values is an upgrade, so equal inputs must give equal values: no clock, no random numbers. A
+/// failure is reported in the resource's condition, with the reason `ValueMappingFailed`, and is retried.
 pub trait ValueMapper: Send + Sync {
-    /// Returns the values to render with, a map.
+    /// Returns the values to render with, as a map.
     fn map(&self, mapping: Mapping) -> BoxFuture<'_, Result<Value, Error>>;
 }
 
-/// Runs before each install and upgrade, once a render has shown that the objects change. Hooks run in the order in which they were added, and run
-/// again when an attempt is repeated: make them idempotent. Dropped at any `.await` when the process must stop at once.
+/// Runs before each install and upgrade, once a render has shown that the objects change. Hooks run in the order in
+/// which they were added, and again when an attempt is repeated, so they must be idempotent. Dropped at any `.await`
+/// when the process must stop at once.
 ///
-/// As upstream, a failing hook is logged and stops nothing. To change values, use a [`ValueMapper`]: the operator has to know them before it can tell
-/// whether anything changed.
+/// As in upstream, a failed hook is logged and ignored. To change values, use a [`ValueMapper`]: the operator must know
+/// them before it can determine whether anything changed.
 pub trait PreHook: Send + Sync {
     /// Runs the hook.
     fn run(&self, before: Before) -> BoxFuture<'_, Result<(), Error>>;
 }
 
-/// Runs after each successful install and upgrade, before the status is written. It does not run again if the process ends first. As upstream, a
-/// failing hook is logged and stops nothing.
+/// Runs after each successful install and upgrade, before the status is written. It does not run again if the process
+/// ends first. As in upstream, a failed hook is logged and ignored.
 pub trait PostHook: Send + Sync {
     /// Runs the hook.
     fn run(&self, after: After) -> BoxFuture<'_, Result<(), Error>>;
@@ -52,14 +53,14 @@ pub trait PostHook: Send + Sync {
 
 /// Changes what a chart rendered, before anything is compared or applied.
 ///
-/// Equal manifests must give equal results. The chart's hooks and definitions are not its to change. Its failure is the resource's condition, with the
-/// reason `PostRenderFailed`, and is retried.
+/// Equal manifests must give equal results. It does not see the chart's hooks and custom resource definitions. A
+/// failure is reported in the resource's condition, with the reason `PostRenderFailed`, and is retried.
 pub trait PostRenderer: Send + Sync {
     /// Returns the manifest to apply and to record.
     fn render(&self, rendered: PostRender) -> BoxFuture<'_, Result<String, Error>>;
 }
 
-/// What a post-renderer sees.
+/// The input of a post-renderer.
 #[derive(Clone)]
 pub struct PostRender {
     /// The custom resource, without its status.
@@ -68,24 +69,25 @@ pub struct PostRender {
     pub manifest: String,
 }
 
-/// What a mapper sees.
+/// The input of a value mapper.
 #[derive(Clone)]
 pub struct Mapping {
     /// The custom resource, without its status.
     pub resource: DynamicObject,
-    /// The values so far: the resource's `spec` over its `valuesFrom`, as earlier mappers left them. Override values are laid over the result.
+    /// The values so far: the resource's `spec` merged over its `valuesFrom`, as changed by earlier mappers. Override
+    /// values are merged over the result.
     pub values: Value,
     /// The process's client.
     pub client: Client,
     pub(crate) voice: Voice,
 }
 
-/// What a hook sees before an install or upgrade.
+/// The input of a hook before an install or upgrade.
 #[derive(Clone)]
 pub struct Before {
     /// The custom resource, without its status.
     pub resource: DynamicObject,
-    /// The values that the chart was rendered with, override values included.
+    /// The values that the chart was rendered with, including override values.
     pub values: Value,
     /// The deployed revision; `None` before the first install.
     pub deployed: Option<u32>,
@@ -94,12 +96,12 @@ pub struct Before {
     pub(crate) voice: Voice,
 }
 
-/// What a hook sees after an install or upgrade.
+/// The input of a hook after an install or upgrade.
 #[derive(Clone)]
 pub struct After {
     /// The custom resource, without its status.
     pub resource: DynamicObject,
-    /// The release as it was just deployed.
+    /// The release that was just deployed.
     pub release: Release,
     /// The process's client.
     pub client: Client,
@@ -109,24 +111,24 @@ pub struct After {
 /// A deployed revision of a release.
 #[derive(Clone, Debug)]
 pub struct Release {
-    /// The release's name: that of the custom resource.
+    /// The release's name, which is the custom resource's.
     pub name: String,
-    /// Its namespace.
+    /// The release's namespace.
     pub namespace: String,
-    /// The revision's number, from 1.
+    /// The revision's number, starting at 1.
     pub revision: u32,
-    /// The objects as YAML documents, in the order of their application; without the chart's hooks.
+    /// The objects as YAML documents, in apply order, without the chart's hooks.
     pub manifest: String,
 }
 
 impl Release {
-    /// The objects as the chart rendered them, without what the server added.
+    /// Returns the objects as the chart rendered them, without what the server added.
     pub fn objects(&self) -> Vec<DynamicObject> {
         let rendered = objects_of(&self.manifest).unwrap_or_default();
         rendered.into_iter().filter_map(|object| serde_json::from_value(object.body).ok()).collect()
     }
 
-    /// The first object of a kind with this name, such as `release.object::<Deployment>("web")`.
+    /// Returns the first object of a kind with this name, such as `release.object::<Deployment>("web")`.
     pub fn object<K: Resource<DynamicType = ()> + DeserializeOwned>(&self, name: &str) -> Option<K> {
         let kind = TypeMeta::resource::<K>();
         let mut objects = self.objects().into_iter();
@@ -134,7 +136,7 @@ impl Release {
     }
 }
 
-/// Tells a resource's users something.
+/// Publishes outcomes about one resource.
 #[derive(Clone)]
 pub(crate) struct Voice {
     pub(crate) events: Events,
@@ -150,21 +152,21 @@ impl Voice {
 }
 
 impl Mapping {
-    /// Counts something that the resource's users should know, and publishes it as an event, in the background.
+    /// Counts an outcome that the resource's users should know, and publishes it as an event in the background.
     pub fn tell(&self, outcome: Outcome) {
         self.voice.tell(outcome);
     }
 }
 
 impl Before {
-    /// Counts something that the resource's users should know, and publishes it as an event, in the background.
+    /// Counts an outcome that the resource's users should know, and publishes it as an event in the background.
     pub fn tell(&self, outcome: Outcome) {
         self.voice.tell(outcome);
     }
 }
 
 impl After {
-    /// Counts something that the resource's users should know, and publishes it as an event, in the background.
+    /// Counts an outcome that the resource's users should know, and publishes it as an event in the background.
     pub fn tell(&self, outcome: Outcome) {
         self.voice.tell(outcome);
     }

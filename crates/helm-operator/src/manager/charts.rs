@@ -10,7 +10,7 @@ use crate::manager::Error;
 use crate::reconcile::versions::Versions;
 use crate::watches::Watch;
 
-/// A controller for each watch. As upstream, charts are loaded here, so that a broken one stops the start.
+/// Returns a controller for each watch. As in upstream, charts are loaded here, so that a broken one prevents startup.
 pub(crate) fn controllers(watches: Vec<(Watch, Vec<Customise>)>) -> Result<Vec<Box<dyn Controller>>, Error> {
     let versions = Versions::of(watches.iter().map(|(watch, _)| watch));
     watches.into_iter().zip(versions).map(|((watch, own), versions)| controller(watch, versions, own)).collect()

@@ -1,4 +1,4 @@
-//! The definitions of the program's own kinds, with all their versions.
+//! Builds the definitions of the program's own kinds, with all their versions.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::crd::merge_crds;
@@ -9,13 +9,13 @@ use super::Error;
 /// Returns each kind's definition as JSON, in the order of their first versions, which are the stored ones.
 ///
 /// # Errors
-/// Versions of a kind differ in what they must share, such as its scope.
+/// Versions of a kind differ in something that they must share, such as the scope.
 pub(super) fn merged(all: &[CustomResourceDefinition]) -> Result<Vec<Value>, Error> {
     let is_first = |at: usize| all[..at].iter().all(|earlier| earlier.metadata.name != all[at].metadata.name);
     (0..all.len()).filter(|at| is_first(*at)).map(|at| with_versions(&all[at], &all[at + 1..])).collect()
 }
 
-/// Returns a kind's definition with those of its versions that come later.
+/// Returns a kind's definition, merged with its later versions.
 fn with_versions(first: &CustomResourceDefinition, later: &[CustomResourceDefinition]) -> Result<Value, Error> {
     let mut versions = vec![first.clone()];
     for other in later.iter().filter(|other| other.metadata.name == first.metadata.name) {

@@ -35,23 +35,23 @@ pub struct Config {
     pub controllers: ControllerConfig,
     /// The settings for all chart controllers.
     pub charts: ChartConfig,
-    /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty: nowhere.
+    /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty means nowhere.
     pub metrics_bind_address: String,
-    /// Serves `/metrics` over HTTPS. Default: plain HTTP.
+    /// How to serve `/metrics` over HTTPS. Default: plain HTTP.
     pub metrics_tls: Option<Tls>,
-    /// Where to serve `/healthz` and `/readyz`; `0` or empty: nowhere.
+    /// Where to serve `/healthz` and `/readyz`; `0` or empty means nowhere.
     pub health_probe_bind_address: String,
     /// Whether only the holder of the lease runs controllers.
     pub leader_elect: bool,
     /// The lease's name; required with `leader_elect`.
     pub leader_election_id: String,
-    /// The lease's namespace; empty: the pod's own.
+    /// The lease's namespace; empty means the pod's own.
     pub leader_election_namespace: String,
-    /// How long running reconciles may take to finish once the process is asked to end.
+    /// How long running reconciles may take to finish once the process is asked to stop.
     pub shutdown_grace: Duration,
 }
 
-/// Why a manager cannot start or had to stop.
+/// The reason why a manager cannot start or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// watches.yaml cannot be used.
@@ -60,13 +60,13 @@ pub enum Error {
     /// A chart cannot be served.
     #[error("cannot serve {kind} with chart {chart:?}{}", place(*line))]
     Chart {
-        /// The line of its entry in watches.yaml, from 1; 0 if unknown.
+        /// The line of its entry in watches.yaml, starting at 1; 0 if unknown.
         line: u64,
         /// The custom resource's kind.
         kind: String,
         /// The chart's path in watches.yaml.
         chart: String,
-        /// Why.
+        /// The cause.
         source: native::Error,
     },
     /// The program customises a chart that no watch names.
@@ -79,7 +79,7 @@ pub enum Error {
     Versions {
         /// The kind.
         kind: String,
-        /// Why.
+        /// The cause.
         source: native::Error,
     },
     /// The process cannot start, or had to stop.
@@ -91,45 +91,46 @@ fn place(line: u64) -> String {
     if line == 0 { String::new() } else { format!(" (line {line} of the watches file)") }
 }
 
-/// Runs an operator's charts and reconcilers until it is asked to end. [`Operator::manager`] makes one. Everything but loading charts is
-/// [`controller::Manager`]'s, with its guarantees. Chart controllers survive any end: the next process continues interrupted actions.
+/// Runs an operator's charts and reconcilers until it is asked to stop. Created by [`Operator::manager`]. Apart from
+/// loading charts, it behaves like [`controller::Manager`] and gives the same guarantees. Chart controllers survive any
+/// interruption: the next process continues the actions.
 pub struct Manager {
     config: Config,
     operator: Operator,
-    /// Where controllers run, if not where the manager does.
+    /// The runtime for controllers, if it is not the manager's.
     workers: Option<Handle>,
     /// The running chart controllers, for previews.
     previews: Arc<Previews>,
 }
 
 impl Manager {
-    /// A manager of this operator's controllers.
+    /// Creates a manager of this operator's controllers.
     pub(crate) fn new(config: Config, operator: Operator) -> Manager {
         Manager { config, operator, workers: None, previews: Arc::default() }
     }
 
-    /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor the probes, which stay on the
-    /// runtime that [`run`](Self::run) is called on.
+    /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor
+    /// the probes, which stay on the runtime that [`run`](Self::run) is called on.
     #[must_use]
     pub fn controllers_on(self, workers: Handle) -> Manager {
         Manager { workers: Some(workers), ..self }
     }
 
-    /// The chart controllers, once they run.
+    /// Returns the chart controllers, which appear once they run.
     pub(crate) fn previews(&self) -> Arc<Previews> {
         self.previews.clone()
     }
 
-    /// Loads every chart, then runs everything on the configured cluster until SIGTERM or SIGINT, lets running reconciles finish and gives the lease
-    /// up. A second signal ends it at once.
+    /// Loads every chart, then runs everything on the configured cluster until SIGTERM or SIGINT. Then lets running
+    /// reconciles finish and releases the lease. A second signal ends it at once.
     ///
     /// # Errors
-    /// Whatever keeps it from starting, a lost lease, a controller that ended.
+    /// The manager cannot start, the lease is lost, or a controller ended.
     pub async fn run(self) -> Result<(), Error> {
         self.run_or_stop(CancellationToken::new()).await
     }
 
-    /// Like [`run`](Self::run), but also ends, in the same way, when `shutdown` is cancelled.
+    /// Like [`run`](Self::run), but also stops, in the same way, when `shutdown` is cancelled.
     pub(crate) async fn run_or_stop(self, shutdown: CancellationToken) -> Result<(), Error> {
         Ok(self.of_controllers()?.run_or_stop(shutdown).await?)
     }
@@ -158,7 +159,7 @@ impl Manager {
     }
 }
 
-/// Says that nothing will ever be served.
+/// Warns that nothing will ever be served.
 fn report_emptiness(file: Option<&Path>, readiness: &Readiness) {
     let file = file.map_or_else(|| "watches.yaml".to_owned(), |file| file.display().to_string());
     let why = "it has no entries, so nothing is served; add one, for example with 'create api --group GROUP --version VERSION --kind KIND'";
@@ -186,7 +187,7 @@ impl From<Config> for manager::Config {
 }
 
 impl Default for Config {
-    /// Upstream's defaults.
+    /// Returns upstream's defaults.
     fn default() -> Config {
         Config {
             controllers: ControllerConfig::default(),

@@ -1,4 +1,4 @@
-//! A whole operator: which charts and which reconcilers one process runs.
+//! Defines a whole operator: the charts and reconcilers that one process runs.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,8 @@ pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController +
 
 /// A whole operator: charts, reconcilers in Rust, or both, under one manager.
 ///
+/// This program serves the charts of watches.yaml, with the command line of `helm-operator`:
+///
 /// ```no_run
 /// use helm_operator::Operator;
 ///
@@ -24,44 +26,43 @@ pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController +
 /// }
 /// ```
 ///
-/// serves the charts of watches.yaml, with the command line of `helm-operator`. See [`chart`](Self::chart) for code around a chart, and
-/// [`native`](Self::native) for kinds without one.
+/// See [`chart`](Self::chart) for code around a chart, and [`native`](Self::native) for kinds without one.
 #[derive(Default)]
 pub struct Operator {
     /// The entries of watches files.
     watches: Vec<Watch>,
     /// The last watches file.
     file: Option<PathBuf>,
-    /// The watches that the program made itself.
+    /// The watches added in code.
     own: Vec<(Watch, Customise)>,
-    /// What to do to the watches of a kind.
+    /// The code to run around the charts of a kind.
     charts: Vec<(String, Customise)>,
     controllers: Vec<Box<dyn Controller>>,
-    /// The definitions that `generate crds` writes, one for each version of a kind.
+    /// The definitions that `generate crds` writes, one per version of a kind.
     definitions: Vec<CustomResourceDefinition>,
-    /// What the reconcilers do, from which `generate rbac` writes their roles.
+    /// The permissions of the reconcilers, from which `generate rbac` writes their roles.
     pub(crate) natives: Vec<rbac::Native>,
     pub(crate) log: telemetry::Options,
 }
 
 impl Operator {
-    /// An operator that serves nothing but what [`main`](Self::main) finds in watches.yaml.
+    /// Creates an operator that serves only what [`main`](Self::main) finds in watches.yaml.
     pub fn new() -> Operator {
         Operator::default()
     }
 
-    /// Adds the charts of a watches file. [`main`](Self::main) does that with the file of `--watches-file`.
+    /// Adds the charts of a watches file. [`main`](Self::main) adds the file named by `--watches-file`.
     ///
     /// # Errors
-    /// The file can't be used: [`watches::load`].
+    /// The file cannot be used: [`watches::load`].
     pub fn watches(mut self, path: impl AsRef<Path>) -> Result<Operator, Error> {
         self.watches.extend(watches::load(path.as_ref())?);
         self.file = Some(path.as_ref().to_owned());
         Ok(self)
     }
 
-    /// Adds code around the chart that watches.yaml names for a kind, such as `Memcached`, or `Memcached.cache.my.domain` where groups share the kind.
-    /// That the file has no such entry is an error at start.
+    /// Adds code around the chart that watches.yaml names for a kind, such as `Memcached`, or
+    /// `Memcached.cache.my.domain` if groups share the kind. Startup fails if the file has no such entry.
     #[must_use]
     pub fn chart(
         mut self,
@@ -90,30 +91,31 @@ impl Operator {
         self.controller(Served::new(reconciler))
     }
 
-    /// Lets `generate crds` write the definition of a kind with a Rust type into `config/crd`. Further versions of the kind join it; the first one is
-    /// stored. Versions whose schemas differ need a conversion webhook.
+    /// Makes `generate crds` write the definition of a kind with a Rust type into `config/crd`. Further versions of the
+    /// kind are merged into it; the first one is stored. Versions whose schemas differ need a conversion webhook.
     #[must_use]
     pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
         self.definitions.push(K::crd());
         self
     }
 
-    /// Sets the form of the log that `run` writes; `--zap-*` flags come before it. Default: JSON lines, as upstream's. For a logger of your own, install
-    /// a `tracing` subscriber before [`main`](Self::main): see [`telemetry::init`].
+    /// Sets the format of the log that `run` writes; `--zap-*` flags take precedence. Default: JSON lines, as
+    /// upstream's. To use your own logger, install a `tracing` subscriber before [`main`](Self::main): see
+    /// [`telemetry::init`].
     #[must_use]
     pub fn log(mut self, options: telemetry::Options) -> Operator {
         self.log = options;
         self
     }
 
-    /// Adds anything that runs while this process leads.
+    /// Adds any controller, which runs while this process leads.
     #[must_use]
     pub fn controller(mut self, controller: impl Controller) -> Operator {
         self.controllers.push(Box::new(controller));
         self
     }
 
-    /// The manager that runs all this with the configuration.
+    /// Returns the manager that runs all of this with the configuration.
     pub fn manager(self, config: Config) -> Manager {
         Manager::new(config, self)
     }
@@ -126,12 +128,12 @@ impl Operator {
         definitions::merged(&self.definitions)
     }
 
-    /// The watches file, if there is one.
+    /// Returns the watches file, if there is one.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Whether the program itself adds something to run.
+    /// Returns whether the program itself adds nothing to run.
     pub(crate) fn is_empty(&self) -> bool {
         self.own.is_empty() && self.controllers.is_empty()
     }
@@ -139,7 +141,7 @@ impl Operator {
     /// Loads every chart, and returns all controllers.
     ///
     /// # Errors
-    /// A chart cannot be served, or a kind is customised that has no entry.
+    /// A chart cannot be served, or a kind that has no entry is customised.
     pub(crate) fn controllers(self) -> Result<Vec<Box<dyn Controller>>, Error> {
         let mut watches: Vec<(Watch, Vec<Customise>)> = self.watches.into_iter().map(|w| (w, Vec::new())).collect();
         for (kind, customise) in self.charts {
@@ -155,7 +157,7 @@ impl Operator {
     }
 }
 
-/// What a reconciler does, as generators take it.
+/// Returns a reconciler's permissions, in the form that generators take.
 fn rights_of<R: Reconciler>(reconciler: &R) -> rbac::Native {
     let rules = native::rights(reconciler).into_iter().map(|right| rbac::Rule {
         group: right.group,

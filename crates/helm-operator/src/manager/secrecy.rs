@@ -1,12 +1,13 @@
-//! Keeps this process's memory to itself: it holds tokens, Secrets and values of every namespace.
+//! Protects this process's memory, which holds tokens, Secrets and values of every namespace.
 
 use rustix::io;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Lets no crash write this process's memory to a file, and no other process of the same user read it. Workers see to theirs.
+/// Keeps crashes from writing this process's memory to a file, and other processes of the same user from reading it.
+/// Workers protect their own.
 ///
 /// # Errors
-/// The system refuses; the process works all the same.
+/// The system refuses; the process works nevertheless.
 pub(crate) fn keep_memory() -> io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! The operator's controllers.
+//! Tests of the operator's controllers.
 
 use controller::report::chain;
 

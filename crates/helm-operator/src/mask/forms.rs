@@ -1,31 +1,31 @@
-//! The forms in which templates and servers print a value: as it is, quoted, escaped, in hexadecimal and in Base64.
+//! The forms in which templates and servers print a value: unchanged, quoted, escaped, in hexadecimal and in Base64.
 
 use std::borrow::Cow;
 
 use golibs::strconv::quote;
 use k8s_openapi::ByteString;
 
-/// How to search for a form of a word.
+/// How to search for one form of a word.
 pub(super) enum Form<'a> {
-    /// Wherever it occurs.
+    /// Anywhere in the text.
     Anywhere(Cow<'a, str>),
-    /// Where neither neighbour is a letter or digit: too short to be found by chance.
+    /// Only where neither neighbour is a letter or digit, because the form is short enough to occur by chance.
     Alone(Cow<'a, str>),
 }
 
-/// The shortest piece of Base64 or hexadecimal that is searched inside longer ones.
+/// The minimum length of a piece of Base64 or hexadecimal that is searched inside longer ones.
 const SHORTEST_CODE: usize = 6;
 
-/// In which case a word is searched.
+/// The cases in which a word is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// As it is: in another case, a configured word is often a word of the message.
+    /// Unchanged. In another case, a configured word is often an ordinary word of the message.
     AsIs,
     /// Also as the functions of templates change it.
     Changed,
 }
 
-/// Every form of a word, the likeliest first.
+/// Returns every form of a word, the most likely first.
 pub(super) fn forms(word: &str, case: Case) -> impl Iterator<Item = Form<'_>> {
     let escapes = [go, go_time, json, go_json, quoted_json, html, url];
     let escaped = escapes.into_iter().map(|escape| escape(word)).filter(move |form| form != word);
@@ -35,15 +35,15 @@ pub(super) fn forms(word: &str, case: Case) -> impl Iterator<Item = Form<'_>> {
     plain.chain(escaped.chain(cased).map(|form| Form::Anywhere(form.into()))).chain(codes(word))
 }
 
-/// What `upper`, `lower`, `title`, `untitle` and `swapcase` of templates make of a word.
+/// The functions `upper`, `lower`, `title`, `untitle` and `swapcase` of templates.
 const CASES: [fn(&str) -> String; 5] = [str::to_uppercase, str::to_lowercase, title, untitle, swapped];
 
-/// Go's `strings.Title`.
+/// Ports Go's `strings.Title`.
 fn title(word: &str) -> String {
     titled(word, upper, |c| c.is_alphanumeric() || c == '_')
 }
 
-/// `Uncapitalize` of Go's package goutils.
+/// Ports `Uncapitalize` of Go's package goutils.
 fn untitle(word: &str) -> String {
     titled(word, lower, |c| !c.is_whitespace())
 }
@@ -71,13 +71,13 @@ fn swapped(word: &str) -> String {
     word.chars().map(|c| if c.is_uppercase() { lower(c) } else { upper(c) }).collect()
 }
 
-/// Go's `%q`, without the quotes.
+/// Escapes like Go's `%q`, without the quotes.
 fn go(word: &str) -> String {
     let quoted = quote(word.as_bytes());
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// Errors of Go's package time.
+/// Escapes like errors of Go's package time.
 fn go_time(word: &str) -> String {
     let escape = |byte: u8| match byte {
         b'"' | b'\\' => format!("\\{}", char::from(byte)),
@@ -92,7 +92,7 @@ fn json(word: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// Go's JSON, and `toJson` of templates.
+/// Escapes like Go's JSON, and `toJson` of templates.
 fn go_json(word: &str) -> String {
     let characters = json(word).replace('&', "\\u0026");
     characters
@@ -102,7 +102,7 @@ fn go_json(word: &str) -> String {
         .replace('\u{2029}', "\\u2029")
 }
 
-/// JSON inside a string.
+/// Escapes like JSON inside a string.
 fn quoted_json(word: &str) -> String {
     go(&go_json(word))
 }
@@ -119,7 +119,7 @@ fn html(word: &str) -> String {
     word.chars().map(escape).collect()
 }
 
-/// Go's `url.QueryEscape`.
+/// Escapes like Go's `url.QueryEscape`.
 fn url(word: &str) -> String {
     let escape = |byte: u8| match byte {
         b' ' => "+".to_owned(),
@@ -129,7 +129,7 @@ fn url(word: &str) -> String {
     word.bytes().map(escape).collect()
 }
 
-/// Hexadecimal and Base64: of the word alone, and of the word inside a longer text, which has three ways to start.
+/// Returns a word in hexadecimal and Base64: alone, and inside a longer text, where Base64 has three alignments.
 fn codes<'a>(word: &str) -> Vec<Form<'a>> {
     let hex: String = word.bytes().map(|byte| format!("{byte:02x}")).collect();
     let hex = [hex.to_uppercase(), hex].into_iter().filter(|code| code.len() >= SHORTEST_CODE);
@@ -145,7 +145,7 @@ fn codes<'a>(word: &str) -> Vec<Form<'a>> {
     hex.map(|code| Form::Anywhere(code.into())).chain(base64).collect()
 }
 
-/// The alphabet of URLs, if the code differs in it.
+/// Returns the form in the URL alphabet, if it differs.
 fn for_urls<'a>(form: &Form<'_>) -> Option<Form<'a>> {
     let change = |code: &str| code.contains(['+', '/']).then(|| code.replace('+', "-").replace('/', "_").into());
     match form {
@@ -154,7 +154,7 @@ fn for_urls<'a>(form: &Form<'_>) -> Option<Form<'a>> {
     }
 }
 
-/// The characters that the word alone decides, after this many bytes of a group of three.
+/// Returns the characters that the word alone determines, after this many bytes of a group of three.
 fn inside(word: &str, before: usize) -> String {
     let padded: Vec<u8> = std::iter::repeat_n(0, before).chain(word.bytes()).collect();
     let (first, last) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
@@ -164,7 +164,7 @@ fn inside(word: &str, before: usize) -> String {
 fn base64(bytes: &[u8]) -> String {
     match serde_json::to_value(ByteString(bytes.to_vec())) {
         Ok(serde_json::Value::String(code)) => code,
-        // It serialises as a string.
+        // A byte string always serialises as a string.
         _ => String::new(),
     }
 }

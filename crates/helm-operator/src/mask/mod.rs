@@ -1,7 +1,8 @@
-//! Hides values in text that people see: error messages of charts and of the API server, and notes.
+//! Redacts values in text for users: error messages of charts and of the API server, and notes.
 //!
-//! Words come from Secrets and from what users configure. A text is searched for each of them, as it is and in the forms of `forms`. A template
-//! can still disguise a value (`trunc`, `sha256sum`, one letter at a time); whoever writes the chart can publish it anyway.
+//! Words come from Secrets and from what users configure. Each is searched in the text, unchanged and in the forms of
+//! `forms`. A template can still disguise a value (`trunc`, `sha256sum`, one letter at a time), but a chart's author
+//! can publish it anyway.
 
 mod forms;
 mod published;
@@ -21,35 +22,37 @@ use k8s_openapi::ByteString;
 use forms::{Case, Form, forms};
 pub use published::Published;
 
-/// What hidden values look like.
+/// The replacement of a redacted value.
 const STARS: &str = "****";
-/// Shorter words are hidden only where they stand alone: inside others they would garble messages.
+/// Shorter words are redacted only as whole words, because inside others they would garble messages.
 const SHORTEST_INSIDE: usize = 4;
-/// Configured words of lower-case letters are names and ordinary words up to this length: these, too, are hidden only where they stand alone.
+/// Configured words of lower-case letters up to this length may be names or ordinary words, so they are also redacted
+/// only as whole words.
 const ORDINARY: usize = 7;
-/// The shortest end of a word that is hidden where a text was cut.
+/// The minimum length of a word's end that is redacted where a text was cut.
 const SHORTEST_PIECE: usize = 4;
-/// Words that say nothing: messages of the operator have them, too.
+/// Words that reveal nothing, and that the operator's own messages contain.
 const EVERYDAY: [&str; 4] = ["true", "false", "null", "default"];
-/// The most words of one mask. Whoever has more sees where rendering failed, and no message.
+/// The maximum number of words in a mask. With more of them, users see only where rendering failed, and no message.
 const MAX_WORDS: usize = 20_000;
-/// Words times bytes of text that a search may cost: longer texts are cut first. One of 1,000 words reads 20 KiB, in about 50 ms.
+/// The maximum of words times bytes of text that a search may cost. Longer texts are cut first. With 1,000 words, a
+/// search reads 20 KiB, in about 50 ms.
 const MAX_SEARCH: usize = 20 << 20;
-/// Searches of at least so many words are made on a thread of their own.
+/// Searches for at least this many words run on a thread of their own.
 const MANY_WORDS: usize = 200;
-/// What a message with too many words to hide says instead.
+/// Replaces a message when there are too many words to redact.
 const TOO_MANY: &str =
     "the message is not shown: it may quote any of more than 10000 values of the resource, its sources and Secrets";
-/// Marks where a long text was cut.
+/// Marks the cut in a long text.
 const CUT: char = '…';
 
-/// What to hide, and the names that stay although a value repeats them.
+/// The words to redact, and the names that stay although a value repeats them.
 #[derive(Clone, Default)]
 pub(crate) struct Mask {
     words: Vec<Word>,
-    /// There were more words than are kept.
+    /// Whether there were more words than are kept.
     is_full: bool,
-    /// Names of the release and its objects, one a line.
+    /// Names of the release and its objects, one per line.
     public: String,
     /// What the chart itself publishes.
     published: Arc<Published>,
@@ -58,9 +61,9 @@ pub(crate) struct Mask {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Word {
     text: String,
-    /// Whether a user or the operator configured it, and no Secret has it.
+    /// Whether a user or the operator configured it, and no Secret contains it.
     configured: bool,
-    /// Hidden only between other characters than letters and digits.
+    /// Whether it is redacted only as a whole word.
     alone: bool,
 }
 
@@ -70,7 +73,7 @@ impl Word {
     }
 }
 
-/// Never the words.
+/// Never shows the words.
 impl fmt::Debug for Mask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(STARS)
@@ -78,7 +81,7 @@ impl fmt::Debug for Mask {
 }
 
 impl Mask {
-    /// Hides every string and number in a value that comes from a Secret, as a whole and line by line.
+    /// Redacts every string and number in a value from a Secret, as a whole and line by line.
     pub(crate) fn add_secret(&mut self, value: &Value) {
         match value {
             Value::Map(map) => map.snapshot().iter().for_each(|(_, inner)| self.add_secret(inner)),
@@ -89,7 +92,8 @@ impl Mask {
         }
     }
 
-    /// Hides the strings in values that users or the operator configure. Numbers and short words stay: messages are about them.
+    /// Redacts the strings in values that users or the operator configure. Numbers and short words stay, because
+    /// messages are about them.
     pub(crate) fn add_values(&mut self, values: &serde_json::Value) {
         match values {
             serde_json::Value::Object(map) => map.values().for_each(|inner| self.add_values(inner)),
@@ -99,7 +103,7 @@ impl Mask {
         }
     }
 
-    /// Hides what an object of the server or of a chart holds as data: Secrets and ConfigMaps.
+    /// Redacts the data of a Secret or ConfigMap, from the server or from a chart.
     pub(crate) fn add_data(&mut self, object: &serde_json::Value) {
         for part in ["data", "stringData", "binaryData"] {
             for value in object[part].as_object().into_iter().flat_map(|data| data.values()) {
@@ -112,7 +116,7 @@ impl Mask {
         }
     }
 
-    /// Hides the data of rendered Secrets, and keeps the objects' names.
+    /// Redacts the data of rendered Secrets, and keeps the objects' names.
     pub(crate) fn add_objects(&mut self, objects: &[Object]) {
         for object in objects {
             self.keep([&*object.kind, &object.name, object.namespace.as_deref().unwrap_or_default()]);
@@ -122,13 +126,13 @@ impl Mask {
         }
     }
 
-    /// Does so for the objects of hooks.
+    /// Does the same for the objects of hooks.
     pub(crate) fn add_hooks(&mut self, hooks: &[Hook]) {
         let objects = hooks.iter().filter_map(|hook| objects_of(&hook.manifest).ok());
         objects.for_each(|objects| self.add_objects(&objects));
     }
 
-    /// Leaves these names in messages, and words that are part of them.
+    /// Keeps these names in messages, and words that are part of them.
     pub(crate) fn keep<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         for name in names.into_iter().filter(|name| !name.is_empty()) {
             self.public.push_str(name);
@@ -136,7 +140,7 @@ impl Mask {
         }
     }
 
-    /// Leaves what a chart publishes: the paths of its templates, and configured values that are its defaults.
+    /// Keeps what a chart publishes: the paths of its templates, and configured values that equal its defaults.
     pub(crate) fn keep_published(&mut self, by: &Arc<Published>) {
         self.published = by.clone();
     }
@@ -154,7 +158,7 @@ impl Mask {
         }
     }
 
-    /// Hides parts of a text that parsers quote on their own.
+    /// Redacts parts of a text that parsers quote individually.
     fn add_parts(&mut self, text: &str, configured: bool, is_hidden: impl Fn(&str) -> bool) {
         let parts =
             text.split(|c: char| !c.is_alphanumeric()).filter(|part| part.len() < text.len() && is_hidden(part));
@@ -171,7 +175,8 @@ impl Mask {
             self.is_full = self.words.len() > MAX_WORDS / 2;
         }
         match self.is_full {
-            // Nothing will be searched for. Sorting them again for each word that comes would take minutes of everyone's time.
+            // Nothing will be searched for. Sorting the words again on each addition would take minutes of everyone's
+            // time.
             true => self.words = Vec::new(),
             false => self.words.push(word),
         }
@@ -191,7 +196,7 @@ impl Mask {
             || (word.configured && self.published.is_default(&word.text))
     }
 
-    /// The text without the words. A long one is cut in the middle.
+    /// Returns the text without the words. A long text is cut in the middle.
     pub(crate) fn hide(&self, text: String) -> String {
         if self.is_full {
             return format!("{}{TOO_MANY}", self.published.place(&text));
@@ -203,29 +208,29 @@ impl Mask {
         words.into_iter().fold(text, |text, word| self.hide_word(text, word))
     }
 
-    /// As [`hide`](Self::hide), without holding up other tasks.
+    /// Like [`hide`](Self::hide), but without delaying other tasks.
     pub(crate) async fn hide_apart(self, text: String) -> String {
         if self.words.len() < MANY_WORDS {
             return self.hide(text);
         }
         let hidden = outside::apart(move || self.hide(text)).await;
-        // It panicked, or the process ends.
+        // It panicked, or the process is ending.
         hidden.unwrap_or_else(|| "the message is not shown: hiding values in it failed".to_owned())
     }
 
-    /// Whether a word stays is asked last: most words are not in the text.
+    /// Redacts one word. Whether the word is public is checked last, because most words are not in the text.
     fn hide_word(&self, text: String, word: &Word) -> String {
         let hidden = forms(&word.text, word.case()).fold(text.clone(), |text, form| replace(text, &form, word.alone));
         if hidden != text && self.is_public(word) { text } else { hidden }
     }
 }
 
-/// Whether a word has letters and digits, as passwords have and words of a language don't.
+/// Returns whether a word has both letters and digits, as passwords have and ordinary words do not.
 fn looks_generated(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit()) && word.contains(char::is_alphabetic)
 }
 
-/// Replaces a form of a word.
+/// Replaces one form of a word.
 fn replace(text: String, form: &Form, alone: bool) -> String {
     let (Form::Alone(word) | Form::Anywhere(word)) = form;
     let text = match form {
@@ -250,7 +255,7 @@ fn replace_alone(text: String, word: &str) -> String {
     shown
 }
 
-/// Hides the ends of a form that remain where the text was cut: at `…` and at `[… 5 bytes left out …]`.
+/// Redacts the ends of a form that remain where the text was cut: at `…` and at `[… 5 bytes left out …]`.
 fn without_pieces(text: String, form: &str) -> String {
     if !text.contains(CUT) {
         return text;
@@ -264,7 +269,7 @@ fn without_pieces(text: String, form: &str) -> String {
     hidden.collect::<Vec<_>>().join(&CUT.to_string())
 }
 
-/// Hides the start of a form at the end of a text.
+/// Redacts the start of a form at the end of a text.
 fn without_start_of(text: &str, form: &str) -> String {
     let (text, note) = text.strip_suffix(" [").map_or((text, ""), |text| (text, " ["));
     let lengths = (SHORTEST_PIECE..=form.len().min(text.len())).rev().filter(|at| form.is_char_boundary(*at));
@@ -272,7 +277,7 @@ fn without_start_of(text: &str, form: &str) -> String {
     found.map_or(format!("{text}{note}"), |length| format!("{}{STARS}{note}", &text[..text.len() - length]))
 }
 
-/// Hides the end of a form at the start of a text.
+/// Redacts the end of a form at the start of a text.
 fn without_end_of(text: &str, form: &str) -> String {
     let (text, note) = text.strip_prefix("] ").map_or((text, ""), |text| (text, "] "));
     let lengths = (SHORTEST_PIECE..=form.len().min(text.len())).rev();

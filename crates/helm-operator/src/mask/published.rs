@@ -1,4 +1,5 @@
-//! What a chart publishes, so that no value of a user is a secret for repeating it: the paths of its templates, and the defaults in its values.yaml.
+//! Collects what a chart publishes: the paths of its templates, and the defaults in its values.yaml. A user's value
+//! that repeats them is not a secret.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +10,9 @@ use helm::chart::Chart;
 /// The words that a chart publishes.
 #[derive(Default)]
 pub struct Published {
-    /// The templates' paths, one a line.
+    /// The templates' paths, one per line.
     paths: String,
-    /// The strings among the default values, and their lines.
+    /// The strings among the default values, and their individual lines.
     defaults: BTreeSet<String>,
 }
 
@@ -51,7 +52,8 @@ impl Published {
         }
     }
 
-    /// Returns where in the chart a message says that rendering failed: `template: demo/templates/a.yaml:3:5: `. Empty if it does not.
+    /// Returns the place in the chart where a message says that rendering failed: `template: demo/templates/a.yaml:3:5:
+    /// `. Empty if it names none.
     pub(crate) fn place(&self, message: &str) -> String {
         let words = message.split_whitespace().map(|word| word.trim_matches(['(', ')', ':']));
         let mut places = words.rev().filter_map(|word| {

@@ -97,7 +97,7 @@ fn encoded_forms_are_hidden() {
     for form in forms {
         let shown = mask.hide(format!("error: got {form}"));
         let kept = shown.trim_start_matches("error: got ");
-        // Of Base64, characters that neighbours decide may remain.
+        // Base64 characters that also depend on their neighbours may remain.
         assert!(shown.contains(STARS) && kept.len() <= STARS.len() + 18, "{form}: {shown}");
     }
 }

@@ -1,4 +1,5 @@
-//! Which rights a chart controller needs. What a chart's objects need is known as far as its templates and records spell kinds out.
+//! Lists the permissions that a chart controller needs. Those for a chart's objects are known only for kinds that its
+//! templates and records spell out.
 
 mod refusal;
 mod templates;
@@ -10,7 +11,8 @@ use crate::watches::{AnnotationSources, ServiceAccount, SourceKind, Watch};
 pub(crate) use refusal::Refused;
 pub(crate) use templates::named;
 
-/// What a chart controller of an operator in the namespace `own` needs whatever its chart contains, of resources with this plural.
+/// Returns the permissions that a chart controller needs no matter what its chart contains. `own` is the operator's
+/// namespace; `plural` and `status` name the custom resources and their status.
 pub(crate) fn of_watch<'a>(watch: &'a Watch, own: &'a str, plural: &'a str, status: &'a str) -> Vec<Need<'a>> {
     let read = &["get", "list", "watch"];
     let records = &["get", "list", "watch", "create", "patch", "delete"];
@@ -33,8 +35,9 @@ pub(crate) fn of_watch<'a>(watch: &'a Watch, own: &'a str, plural: &'a str, stat
     needs
 }
 
-/// What the operator needs for a chart's objects of one kind: to apply, watch, await and prune them; for objects of hooks, to run them; for those that
-/// an account writes, to see them, and to clean up when the account is gone.
+/// Returns the permissions that the operator needs for a chart's objects of one kind: to apply, watch, await and prune
+/// them. Objects of hooks need only what running them takes. Objects that a ServiceAccount writes need only what
+/// reading them takes, and deleting them once the account is gone.
 pub(crate) fn of_objects<'a>(kind: &'a Resource, is_hook: bool, has_account: bool) -> Need<'a> {
     let verbs: &[&str] = match (has_account, is_hook) {
         (true, _) => &["get", "list", "watch", "delete"],
@@ -117,7 +120,7 @@ mod tests {
         assert_eq!(places, expected);
     }
 
-    /// A project with a chart whose objects an account writes, and with the roles that `generate rbac` makes.
+    /// Returns a project whose chart is applied as a ServiceAccount, with the roles that `generate rbac` writes.
     fn project() -> scaffold::Project {
         let mut project = scaffold::Project::from_files([
             (
@@ -146,7 +149,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: manager-
 subjects: [{kind: ServiceAccount, name: controller-manager, namespace: system}]
 ";
 
-    /// What `lint` says about rights, and what the start would say.
+    /// Returns what `lint` reports about permissions, and what startup would report.
     fn complaints(project: &scaffold::Project) -> (Vec<String>, Vec<String>) {
         let linted = scaffold::lint::check(project, &[]).unwrap();
         let linted =
@@ -163,7 +166,7 @@ subjects: [{kind: ServiceAccount, name: controller-manager, namespace: system}]
         (linted.collect(), missing(&of_watch(&watch, "own", "things", "things/status"), &rules).into_iter().collect())
     }
 
-    /// The role without a verb of the rule on this resource.
+    /// Returns the role without a verb of the rule on this resource.
     fn without(role: &str, resource: &str, verb: &str) -> String {
         let (before, rule) = role.split_at(role.find(resource).unwrap());
         let (resources, verbs) = rule.split_at(rule.find("verbs: [").unwrap());

@@ -1,26 +1,27 @@
-//! Reads from the API server's refusal which rule would grant the right.
+//! Determines the rule that would grant a permission from the API server's refusal.
 //!
 //! Counterpart: `forbiddenMessage` in k8s.io/apiserver `pkg/endpoints/handlers/responsewriters/errors.go`.
 
 use helm_release::kube::Resource;
 
-/// What the operator does with a chart's objects. A role that lacks one of these verbs mostly lacks all.
+/// The verbs that the operator uses on a chart's objects. A role that lacks one of them usually lacks all.
 const OBJECT_VERBS: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 
-/// What the operator does with the custom resources that it serves.
+/// The verbs that the operator uses on the custom resources that it serves.
 const RESOURCE_VERBS: &[&str] = &["get", "list", "watch", "patch"];
 
-/// What a message like `… cannot patch resource "deployments" in API group "apps" in the namespace "demo"` refuses.
+/// The permission that a message like `… cannot patch resource "deployments" in API group "apps" in the namespace
+/// "demo"` refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused<'m> {
     verb: &'m str,
     group: &'m str,
-    /// With a subresource: `deployments/scale`.
+    /// The plural, or a subresource: `deployments/scale`.
     resource: &'m str,
 }
 
 impl<'m> Refused<'m> {
-    /// Reads a refusal; `None` if the message is another one.
+    /// Parses a refusal; returns `None` for any other message.
     pub(crate) fn read(message: &'m str) -> Option<Refused<'m>> {
         let (_, refused) = message.split_once("\" cannot ")?;
         let (verb, rest) = refused.split_once(" resource \"")?;
@@ -32,18 +33,19 @@ impl<'m> Refused<'m> {
         is_refusal.then_some(Refused { verb, group, resource })
     }
 
-    /// Returns whether it is about this kind or one of its subresources.
+    /// Returns whether the refusal is about this kind or one of its subresources.
     pub(crate) fn is_about(&self, kind: &Resource) -> bool {
         let plural = self.resource.split_once('/').map_or(self.resource, |(plural, _)| plural);
         self.group == kind.group() && plural == &*kind.plural
     }
 
-    /// The rule that grants it to whoever applies objects. A refused verb asks for all that the operator does with objects.
+    /// Returns the rule that grants the permission to whoever applies objects. If one verb is refused, the rule has all
+    /// that the operator uses on objects.
     pub(crate) fn rule(&self) -> String {
         self.among(OBJECT_VERBS)
     }
 
-    /// The rule that grants it on the custom resources that the operator serves.
+    /// Returns the rule that grants the permission on the custom resources that the operator serves.
     pub(crate) fn rule_of_served(&self) -> String {
         self.among(RESOURCE_VERBS)
     }

@@ -1,4 +1,5 @@
-//! The kinds that a chart's templates spell out: what the operator will write is known before anything is rendered, as far as the text tells.
+//! Finds the kinds that a chart's templates spell out, so that the operator knows what it will write before it renders
+//! anything.
 //!
 //! Kinds and API versions that templates compute are found later, when the server refuses them.
 
@@ -16,16 +17,16 @@ pub(crate) struct Named {
     pub(crate) is_hook: bool,
 }
 
-/// The kinds that the templates of a chart name, and those of the subcharts that are enabled by default.
+/// Returns the kinds that a chart's templates name, including subcharts that are enabled by default.
 pub(crate) fn named(engine: &Engine) -> BTreeSet<Named> {
     match engine.resolve(&Map::default(), &mut Vec::new()) {
         Ok(view) => view.templates().iter().flat_map(|(_, text)| in_text(&text.to_text())).collect(),
-        // Its resources tell why.
+        // The chart's resources will report the error.
         Err(_) => BTreeSet::new(),
     }
 }
 
-/// The kinds that a template names.
+/// Returns the kinds that a template names.
 fn in_text(text: &str) -> Vec<Named> {
     documents(text).iter().flat_map(|document| in_document(document)).collect()
 }
@@ -43,7 +44,8 @@ fn documents(text: &str) -> Vec<String> {
     documents
 }
 
-/// Each pair of keys at the start of a line, in any order: a condition may choose between several.
+/// Returns each pair of `apiVersion` and `kind` at the start of a line, in either order. A condition may choose between
+/// several.
 fn in_document(document: &str) -> Vec<Named> {
     let hook = document.lines().find_map(hook_of);
     if hook.is_some_and(is_test) {
@@ -62,18 +64,18 @@ fn in_document(document: &str) -> Vec<Named> {
     found
 }
 
-/// The events of a hook, in the line that names them.
+/// Returns a hook's events, if this line names them.
 fn hook_of(line: &str) -> Option<&str> {
     let (key, events) = line.split_once(':')?;
     (key.trim().trim_matches(['"', '\'']) == "helm.sh/hook").then_some(events)
 }
 
-/// Whether only `helm test` runs the hook.
+/// Returns whether only `helm test` runs the hook.
 fn is_test(events: &str) -> bool {
     events.split(',').all(|event| event.trim().trim_matches(['"', '\'']).starts_with("test"))
 }
 
-/// The key's value, if it is spelled out.
+/// Returns the key's value, if the line spells it out.
 fn constant(line: &str, key: &str) -> Option<String> {
     let value = line.strip_prefix(key)?.split(" #").next()?.trim().trim_matches(['"', '\'']);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "./-".contains(c);

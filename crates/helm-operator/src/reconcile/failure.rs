@@ -120,26 +120,16 @@ fn fault(error: &action::Error, condition: &'static str, reason: Reason) -> Faul
     Fault { condition, reason, message: chain(error) }
 }
 
-/// `None` if the render was only postponed.
-impl TryFrom<RenderError> for Failed {
-    type Error = Postponed;
-
-    fn try_from(error: RenderError) -> Result<Failed, Postponed> {
+impl From<RenderError> for Failed {
+    fn from(error: RenderError) -> Failed {
         match error {
-            RenderError::Failed { reason, message } => {
-                Ok(FailedAttempt::rendering(Reason::named(reason), message).into())
-            }
+            RenderError::Failed { reason, message } => FailedAttempt::rendering(Reason::named(reason), message).into(),
             RenderError::Unanswered { reason, message } => {
-                Ok(Unanswered::with_reason(Reason::named(reason), message).into())
+                Unanswered::with_reason(Reason::named(reason), message).into()
             }
-            RenderError::Postponed => Err(Postponed),
         }
     }
 }
-
-/// The render kept others waiting, and is done again later.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Postponed;
 
 impl From<FailedAttempt> for Failed {
     fn from(attempt: FailedAttempt) -> Failed {

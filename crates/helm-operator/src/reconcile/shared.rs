@@ -175,6 +175,7 @@ impl Shared {
         let (now, today) = (tokio::time::Instant::now(), outside::now());
         for primary in self.cache.primaries() {
             if let Some(history) = History::recall(&primary, now, today) {
+                report_recalled(&primary, &history, now);
                 self.memory.change(&primary.key(), |known| *known = history);
             }
             self.recall_place(&primary);
@@ -333,5 +334,17 @@ impl Reader for Shared {
             let is_known = || self.cache.primary(&key).is_some();
             self.memory.change_if(is_known, &key, |history| history.lost = Some(release.clone()));
         }
+    }
+}
+
+/// Logs when a resource that failed before this start is tried again: whoever corrected something and restarted is waiting for it.
+fn report_recalled(primary: &Primary, history: &History, now: tokio::time::Instant) {
+    if let Some(wait) = history.recalled_wait(now) {
+        tracing::info!(
+            resource = %primary.key(),
+            next_try_in = format!("{wait:.0?}"),
+            "The resource failed before this start: it is tried again soon, or at once with a change of its spec or the annotation \
+             helm.sdk.operatorframework.io/retry-now"
+        );
     }
 }

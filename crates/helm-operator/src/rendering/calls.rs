@@ -223,4 +223,79 @@ mod tests {
             assert!(!rules.contains_key(&call), "{call}");
         }
     }
+
+    /// Calls without a function in Rust that is safe: a process that tries them would need unsafe code.
+    #[test]
+    fn nothing_reaches_other_processes_keys_or_files_by_another_way() {
+        let rules = rules(&[(0, u32::MAX)], Own { process: 71, thread: 72 }).unwrap();
+        for call in [
+            // Other processes.
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_process_madvise,
+            libc::SYS_pidfd_open,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_pidfd_send_signal,
+            libc::SYS_rt_sigqueueinfo,
+            libc::SYS_rt_tgsigqueueinfo,
+            libc::SYS_prlimit64,
+            libc::SYS_kcmp,
+            // Programs and threads.
+            libc::SYS_execveat,
+            libc::SYS_clone3,
+            libc::SYS_memfd_create,
+            libc::SYS_memfd_secret,
+            libc::SYS_pkey_mprotect,
+            // The kernel.
+            libc::SYS_io_uring_setup,
+            libc::SYS_io_uring_enter,
+            libc::SYS_io_uring_register,
+            libc::SYS_userfaultfd,
+            libc::SYS_bpf,
+            libc::SYS_perf_event_open,
+            libc::SYS_init_module,
+            libc::SYS_finit_module,
+            libc::SYS_kexec_load,
+            libc::SYS_seccomp,
+            libc::SYS_landlock_create_ruleset,
+            // Keys and messages.
+            libc::SYS_keyctl,
+            libc::SYS_add_key,
+            libc::SYS_request_key,
+            libc::SYS_shmget,
+            libc::SYS_msgget,
+            libc::SYS_semget,
+            libc::SYS_mq_open,
+            // Files and namespaces.
+            libc::SYS_open_by_handle_at,
+            libc::SYS_name_to_handle_at,
+            libc::SYS_openat2,
+            libc::SYS_open_tree,
+            libc::SYS_mount,
+            libc::SYS_move_mount,
+            libc::SYS_fsopen,
+            libc::SYS_pivot_root,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+            libc::SYS_fanotify_init,
+            libc::SYS_ioctl,
+            libc::SYS_dup,
+            libc::SYS_dup3,
+            libc::SYS_splice,
+            libc::SYS_vmsplice,
+            libc::SYS_copy_file_range,
+            libc::SYS_sendfile,
+            libc::SYS_truncate,
+            libc::SYS_fchmod,
+            libc::SYS_fchownat,
+            // The network.
+            libc::SYS_socketpair,
+            libc::SYS_connect,
+            libc::SYS_bind,
+            libc::SYS_listen,
+            libc::SYS_accept4,
+        ] {
+            assert!(!rules.contains_key(&call), "{call}");
+        }
+    }
 }

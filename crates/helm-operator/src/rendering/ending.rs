@@ -23,8 +23,6 @@ pub(super) enum Ending {
     NotStarted(io::Error),
     /// The values do not fit into a message.
     TooLarge,
-    /// The manager killed it: others waited for longer than a render may make them.
-    Postponed,
 }
 
 impl Ending {
@@ -50,7 +48,7 @@ impl Ending {
         match self {
             Ending::Memory | Ending::Crash(_) => is_shared,
             Ending::Killed => true,
-            Ending::Time | Ending::NotStarted(_) | Ending::TooLarge | Ending::Postponed => false,
+            Ending::Time | Ending::NotStarted(_) | Ending::TooLarge => false,
         }
     }
 
@@ -74,7 +72,6 @@ impl Ending {
             ),
             Ending::NotStarted(error) => format!("cannot start a render worker: {error}"),
             Ending::TooLarge => "the values are larger than 64 MiB (limit MAX_QUESTION)".to_owned(),
-            Ending::Postponed => return RenderError::Postponed,
         };
         match self {
             // Whoever killed it was not the chart: its own limits end a worker otherwise.

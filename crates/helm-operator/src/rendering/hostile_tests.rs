@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use super::lookup::{ClusterLookup, MAX_LOOKUPS, Query, Reach, Release};
 use super::message::{Confinement, FromWorker, MAX_ANSWER, MAX_QUESTION, ToWorker};
-use super::request::RenderError;
+use super::request::{RenderError, Rendered};
 use super::tests::{chart, job};
 use super::worker::{SETTINGS, Settings};
 use crate::chart_metrics::ChartMetrics;
@@ -47,12 +48,12 @@ fn attempts(targets: Targets, mut inherited: File) -> Vec<Attempt> {
     let (chart, secret, other, unix) =
         (in_folder("chart/Chart.yaml"), in_folder("secret"), in_folder("chart/new"), in_folder("unix"));
     let of_manager = rustix::process::Pid::from_raw(manager).unwrap();
-    let none = rustix::thread::CapabilitySet::empty();
-    let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
     fn attempt(name: &'static str, work: impl FnOnce() -> std::io::Result<()> + 'static) -> Attempt {
         (name, Box::new(work))
     }
-    vec![
+    let of_system = attempts_on_the_system(&in_folder("chart"), manager);
+    // The chart first: a descriptor that an attempt has closed stays useless.
+    let mut all = vec![
         attempt("its chart", move || fs::read(chart).map(drop)),
         attempt("a file beside its chart", move || fs::read(secret).map(drop)),
         attempt("a file of the system", || fs::read("/etc/passwd").map(drop)),
@@ -74,8 +75,53 @@ fn attempts(targets: Targets, mut inherited: File) -> Vec<Attempt> {
             let limit = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
             Ok(rustix::process::setrlimit(rustix::process::Resource::Core, limit)?)
         }),
-        attempt("other capabilities", move || Ok(rustix::thread::set_capabilities(None, sets)?)),
         attempt("another folder", || std::env::set_current_dir("/tmp")),
+    ];
+    all.extend(of_system);
+    all
+}
+
+/// What native code would try against the manager's process and the kernel.
+fn attempts_on_the_system(chart: &str, manager: i32) -> Vec<Attempt> {
+    use rustix::process::{self, Pid, Resource, Rlimit};
+    let (from, to, gone) =
+        (format!("{chart}/Chart.yaml"), format!("{chart}/linked.yaml"), format!("{chart}/values.yaml"));
+    let of_manager = Pid::from_raw(manager).unwrap();
+    let group = process::getpgid(Some(of_manager)).unwrap();
+    let none = rustix::thread::CapabilitySet::empty();
+    let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
+    let unlimited = Rlimit { current: None, maximum: None };
+    let standard = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    fn attempt(name: &'static str, work: impl FnOnce() -> std::io::Result<()> + 'static) -> Attempt {
+        (name, Box::new(work))
+    }
+    vec![
+        attempt("the manager's memory", move || File::open(format!("/proc/{manager}/mem")).map(drop)),
+        attempt("its own memory as a file", || File::options().write(true).open("/proc/self/mem").map(drop)),
+        attempt("the processes", || fs::read_dir("/proc").map(drop)),
+        attempt("an abstract socket", || {
+            UnixStream::connect_addr(&SocketAddr::from_abstract_name("hostile-test")?).map(drop)
+        }),
+        attempt("a program in memory", || {
+            Ok(rustix::fs::memfd_create("program", rustix::fs::MemfdFlags::CLOEXEC).map(drop)?)
+        }),
+        attempt("a signal to the manager's group", move || Ok(process::test_kill_process_group(group)?)),
+        attempt("a signal to its own group", || Ok(process::test_kill_current_process_group()?)),
+        attempt("the manager's limits", move || {
+            Ok(process::prlimit(Some(of_manager), Resource::Nofile, unlimited).map(drop)?)
+        }),
+        attempt("the manager's priority", move || Ok(process::setpriority_process(Some(of_manager), 19)?)),
+        attempt("a tracer", || Ok(process::set_ptracer(process::PTracer::Any)?)),
+        attempt("a session", || Ok(process::setsid().map(drop)?)),
+        attempt("another root", || Ok(process::chroot("/tmp")?)),
+        attempt("another namespace", move || Ok(rustix::thread::move_into_link_name_space(standard.as_fd(), None)?)),
+        attempt("other capabilities", move || Ok(rustix::thread::set_capabilities(None, sets)?)),
+        attempt(
+            "news of files",
+            || Ok(rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).map(drop)?),
+        ),
+        attempt("a hard link", move || fs::hard_link(from, to)),
+        attempt("the end of a file of its chart", move || fs::remove_file(gone)),
     ]
 }
 
@@ -89,8 +135,9 @@ fn attacker() {
     let mut socket = socket();
     say(&mut socket, &confinement);
     for (name, attempt) in attempts {
-        say(&mut socket, &(name, attempt().map_err(|error| error.raw_os_error())));
+        say(&mut socket, &Some((name, attempt().map_err(|error| error.raw_os_error()))));
     }
+    say(&mut socket, &None::<()>);
     // Until the other side has looked.
     _ = socket.read(&mut [0]);
 }
@@ -101,6 +148,13 @@ fn native_code_in_a_worker_reaches_nothing_but_its_chart() {
     fs::rename(chart("a: 1").0.keep(), folder.path().join("chart")).unwrap();
     fs::write(folder.path().join("secret"), "s3cret").unwrap();
     let _unix = UnixListener::bind(folder.path().join("unix")).unwrap();
+    // Connecting to it would work if it were not refused first.
+    let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name("hostile-test").unwrap()).unwrap();
+    let files = || {
+        let names = fs::read_dir(folder.path().join("chart")).unwrap().map(|file| file.unwrap().file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let (before, priority) = (files(), rustix::process::getpriority_process(None).unwrap());
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let targets = Targets {
         folder: folder.path().to_str().unwrap().to_owned(),
@@ -123,15 +177,17 @@ fn native_code_in_a_worker_reaches_nothing_but_its_chart() {
     assert_eq!(confinement, Confinement { files: true, calls: true });
     // glibc reports a lack of memory or of processes where a call is refused that would start one.
     let refused = [libc::EPERM, libc::EACCES, libc::ENOMEM, libc::EAGAIN].map(Some);
-    let mut reached = Vec::new();
-    for _ in 0..18 {
-        let (name, result): (String, Result<(), Option<i32>>) = message::decode(&hear().unwrap()).unwrap();
+    let (mut reached, mut tried) = (Vec::new(), 0);
+    type Tried = Option<(String, Result<(), Option<i32>>)>;
+    while let Some((name, result)) = message::decode::<Tried>(&hear().unwrap()).unwrap() {
+        tried += 1;
         match result {
             Ok(()) => reached.push(name),
             Err(code) => assert!(refused.contains(&code), "{name}: {code:?}"),
         }
     }
-    assert_eq!(reached, ["its chart"]);
+    assert_eq!((reached, tried), (vec!["its chart".to_owned()], 34));
+    assert_eq!((files(), rustix::process::getpriority_process(None).unwrap()), (before, priority));
     // The thread that confined itself: the harness has a main one.
     let threads = fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
     let statuses = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
@@ -155,7 +211,12 @@ fn begin() -> Option<UnixStream> {
 
 /// Asks, and returns whether it was refused.
 fn ask(socket: &mut UnixStream, namespace: &str, name: &str) -> Option<String> {
-    say(socket, &FromWorker::Lookup(Query::new("v1", "Secret", namespace, name)));
+    asked(socket, Query::new("v1", "Secret", namespace, name))
+}
+
+fn asked(socket: &mut UnixStream, query: Query) -> Option<String> {
+    let frame = message::encode(&FromWorker::Lookup(query), MAX_ANSWER).unwrap();
+    socket.write_all(&frame).ok()?;
     let mut hear = || message::read(&mut *socket, MAX_QUESTION);
     match message::decode(&hear().ok()?).ok()? {
         ToWorker::Found => {
@@ -201,6 +262,80 @@ fn bomber() {
     _ = socket.read(&mut [0]);
 }
 
+/// Processes that say something odd once they have a job, and then wait.
+macro_rules! speakers {
+    ($($name:ident => $bytes:expr,)*) => {$(
+        #[test]
+        #[ignore = "a process that another test starts"]
+        fn $name() {
+            let Some(mut socket) = begin() else { return };
+            let bytes: Vec<u8> = $bytes.into();
+            // The manager may hang up before the end.
+            _ = socket.write_all(&bytes);
+            _ = socket.read(&mut [0]);
+        }
+    )*};
+}
+
+speakers! {
+    says_how_long_it_will_be => u32::MAX.to_le_bytes(),
+    says_nothing => 0_u32.to_le_bytes(),
+    says_no_text => framed(&[0xff; 100]),
+    says_no_message => framed(b"{\"Render\": 1}"),
+    says_a_nested_message => framed("[".repeat(200_000).as_bytes()),
+    says_a_long_name => framed(lookup_of(&"a".repeat(5000)).as_bytes()),
+    ends_in_the_middle => b"\x09\0\0\0abc",
+}
+
+/// A frame with this text.
+fn framed(text: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(text.len()).unwrap().to_le_bytes();
+    [&length[..], text].concat()
+}
+
+fn lookup_of(name: &str) -> String {
+    json!({"Lookup": Query::new("v1", "Secret", "ns", name)}).to_string()
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn early_speaker() {
+    if std::env::var(SETTINGS).is_ok() {
+        let mut socket = socket();
+        say(&mut socket, &FromWorker::Rendered(Box::default()));
+        _ = socket.read(&mut [0]);
+    }
+}
+
+/// Asks for what no template of the chart asks for.
+#[test]
+#[ignore = "a process that another test starts"]
+fn uninvited_asker() {
+    let Some(mut socket) = begin() else { return };
+    let queries = [
+        Query::new("rbac.authorization.k8s.io/v1", "ClusterRole", "", ""),
+        Query::new("v1", "Node", "", "a"),
+        Query::new("v1", "Secret", "ns/../kube-system", "a"),
+        Query::new("v1", "Secret", "ns", "../../kube-system/secrets/a"),
+        Query::new("v1", "Secret", "ns", "a?x=/log"),
+        Query::new("v1", "Secret", "ns", "a/status"),
+        Query::new("v1/namespaces/kube-system", "Secret", "ns", "a"),
+        Query::new("v1", "secrets/a", "ns", "a"),
+    ];
+    let answers = queries.map(|query| asked(&mut socket, query).unwrap_or_default());
+    let output = Output { manifest: answers.join("\u{1}"), ..Output::default() };
+    say(&mut socket, &FromWorker::Rendered(Box::new(output)));
+    _ = socket.read(&mut [0]);
+}
+
+/// Asks for one object again and again.
+#[test]
+#[ignore = "a process that another test starts"]
+fn flooder() {
+    let Some(mut socket) = begin() else { return };
+    while ask(&mut socket, "ns", "a").is_some() {}
+}
+
 #[test]
 #[ignore = "a process that another test starts"]
 fn repeater() {
@@ -210,12 +345,17 @@ fn repeater() {
     }
 }
 
+/// How long a process may take: one that only waits need not take long.
+fn limit_of(process: &str) -> Duration {
+    Duration::from_secs(if process == "ends_in_the_middle" { 3 } else { 30 })
+}
+
 /// A render by one of the processes above, and the reads that reached the server.
-async fn rendered_by(process: &str) -> (Result<Output, RenderError>, Vec<String>) {
+async fn rendered_by(process: &str) -> (Result<Rendered<Output>, RenderError>, Vec<String>) {
     let args =
         [&format!("rendering::hostile_tests::{process}"), "--exact", "--ignored", "--nocapture", "--test-threads=1"];
     let program = Program { path: "/proc/self/exe".into(), args: args.map(Into::into).into() };
-    let rendering = Rendering { workers: 1, memory: 96 << 20, timeout: Duration::from_secs(30) };
+    let rendering = Rendering { workers: 1, memory: 96 << 20, timeout: limit_of(process) };
     let workers = Workers::new(rendering, program, ChartMetrics::new(&Metrics::default())).unwrap();
     let (folder, digest) = chart("a: 1");
     let api = Arc::new(MemoryApi::new());
@@ -244,7 +384,7 @@ async fn a_worker_that_asks_without_end_is_ended_and_the_server_is_asked_so_ofte
 #[tokio::test]
 async fn a_worker_reads_no_other_namespace() {
     let (rendered, log) = rendered_by("curious_asker").await;
-    let manifest = rendered.unwrap().manifest;
+    let manifest = rendered.unwrap().done().unwrap().manifest;
     let answers: Vec<_> = manifest.lines().collect();
     assert_eq!(answers[0], "found");
     assert!(answers[1..].iter().all(|answer| answer.contains("is not allowed")) && answers.len() == 3, "{answers:?}");
@@ -256,6 +396,41 @@ async fn a_worker_cannot_make_the_manager_parse_millions_of_hooks() {
     let error = rendered_by("bomber").await.0.err().unwrap();
     assert_eq!(error.reason(), "RenderLimit");
     assert!(error.to_string().contains("it answered with a message of too many values"), "{error}");
+}
+
+#[tokio::test]
+async fn a_worker_that_says_something_odd_is_ended_and_nothing_is_asked_for_it() {
+    for (process, because) in [
+        ("says_how_long_it_will_be", "it answered with a frame of 4294967295 bytes"),
+        ("says_nothing", "it answered with an unreadable message"),
+        ("says_no_text", "it answered with an unreadable message"),
+        ("says_no_message", "it answered with an unreadable message"),
+        ("says_a_nested_message", "it answered with a message of too many values"),
+        ("says_a_long_name", "it answered with a lookup of a very long name"),
+        ("ends_in_the_middle", "longer than 3s"),
+        ("early_speaker", "it answered with a message out of turn"),
+    ] {
+        let (rendered, log) = rendered_by(process).await;
+        let error = rendered.err().unwrap();
+        assert_eq!((error.reason(), log), ("RenderLimit", vec![]), "{process}");
+        assert!(error.to_string().contains(because), "{process}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_gets_nothing_that_its_chart_does_not_ask_for() {
+    let (rendered, log) = rendered_by("uninvited_asker").await;
+    let manifest = rendered.unwrap().done().unwrap().manifest;
+    let answers: Vec<_> = manifest.split('\u{1}').collect();
+    assert_eq!(answers.len(), 8, "{answers:?}");
+    assert!(answers.iter().all(|answer| *answer != "found"), "{answers:?}");
+    assert!(log.iter().all(|line| line.starts_with("GET /api/v1/namespaces/ns/secrets/a%")), "{log:?}");
+}
+
+#[tokio::test]
+async fn a_worker_that_asks_for_one_object_without_end_is_ended_too() {
+    let (rendered, log) = rendered_by("flooder").await;
+    assert_eq!((rendered.err().unwrap().reason(), log.len()), ("RenderLimit", MAX_LOOKUPS));
 }
 
 #[tokio::test]

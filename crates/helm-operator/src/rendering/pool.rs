@@ -20,7 +20,7 @@ use super::message::{Confinement, Failure, Job};
 use super::output::Output;
 use super::process::{GRACE, LIFE, Program, Worker};
 use super::readable;
-use super::request::RenderError;
+use super::request::{RenderError, Rendered};
 use super::settings::Rendering;
 use super::worker::{OBJECTS, Settings};
 use crate::chart_metrics::{ChartMetrics, RenderOutcome};
@@ -116,23 +116,24 @@ impl Workers {
     /// Renders a job as soon as a worker is free.
     ///
     /// # Errors
-    /// The chart's own, `RenderLimit` with the limit that ended the worker, or a render that was postponed or not answered.
+    /// The chart's own, `RenderLimit` with the limit that ended the worker, or what was not answered.
     pub(crate) async fn render(
         self: &Arc<Self>,
         job: Job,
         capabilities: &Arc<Capabilities>,
         lookup: &ClusterLookup,
-    ) -> Result<Output, RenderError> {
+    ) -> Result<Rendered<Output>, RenderError> {
         let rendered = self.attempt(&Arc::new(job), capabilities, lookup).await;
         self.metrics.render(match &rendered {
-            Ok(Ok(_)) => RenderOutcome::Rendered,
-            Ok(Err(_)) => RenderOutcome::Failed,
-            Err(Ending::Postponed) => RenderOutcome::Postponed,
+            Ok(Rendered::Done(Ok(_))) => RenderOutcome::Rendered,
+            Ok(Rendered::Done(Err(_))) => RenderOutcome::Failed,
+            Ok(Rendered::Postponed) => RenderOutcome::Postponed,
             Err(_) => RenderOutcome::Limit,
         });
         match rendered {
-            Ok(Ok(output)) => Ok(output),
-            Ok(Err(failure)) => Err(lookup.veil(failure.into()).await),
+            Ok(Rendered::Done(Ok(output))) => Ok(Rendered::Done(output)),
+            Ok(Rendered::Postponed) => Ok(Rendered::Postponed),
+            Ok(Rendered::Done(Err(failure))) => Err(lookup.veil(failure.into()).await),
             Err(ending) => Err(ending.error(&self.rendering)),
         }
     }
@@ -142,7 +143,7 @@ impl Workers {
         job: &Arc<Job>,
         capabilities: &Arc<Capabilities>,
         lookup: &ClusterLookup,
-    ) -> Result<Result<Output, Failure>, Ending> {
+    ) -> Result<Rendered<Result<Output, Failure>>, Ending> {
         let _permit = self.permit(job).await;
         let _rest = (job.is_retry && self.rendering.workers == 1).then(|| Rest::begin(&self.rests_until));
         let mut is_second = false;
@@ -152,12 +153,12 @@ impl Workers {
             let rendered = tokio::select! {
                 biased;
                 rendered = worker.render(job, capabilities, lookup, self.rendering.timeout) => rendered,
-                () = self.impatience(), if !job.is_retry => Err(Ending::Postponed),
+                () = self.impatience(), if !job.is_retry => return Ok(Rendered::Postponed),
             };
             match rendered {
                 Ok(answer) => {
                     self.keep(worker);
-                    return Ok(answer);
+                    return Ok(Rendered::Done(answer));
                 }
                 Err(ending) if !is_second && ending.may_pass(worker.is_shared()) => is_second = true,
                 Err(ending) => return Err(ending),

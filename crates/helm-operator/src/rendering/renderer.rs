@@ -21,7 +21,7 @@ use helm_release::release::ChartDocument;
 use serde_json::json;
 
 use super::lookup::{Blocking, ClusterLookup, Named, Reach, Release};
-use super::request::{RenderError, Renderer, Request};
+use super::request::{RenderError, Rendered, Renderer, Request};
 use crate::mask::Published;
 use crate::rendering::{Analysed, Job, Output, Rendering, Workers, explain, failure, too_heavy};
 use crate::status::reason::Reason;
@@ -217,7 +217,7 @@ impl EngineRenderer {
         &self,
         request: Request,
         lookup: &Arc<ClusterLookup>,
-    ) -> Result<(Output, serde_json::Value), RenderError> {
+    ) -> Result<Rendered<(Output, serde_json::Value)>, RenderError> {
         let values = self.values(&request.spec, request.overrides_type)?;
         let config = json::to_serde(&Value::Map(values.clone()));
         let capabilities = self.discovered.current().await?;
@@ -233,10 +233,13 @@ impl EngineRenderer {
             Place::Apart { workers, chart, digest } => {
                 drop(values);
                 let job = self.job(request, chart, digest)?;
-                workers.render(job, &capabilities, lookup).await?
+                match workers.render(job, &capabilities, lookup).await? {
+                    Rendered::Done(output) => output,
+                    Rendered::Postponed => return Ok(Rendered::Postponed),
+                }
             }
         };
-        Ok((output, config))
+        Ok(Rendered::Done((output, config)))
     }
 
     /// The most memory that the objects of a render may take, in bytes.
@@ -314,20 +317,25 @@ impl Renderer for EngineRenderer {
         }
     }
 
-    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
         Box::pin(async move {
             let (namespace, inputs) = (request.namespace.clone(), request.inputs.clone());
             let lookup = self.lookup(&namespace);
             let rendered = async {
-                let (output, config) = self.output(request, &lookup).await?;
+                let Rendered::Done((output, config)) = self.output(request, &lookup).await? else {
+                    return Ok(Rendered::Postponed);
+                };
                 let (document, most) = (self.document.clone(), self.weight());
                 match blocking(move || candidate((output, config), document, &namespace, inputs, most)).await {
                     Err(error) => Err(lookup.veil(error).await),
-                    candidate => candidate,
+                    Ok(candidate) => Ok(Rendered::Done(candidate)),
                 }
             };
             match rendered.await {
-                Ok(candidate) => Ok(Candidate { notes: lookup.hide(candidate.notes).await, ..candidate }),
+                Ok(Rendered::Done(candidate)) => {
+                    Ok(Rendered::Done(Candidate { notes: lookup.hide(candidate.notes).await, ..candidate }))
+                }
+                Ok(Rendered::Postponed) => Ok(Rendered::Postponed),
                 Err(error) => Err(lookup.judge(error)),
             }
         })
@@ -534,7 +542,7 @@ mod tests {
             inputs: inputs.clone(),
             is_retry: false,
         };
-        let candidate = renderer.render(request).await?;
+        let candidate = renderer.render(request).await?.done().unwrap();
         assert_eq!(candidate.inputs, inputs);
         Ok(candidate.manifest)
     }
@@ -553,7 +561,7 @@ mod tests {
             is_retry: false,
             overrides_type: OverrideValuesType::Typed,
         };
-        let unread = renderer.render(request).await.unwrap().unread;
+        let unread = renderer.render(request).await.unwrap().done().unwrap().unread;
         let told: Vec<String> = unread.iter().map(ToString::to_string).collect();
         assert_eq!(told, ["auth", "szie; did you mean \"size\"?"]);
     }

@@ -50,9 +50,25 @@ pub enum RenderError {
         /// What was asked, and what happened.
         message: String,
     },
-    /// The render kept others waiting: it is to be done again as a retry.
-    #[error("others wait for this render")]
+}
+
+/// The result of a render that did not fail.
+#[derive(Clone, Debug)]
+pub enum Rendered<T = Candidate> {
+    /// The render ended.
+    Done(T),
+    /// The render kept others waiting: request it again as a retry.
     Postponed,
+}
+
+impl<T> Rendered<T> {
+    /// Returns what was rendered, if the render ended.
+    pub fn done(self) -> Option<T> {
+        match self {
+            Rendered::Done(rendered) => Some(rendered),
+            Rendered::Postponed => None,
+        }
+    }
 }
 
 impl RenderError {
@@ -62,15 +78,13 @@ impl RenderError {
         match self {
             RenderError::Failed { reason, message } => RenderError::Failed { reason, message: change(message) },
             RenderError::Unanswered { reason, message } => RenderError::Unanswered { reason, message: change(message) },
-            RenderError::Postponed => RenderError::Postponed,
         }
     }
 
-    /// Returns the stable reason; empty for a postponed render.
+    /// Returns the stable reason.
     pub fn reason(&self) -> &'static str {
         match self {
             RenderError::Failed { reason, .. } | RenderError::Unanswered { reason, .. } => reason,
-            RenderError::Postponed => "",
         }
     }
 }
@@ -115,5 +129,5 @@ pub trait Renderer: Send + Sync {
     }
 
     /// Renders a candidate for the next revision, with the request's `inputs`.
-    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>>;
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>>;
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::lookup::{ClusterLookup, Reach};
-use super::request::RenderError;
+use super::request::{RenderError, Rendered};
 use crate::chart_metrics::ChartMetrics;
 use crate::rendering::*;
 use crate::watches::OverrideValuesType;
@@ -96,6 +96,9 @@ async fn reprinted(workers: &Arc<Workers>, template: &str) -> Result<String, Ren
     print(workers, template, true).await
 }
 
+/// What stands for a render that was postponed.
+const POSTPONED: &str = "postponed";
+
 async fn print(workers: &Arc<Workers>, template: &str, is_retry: bool) -> Result<String, RenderError> {
     let (folder, digest) =
         chart(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ntext: >-\n  {template}"));
@@ -106,7 +109,9 @@ async fn print(workers: &Arc<Workers>, template: &str, is_retry: bool) -> Result
     api.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "found"}}), "someone");
     let lookup = lookup_in(Arc::new(api));
     let job = Job { is_retry, ..job(folder.path(), &digest) };
-    let output = workers.render(job, &Arc::default(), &lookup).await?;
+    let Rendered::Done(output) = workers.render(job, &Arc::default(), &lookup).await? else {
+        return Ok(POSTPONED.to_owned());
+    };
     Ok(output.manifest.split_once(">-\n  ").unwrap().1.trim_end().to_owned())
 }
 
@@ -133,7 +138,7 @@ async fn a_worker_names_values_that_no_template_reads() {
     let lookup = lookup_in(Arc::new(MemoryApi::new()));
     let job =
         Job { spec: r#"{"szie": 2, "size": 3}"#.into(), overrides: Default::default(), ..job(folder.path(), &digest) };
-    let output = workers.render(job, &Arc::default(), &lookup).await.unwrap();
+    let output = workers.render(job, &Arc::default(), &lookup).await.unwrap().done().unwrap();
     let [unread] = &output.unread[..] else { panic!("{:?}", output.unread) };
     assert_eq!(unread.to_string(), "szie; did you mean \"size\"?");
 }
@@ -183,7 +188,7 @@ async fn the_time_of_the_api_server_is_not_the_charts() {
     // Longer than the limit with its grace, twice: discovery and the object.
     api.slow_down(Duration::from_millis(700));
     let output = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup_in(Arc::new(api))).await;
-    assert!(output.unwrap().manifest.contains("a: found"));
+    assert!(output.unwrap().done().unwrap().manifest.contains("a: found"));
 }
 
 #[tokio::test]
@@ -239,10 +244,10 @@ async fn a_render_that_makes_others_wait_for_long_is_postponed() {
     // Well under the engine's own limit, which is an error of the template.
     let workers = patient_workers(1, Duration::from_secs(5), Duration::from_millis(100));
     let (slow, good) = tokio::join!(printed(&workers, SLOW), printed(&workers, "good"));
-    assert_eq!(slow.unwrap_err().reason(), "");
+    assert_eq!(slow.unwrap(), POSTPONED);
     assert_eq!(good.unwrap(), "good");
     let (one, other) = tokio::join!(printed(&workers, SLOW), printed(&workers, SLOW));
-    assert_eq!(one.unwrap_err().reason(), "");
+    assert_eq!(one.unwrap(), POSTPONED);
     assert_eq!(other.unwrap_err().reason(), "RenderLimit", "nobody waits for the last one");
 }
 
@@ -306,7 +311,7 @@ fn kill(id: u32) {
 }
 
 /// Renders while the first workers are killed in the middle.
-async fn killed(kills: usize) -> (Result<Output, RenderError>, usize) {
+async fn killed(kills: usize) -> (Result<Rendered<Output>, RenderError>, usize) {
     let (folder, digest) = chart("a: {{ (lookup \"v1\" \"ConfigMap\" \"ns\" \"a\").data.x }}");
     let workers = workers(LIMIT);
     workers.admit(folder.path());
@@ -321,7 +326,7 @@ async fn killed(kills: usize) -> (Result<Output, RenderError>, usize) {
 #[tokio::test]
 async fn a_render_survives_the_kill_of_its_worker() {
     let (output, started) = killed(1).await;
-    assert!(output.unwrap().manifest.contains("a: found"));
+    assert!(output.unwrap().done().unwrap().manifest.contains("a: found"));
     assert_eq!(started, 2);
 }
 
@@ -438,7 +443,7 @@ async fn new_capabilities_reach_a_running_worker() {
     workers.admit(folder.path());
     let lookup = lookup_in(Arc::new(MemoryApi::new()));
     let render = async |capabilities: &Arc<Capabilities>| {
-        workers.render(job(folder.path(), &digest), capabilities, &lookup).await.unwrap().manifest
+        workers.render(job(folder.path(), &digest), capabilities, &lookup).await.unwrap().done().unwrap().manifest
     };
     let old = Arc::<Capabilities>::default();
     let new = Arc::new(Capabilities::new(old.kube_version.clone(), ["x/v1"]));

@@ -11,6 +11,8 @@ pub(crate) enum Reason {
     DriftLoop,
     /// A schema refers to a document that is not read.
     ExternalSchema,
+    /// The API server refused a read for want of a right.
+    Forbidden,
     /// The operator may not act as the ServiceAccount.
     ImpersonationForbidden,
     /// An install failed.
@@ -66,10 +68,11 @@ pub(crate) enum Reason {
 }
 
 /// All reasons with a name here.
-const ALL: [Reason; 28] = [
+const ALL: [Reason; 29] = [
     Reason::ChartChanged,
     Reason::DriftLoop,
     Reason::ExternalSchema,
+    Reason::Forbidden,
     Reason::ImpersonationForbidden,
     Reason::InstallError,
     Reason::InternalError,
@@ -109,6 +112,7 @@ impl Reason {
             Reason::ChartChanged => "ChartChanged",
             Reason::DriftLoop => "DriftLoop",
             Reason::ExternalSchema => "ExternalSchema",
+            Reason::Forbidden => "Forbidden",
             Reason::ImpersonationForbidden => "ImpersonationForbidden",
             Reason::InstallError => "InstallError",
             Reason::InternalError => "InternalError",
@@ -167,7 +171,8 @@ impl Reason {
             Reason::RenderError => "correct spec or the chart",
             Reason::RenderLimit => "make the chart render less, or raise the limit that the message of Ready names",
             Reason::UnsupportedKubernetes => "use a chart that supports this version of Kubernetes",
-            Reason::ImpersonationForbidden
+            Reason::Forbidden
+            | Reason::ImpersonationForbidden
             | Reason::InstallError
             | Reason::InternalError
             | Reason::OtherOperator

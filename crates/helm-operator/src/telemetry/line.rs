@@ -9,7 +9,8 @@ use tracing::{Event, Level};
 
 use super::{Encoder, TimeEncoding, logger};
 
-/// The line, including its line break. The field `logger` names the logger; by default the module decides. `kind` stands before a resource's name.
+/// Returns the line, including its line break. The field `logger` names the logger; without it, the module decides.
+/// `kind` is put before a resource's name.
 pub(super) fn format(
     event: &Event<'_>,
     kind: Option<&str>,
@@ -70,7 +71,7 @@ fn timestamp(encoding: TimeEncoding, now: Timestamp) -> Value {
     }
 }
 
-/// An event's fields in their order.
+/// An event's fields, in order.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -79,7 +80,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// Two kinds may have resources of one name.
+    /// Puts the kind before the resource's name, because resources of two kinds may share a name.
     fn name_kind(&mut self, kind: Option<&str>) {
         let resource = self.rest.iter_mut().find(|(name, _)| *name == "resource");
         if let (Some(kind), Some((_, Value::String(resource)))) = (kind, resource) {

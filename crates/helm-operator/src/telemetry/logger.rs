@@ -1,6 +1,6 @@
-//! Names loggers in the words of the field: `helm.controller`, as in operator-sdk, and not by the module of this program that logs.
+//! Names loggers in the field's words, such as `helm.controller` as in operator-sdk, and not by the module that logs.
 
-/// Module, as the beginning of a target, and logger. The first match counts.
+/// Logger names by module, which is the start of a target. The first match counts.
 const LOGGERS: [(&str, &str); 22] = [
     ("helm_operator::charts", "helm.controller"),
     ("helm_operator::reconcile", "helm.controller"),
@@ -30,8 +30,8 @@ const LOGGERS: [(&str, &str); 22] = [
 const CLIENT: [&str; 9] =
     ["kube", "kube_client", "kube_runtime", "hyper", "hyper_util", "tower", "rustls", "h2", "mio"];
 
-/// Returns the logger of an event's target. The controllers of an operator's author are `controllers.shop`, as in kubebuilder's scaffolds; anything else
-/// of theirs has the name of its crate.
+/// Returns the logger for an event's target. The controllers of an operator's author are `controllers.shop`, as in
+/// kubebuilder's scaffolds; other modules of theirs use the crate's name.
 pub(super) fn name(target: &str) -> String {
     let is_of =
         |module: &str| target.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));

@@ -1,4 +1,5 @@
-//! Logging in the formats of upstream: JSON lines that begin with `level`, `ts`, `logger` and `msg`, or the console format of development.
+//! Logs in upstream's formats: JSON lines that start with `level`, `ts`, `logger` and `msg`, or the console format for
+//! development.
 //!
 //! Counterpart: controller-runtime's `pkg/log/zap` and its `--zap-*` flags.
 
@@ -20,12 +21,13 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry};
 
-/// The form of the log: the `--zap-*` flags, or what [`Operator::log`](crate::Operator::log) sets for those that are absent.
+/// The format of the log: the `--zap-*` flags, or the values of [`Operator::log`](crate::Operator::log) for those that
+/// are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `--zap-devel`: console format and debug level by default.
     pub devel: bool,
-    /// `--zap-encoder`; by default console format on a terminal, and JSON elsewhere.
+    /// `--zap-encoder`. Default: console format on a terminal, JSON otherwise.
     pub encoder: Option<Encoder>,
     /// `--zap-log-level`.
     pub level: Option<LogLevel>,
@@ -34,7 +36,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// These, completed by `defaults`.
+    /// Returns these options, with `defaults` for those that are absent.
     #[must_use]
     pub fn or(self, defaults: Options) -> Options {
         Options {
@@ -56,7 +58,7 @@ pub enum Encoder {
 }
 
 impl Encoder {
-    /// The form for someone who reads along, or for a program that collects logs.
+    /// Returns the format for a person who reads along, or for a program that collects logs.
     fn for_people(reads_along: bool) -> Encoder {
         if reads_along { Encoder::Console } else { Encoder::Json }
     }
@@ -81,11 +83,11 @@ pub enum TimeEncoding {
     Rfc3339nano,
 }
 
-/// The log level: `debug`, `info`, `error`, `panic`, or a number above 0, which logs more the higher it is.
+/// The log level: `debug`, `info`, `error`, `panic`, or a number above 0. Higher numbers log more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(Level);
 
-/// A level unknown to zap.
+/// A level that zap does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid log level {0:?}: must be debug, info, error, panic or a number above 0")]
 pub struct LevelError(String);
@@ -111,10 +113,11 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// Starts logging to standard error. `RUST_LOG`, such as `info,kube=debug`, overrides the level. Only the first call has an effect.
+/// Starts logging to standard error. `RUST_LOG`, such as `info,kube=debug`, overrides the level. Only the first call
+/// has an effect.
 ///
-/// A program that logs in its own way installs its `tracing` subscriber before, and keeps it. This function is then without effect, also when
-/// [`Operator::main`](crate::Operator::main) calls it:
+/// A program with its own logging installs its `tracing` subscriber first, and keeps it. This function then has no
+/// effect, even when [`Operator::main`](crate::Operator::main) calls it:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -130,13 +133,13 @@ pub fn init(options: Options) {
     let encoder = options.encoder.unwrap_or(Encoder::for_people(options.devel || std::io::stderr().is_terminal()));
     let lines = Lines { encoder, time: options.time.unwrap_or_default() };
     let filter = visible(filter(options, std::env::var("RUST_LOG").ok().as_deref()));
-    // A second start in one process, as in tests, keeps the first.
+    // A second start in the same process, as in tests, keeps the first.
     if Registry::default().with(lines.with_filter(filter)).try_init().is_ok() {
         panics::report_panics();
     }
 }
 
-/// Libraries log warnings only, unless the level asks for everything.
+/// Returns the filter for a level. Libraries log only warnings, unless the level asks for everything.
 fn filter(options: Options, rust_log: Option<&str>) -> Targets {
     if let Some(targets) = rust_log.and_then(|text| text.parse::<Targets>().ok()) {
         return targets;
@@ -147,22 +150,24 @@ fn filter(options: Options, rust_log: Option<&str>) -> Targets {
     Targets::new().with_default(LevelFilter::from(level)).with_targets(quiet.map(|t| (t, libraries)))
 }
 
-/// Where kube logs the API server's responses: refusals that quote a Secret, and any object that it cannot decode, which is a warning.
-/// Its callers get the same as errors, from which `reconcile/report/redact` hides values.
+/// The target where kube logs the API server's responses: refusals that quote a Secret, and, as a warning, any object
+/// that it cannot decode. Its callers get the same as errors, in which `reconcile/report/redact` redacts values.
 const RESPONSES: &str = "kube_client::client";
 
-/// Where kube logs why a watch fails, each time anew and in Rust's notation. Feeds log the same once, in words.
+/// The target where kube logs why a watch fails, on each attempt and in Rust's debug notation. Reflectors log the same
+/// once, in words.
 const WATCHES: &str = "kube_runtime::watcher";
 
-/// Where each attempt to connect to a server with an untrusted certificate is logged, which its caller reports once.
+/// The target that logs each attempt to connect to a server with an untrusted certificate, which its caller reports
+/// once.
 const CERTIFICATES: &str = "rustls_platform_verifier::verification::others";
 
-/// What the filter lets through but for responses and failures of watches and connections, which no level shows.
+/// Returns the filter without responses and failures of watches and connections, which no level shows.
 fn visible<S: 'static>(filter: Targets) -> impl Filter<S> {
     filter.and(filter_fn(|metadata| ![RESPONSES, WATCHES, CERTIFICATES].contains(&metadata.target())))
 }
 
-/// Writes each event as a line.
+/// A layer that writes each event as a line.
 struct Lines {
     encoder: Encoder,
     time: TimeEncoding,
@@ -181,7 +186,7 @@ impl Visit for Kind {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// The field of a span that each line within it shows: the kind of the resource that is reconciled.
+/// The span field that each line within the span shows: the kind of the resource that is being reconciled.
 const KIND: &str = "kind";
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {

@@ -1,4 +1,4 @@
-//! Reports panics: where and why, but no text that was made while running, since it may quote a value.
+//! Reports panics: where and why, but without text that was formatted at run time, because it may quote a value.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, PanicHookInfo};
@@ -13,7 +13,7 @@ pub(super) fn report_panics() {
     }));
 }
 
-/// A message that the source code spells out; others may contain values.
+/// Returns a message that the source code spells out. Other messages may contain values.
 fn message<'a>(panicked: &'a PanicHookInfo<'_>) -> &'a str {
     panicked
         .payload()

@@ -1,4 +1,4 @@
-//! The data of a Secret or ConfigMap: read once, digested by key, and dropped.
+//! The data of a Secret or ConfigMap, which is read once, digested by key, and dropped.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{RECORD_KEY, SourceKind};
 
-/// The data of an object. `Debug` is missing on purpose: it may be secret.
+/// The data of an object. It deliberately does not implement `Debug`, because it may be secret.
 #[derive(Default)]
 pub(crate) struct Content {
     /// The resource version; 0 if the object does not exist.
@@ -40,12 +40,12 @@ struct Meta {
 }
 
 impl Content {
-    /// Reads the server's JSON; `None` if it is not such an object. An error would quote it.
+    /// Parses the server's JSON; returns `None` if it is not such an object. An error would quote it.
     pub(crate) fn read(kind: SourceKind, json: &[u8]) -> Option<Content> {
         let (metadata, data) = match kind {
             SourceKind::Secret => {
                 let Secret { metadata, kind, data } = serde_json::from_slice(json).ok()?;
-                // The key of release records is not a source of values.
+                // The key of release records is not a value source.
                 let data = data.filter(|_| kind != RECORD_KEY);
                 (metadata, data.into_iter().flatten().map(|(key, ByteString(bytes))| (key, bytes)).collect())
             }
@@ -59,14 +59,14 @@ impl Content {
         Some(Content { version: metadata.resource_version.parse().unwrap_or(0).max(1), data })
     }
 
-    /// The bytes of a key.
+    /// Returns the bytes of a key.
     pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
         self.data.get(key).map(Vec::as_slice)
     }
 
-    /// A digest for each key.
+    /// Returns a digest of each key.
     pub(crate) fn digests(&self) -> BTreeMap<Box<str>, Box<str>> {
-        // Each byte as a character: no two contents become the same text.
+        // Each byte becomes a character, so that different contents never become the same text.
         let digest =
             |bytes: &[u8]| digest_json(&bytes.iter().map(|b| char::from(*b)).collect::<String>().into()).into();
         self.data.iter().map(|(key, bytes)| (key.as_str().into(), digest(bytes))).collect()

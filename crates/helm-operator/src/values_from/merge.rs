@@ -1,4 +1,4 @@
-//! Contents and a `spec` into one `spec`: chart defaults lie below it, override values above.
+//! Merges contents and a `spec` into one `spec`. Chart defaults are merged below it, override values above.
 
 use go_encoding::{json, yaml};
 use go_template::{Map, Value};
@@ -9,17 +9,18 @@ use super::{Resolved, SourceKind};
 use crate::mask::Mask;
 use crate::values::{self, Spec};
 
-/// The most bytes that all keys of one resource may have together: a record holds the values, and must fit into a Secret.
+/// The maximum size of all keys of one resource together, in bytes. A record contains the values, and must fit into a
+/// Secret.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What a source holds.
+/// The content of one source.
 pub(crate) struct Found<'a> {
     pub(crate) source: &'a Resolved,
     /// The key's bytes; `None` if an optional object or key is missing.
     pub(crate) bytes: Option<&'a [u8]>,
 }
 
-/// Why sources cannot become values. Names the source and the line, never a value.
+/// The reason why sources cannot become values. Names the source and the line, but never a value.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{source_name}{line}: {what}")]
@@ -30,10 +31,10 @@ pub(crate) enum Error {
     Spec(#[from] values::Error),
 }
 
-/// The `spec` with the sources below it, in their order, and what to hide.
+/// Returns the `spec` with the sources merged below it, in order, and a mask of what to redact.
 ///
 /// # Errors
-/// A source is too large, not valid YAML, not a table, or does not fit the tables below its target path.
+/// A source is too large, not valid YAML, not a map, or does not fit the maps below its target path.
 pub(crate) fn merge(sources: &[Found<'_>], spec: &Spec) -> Result<(Spec, Mask), Error> {
     if sources.iter().filter_map(|found| found.bytes).map(<[u8]>::len).sum::<usize>() > MAX_BYTES {
         return Err(Error::TooLarge);
@@ -69,12 +70,13 @@ fn at_path(source: &Resolved, path: &str, bytes: &[u8], into: &Map) -> Result<Va
     Ok(text.into())
 }
 
-/// Characters with a meaning in `--set-string` get a backslash.
+/// Puts a backslash before a character that has a meaning in `--set-string`.
 fn escape(c: char) -> impl Iterator<Item = char> {
     matches!(c, '\\' | ',' | '{' | '}').then_some('\\').into_iter().chain([c])
 }
 
-/// The table of a YAML document. Integers are `int64`, as in a `spec`: moving a value must not change what templates print.
+/// Parses a YAML document into a map. Integers are `int64`, as in a `spec`, so that moving a value does not change what
+/// templates print.
 fn table(source: &Resolved, bytes: &[u8]) -> Result<Map, Error> {
     match yaml::parse_preserving_ints(bytes) {
         Ok(Value::Map(table)) => Ok(table),

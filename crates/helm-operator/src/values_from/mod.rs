@@ -1,5 +1,5 @@
-//! `valuesFrom`: the Secrets and ConfigMaps whose content lies below a resource's `spec`. What an entry says, what it stands for, and how contents
-//! become values. Reads no cluster.
+//! `valuesFrom`: the Secrets and ConfigMaps whose content is merged below a resource's `spec`. Parses entries, resolves
+//! them to objects, and merges contents into values. Does not read the cluster.
 //!
 //! Counterpart: Flux's `spec.valuesFrom`. docs/decisions/0026-values-from.md has the reasons.
 
@@ -16,10 +16,11 @@ use serde::Deserialize;
 pub(crate) use content::Content;
 pub(crate) use merge::{Found, merge};
 
-/// The type of the Secret with the key of release records: neither templates nor `valuesFrom` see its content, wherever it is.
+/// The type of the Secret with the key of release records. Neither templates nor `valuesFrom` see its content, in any
+/// namespace.
 pub(crate) const RECORD_KEY: &str = "helm.sdk.operatorframework.io/record-key";
 
-/// The most entries of one list: each costs a request per change.
+/// The maximum number of entries in a list, because each costs a request per change.
 pub(crate) const MAX_ENTRIES: usize = 20;
 
 /// One entry of `valuesFrom`: a key of a Secret or ConfigMap in the resource's namespace.
@@ -28,15 +29,16 @@ pub(crate) const MAX_ENTRIES: usize = 20;
 pub struct ValuesSource {
     /// The kind of object.
     pub kind: SourceKind,
-    /// Its name; `$(name)` and `$(namespace)` stand for the resource's.
+    /// The object's name. `$(name)` and `$(namespace)` stand for the resource's.
     pub name: String,
-    /// Its namespace: required for a cluster-scoped resource, invalid for any other. May contain `$(name)`.
+    /// The object's namespace: required for a cluster-scoped resource, invalid for any other. May contain `$(name)`.
     #[serde(default)]
     pub namespace: Option<String>,
     /// The key in the object's `data`. Default: `values.yaml`.
     #[serde(default = "values_yaml")]
     pub values_key: String,
-    /// The path of values, as in `--set-string`, that becomes the key's text. Without it the text is YAML and merged.
+    /// The path of the value, as in `--set-string`, that is set to the key's text. Without it, the text is parsed as
+    /// YAML and merged.
     #[serde(default)]
     pub target_path: Option<String>,
     /// Whether the object or its key may be missing.
@@ -44,7 +46,7 @@ pub struct ValuesSource {
     pub optional: bool,
 }
 
-/// The kinds of objects that hold values.
+/// The kinds of objects that contain values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 pub enum SourceKind {
     /// A core v1 Secret.
@@ -57,17 +59,17 @@ fn values_yaml() -> String {
     "values.yaml".to_owned()
 }
 
-/// An invalid entry. Names its field and never a value.
+/// An invalid entry. Names its field, but never a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("valuesFrom[{index}]: {what}")]
 pub struct SourceError {
-    /// The entry's place in the list, from 0.
+    /// The entry's position in the list, starting at 0.
     pub index: usize,
     /// What is wrong.
     pub what: String,
 }
 
-/// The object that an entry stands for.
+/// The object that an entry refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SourceKey {
     pub(crate) kind: SourceKind,
@@ -75,7 +77,7 @@ pub(crate) struct SourceKey {
     pub(crate) name: Arc<str>,
 }
 
-/// An entry with the object that it stands for.
+/// An entry with the object that it refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) key: SourceKey,
@@ -100,7 +102,7 @@ impl SourceKind {
     }
 }
 
-/// As messages name it: `Secret "web-values"`.
+/// Formats the object for messages: `Secret "web-values"`.
 impl fmt::Display for SourceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.kind.as_str(), self.name)
@@ -108,20 +110,20 @@ impl fmt::Display for SourceKey {
 }
 
 impl SourceKey {
-    /// The path of the object on the server. Its parts are DNS names.
+    /// Returns the object's path on the server. Its parts are DNS names.
     pub(crate) fn path(&self) -> String {
         format!("/api/v1/namespaces/{}/{}/{}", self.namespace, self.kind.plural(), self.name)
     }
 }
 
-/// As messages name it: `Secret "web-values", key "values.yaml"`.
+/// Formats the source for messages: `Secret "web-values", key "values.yaml"`.
 impl fmt::Display for Resolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, key {:?}", self.key, self.values_key)
     }
 }
 
-/// Checks what holds for any resource: placeholders, keys, paths and the number of entries.
+/// Checks what does not depend on the resource: placeholders, keys, paths and the number of entries.
 ///
 /// # Errors
 /// The first invalid entry.
@@ -133,10 +135,11 @@ pub(crate) fn check(entries: &[ValuesSource]) -> Result<(), SourceError> {
     entries.iter().enumerate().try_for_each(|(index, entry)| entry.check().map_err(|what| SourceError { index, what }))
 }
 
-/// The objects that the entries stand for, for a resource of this namespace (empty if it has none) and name.
+/// Resolves the entries to objects, for a resource with this name and namespace, which is empty if it is
+/// cluster-scoped.
 ///
 /// # Errors
-/// The first entry that stands for no object.
+/// The first entry that refers to no object.
 pub(crate) fn resolve(entries: &[ValuesSource], namespace: &str, name: &str) -> Result<Vec<Resolved>, SourceError> {
     let resolve = |(index, entry): (usize, &ValuesSource)| {
         entry.resolve(namespace, name).map_err(|what| SourceError { index, what })
@@ -146,7 +149,7 @@ pub(crate) fn resolve(entries: &[ValuesSource], namespace: &str, name: &str) -> 
 
 impl ValuesSource {
     fn check(&self) -> Result<(), String> {
-        // Any valid name shows whether the placeholders are known.
+        // Any valid name will do: this only checks the placeholders.
         fill("name", &self.name, "x", "x")?;
         if let Some(namespace) = &self.namespace {
             fill("namespace", namespace, "x", "x")?;
@@ -173,7 +176,7 @@ impl ValuesSource {
     }
 }
 
-/// A path must set exactly one value.
+/// Checks that a path sets exactly one value.
 fn check_path(path: &str) -> Result<(), String> {
     let is_one = !path.is_empty() && !path.contains(['=', ',', '{', '}']);
     match strvals::parse_into_string(&format!("{path}=x"), &Map::default()) {
@@ -183,7 +186,7 @@ fn check_path(path: &str) -> Result<(), String> {
     }
 }
 
-/// The text with its placeholders replaced, if that makes a DNS name.
+/// Replaces the placeholders in the text, if the result is a DNS name.
 fn fill(field: &str, text: &str, namespace: &str, name: &str) -> Result<String, String> {
     let filled = text.replace("$(name)", name).replace("$(namespace)", namespace);
     if filled.contains('$') {

@@ -1,4 +1,5 @@
-//! The annotations on a custom resource that control its release: those of operator-sdk and helm-operator-plugins, and ours.
+//! The annotations on a custom resource that control its release: those of operator-sdk and helm-operator-plugins, and
+//! ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,37 +13,38 @@ use crate::spelling::nearest;
 use crate::values_from::{self, ValuesSource};
 use crate::watches::{DurationError, parse_duration};
 
-/// The longest value in a message, in bytes.
+/// The maximum length of a value in a message, in bytes.
 const MAX_QUOTED: usize = 64;
 
-/// The longest token, in bytes: the status repeats it.
+/// The maximum length of a token, in bytes, because the status repeats it.
 const MAX_TOKEN: usize = 256;
 
-/// The shortest period or limit that an annotation sets, but for zero: whoever may annotate a resource must not keep the operator busy.
+/// The minimum of a period or limit that an annotation sets, except for zero. Otherwise, anyone who may annotate a
+/// resource could keep the operator busy.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The keys with a duration.
 const DURATIONS: [&str; 2] = ["reconcile-period", "hook-timeout"];
 
-/// The keys with a boolean that counts as false if it is none, as upstream.
+/// The keys with a boolean. As in upstream, an invalid boolean counts as false.
 const FLAGS: [&str; 6] =
     ["adopt", "suspend", "uninstall-wait", "install-disable-hooks", "upgrade-disable-hooks", "uninstall-disable-hooks"];
 
-/// Which control annotations count, and under which names.
+/// The control annotations that count, and their names.
 ///
-/// A name that helm-operator-plugins' `CustomName` gives replaces the usual one: who renames `pause` for a policy that guards the new name must not leave
-/// the old one open.
+/// A name given by helm-operator-plugins' `CustomName` replaces the usual one. If a policy guards the new name of
+/// `pause`, for example, the old name must not stay open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationNames {
     names: BTreeMap<Box<str>, &'static str>,
-    /// The keys that count; `None`: all.
+    /// The keys that count; `None` means all.
     allowed: Option<BTreeSet<&'static str>>,
 }
 
-/// A name that cannot be given to an annotation.
+/// The reason why an annotation cannot have a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
-    /// The key has no other name.
+    /// The key cannot be renamed.
     #[error("{key:?} is not one of {}", RENAMED.join(", "))]
     Unknown {
         /// The key.
@@ -54,7 +56,7 @@ pub(crate) enum NameError {
         /// The key.
         key: String,
     },
-    /// Two keys with one name. The message is upstream's.
+    /// Two keys share a name. The message is upstream's.
     #[error("annotation {0:?} already exists")]
     Duplicate(String),
 }
@@ -75,7 +77,7 @@ impl AnnotationNames {
         }
     }
 
-    /// Lets only these keys count.
+    /// Restricts the keys that count to these.
     ///
     /// # Errors
     /// There is no such key.
@@ -87,12 +89,12 @@ impl AnnotationNames {
     }
 }
 
-/// Every key that has an effect.
+/// Returns every key that has an effect.
 fn all_keys() -> impl Iterator<Item = &'static str> {
     scaffold::annotations::all()
 }
 
-/// The key that was meant.
+/// Suggests the key that was probably meant.
 fn meant(key: &str) -> String {
     nearest(key, all_keys()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }
@@ -101,19 +103,19 @@ fn meant(key: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Annotations {
     ours: BTreeMap<Box<str>, Box<str>>,
-    /// Why others of ours don't count.
+    /// The reasons why others of our annotations don't count.
     refused: Vec<Box<str>>,
 }
 
 impl Annotations {
-    /// Keeps the annotations that we know.
+    /// Keeps the annotations with our prefix.
     pub(crate) fn new(all: &BTreeMap<String, String>) -> Annotations {
         let ours =
             all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.as_str().into())));
         Annotations { ours: ours.collect(), refused: Vec::new() }
     }
 
-    /// Reads those that have another name under that name only, and drops those that must not count.
+    /// Reads renamed annotations under their new names only, and drops those that must not count.
     pub(crate) fn rename(&mut self, all: &BTreeMap<String, String>, names: &AnnotationNames) {
         for (name, key) in &names.names {
             if self.ours.remove(*key).is_some() && !name.starts_with(PREFIX) {
@@ -135,34 +137,36 @@ impl Annotations {
         }
     }
 
-    /// `pause`, exactly `true`: whether to leave the resource alone, deleted or not, as helm-operator-plugins does.
+    /// Returns whether to leave the resource alone, deleted or not. As in helm-operator-plugins, only `pause: "true"`
+    /// counts.
     pub(crate) fn pause(&self) -> bool {
         self.ours.get("pause").is_some_and(|value| &**value == "true")
     }
 
-    /// Pauses the resource as the annotation does.
+    /// Pauses the resource, as the annotation does.
     pub(crate) fn set_pause(&mut self) {
         self.ours.insert("pause".into(), "true".into());
     }
 
-    /// `reconcile-period`: a Go duration of at least a second; zero turns periodic reconciles off.
+    /// Returns `reconcile-period`, a Go duration of at least one second; zero turns periodic reconciles off.
     pub(crate) fn reconcile_period(&self) -> Result<Option<Duration>, DurationError> {
         self.duration("reconcile-period")
     }
 
-    /// `hook-timeout`: how long one of the chart's hooks may take, as a Go duration of at least a second; zero means no limit.
+    /// Returns `hook-timeout`, the limit for one of the chart's hooks, a Go duration of at least one second; zero means
+    /// no limit.
     pub(crate) fn hook_timeout(&self) -> Result<Option<Duration>, DurationError> {
         self.duration("hook-timeout")
     }
 
-    /// A duration; a shorter one than allowed counts as the shortest.
+    /// Returns a duration. A shorter one than allowed counts as the minimum.
     fn duration(&self, key: &str) -> Result<Option<Duration>, DurationError> {
         let Some(text) = self.ours.get(key) else { return Ok(None) };
         let duration = parse_duration(text)?;
         Ok(Some(if is_too_short(duration) { SHORTEST } else { duration }))
     }
 
-    /// Names the first invalid annotation and what is wrong with it; `None` if all are valid.
+    /// Names the first invalid annotation and what is wrong with it; returns `None` if all are valid.
     pub(crate) fn fault(&self) -> Option<String> {
         let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
         let duration = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?.to_string())));
@@ -182,12 +186,12 @@ impl Annotations {
             .collect()
     }
 
-    /// `reconcile-now`: a token that asks for one full reconcile. Each new token is another request.
+    /// Returns `reconcile-now`, a token that requests one full reconcile. Each new token is another request.
     pub(crate) fn reconcile_now(&self) -> Option<&str> {
         self.token("reconcile-now")
     }
 
-    /// `retry-now`: a token that ends every wait after a failure, once.
+    /// Returns `retry-now`, a token that ends every wait after a failure, once.
     pub(crate) fn retry_now(&self) -> Option<&str> {
         self.token("retry-now")
     }
@@ -196,7 +200,8 @@ impl Annotations {
         self.ours.get(key).map(|token| &**token).filter(|token| !token.is_empty())
     }
 
-    /// `values-from`: more sources of values, as a YAML list like `valuesFrom` in watches.yaml. The error never quotes it.
+    /// Returns `values-from`: further value sources, as a YAML list like `valuesFrom` in watches.yaml. The error never
+    /// quotes the list.
     pub(crate) fn values_from(&self) -> Option<Result<Vec<ValuesSource>, String>> {
         let text = self.ours.get("values-from")?;
         let options = serde_yaml::options! { with_snippet: false };
@@ -208,38 +213,38 @@ impl Annotations {
         Some(checked)
     }
 
-    /// `drift`: what to do about drift of the release's objects; one that its own annotation names wins.
+    /// Returns `drift`, the policy for drift of the release's objects. An object's own annotation overrides it.
     pub(crate) fn drift(&self) -> Result<Option<DriftPolicy>, &'static str> {
         let Some(text) = self.ours.get("drift") else { return Ok(None) };
         DriftPolicy::parse(text).map(Some).ok_or("must be \"repair\", \"detect\" or \"off\"")
     }
 
-    /// `uninstall-wait`: whether the resource stays until all objects are gone. Default: false.
+    /// Returns `uninstall-wait`: whether the resource stays until all objects are deleted. Default: false.
     pub(crate) fn uninstall_wait(&self) -> bool {
         self.flag("uninstall-wait", false)
     }
 
-    /// `adopt`: whether to take over releases and objects of others. Default: false.
+    /// Returns `adopt`: whether to take over releases and objects that have another owner. Default: false.
     pub(crate) fn adopt(&self) -> bool {
         self.flag("adopt", false)
     }
 
-    /// `suspend`: whether to leave the release alone. Default: false.
+    /// Returns `suspend`: whether to leave the release alone. Default: false.
     pub(crate) fn suspend(&self) -> bool {
         self.flag("suspend", false)
     }
 
-    /// `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`. Default: false.
+    /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`. Default: false.
     pub(crate) fn disable_hooks(&self, action: &str) -> bool {
         self.flag(&format!("{action}-disable-hooks"), false)
     }
 
-    /// `<action>-description`: the record's description.
+    /// Returns `<action>-description`, the record's description.
     pub(crate) fn description(&self, action: &str) -> Option<String> {
         self.ours.get(format!("{action}-description").as_str()).map(|text| text.to_string())
     }
 
-    /// As upstream, an invalid bool counts as the default.
+    /// Returns a boolean. As in upstream, an invalid one counts as the default.
     fn flag(&self, key: &str, default: bool) -> bool {
         self.ours.get(key).and_then(|text| parse_bool(text.as_bytes()).ok()).unwrap_or(default)
     }
@@ -249,7 +254,7 @@ fn is_too_short(duration: Duration) -> bool {
     !duration.is_zero() && duration < SHORTEST
 }
 
-/// What is wrong with an annotation that has no effect, or another one.
+/// Explains why an annotation has no effect, or not the intended one.
 fn mistake(key: &str, value: &str) -> Option<String> {
     if !all_keys().any(|known| known == key) {
         let hint = nearest(key, all_keys()).map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Checks what no entry of watches.yaml shows alone: missing names, and entries that contradict each other.
+//! Checks what a single entry of watches.yaml does not show: missing names, and entries that contradict each other.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use super::decode::near;
 use super::node::Entry;
 use super::{Error, Watch};
 
-/// Rejects entries without version or kind, a second entry for a kind, and versions of a kind with records in different places. The messages begin
-/// with upstream's.
+/// Rejects entries without version or kind, duplicate entries for a kind, and versions of a kind whose records are in
+/// different namespaces. The messages start with upstream's.
 pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Error> {
     let (mut seen, mut homes) = (HashMap::new(), HashMap::new());
     for (watch, entries) in watches.iter().zip(entries) {
@@ -34,12 +34,12 @@ fn invalid(watch: &Watch, what: String) -> Error {
     Error::Value { line: watch.line, what }
 }
 
-/// `group/version, Kind=kind`, as upstream writes it.
+/// Formats a GVK as upstream does: `group/version, Kind=kind`.
 fn gvk(watch: &Watch) -> String {
     format!("{}/{}, Kind={}", watch.group, watch.version, watch.kind)
 }
 
-/// The unknown key that was probably meant for a missing one.
+/// Names the unknown key that was probably meant as a missing one.
 fn hint(missing: &str, entries: &[Entry]) -> String {
     let is_meant = |entry: &&Entry| !entry.key.eq_ignore_ascii_case(missing) && near(&entry.key) == Some(missing);
     let found = entries.iter().find(is_meant);

@@ -76,7 +76,7 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
     Ok(watch)
 }
 
-/// Two keys, in any order, that make one value.
+/// Two keys, in any order, that together define the override values.
 #[derive(Default)]
 struct RawOverrides {
     texts: BTreeMap<String, String>,
@@ -121,7 +121,7 @@ fn empty() -> Watch {
     }
 }
 
-/// The known key that equals `key` in any case, as for Go's `encoding/json`.
+/// Returns the known key that equals `key`, ignoring case as Go's `encoding/json` does.
 fn known(key: &str) -> Option<&'static str> {
     KEYS.iter().copied().find(|k| k.eq_ignore_ascii_case(key))
 }
@@ -145,7 +145,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "readiness" => expressions::readiness(&mut watch.expressions, entry)?,
         "status" => expressions::status(&mut watch.expressions, entry)?,
         "progressTimeout" => watch.progress_timeout = Some(duration(entry)?),
-        // Upstream uses it to choose how a dry run compares. Nothing is compared by a dry run here.
+        // Upstream uses it to choose how a dry run compares. We never compare by a dry run.
         "dryRunOption" => _ = string(entry)?,
         "apply" => watch.apply = policy(entry)?,
         "fullResyncPeriod" => watch.full_resync_period = Some(duration(entry)?),
@@ -185,7 +185,7 @@ fn boolean(entry: &Entry) -> Result<bool, Error> {
     }
 }
 
-/// A whole number from `least` to 65,535.
+/// Returns a whole number from `least` to 65,535.
 fn number(entry: &Entry, least: u16) -> Result<usize, Error> {
     match &entry.value {
         Node::Integer(n) => match u16::try_from(*n) {
@@ -206,7 +206,7 @@ fn override_values(entry: &Entry, env: &Env) -> Result<BTreeMap<String, String>,
         .collect()
 }
 
-/// A scalar's text: `true`, `3` and `1.5` need no quotes.
+/// Returns a scalar's text, so that `true`, `3` and `1.5` need no quotes.
 fn scalar(entry: &Entry) -> Result<String, Error> {
     match &entry.value {
         Node::Null => Ok(String::new()),
@@ -275,7 +275,7 @@ fn unknown(entry: &Entry) -> Warning {
     Warning { line: entry.line, what }
 }
 
-/// The known key that was meant.
+/// Returns the known key that was probably meant.
 pub(super) fn near(key: &str) -> Option<&'static str> {
     nearest(key, KEYS.iter().copied())
 }

@@ -1,6 +1,6 @@
-//! Go's duration strings: `1m30s`, `1.5h`, `-2ms`, `0`.
+//! Parses Go's duration strings: `1m30s`, `1.5h`, `-2ms`, `0`.
 //!
-//! Counterpart: Go's `time.ParseDuration`. Negative durations are rejected, since nothing here can wait for one.
+//! Counterpart: Go's `time.ParseDuration`. Rejects negative durations, because nothing here can wait for one.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Text that is not a duration, or a negative one. The messages are Go's.
+/// The reason why a text is not a duration, or not a valid one. The messages are Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DurationError {
     /// It cannot be parsed.
@@ -25,7 +25,7 @@ pub(crate) enum DurationError {
     /// A number without a unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
-    /// A unit unknown to Go.
+    /// A unit that Go does not know.
     #[error("time: unknown unit {1:?} in duration {0:?}")]
     UnknownUnit(String, String),
     /// Below zero.
@@ -55,7 +55,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     }
 }
 
-/// The nanoseconds of `1m30s`, saturating; at least one part is needed.
+/// Returns the nanoseconds of `1m30s`, saturating. At least one part is required.
 fn sum(text: &str, mut rest: &str) -> Result<u128, DurationError> {
     let mut total = 0_u128;
     loop {
@@ -68,7 +68,7 @@ fn sum(text: &str, mut rest: &str) -> Result<u128, DurationError> {
     }
 }
 
-/// The nanoseconds of the first number with its unit, and what follows.
+/// Returns the nanoseconds of the first number with its unit, and the rest.
 fn part<'a>(text: &str, rest: &'a str) -> Result<(u128, &'a str), DurationError> {
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
     let (number, rest) = rest.split_at(rest.find(|c| !is_number(c)).unwrap_or(rest.len()));
@@ -87,12 +87,12 @@ fn part<'a>(text: &str, rest: &'a str) -> Result<(u128, &'a str), DurationError>
     Ok((whole.saturating_mul(u128::from(*scale)).saturating_add(part_of(fraction, *scale)), rest))
 }
 
-/// The nanoseconds of a decimal `fraction` of one unit.
+/// Returns the nanoseconds of a decimal `fraction` of one unit.
 fn part_of(fraction: &str, scale: u64) -> u128 {
     let (mut nanos, mut place) = (0_u128, u128::from(scale));
     let mut remainder = 0_u128;
     let mut divisor = 1_u128;
-    // Further digits are smaller than a nanosecond.
+    // Further digits are below a nanosecond.
     for digit in fraction.bytes().take(18) {
         divisor *= 10;
         remainder = remainder * 10 + u128::from(digit - b'0');

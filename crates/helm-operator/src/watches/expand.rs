@@ -1,4 +1,5 @@
-//! Expands override values from the operator's environment: `$VAR` and `${VAR}` first, then Go templates with Sprig's functions.
+//! Expands override values from the operator's environment: `$VAR` and `${VAR}` first, then Go templates with Sprig's
+//! functions.
 //!
 //! Counterpart: `os.ExpandEnv` and `expandOverrideValues` of operator-sdk's `internal/helm/watches`.
 
@@ -8,8 +9,8 @@ use go_template::{FuncError, FuncMap, Str, Templates, Value};
 
 use crate::mask::Mask;
 
-/// An override value whose template fails. Upstream prints the whole text; here the key stands for it, because text from the environment may be
-/// secret.
+/// The reason why an override value's template fails. Upstream prints the whole text. We print only the key, because
+/// text from the environment may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It cannot be parsed.
@@ -20,7 +21,7 @@ pub enum Error {
         /// The template engine's message, unless it could quote the environment.
         cause: String,
     },
-    /// It fails when it runs.
+    /// It fails when it is executed.
     #[error("failed to execute template of {key:?}: {cause}")]
     Execute {
         /// The override value's path.
@@ -34,10 +35,10 @@ pub enum Error {
 const HIDDEN: &str =
     "the template is invalid once environment variables are expanded; quote them, or read them with the function env";
 
-/// Looks up an environment variable.
+/// A function that looks up an environment variable.
 pub(super) type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Expands the environment, then the template, of the value `key`.
+/// Expands the environment, then the template, in the value of `key`.
 pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> {
     let expanded = expand_env(text, &**env);
     if !expanded.contains("{{") {
@@ -59,32 +60,33 @@ pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> 
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The strings in a template's text: they may be secret, and errors quote them.
+/// Returns a mask of the strings in a template's text, which may be secret and which errors quote.
 fn literals(text: &str) -> Mask {
     let mut mask = Mask::default();
     text.split(['"', '`']).skip(1).step_by(2).for_each(|literal| mask.add_secret(&literal.into()));
     mask
 }
 
-/// The environment, with each variable that is read added to what errors must not quote.
+/// Wraps the environment, so that each variable that is read is added to the mask for errors.
 fn noting(env: Env, seen: Arc<Mutex<Mask>>) -> Env {
     Arc::new(move |name| {
         env(name).inspect(|text| seen.lock().unwrap_or_else(PoisonError::into_inner).add_secret(&text.as_str().into()))
     })
 }
 
-/// Sprig's functions with `env` and `expandenv`, which Helm withholds from charts: an operator's own configuration may read its environment.
+/// Returns Sprig's functions with `env` and `expandenv`, which Helm withholds from charts. An operator's own
+/// configuration may read its environment.
 fn functions(env: &Env) -> FuncMap {
     let mut functions = sprig::func_map();
     let (one, all) = (env.clone(), env.clone());
     functions.add("env", move |name: Str| one(&name.to_string()).unwrap_or_default());
     functions.add("expandenv", move |text: Str| expand_env(&text.to_string(), &*all));
-    // Helm's `fail` marks its message for Helm's error reporting.
+    // Helm's `fail` marks its message for Helm's error reporting, which does not run here.
     functions.add("fail", |text: Str| Err::<Value, _>(FuncError::new(text.to_string())));
     functions
 }
 
-/// Go's `os.Expand`: unknown variables are empty, a `$` without a name stays, broken braces disappear.
+/// Ports Go's `os.Expand`: unknown variables are empty, a `$` without a name stays, invalid braces disappear.
 fn expand_env(text: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -102,7 +104,7 @@ fn expand_env(text: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
     out + rest
 }
 
-/// The variable's name at the start of `text`, which follows a `$`, and its length in bytes with braces.
+/// Returns the variable name at the start of `text`, which follows a `$`, and its length in bytes, including braces.
 fn shell_name(text: &str) -> (&str, usize) {
     if let Some(inside) = text.strip_prefix('{') {
         return match inside.find('}') {
@@ -117,7 +119,7 @@ fn shell_name(text: &str) -> (&str, usize) {
     (&text[..end], end)
 }
 
-/// The shell's one-character names.
+/// Returns whether the character is one of the shell's one-character names.
 fn is_special(c: char) -> bool {
     matches!(c, '*' | '#' | '$' | '@' | '!' | '?' | '-' | '0'..='9')
 }

@@ -9,9 +9,9 @@ use super::Error;
 use super::node::{Entry, Node};
 use crate::cel::{self, Expression};
 
-/// The fields of the status that the operator itself writes.
+/// The status fields that the operator itself writes.
 const OUR_FIELDS: [&str; 5] = ["conditions", "deployedRelease", "lastHandled", "observedGeneration", "readyObjects"];
-/// How many rules and fields an entry may have.
+/// The maximum number of rules, and of fields, in an entry.
 const MOST: usize = 32;
 
 /// The expressions of one entry.
@@ -21,14 +21,14 @@ pub struct Expressions {
     fields: Vec<Field>,
 }
 
-/// A field of the status and what computes it.
+/// A computed status field, with its expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) name: Arc<str>,
     pub(crate) value: Expression,
 }
 
-/// What decides whether objects of a kind are ready, in place of kstatus' rules. `self` is the object.
+/// The expressions that decide whether objects of a kind are ready, instead of kstatus' rules. `self` is the object.
 #[derive(Clone, Debug)]
 struct Rule {
     group: String,
@@ -39,22 +39,23 @@ struct Rule {
 }
 
 impl Expressions {
-    /// Why an object is not ready by the rule of its kind: `None` if there is no rule, `Some(None)` if it is ready.
+    /// Judges an object by its kind's rule. Returns `None` if there is no rule, `Some(None)` if the object is ready,
+    /// and otherwise the reason why it is not.
     pub(crate) fn judge(&self, group: &str, kind: &str, object: &str) -> Option<Option<Unready>> {
         Some(self.rule(group, kind)?.judge(object))
     }
 
-    /// Whether a rule decides about a kind's objects.
+    /// Returns whether a rule judges a kind's objects.
     pub(crate) fn has_rule(&self, group: &str, kind: &str) -> bool {
         self.rule(group, kind).is_some()
     }
 
-    /// Whether a field of the status reads a kind's objects.
+    /// Returns whether a status field reads a kind's objects.
     pub(crate) fn reads(&self, group: &str, kind: &str) -> bool {
         self.fields.iter().flat_map(|field| field.value.kinds()).any(|name| names(name, group, kind))
     }
 
-    /// The computed fields of the status.
+    /// Returns the computed status fields.
     pub(crate) fn fields(&self) -> &[Field] {
         &self.fields
     }
@@ -64,11 +65,12 @@ impl Expressions {
     }
 }
 
-/// Whether `objects.NAME` means this kind: `Deployment` in any group, or `Certificate.cert-manager.io`.
+/// Returns whether `objects.NAME` means this kind. The name is `Deployment`, in any group, or
+/// `Certificate.cert-manager.io`.
 pub(crate) fn names(name: &str, group: &str, kind: &str) -> bool {
     match name.split_once('.') {
         Some((named, of)) => named == kind && of == group,
-        // Expressions cannot name Secrets; this keeps them out whatever happens.
+        // Expressions cannot name Secrets. This excludes them in any case.
         None => name == kind && (group, kind) != ("", "Secret"),
     }
 }

@@ -1,6 +1,7 @@
-//! watches.yaml: which charts serve which custom resources. Read as leniently as upstream reads it.
+//! Reads watches.yaml, which says which charts serve which custom resources. It is as lenient as upstream.
 //!
-//! Counterpart: operator-sdk's `internal/helm/watches` and helm-operator-plugins' `pkg/watches`; the keys are the union of both.
+//! Counterpart: operator-sdk's `internal/helm/watches` and helm-operator-plugins' `pkg/watches`; the keys are the union
+//! of both.
 
 pub(crate) mod annotations;
 mod check;
@@ -37,7 +38,7 @@ pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, Ser
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// The line of the entry, from 1; 0 if unknown.
+    /// The line of the entry, starting at 1; 0 if unknown.
     pub line: u64,
     /// The API group; may be empty.
     pub group: String,
@@ -45,69 +46,71 @@ pub struct Watch {
     pub version: String,
     /// The kind; never empty.
     pub kind: String,
-    /// The chart's folder or archive, relative to the working directory.
+    /// The chart's directory or archive, relative to the working directory.
     pub chart: PathBuf,
     /// The override values for the `spec` of each resource.
     pub overrides: Overrides,
-    /// How often a resource is reconciled without an event; zero: never. `None`: the flag decides.
+    /// How often a resource is reconciled without an event; zero means never. `None`: the flag decides.
     pub reconcile_period: Option<Duration>,
-    /// How long one of the chart's hooks may take; zero: no limit. `None`: the flag decides.
+    /// How long one of the chart's hooks may take; zero means no limit. `None`: the flag decides.
     pub hook_timeout: Option<Duration>,
-    /// How long a release may stay unready without progress before it counts as stalled; zero: no limit. `None`: the flag decides.
+    /// How long a release may stay unready without progress before it counts as stalled; zero means no limit. `None`:
+    /// the flag decides.
     pub progress_timeout: Option<Duration>,
     /// The CEL expressions: readiness rules and computed status fields.
     pub expressions: Expressions,
-    /// How many resources of this kind are reconciled at once, at least 1. `None`: the flag decides.
+    /// How many resources of this kind are reconciled concurrently; at least 1. `None`: the flag decides.
     pub max_concurrent_reconciles: Option<usize>,
     /// Whether changes to the chart's objects trigger reconciles.
     pub watch_dependent_resources: bool,
-    /// Selects the served custom resources by label; empty means all.
+    /// The label selector of the served custom resources; empty means all.
     pub selector: Selector,
     /// How the chart's objects are written.
     pub apply: Policy,
-    /// How many revisions of a release are kept; 0 keeps all. `None`: the flag decides.
+    /// How many revisions of a release are kept; 0 means all. `None`: the flag decides.
     pub max_history: Option<usize>,
     /// The namespace of the releases of cluster-scoped resources. `None`: the operator's own.
     pub release_namespace: Option<String>,
-    /// The namespace of all release records, which carry the name `<namespace>.<name>` of their release there. `None`: each release's own, under its
-    /// name. Watches of one kind in several versions must agree.
+    /// The namespace of all release records, which are named `<namespace>.<name>` after their release there. `None`:
+    /// each release's own namespace, where records have the release's name. Watches of one kind in several versions
+    /// must agree.
     pub storage_namespace: Option<StorageNamespace>,
-    /// Other names of the annotations that control a release.
+    /// The names of the annotations that control a release, and which of them count.
     pub annotations: AnnotationNames,
-    /// How often every object is applied again without a reason; zero: never. `None`: the flag decides.
+    /// How often every object is applied again without a reason; zero means never. `None`: the flag decides.
     pub full_resync_period: Option<Duration>,
-    /// How many releases may be upgraded at a time because the chart, override values or sources of values changed; 0: no limit. `None`: the flag
-    /// decides.
+    /// How many releases may be upgraded concurrently because the chart, override values or value sources changed; 0
+    /// means no limit. `None`: the flag decides.
     pub max_parallel_upgrades: Option<usize>,
-    /// Secrets and ConfigMaps whose content lies below the `spec` of each resource, in their order.
+    /// Secrets and ConfigMaps whose content is merged below the `spec` of each resource, in order.
     pub values_from: Vec<ValuesSource>,
-    /// Whether a resource may name more of them in its annotation `values-from`.
+    /// Whether a resource may name further value sources in its annotation `values-from`.
     pub values_from_annotation: AnnotationSources,
-    /// What to do about drift.
+    /// The policy for drift.
     pub drift: Drift,
     /// What a resource with the annotation `adopt` may take over. Default: [`Adopt::Unowned`].
     pub adopt: Adopt,
-    /// What to do after a failed install or upgrade.
+    /// The remediation after a failed install or upgrade.
     pub on_failure: OnFailure,
-    /// How often to try the same inputs again after a failure that is no outage. `None`: no limit.
+    /// How often to retry the same inputs after a failure other than an outage. `None`: no limit.
     pub retries: Option<u32>,
-    /// What to do with the definitions in the chart's `crds` folder.
+    /// How to handle the custom resource definitions in the chart's `crds` directory.
     pub crds: CrdPolicy,
-    /// Objects to delete and create anew when the server refuses to change their immutable fields, beside Jobs.
+    /// Objects to delete and recreate when the server refuses to change their immutable fields, in addition to Jobs.
     pub recreate: Arc<[ObjectRule]>,
     /// What templates may read with `lookup` beyond their release.
     pub lookup: LookupRule,
-    /// What a release may contain beside objects in its own namespace.
+    /// What a release may contain, in addition to objects in its own namespace.
     pub objects: ObjectsRule,
-    /// What the chart's schemas may refer to beside its files.
+    /// What the chart's schemas may refer to, in addition to the chart's files.
     pub schema: SchemaRule,
-    /// As whom lookups, hooks and the chart's objects are read and written. `None`: as the operator.
+    /// The account that lookups, hooks and the chart's objects are read and written as. `None`: the operator's.
     pub service_account: Option<ServiceAccount>,
-    /// Keys about whose rights count and who may read records that the entry lacks, so that the defaults hold.
+    /// The keys about permissions and access to records that the entry does not set, so that their defaults apply.
     pub undecided: Vec<&'static str>,
 }
 
-/// Why watches.yaml cannot be used. The messages are upstream's where it has one.
+/// The reason why watches.yaml cannot be used. The messages are upstream's where it has one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
@@ -115,7 +118,7 @@ pub enum Error {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file's content cannot be used.
@@ -123,7 +126,7 @@ pub enum Error {
     In {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: Box<Error>,
     },
     /// The text is not YAML.
@@ -132,7 +135,7 @@ pub enum Error {
     /// A key has an invalid value.
     #[error("line {line}: {what}")]
     Value {
-        /// The line, from 1; 0 if unknown.
+        /// The line, starting at 1; 0 if unknown.
         line: u64,
         /// What is wrong.
         what: String,
@@ -154,16 +157,16 @@ pub struct Watches {
     pub warnings: Vec<Warning>,
 }
 
-/// What is likely a mistake in a watches file.
+/// A likely mistake in a watches file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The line, from 1; 0 if unknown.
+    /// The line, starting at 1; 0 if unknown.
     pub line: u64,
     /// What is wrong.
     pub what: String,
 }
 
-/// `line 3: unknown key`.
+/// Formats the warning as `line 3: unknown key`.
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.what)
@@ -173,7 +176,7 @@ impl fmt::Display for Warning {
 /// Reads a watches file with this process's environment, and logs its warnings.
 ///
 /// # Errors
-/// Those of [`parse`], and a file that cannot be read.
+/// The errors of [`parse`], or the file cannot be read.
 pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
     let parsed = parse(&text, |name| std::env::var(name).ok());
@@ -188,8 +191,8 @@ pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
 /// Parses the text of a watches file. `env` looks up environment variables for override values.
 ///
 /// # Errors
-/// The text is not a list of entries; a value has the wrong type; an entry lacks version or kind, or repeats a kind; versions of a kind disagree about `storageNamespace`; an override value or its
-/// template is invalid.
+/// The text is not a list of entries; a value has the wrong type; an entry lacks version or kind, or repeats a kind;
+/// versions of a kind disagree about `storageNamespace`; an override value or its template is invalid.
 pub fn parse(text: &str, env: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Result<Watches, Error> {
     let env: expand::Env = Arc::new(env);
     let entries = node::entries(text)?;
@@ -200,17 +203,17 @@ pub fn parse(text: &str, env: impl Fn(&str) -> Option<String> + Send + Sync + 's
 }
 
 impl Watch {
-    /// The group, version and kind.
+    /// Returns the group, version and kind.
     pub fn gvk(&self) -> GroupVersionKind {
         GroupVersionKind::gvk(&self.group, &self.version, &self.kind)
     }
 
-    /// The controller's name in logs, metrics and events: `<kind in lower case>-controller`, as upstream.
+    /// Returns the controller's name in logs, metrics and events: `<kind in lower case>-controller`, as in upstream.
     pub(crate) fn controller_name(&self) -> String {
         format!("{}-controller", self.kind.to_lowercase())
     }
 
-    /// Returns where the records of its releases are, for an operator in this namespace.
+    /// Returns where the records of the watch's releases are stored, for an operator in this namespace.
     pub(crate) fn home(&self, own: &str) -> Home {
         self.storage(own).map(Home::in_namespace).unwrap_or_default()
     }
@@ -223,7 +226,7 @@ impl Watch {
         })
     }
 
-    /// The API resource with a guessed plural. Use discovery where a server answers.
+    /// Returns the API resource with a guessed plural. Use discovery when a server is available.
     pub(crate) fn api_resource(&self) -> ApiResource {
         ApiResource::from_gvk(&self.gvk())
     }

@@ -1,4 +1,4 @@
-//! watches.yaml as a tree with line numbers, so that warnings can name them.
+//! Parses watches.yaml into a tree with line numbers, so that warnings can name them.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::Spanned;
@@ -21,12 +21,12 @@ pub(super) enum Node {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) key: String,
-    /// From 1; 0 if unknown.
+    /// The line, starting at 1; 0 if unknown.
     pub(super) line: u64,
     pub(super) value: Node,
 }
 
-/// The entries of the list at the top, each a mapping.
+/// Returns the entries of the top-level list, each of which is a mapping.
 pub(super) fn entries(text: &str) -> Result<Vec<Vec<Entry>>, Error> {
     let options = serde_yaml::options! { with_snippet: false };
     let node: Node =
@@ -47,7 +47,7 @@ fn entry(index: usize, node: Node) -> Result<Vec<Entry>, Error> {
 }
 
 impl Node {
-    /// The type, as messages call it.
+    /// Returns the type's name in messages.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             Node::Null => "null",
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// The same as JSON.
+    /// Returns the value as JSON.
     pub(super) fn to_json(&self) -> serde_json::Value {
         match self {
             Node::Null => serde_json::Value::Null,

@@ -1,4 +1,5 @@
-//! Decodes what a release may contain: `objects` in watches.yaml. It has no counterpart upstream, so unknown keys are errors.
+//! Decodes what a release may contain: `objects` in watches.yaml. Upstream has no counterpart, so unknown keys are
+//! errors.
 
 use std::collections::BTreeSet;
 
@@ -10,33 +11,33 @@ use super::decode::wrong;
 use super::node::{Entry, Node};
 use super::rules::{map, name, unknown};
 
-/// What a release may contain beside objects in its own namespace: `objects` in watches.yaml.
+/// What a release may contain, in addition to objects in its own namespace: `objects` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectsRule {
     /// The namespaces of objects.
     pub namespaces: Granted,
-    /// The kinds of objects without a namespace.
+    /// The cluster-scoped kinds of objects.
     pub cluster_scoped: Granted,
-    /// The only kinds, with or without group; empty means all.
+    /// The only kinds allowed, with or without group; empty means all.
     pub kinds: BTreeSet<String>,
 }
 
-/// Which names a watch grants.
+/// The names that a watch grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Granted {
-    /// None but the release's own namespace: `own` or `none`.
+    /// Only the release's own namespace, or no cluster-scoped kind: `own` or `none`.
     Own,
-    /// Those that the chart's own text spells out: `chart`.
+    /// The names that the chart's own text spells out: `chart`.
     #[default]
     Chart,
-    /// Those, and these.
+    /// The names that the chart's own text spells out, and these.
     More(BTreeSet<String>),
     /// Any: `any`.
     Any,
 }
 
 impl Granted {
-    /// Returns the names, where the chart's own text spells out `chart`.
+    /// Returns the granted names. `chart` contains those that the chart's own text spells out.
     fn with(&self, chart: &BTreeSet<String>) -> Allowed {
         match self {
             Granted::Own => Allowed::These(BTreeSet::new()),
@@ -46,7 +47,7 @@ impl Granted {
         }
     }
 
-    /// Whether the kind is granted, where the chart's own text names `chart`.
+    /// Returns whether the kind is granted. `chart` contains the kinds that the chart's own text spells out.
     pub(crate) fn has_kind(&self, kind: &str, group: &str, chart: &BTreeSet<String>) -> bool {
         match self {
             Granted::Own => false,
@@ -58,14 +59,14 @@ impl Granted {
         }
     }
 
-    /// Whether the watch says nothing, so that only the chart's own text counts.
+    /// Returns whether the watch does not set the key, so that only the chart's own text counts.
     pub(crate) fn is_default(&self) -> bool {
         *self == Granted::Chart
     }
 }
 
 impl ObjectsRule {
-    /// Returns where the releases of a chart may reach that spells this out.
+    /// Returns what the releases of a chart may contain, if the chart spells this out.
     pub(crate) fn reach(&self, spelled: &SpelledOut) -> Reach {
         Reach {
             namespaces: self.namespaces.with(&spelled.namespaces),
@@ -76,7 +77,8 @@ impl ObjectsRule {
 }
 
 impl ObjectsRule {
-    /// Returns where releases may reach that the operator author's own code renders. Without the key, that code decides.
+    /// Returns what releases rendered by the operator author's own code may contain. Without the key, that code
+    /// decides.
     pub(crate) fn reach_of_code(&self) -> Reach {
         if *self == ObjectsRule::default() { Reach::default() } else { self.reach(&SpelledOut::default()) }
     }
@@ -100,7 +102,7 @@ pub(super) fn objects(entry: &Entry) -> Result<ObjectsRule, Error> {
     Ok(rule)
 }
 
-/// Decodes a word, or a list of names. `least` is the word that grants nothing more.
+/// Decodes a word, or a list of names. `least` is the word that grants nothing.
 pub(super) fn granted(key: &str, value: &Node, least: &str) -> Result<Granted, String> {
     match value {
         Node::String(word) if word == least => Ok(Granted::Own),

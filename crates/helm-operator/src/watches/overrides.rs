@@ -1,4 +1,5 @@
-//! The override values of one watch: checked once, where watches.yaml is read, and laid over the `spec` of each resource.
+//! The override values of one watch, which are checked once, when watches.yaml is read, and merged over the `spec` of
+//! each resource.
 //!
 //! Counterparts: `strvals.ParseIntoString` as operator-sdk calls it, and helm-operator-plugins' `pkg/values`.
 
@@ -10,43 +11,44 @@ use go_template::{Map, Value};
 use helm::{strvals, values};
 use serde::{Deserialize, Serialize};
 
-/// How the text of override values becomes values.
+/// How the text of an override value becomes a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OverrideValuesType {
-    /// As `--set`: `true`, `null` and integers have their type (helm-operator-plugins).
+    /// Like `--set`: `true`, `null` and integers get their type (helm-operator-plugins).
     #[default]
     Typed,
-    /// As `--set-string`: every value is a string (operator-sdk).
+    /// Like `--set-string`: every value is a string (operator-sdk).
     String,
 }
 
-/// Override values that `--set` or `--set-string` accepts. `Debug` shows their keys only: a value may be secret.
+/// Override values that `--set` or `--set-string` accepts. `Debug` shows only their keys, because a value may be
+/// secret.
 #[derive(Clone, Default)]
 pub struct Overrides {
     kind: Option<OverrideValuesType>,
     texts: BTreeMap<String, String>,
-    /// The values of the texts as strings, on their own.
+    /// The values as strings, without a `spec`.
     strings: Map,
     /// The paths whose text is a number, a boolean or null.
     typed_keys: Vec<String>,
 }
 
-/// An override value that cannot be set. Names its key, never its value, which may be secret.
+/// An override value that cannot be set. Names its key, but never its value, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid override value {key:?}: {cause}")]
 pub struct OverrideError {
     /// The path, as in `--set`.
     pub key: String,
-    /// What is wrong. Where only the value could tell, what to do about it.
+    /// What is wrong. If the cause would quote the value, what to do about it.
     pub cause: String,
 }
 
 impl Overrides {
-    /// Reads override values: paths as in `--set`, each with its text, environment and templates already expanded. `kind` is `None` where watches.yaml
-    /// leaves it open.
+    /// Parses override values: paths as in `--set`, each with its text, in which environment and templates are already
+    /// expanded. `kind` is `None` if watches.yaml does not set it.
     ///
     /// # Errors
-    /// A path or value that `--set` rejects.
+    /// `--set` rejects a path or a value.
     pub fn parse(
         texts: BTreeMap<String, String>,
         kind: impl Into<Option<OverrideValuesType>>,
@@ -63,17 +65,19 @@ impl Overrides {
         Ok(Overrides { kind: kind.into(), texts, strings, typed_keys })
     }
 
-    /// How the texts become values; `None` where watches.yaml leaves it open, so that they have types unless a release was made with strings.
+    /// Returns how the texts become values. `None` means that watches.yaml does not set it: the values are typed,
+    /// except for releases that were made with strings.
     pub fn kind(&self) -> Option<OverrideValuesType> {
         self.kind
     }
 
-    /// The paths whose value depends on the type: numbers, booleans and null.
+    /// Returns the paths whose value depends on the type: numbers, booleans and null.
     pub fn typed_keys(&self) -> &[String] {
         &self.typed_keys
     }
 
-    /// Returns how the override values in a release's recorded values were made; `None` if these do not show it.
+    /// Returns how the override values in a release's recorded values were made; `None` if the recorded values do not
+    /// show it.
     pub(crate) fn recorded_as(&self, recorded: &serde_json::Value) -> Option<OverrideValuesType> {
         let pairs = self.texts.iter().filter(|(key, _)| self.typed_keys.contains(key));
         let leaves = pairs.flat_map(|(key, text)| leaves_of(OverrideValuesType::String, key, text));
@@ -85,21 +89,21 @@ impl Overrides {
         }
     }
 
-    /// Each path with its text, in the order of the paths.
+    /// Returns each path with its text, ordered by path.
     pub fn texts(&self) -> &BTreeMap<String, String> {
         &self.texts
     }
 
-    /// The values of a resource with the override values on top. Consumes `spec`: typed values are set in it, so that an index replaces one
-    /// item of the resource's own list; strings replace whole lists, as in operator-sdk.
+    /// Returns a resource's values with the override values on top. Consumes `spec`: typed values are set in it, so
+    /// that an index replaces one item of the resource's own list; strings replace whole lists, as in operator-sdk.
     ///
     /// # Errors
-    /// A typed path leads through a value of the resource that is not a table or a list.
+    /// A typed path leads through a value of the resource that is neither a map nor a list.
     pub fn over(&self, spec: Map) -> Result<Map, OverrideError> {
         self.over_as(self.kind.unwrap_or_default(), spec)
     }
 
-    /// As [`over`](Overrides::over), with values of this type.
+    /// Like [`over`](Overrides::over), with values of this type.
     ///
     /// # Errors
     /// As [`over`](Overrides::over).
@@ -109,7 +113,7 @@ impl Overrides {
                 self.texts.iter().try_for_each(|(key, text)| set(kind, key, text, &spec))?;
                 Ok(spec)
             }
-            // A copy: templates may change the values that they are given.
+            // A copy, because templates may change the values that they get.
             OverrideValuesType::String => Ok(values::merge_maps(&spec, &self.strings.deep_copy())),
         }
     }
@@ -121,7 +125,7 @@ impl fmt::Debug for Overrides {
     }
 }
 
-/// Returns the scalars that one override value sets, by JSON pointer. The texts were parsed before.
+/// Returns the scalars that one override value sets, by JSON pointer. The texts have been parsed before.
 fn leaves_of(kind: OverrideValuesType, key: &str, text: &str) -> Vec<(String, serde_json::Value)> {
     let values = Map::default();
     let mut leaves = Vec::new();
@@ -153,7 +157,7 @@ fn set(kind: OverrideValuesType, key: &str, text: &str, into: &Map) -> Result<()
         .map_err(|error| OverrideError { key: key.to_owned(), cause: cause(key, error) })
 }
 
-/// The parser's message if it concerns the key or types. Otherwise it may quote the value.
+/// Returns the parser's message if it concerns the key or types. Any other message may quote the value.
 fn cause(key: &str, error: strvals::Error) -> String {
     match strvals::parse_into(&format!("{key}="), &Map::default()) {
         Err(of_key) => of_key.to_string(),

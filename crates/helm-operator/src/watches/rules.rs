@@ -1,4 +1,5 @@
-//! Decodes what to do about drift, failures and immutable fields: `drift`, `onFailure`, `recreate`. They have no counterpart upstream, so unknown keys are errors.
+//! Decodes the rules of an entry, such as `drift`, `onFailure` and `recreate`. Most have no counterpart upstream, so
+//! unknown keys are errors.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,68 +14,69 @@ use super::objects::{Granted, granted};
 use crate::spelling::nearest;
 use crate::watches::Error;
 
-/// The word for the operator itself: its rights, or its own namespace, whatever their names.
+/// The word for the operator itself: its own permissions, or its own namespace.
 const OPERATOR: &str = "$(operator)";
 
 /// The word for each release's own namespace.
 const RELEASE: &str = "$(release)";
 
-/// What to do about drift: `drift` in watches.yaml.
+/// The policy for drift: `drift` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
-    /// The policy for objects without one of their own.
+    /// The policy for objects that have none of their own.
     pub policy: DriftPolicy,
-    /// Fields that are left to other managers.
+    /// Fields that are left to other field managers.
     pub ignore: Arc<[IgnoreRule]>,
 }
 
-/// What to do after a failed install or upgrade: `onFailure` in watches.yaml. An outage is not a failure.
+/// The remediation after a failed install or upgrade: `onFailure` in watches.yaml. An outage is not a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Roll back to the deployed revision; remove an install if no revision was ever deployed.
+    /// Roll back to the deployed revision, or remove the install if no revision was ever deployed.
     #[default]
     Rollback,
-    /// Uninstall the release; the next attempt installs it again.
+    /// Uninstall the release. The next attempt installs it again.
     Uninstall,
-    /// Leave everything as it is; the next attempt continues from there.
+    /// Leave everything as it is. The next attempt continues from there.
     Keep,
 }
 
-/// What templates may read with `lookup` beyond their release's namespace, objects without a namespace, and what the chart spells out: `lookup` in
-/// watches.yaml.
+/// What templates may read with `lookup`, in addition to their release's namespace, cluster-scoped objects, and what
+/// the chart spells out: `lookup` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookupRule {
     /// Further namespaces.
     pub namespaces: Arc<[String]>,
-    /// Whether every namespace, and lists of all of them.
+    /// Whether every namespace may be read, including lists across all of them.
     pub all: bool,
-    /// The kinds without a namespace, and those that the operator serves.
+    /// The cluster-scoped kinds, and those that the operator serves.
     pub kinds: Granted,
 }
 
-/// Which sources of values a resource may name in its annotation `values-from`: `valuesFromAnnotation` in watches.yaml.
+/// The value sources that a resource may name in its annotation `values-from`: `valuesFromAnnotation` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnnotationSources {
     /// None.
     #[default]
     No,
-    /// Those in the resource's own namespace. A cluster-scoped resource has none.
+    /// Sources in the resource's own namespace. A cluster-scoped resource has none.
     Own,
-    /// Those, and for cluster-scoped resources the ones in these namespaces.
+    /// Sources in the resource's own namespace and, for cluster-scoped resources, in these namespaces.
     In(Arc<[String]>),
 }
 
 /// How the chart's values are validated: `schema` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaRule {
-    /// Copies of the documents that `values.schema.json` names by URL. Paths are relative to the working directory.
+    /// Local copies of the documents that `values.schema.json` names by URL. Paths are relative to the working
+    /// directory.
     pub copies: SchemaCopies,
-    /// Whether values are not validated at all.
+    /// Whether validation is skipped.
     pub skip: bool,
 }
 
 impl SchemaRule {
-    /// Returns the rule with absolute paths: workers have another working directory.
+    /// Returns the rule with absolute paths, because workers have another working directory.
     ///
     /// # Errors
     /// The working directory is unknown.
@@ -88,19 +90,19 @@ impl SchemaRule {
 /// A ServiceAccount to act as: `serviceAccountName` in watches.yaml.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccount {
-    /// Its namespace; `None`: that of each release.
+    /// The account's namespace; `None` means each release's own.
     pub namespace: Option<String>,
-    /// Its name.
+    /// The account's name.
     pub name: String,
 }
 
 impl ServiceAccount {
-    /// Returns the namespace of the account for a release in this one.
+    /// Returns the account's namespace for a release in the namespace `release`.
     pub(crate) fn namespace<'a>(&'a self, release: &'a str) -> &'a str {
         self.namespace.as_deref().unwrap_or(release)
     }
 
-    /// Returns its name as a user of the API server, for a release in this namespace.
+    /// Returns the account's user name on the API server, for a release in this namespace.
     pub(crate) fn user(&self, release: &str) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace(release), self.name)
     }
@@ -109,13 +111,14 @@ impl ServiceAccount {
 /// One namespace for all release records: `storageNamespace` in watches.yaml.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageNamespace {
-    /// The operator's own, whichever that is.
+    /// The operator's own namespace.
     Own,
-    /// The one of this name.
+    /// The namespace with this name.
     Named(String),
 }
 
-/// Decodes `storageNamespace: name`, `$(operator)`, or `$(release)`, which is the default and empty in operator-sdk's words.
+/// Decodes `storageNamespace: name`, `$(operator)`, or `$(release)`, which is the default and in operator-sdk an empty
+/// string.
 pub(super) fn storage_namespace(entry: &Entry) -> Result<Option<StorageNamespace>, Error> {
     let text = string("name", &entry.value).map_err(|what| wrong(entry, what))?;
     match &*text {
@@ -347,7 +350,7 @@ fn string(what: &str, value: &Node) -> Result<String, String> {
     }
 }
 
-/// Names the keys, and the one that was meant.
+/// Lists the known keys, and suggests the one that was probably meant.
 pub(super) fn unknown(key: &str, known: &[&'static str]) -> String {
     let meant =
         nearest(key, known.iter().copied()).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();

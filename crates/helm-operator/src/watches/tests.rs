@@ -1,4 +1,4 @@
-//! Whole watches files and their result.
+//! Tests with whole watches files.
 
 use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, Pointer};
 

@@ -12,79 +12,64 @@
 //! - A [`Mark`] digests the managed fields that are ours. It changes when another manager takes over a field, and so
 //!   reveals drift from metadata alone.
 
-mod apply;
-mod ca_bundle;
-mod check;
-mod client_side;
-mod decoded;
-mod decorate;
-mod definition;
-mod delete;
-mod duplicate;
-mod dynamic;
-mod expiry;
-mod handover;
+mod kinds;
+
+mod objects;
+
+mod live_state;
+
+mod fields;
+
+mod waiting;
+
+mod writes;
+
 mod hooks;
-mod leave;
-mod live;
-mod mapping;
-mod migrate;
-mod object;
-mod order;
-mod ownership;
-mod reach;
-mod readiness;
-mod recreate;
-mod replaced;
-mod resource;
-mod rivals;
-mod rules;
+
 #[cfg(test)]
 mod tests;
-mod unowned;
-mod whole;
-mod write;
 
-pub use apply::{Applied, Applier, ApplyError};
-pub use check::Conflict;
-pub use decoded::OPEN_FIELDS;
-pub use decorate::{CHART_LABEL, Decoration, Owner, Tie, label_value};
-pub use definition::CrdPolicy;
-pub use delete::Proven;
-pub use duplicate::{Duplicate, deduplicate};
-pub use handover::{Pointer, PointerError};
-pub use hooks::{HookError, Slot};
-pub use leave::Adopted;
-pub use live::{Live, LiveMetadata, Mark};
-pub use mapping::Mapper;
-pub use object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, Weight, digest_json, objects_of};
-pub use order::install_order;
+pub use fields::rivals::Rival;
+pub use hooks::HookError;
+pub use kinds::mapping::Mapper;
+pub use kinds::resource::Resource;
+pub use live_state::live::{Live, LiveMetadata, Mark, Proven};
+pub use live_state::ownership::{Adopt, NotOurs, Ownership};
+pub use live_state::readiness::{Readiness, Unready, progress_of};
+pub use live_state::whole::Whole;
+pub use objects::decoded::OPEN_FIELDS;
+pub use objects::decorate::{CHART_LABEL, Decoration, Owner, Tie, label_value};
+pub use objects::duplicate::{Duplicate, deduplicate};
+pub use objects::object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, Weight, digest_json, objects_of};
+pub use objects::order::install_order;
+pub use objects::pointer::{Pointer, PointerError};
+pub use objects::rules::{DRIFT_ANNOTATION, DriftPolicy, IgnoreRule, ObjectRule, RECREATE_ANNOTATION};
 pub use outside::{
     Api, Asked, Call, Disturbance, Error, MAX_RESPONSE_BYTES, MemoryApi, Pieces, Response, intern, read_within,
     value_at,
 };
-pub use ownership::{Adopt, NotOurs, Ownership};
-pub use reach::{Allowed, Limit, OutOfReach, Reach};
-pub use readiness::{Readiness, Unready, progress_of};
-pub use recreate::{Guard, RECREATE_ANNOTATION};
-pub use resource::Resource;
-pub use rivals::{Look, Rival};
-pub use rules::{DRIFT_ANNOTATION, DriftPolicy, IgnoreRule, ObjectRule};
-pub use whole::Whole;
-pub use write::{ApplyMethod, Policy};
+pub use waiting::slot::Slot;
+pub use writes::apply::{Applied, Applier, ApplyError};
+pub use writes::check::Conflict;
+pub use writes::definition::CrdPolicy;
+pub use writes::leave::Adopted;
+pub use writes::look::Look;
+pub use writes::reach::{Allowed, Limit, OutOfReach, Reach};
+pub use writes::recreate::Guard;
+pub use writes::write::{ApplyMethod, Policy};
 
-pub(crate) use apply::{Observed, Target};
-pub(crate) use client_side::LastApplied;
-pub(crate) use decorate::is_kept;
-pub(crate) use delete::Removal;
-pub(crate) use handover::{Scaled, has_replicas};
 pub(crate) use hooks::{HookRun, Journal, JournalError, Patience};
-pub(crate) use leave::Left;
-pub(crate) use object::recorded_objects;
-pub(crate) use order::uninstall_order;
+pub(crate) use live_state::ownership::Rule;
+pub(crate) use objects::decorate::is_kept;
+pub(crate) use objects::object::recorded_objects;
+pub(crate) use objects::order::uninstall_order;
 pub(crate) use outside::{is_transient, is_unanswered};
-pub(crate) use ownership::Rule;
-pub(crate) use write::{Previous, WriteOptions};
+pub(crate) use writes::apply::{Observed, Target};
+pub(crate) use writes::autoscaler::{Scaled, has_replicas};
+pub(crate) use writes::client_side::LastApplied;
+pub(crate) use writes::delete::Removal;
+pub(crate) use writes::leave::Left;
+pub(crate) use writes::write::{Previous, WriteOptions};
 
 /// The field manager of all our writes; the same as that of operator-sdk's binary.
 pub const FIELD_MANAGER: &str = "helm-operator";

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
-use super::readiness::readiness_of;
 use super::*;
+use crate::kube::live_state::readiness::readiness_of;
 use crate::sample::decoration;
 
 const SERVICE: &str = "/api/v1/namespaces/ns/services/web";

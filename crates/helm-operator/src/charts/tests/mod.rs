@@ -35,7 +35,7 @@ use crate::reconcile::accept::Intake;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::shared::{Settings, Shared};
-use crate::rendering::request::{RenderError, Renderer, Request};
+use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;
 use crate::values_from::SourceKind;
@@ -127,7 +127,7 @@ impl Renderer for Stub {
         Box::pin(tokio::time::sleep_until(until.unwrap_or_else(Instant::now)))
     }
 
-    fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+    fn render(&self, mut request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
         self.revisions.lock().unwrap().push(request.revision);
         let count = self.renders.fetch_add(1, Ordering::SeqCst);
         if !self.chart.is_empty() {
@@ -148,7 +148,7 @@ impl Renderer for Stub {
                 tokio::time::sleep(SECOND * seconds as u32).await;
                 self.retries.fetch_sub(usize::from(request.is_retry), Ordering::SeqCst);
             }
-            render(&request)
+            render(&request).map(Rendered::Done)
         })
     }
 }

@@ -149,7 +149,7 @@ impl Renderer for Ailing {
         self.0.chart_name()
     }
 
-    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
         if self.0.renders.load(Ordering::SeqCst) > 0 {
             return Box::pin(std::future::ready(Err(self.1())));
         }

@@ -35,10 +35,10 @@ impl Renderer for Fixed {
         "memcached"
     }
 
-    fn render(&self, request: Request) -> BoxFuture<'_, Result<Candidate, RenderError>> {
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
         let objects = objects_of(self.0).unwrap();
         let candidate = super::render(&request).map(|stub| Candidate { manifest: self.0.to_owned(), objects, ..stub });
-        Box::pin(async move { candidate })
+        Box::pin(async move { candidate.map(Rendered::Done) })
     }
 }
 

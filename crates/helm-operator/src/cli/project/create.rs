@@ -1,4 +1,4 @@
-//! `create api`: adds a kind to the project in the current folder.
+//! `create api`: adds a kind to the project in the current directory.
 
 use std::io::{self, BufRead, Write as _};
 
@@ -109,7 +109,7 @@ pub(super) fn run(args: &Create) -> Result<(), Error> {
     edit(|project| add(project, &flags.api, native))
 }
 
-/// Adds the API to the project. Returns notes.
+/// Adds the API to the project; returns notes.
 pub(super) fn add(project: &mut Project, api: &Api, native: Option<Native>) -> Result<Vec<String>, Error> {
     api.check()?;
     let source = match (&api.helm_chart, native) {
@@ -124,7 +124,7 @@ pub(super) fn add(project: &mut Project, api: &Api, native: Option<Native>) -> R
     Ok(notes)
 }
 
-/// Makes a project of charts hybrid. Returns notes.
+/// Turns a project of charts into a hybrid one; returns notes.
 fn prepare_rust(project: &mut Project) -> Result<Vec<String>, Error> {
     match Settings::of(project)? {
         Some(settings) if !settings.is_hybrid => Ok(add_rust(project, &library::find(None)?)?),
@@ -132,7 +132,8 @@ fn prepare_rust(project: &mut Project) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Returns which parts of a native kind to write; `None` for a kind with a chart. Asks as kubebuilder does, unless `--native` says enough.
+/// Returns the parts of a native kind to write; `None` for a kind with a chart. Asks as kubebuilder does, unless the
+/// flags answer.
 fn native(flags: &CreateApiFlags, input: &mut impl BufRead) -> Result<Option<Native>, Error> {
     let plugin = plugins::parse(&flags.plugins)?;
     if plugin == Some(Plugin::Helm) && flags.native {

@@ -1,4 +1,4 @@
-//! `generate`: rewrites what follows from charts, watches.yaml and code.
+//! `generate`: rewrites the files that follow from charts, watches.yaml and code.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
@@ -84,7 +84,7 @@ struct Options {
     force: bool,
 }
 
-/// Runs the command. The operator describes the program's own kinds.
+/// Runs the command. `operator` describes the program's own kinds.
 pub(super) fn run(args: &Generate, operator: &Operator) -> Result<(), Error> {
     match &args.what {
         What::Crds(options) => {
@@ -109,7 +109,7 @@ fn write(
     if options.check { check(name, work) } else { edit(|project| Ok(work(project)?)) }
 }
 
-/// Writes the bundle of the manifests that another program pipes in.
+/// Writes the bundle of the manifests on standard input.
 fn bundle(flags: &Bundle) -> Result<(), Error> {
     if io::stdin().is_terminal() {
         return Err(Error::NoManifests);

@@ -1,4 +1,4 @@
-//! `init`: starts a project in the current folder.
+//! `init`: starts a project in the current directory.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::create::{Api, add};
 use super::plugins::{self, Plugin};
 use super::{Error, edit, library};
 
-/// The domain of a project whose user names none, as in operator-sdk.
+/// The default domain of a project, as in operator-sdk.
 const DOMAIN: &str = "my.domain";
 
 /// The flags of `init`: operator-sdk's, and some of this program's own.
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Init) -> Result<(), Error> {
     })
 }
 
-/// What the flags ask for. Names that they leave out are those of the project that exists.
+/// Returns what the flags request. Omitted names are those of the existing project.
 pub(super) fn options(args: &Init, project: &Project) -> Result<scaffold::Init, Error> {
     if args.project_version != "3" {
         return Err(Error::ProjectVersion(args.project_version.clone()));
@@ -99,7 +99,7 @@ pub(super) fn options(args: &Init, project: &Project) -> Result<scaffold::Init, 
     })
 }
 
-/// The current folder's name in lower case, with dashes for other separators.
+/// Returns the current directory's name in lower case, with dashes for other separators.
 fn folder_name() -> Option<String> {
     let folder = std::env::current_dir().ok()?;
     Some(folder.file_name()?.to_str()?.to_lowercase().replace(['_', '.', ' '], "-"))

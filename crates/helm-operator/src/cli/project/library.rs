@@ -1,4 +1,4 @@
-//! Where a hybrid project gets the library from, and whether it is there.
+//! Determines where a hybrid project gets the library from, and whether it is there.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use scaffold::{Library, disk};
 
 use super::Error;
 
-/// Whether the registry has the library. Once it does, projects depend on this program's version of it instead of a copy.
+/// Whether the registry has the library. Then projects depend on this program's version of it instead of a copy.
 const PUBLISHED: bool = false;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -14,7 +14,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The crate that this program was built from: `crates/helm-operator` of a checkout or of a project's copy.
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The library for a project: a checkout in place, or a copy of the sources that this program was built from.
+/// Returns the library for a project: a checkout in place, or a copy of the sources that this program was built from.
 pub(super) fn find(checkout: Option<&str>) -> Result<Library, Error> {
     match checkout {
         Some(path) => Ok(disk::find_checkout(path)?),
@@ -23,7 +23,7 @@ pub(super) fn find(checkout: Option<&str>) -> Result<Library, Error> {
     }
 }
 
-/// A copy of the sources around a crate's folder.
+/// Returns a copy of the sources around a crate's directory.
 fn copy(crate_folder: &Path) -> Result<Library, Error> {
     let root = crate_folder.ancestors().nth(2).unwrap_or(crate_folder);
     let missing = || Error::NoSources { version: VERSION, root: root.display().to_string() };

@@ -1,4 +1,4 @@
-//! `lint`: names what would fail in the cluster, with file and line.
+//! `lint`: reports what would fail in the cluster, with file and line.
 
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -41,10 +41,10 @@ pub(super) fn run(args: &Lint, natives: &[Native]) -> Result<ExitCode, Error> {
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What the operator itself would say about watches.yaml, and what the project's files show.
+/// Returns what the operator itself would report about watches.yaml, and what the project's files show.
 fn findings(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Error> {
     let mut found = own(project.text("watches.yaml").unwrap_or_default());
-    // Without the entries, nothing else can be checked.
+    // Without valid entries, nothing else can be checked.
     if found.iter().all(|finding| finding.level == Level::Warning) {
         found.extend(lint::check(project, natives)?);
         found.sort_by_key(|finding| finding.level);
@@ -63,7 +63,7 @@ fn own(text: &str) -> Vec<Finding> {
     }
 }
 
-/// A line, if it is known.
+/// Returns the line number, if it is known.
 fn number(line: u64) -> Option<usize> {
     usize::try_from(line).ok().filter(|line| *line > 0)
 }

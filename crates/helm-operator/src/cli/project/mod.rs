@@ -25,7 +25,7 @@ pub(crate) use lint::Lint;
 
 use crate::manager::Operator;
 
-/// Why a command fails.
+/// The reason why a command fails.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]
@@ -58,7 +58,7 @@ pub(super) enum Error {
     Input(#[from] io::Error),
 }
 
-/// The folder that commands work in.
+/// The directory that commands work in.
 const FOLDER: &str = ".";
 
 /// Reads the project, edits it and writes what changed. Prints each file and note.
@@ -75,7 +75,7 @@ fn edit(work: impl FnOnce(&mut Project) -> Result<Vec<String>, Error>) -> Result
     Ok(())
 }
 
-/// One line for each file that changed, and one for the library's copy.
+/// Returns one line per changed file, and one for the library's copy.
 fn changes(project: &Project) -> Vec<String> {
     let is_copied = |path: &str| path.strip_prefix(COPY).is_some_and(|rest| rest.starts_with('/'));
     let (copied, own): (Vec<_>, Vec<_>) = project.changes().partition(|(path, _)| is_copied(path));
@@ -109,7 +109,7 @@ pub(super) fn create(args: &Create) -> ExitCode {
     exit(create::run(args))
 }
 
-/// Runs `generate`. The operator describes the program's own kinds.
+/// Runs `generate`. `operator` describes the program's own kinds.
 pub(super) fn generate(args: &Generate, operator: &Operator) -> ExitCode {
     exit(generate::run(args, operator))
 }

@@ -1,19 +1,20 @@
-//! What upstream's plugin names ask for.
+//! Interprets upstream's plugin names.
 
 use super::Error;
 
 /// A kind of project or API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plugin {
-    /// Charts only.
+    /// Only charts.
     Helm,
     /// Charts and code.
     Hybrid,
-    /// Code.
+    /// Only code.
     Native,
 }
 
-/// Reads a `--plugins` list such as `hybrid.helm.sdk.operatorframework.io/v1-alpha`. Plugins that only add files of other tools are ignored.
+/// Parses a `--plugins` list such as `hybrid.helm.sdk.operatorframework.io/v1-alpha`. Ignores plugins that only add
+/// files of other tools.
 pub(super) fn parse(names: &[String]) -> Result<Option<Plugin>, Error> {
     let mut found = None;
     for name in names {

@@ -1,4 +1,4 @@
-//! Shows on a terminal how far a slow command is, in one line of stderr that is gone when the command ends.
+//! Shows the progress of a slow command on a terminal, in one line of stderr that is cleared when the command ends.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use scaffold::{Project, Step};
 
-/// How long a command may take before it says how far it is.
+/// How long a command may take before it shows its progress.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a line stays.
+/// The minimum time between two lines.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Clears the line that the cursor is in.
+/// Clears the current line.
 const CLEAR: &str = "\r\x1b[2K";
 
 /// Reports the steps of work on the project to stderr, if that is a terminal, until the returned value is dropped.
@@ -26,7 +26,7 @@ pub(super) fn show(project: &mut Project) -> Shown {
     shown
 }
 
-/// Clears the line when dropped.
+/// A guard that clears the line when it is dropped.
 pub(super) struct Shown(Arc<Mutex<Ticker>>);
 
 impl Drop for Shown {
@@ -37,7 +37,7 @@ impl Drop for Shown {
     }
 }
 
-/// Decides when to print which line.
+/// The decision when to print which line.
 struct Ticker {
     started: Instant,
     last: Option<Instant>,
@@ -48,7 +48,7 @@ impl Ticker {
         Ticker { started, last: None }
     }
 
-    /// Returns the line to print now; `None` if it is too early for one.
+    /// Returns the line to print now; `None` if it is too early.
     fn line(&mut self, now: Instant, step: Step<'_>) -> Option<String> {
         let is_due = self.last.is_none_or(|last| now.duration_since(last) >= PAUSE);
         if now.duration_since(self.started) < PATIENCE || !is_due {
@@ -59,7 +59,7 @@ impl Ticker {
     }
 }
 
-/// A terminal that is gone must not end the command.
+/// Prints to stderr. A closed terminal must not end the command.
 fn print(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());

@@ -1,4 +1,4 @@
-//! Command lines of upstream's tutorials.
+//! Tests with command lines of upstream's tutorials.
 
 use clap::FromArgMatches as _;
 

@@ -1,4 +1,4 @@
-//! How a chart's objects change, as a unified diff. Never shows what a Secret holds.
+//! Shows how a chart's objects change, as a unified diff. Never shows a Secret's contents.
 
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use serde_json::Value;
@@ -9,7 +9,7 @@ const RED: &str = "\u{1b}[31m";
 const GREEN: &str = "\u{1b}[32m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// The differences of all objects; a sentence if there are none.
+/// Returns the differences of all objects; a sentence if there are none.
 pub(super) fn of(before: &Objects, after: &Objects) -> String {
     let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let differs = |name: &&String| before.get(*name) != after.get(*name);
@@ -17,7 +17,7 @@ pub(super) fn of(before: &Objects, after: &Objects) -> String {
     if all.is_empty() { "no object changes\n".to_owned() } else { all }
 }
 
-/// How many objects differ.
+/// Returns how many objects differ.
 pub(super) fn changed(before: &Objects, after: &Objects) -> usize {
     let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     names.into_iter().filter(|name| before.get(*name) != after.get(*name)).count()
@@ -35,7 +35,7 @@ fn one(name: &str, before: &Objects, after: &Objects) -> String {
     format!("--- {}\n+++ {}\n{hunks}", side(old), side(new))
 }
 
-/// An object's text. A Secret's values that differ from the `other` side's are only named.
+/// Returns an object's text. A Secret's values are hidden; those that differ from the `other` side's are marked.
 fn text(object: Option<&Value>, other: Option<&Value>, side: &str) -> String {
     let Some(object) = object else { return String::new() };
     let mut object = object.clone();
@@ -55,7 +55,7 @@ fn text(object: Option<&Value>, other: Option<&Value>, side: &str) -> String {
     go_encoding::yaml::emit(&value).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
 }
 
-/// The diff with colours for a terminal.
+/// Adds colours to the diff, for a terminal.
 pub(super) fn coloured(diff: &str, is_terminal: bool) -> String {
     let is_wanted = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let paint = |line: &str| match line.as_bytes().first() {

@@ -1,4 +1,4 @@
-//! The watches file itself: a saved one is served, unless it cannot be read or names a chart that does not load.
+//! Watches the watches file itself. A saved file is served, unless it is invalid or names a chart that does not load.
 
 use std::path::{Path, PathBuf};
 
@@ -17,18 +17,18 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// The file as it is served.
+    /// Reads the file as it is served.
     pub(super) fn of(path: &Path) -> Entries {
         let served = std::fs::read_to_string(path).unwrap_or_default();
         Entries { path: path.to_owned(), last: served.clone(), served }
     }
 
-    /// The folder to watch. Not the file: editors put a new one in its place.
+    /// Returns the directory to watch. The file itself is not watched, because editors replace it by a new one.
     pub(super) fn folder(&self) -> &Path {
         self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// What to do about the saved file. The same fault is reported once.
+    /// Returns what to do about the saved file. The same error is reported once.
     pub(super) fn next(&mut self) -> Next {
         let saved = match std::fs::read_to_string(&self.path) {
             Ok(saved) => saved,
@@ -46,7 +46,7 @@ impl Entries {
     }
 }
 
-/// Why a start with this file would fail.
+/// Returns the reason why startup with this file would fail.
 fn problem(text: &str) -> Option<String> {
     let parsed = match watches::parse(text, |name| std::env::var(name).ok()) {
         Ok(parsed) => parsed,

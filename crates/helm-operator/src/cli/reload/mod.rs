@@ -5,7 +5,8 @@
 //!                                                 └─ renders ─▶ print what changes in the cluster ─▶ stop as at a signal ─▶ exec the program again
 //! ```
 //!
-//! A saved watches file is parsed in place of the preview. A saved source of the program takes the same way, with `cargo build` in place of the preview.
+//! A saved watches file is parsed instead of previewed. A saved source of the program is built with `cargo build`
+//! instead.
 //!
 //! The new process finds charts with another digest and upgrades their releases, as after any restart.
 
@@ -33,10 +34,10 @@ use entries::Entries;
 use preview::Preview;
 use sources::Sources;
 
-/// An editor writes several files, or one in several steps: this long without an event ends a save.
+/// How long no event must arrive for a save to be complete. An editor writes several files, or one in several steps.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Why files cannot be watched.
+/// The reason why files cannot be watched.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch {}", path.display())]
 pub(super) struct Error {
@@ -44,17 +45,18 @@ pub(super) struct Error {
     source: notify::Error,
 }
 
-/// Watches charts and sources until one is saved that can be served.
+/// A watch on charts and sources that ends once one is saved that can be served.
 pub(super) struct Reload {
     wanted: Arc<AtomicBool>,
-    /// This program's path. Once it is built again, the system no longer names it.
+    /// This program's path. Once the program is rebuilt, the system no longer knows it.
     program: io::Result<PathBuf>,
     /// Watches until it is dropped.
     _watcher: RecommendedWatcher,
 }
 
 impl Reload {
-    /// Starts to watch this watches file, its charts, and the program's sources if `cargo run` has started it. Cancels `stop` once the program should start again.
+    /// Starts to watch this watches file, its charts, and the program's sources if `cargo run` started it. Cancels
+    /// `stop` when the program should restart.
     ///
     /// # Errors
     /// The system refuses to watch a chart.
@@ -87,12 +89,12 @@ impl Reload {
         Ok(Reload { wanted, program, _watcher: watcher })
     }
 
-    /// Whether the program stopped to start again.
+    /// Returns whether the program stopped in order to restart.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// Replaces this process by a new one of the same program with the same arguments. Returns only the error.
+    /// Replaces this process by a new one of the same program with the same arguments. Returns only on error.
     pub(super) fn start_again(self) -> io::Error {
         match self.program {
             Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).exec(),
@@ -155,10 +157,10 @@ fn wait(
 /// What to do after a save.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    /// The chart is the same, or was broken in the same way before.
+    /// Nothing: the chart is unchanged, or was broken in the same way before.
     Nothing,
-    /// The chart cannot be served, for this reason.
+    /// Keep the running chart: the saved one cannot be served, for this reason.
     Keep(String),
-    /// Serve it; the text shows how its objects change.
+    /// Serve the saved chart. The text shows how its objects change.
     Reload(String),
 }

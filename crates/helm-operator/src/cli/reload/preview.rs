@@ -1,4 +1,4 @@
-//! What a chart renders now, without a cluster: with the samples of its kind, or with its defaults if there are none.
+//! Renders a chart without a cluster: with the samples of its kind, or with its defaults if there are none.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,18 +13,18 @@ use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 use super::{Next, diff};
 use crate::watches::Watch;
 
-/// Where a project has its samples.
+/// The directory of a project's samples.
 const SAMPLES: &str = "config/samples";
 
-/// The objects of a render: their text by name, with Secrets masked when they are shown.
+/// The objects of a render, by kind and name. Secrets are masked when they are shown.
 pub(super) type Objects = BTreeMap<String, serde_json::Value>;
 
-/// A chart as it is on the disk.
+/// A chart as it is on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Preview {
-    /// The digest of the chart, or why it does not load.
+    /// The digest of the chart, or the reason why it does not load.
     chart: Result<String, String>,
-    /// Its objects, or why it does not render.
+    /// The chart's objects, or the reason why it does not render.
     objects: Result<Objects, String>,
     /// The digest of the last save, whether or not it is served.
     last: Option<Result<String, String>>,
@@ -45,14 +45,14 @@ impl Preview {
         }
     }
 
-    /// What to do about a saved chart while this one is served.
+    /// Returns what to do about a saved chart while this one is served.
     pub(super) fn next(&self, saved: &Preview) -> Next {
         if self.last.as_ref().unwrap_or(&self.chart) == &saved.chart {
             return Next::Nothing;
         }
         match (&saved.chart, &self.objects, &saved.objects) {
             (Err(error), ..) => Next::Keep(error.clone()),
-            // Back to what runs, after a broken save.
+            // The running version was saved again, after a broken one.
             (same, ..) if *same == self.chart => Next::Nothing,
             (_, Ok(before), Ok(after)) => Next::Reload(diff::of(before, after)),
             (_, Ok(_), Err(error)) => Next::Keep(error.clone()),
@@ -62,7 +62,7 @@ impl Preview {
         }
     }
 
-    /// Notes what was saved, so that the same fault is reported once.
+    /// Records what was saved, so that the same error is reported once.
     pub(super) fn seen(&mut self, saved: Preview) {
         self.last = Some(saved.chart);
     }
@@ -89,7 +89,7 @@ fn render(watch: &Watch, chart: Arc<Chart>) -> Result<Objects, String> {
     Ok(objects)
 }
 
-/// The objects in these documents.
+/// Returns the objects in these documents.
 pub(super) fn objects_in<'t>(texts: impl Iterator<Item = &'t String>) -> Objects {
     let documents = texts.flat_map(|text| yaml::parse_documents(text.as_bytes()).unwrap_or_default());
     documents.map(|document| named(json::to_serde(&Value::Map(document)))).collect()
@@ -100,17 +100,17 @@ fn named(object: serde_json::Value) -> (String, serde_json::Value) {
     (format!("{} {}", text("/kind"), text("/metadata/name")), object)
 }
 
-/// The largest sample that is read: as large as an object may be.
+/// The maximum size of a sample, in bytes, which is that of an object.
 const MAX_SAMPLE_BYTES: u64 = 3 << 20;
 
-/// Reads a file of samples; `None` for what is no file, which may have no end.
+/// Reads a file of samples; returns `None` for anything but a file, which may be endless.
 fn sample_text(path: &Path) -> Option<Vec<u8>> {
     let about = std::fs::metadata(path).ok()?;
     let fits = about.is_file() && about.len() <= MAX_SAMPLE_BYTES;
     if fits { std::fs::read(path).ok() } else { None }
 }
 
-/// The names and values of the samples of the watch's kind in a folder.
+/// Returns the names and values of the samples of the watch's kind in a directory.
 fn samples(watch: &Watch, folder: &Path) -> Vec<(String, Map)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();

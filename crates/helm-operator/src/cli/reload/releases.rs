@@ -1,4 +1,5 @@
-//! What a saved chart changes for the releases in the cluster: each release by name, the differences of the first ones, and a summary.
+//! Shows what a saved chart changes in the releases in the cluster: each release by name, the differences of the first
+//! ones, and a summary.
 
 use helm::chart::Chart;
 
@@ -7,17 +8,17 @@ use super::preview::objects_in;
 use crate::charts::previews::{Previews, ReleasePreview};
 use crate::watches::Watch;
 
-/// The most lines of differences; more would scroll away what was printed before.
+/// The maximum number of lines of differences. More would scroll away earlier output.
 const MAX_LINES: usize = 200;
 
-/// Describes what the watch's chart changes in the cluster; `None` if no release is deployed.
+/// Describes what the watch's chart changes in the cluster; returns `None` if no release is deployed.
 pub(super) fn changes(watch: &Watch, previews: &Previews) -> Option<String> {
     let chart = Chart::load_with(&watch.chart, &watch.schema.copies).ok()?;
     let releases = previews.preview(watch, chart);
     (!releases.is_empty()).then(|| describe(&watch.kind, &releases))
 }
 
-/// What happens to a release.
+/// The effect of a chart on a release.
 enum Fate {
     Changes { objects: usize, diff: String },
     Stays,
@@ -66,7 +67,7 @@ fn describe(kind: &str, releases: &[ReleasePreview]) -> String {
     text + &summary(counts, releases.len())
 }
 
-/// `2 of 5 releases in the cluster change, 1 cannot be rendered, 2 stay as they are`.
+/// Summarises the counts: `2 of 5 releases in the cluster change, 1 cannot be rendered, 2 stay as they are`.
 fn summary([change, fail, stay, unknown]: [usize; 4], all: usize) -> String {
     let parts = [
         (fail, "cannot be rendered"),

@@ -1,6 +1,7 @@
-//! The program's own sources: builds it again when one is saved. The running program serves until the new one is built.
+//! Rebuilds the program when one of its sources is saved. The running program serves until the new one is built.
 //!
-//! Only for a program that `cargo run` has started: cargo then names the package's folder, itself, and the program that it built.
+//! This works only for a program that `cargo run` started: cargo then passes the package's directory, its own path, and
+//! the path of the program that it built.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,13 +11,13 @@ use std::time::SystemTime;
 
 use notify::RecursiveMode;
 
-/// What a build depends on, in the package's folder. `Cargo.lock` is left out: builds write it.
+/// The parts of the package's directory that a build depends on. `Cargo.lock` is left out, because builds write it.
 const PARTS: [&str; 3] = ["src", "Cargo.toml", "build.rs"];
 
-/// The time and length of each file.
+/// The modification time and length of each file.
 type Fingerprint = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// How to build the program, and what of its sources is built.
+/// How to build the program, and the state of its sources.
 pub(super) struct Sources {
     folder: PathBuf,
     cargo: OsString,
@@ -26,7 +27,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// The sources of this program; `None` if `cargo run` has not started it.
+    /// Returns the sources of this program; `None` if `cargo run` did not start it.
     pub(super) fn of(program: &Path) -> Option<Sources> {
         let (folder, cargo) = (std::env::var_os("CARGO_MANIFEST_DIR")?, std::env::var_os("CARGO")?);
         Sources::in_folder(PathBuf::from(folder), cargo, program)
@@ -38,7 +39,8 @@ impl Sources {
         Some(Sources { folder, cargo, arguments, seen })
     }
 
-    /// The folders to watch. Not the files in the package's own: editors put a new file in the place of a saved one.
+    /// Returns the directories to watch. The files of the package's own directory are not watched individually, because
+    /// editors replace a saved file by a new one.
     pub(super) fn folders(&self) -> [(PathBuf, RecursiveMode); 2] {
         let source = self.folder.join(PARTS[0]);
         [(self.folder.clone(), RecursiveMode::NonRecursive), (source, RecursiveMode::Recursive)]
@@ -70,21 +72,22 @@ impl Sources {
     }
 }
 
-/// The arguments with which cargo builds a program at this path: `target/debug/shop-operator`.
+/// Returns the arguments with which cargo builds a program at this path: `target/debug/shop-operator`.
 fn arguments(program: &Path) -> Option<Vec<OsString>> {
     let (name, folder) = (program.file_name()?, program.parent()?.file_name()?);
-    // The profile `dev` is the one whose folder has another name.
+    // Only the profile `dev` has a directory of another name.
     let profile = if folder == "debug" { OsStr::new("dev") } else { folder };
     Some(["build".as_ref(), "--profile".as_ref(), profile, "--bin".as_ref(), name].map(OsStr::to_owned).to_vec())
 }
 
-/// Returns whether `cargo run` has set a variable for the program. Build scripts that read it would run again, and with them half of all crates.
+/// Returns whether `cargo run` set a variable for the program. Build scripts that read it would run again, and half of
+/// all crates would be rebuilt with them.
 fn is_of_package(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name == "CARGO" || ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// When the sources were saved. A file that cannot be read counts as absent: cargo will say so.
+/// Returns the state of the sources. A file that cannot be read counts as missing, which cargo will report.
 fn fingerprint(folder: &Path) -> Fingerprint {
     let mut files = Fingerprint::new();
     PARTS.iter().for_each(|part| add(&folder.join(part), &mut files));
@@ -92,7 +95,7 @@ fn fingerprint(folder: &Path) -> Fingerprint {
 }
 
 fn add(path: &Path, files: &mut Fingerprint) {
-    // Not followed, or a link to a parent would never end.
+    // Links are not followed, because a link to a parent would never end.
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return };
     if metadata.is_dir() {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -109,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// A package whose `cargo` notes its arguments, and fails while the file `broken` exists.
+    /// Returns a package whose `cargo` records its arguments, and fails while the file `broken` exists.
     fn package() -> (tempfile::TempDir, Sources) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -134,7 +137,7 @@ mod tests {
         assert!(!sources.build());
         let line = "build --profile dev --bin shop-operator\n";
         assert_eq!(built(), line);
-        // What cargo reads and writes itself is not a save.
+        // What cargo itself reads and writes is not a save.
         fs::write(folder.path().join("Cargo.lock"), "").unwrap();
         assert!(!sources.build());
         assert_eq!(built(), line);

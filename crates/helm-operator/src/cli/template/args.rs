@@ -1,7 +1,8 @@
-//! Parses command lines as Helm does: `--flag=false`, repeated flags, comma lists, and Helm's error messages.
+//! Parses command lines as Helm does: `--flag=false`, repeated flags, comma-separated lists, and Helm's error messages.
 //!
-//! The result is a plain line for the parser of [`super::Template`]. Flags for clusters or chart repositories are checked and dropped; flags that
-//! would change the output and are not supported are rejected. Counterpart: spf13/pflag, `pkg/cmd/flags.go`.
+//! The result is a plain line for the parser of [`super::Template`]. Flags for clusters or chart repositories are
+//! checked and dropped. Unsupported flags that would change the output are rejected. Counterpart: spf13/pflag,
+//! `pkg/cmd/flags.go`.
 
 use std::path::Path;
 
@@ -11,14 +12,14 @@ use super::comma_list;
 use super::usage::{UsageError, ValueError};
 use crate::watches::parse_duration;
 
-/// What a flag takes.
+/// The type of a flag's value.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Bool,
     Text,
     /// A comma-separated list, which may be repeated.
     List,
-    /// May be repeated.
+    /// A text, which may be repeated.
     Repeated,
     Integer,
     Float,
@@ -142,10 +143,10 @@ pub(in crate::cli) struct Line {
     pub(in crate::cli) warnings: Vec<String>,
 }
 
-/// Parses what follows the word `template`. `env` looks up environment variables; `name` is the program's.
+/// Parses the arguments after the word `template`. `env` looks up environment variables; `name` is the program's.
 ///
 /// # Errors
-/// In Helm's words: unknown flags, invalid values, too many or missing names. In ours: flags that are not supported.
+/// In Helm's words: unknown flags, invalid values, too many or missing names. In ours: unsupported flags.
 pub(in crate::cli) fn read(
     args: &[String],
     name: &str,
@@ -159,7 +160,7 @@ pub(in crate::cli) fn read(
 }
 
 impl Line {
-    /// The same command line as plain arguments.
+    /// Returns the command line as plain arguments.
     pub(in crate::cli) fn plain(&self) -> Vec<String> {
         if self.is_on("help") {
             return vec!["--help".to_owned()];
@@ -179,7 +180,7 @@ impl Line {
         plain
     }
 
-    /// Uses the kubeconfig's namespace if nothing else names one.
+    /// Uses the kubeconfig's namespace if no flag names one.
     pub(in crate::cli) fn default_namespace(&mut self, of: impl Fn(&str, &str) -> Option<String>) {
         if !self.last("namespace").is_empty() {
             return;
@@ -289,7 +290,7 @@ impl Line {
         self.refused()
     }
 
-    /// `--dry-run` used to be a switch. The options check its value.
+    /// Converts the old form of `--dry-run`, which used to be a switch. The options check its value.
     fn dry_run(&mut self) {
         let old = |value: &String| value == "unset" || parse_bool(value.as_bytes()) == Ok(true);
         if self.values("dry-run").last().is_some_and(old) {
@@ -300,7 +301,7 @@ impl Line {
         }
     }
 
-    /// What Helm reads from the environment if no flag is set.
+    /// Reads from the environment what Helm does if no flag is set.
     fn take_env(&mut self, env: impl Fn(&str) -> Option<String>) -> Result<(), UsageError> {
         let variables = [
             ("kube-context", Text, "HELM_KUBECONTEXT"),
@@ -316,7 +317,7 @@ impl Line {
         Ok(())
     }
 
-    /// Rejects flags that would change the output, or choose a cluster, and are not supported.
+    /// Rejects unsupported flags that would change the output, or choose a cluster.
     fn refused(&self) -> Result<(), UsageError> {
         let chart = self.charts.last().map_or("", String::as_str);
         if !self.last("repo").is_empty() {
@@ -343,7 +344,7 @@ fn invalid(flag: &'static str, value: &str, cause: ValueError) -> UsageError {
     UsageError::Value { value: value.to_owned(), short, flag, cause }
 }
 
-/// Whether the flag describes a cluster other than by kubeconfig.
+/// Returns whether the flag describes a cluster other than by kubeconfig.
 fn is_connection(name: &str) -> bool {
     name.starts_with("kube-") && OTHERS.iter().any(|(other, _)| *other == name)
 }
@@ -353,7 +354,7 @@ fn find(name: &str) -> Option<(&'static str, Kind)> {
 }
 
 impl Kind {
-    /// The flag's value if it stands alone; `None` if it needs one.
+    /// Returns the value of a flag that stands alone; `None` if it needs one.
     fn alone(self) -> Option<&'static str> {
         match self {
             Bool => Some("true"),

@@ -1,4 +1,5 @@
-//! `template` with a cluster: its version and API versions, `lookup`, and a dry run of every object on its API server.
+//! `template` with a cluster: uses its version and API versions, runs `lookup`, and dry-runs every object on its API
+//! server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use tokio::runtime::Builder;
 
 use crate::rendering::lookup::{Blocking, ClusterLookup, Reach};
 
-/// Renders with the cluster's capabilities and objects, and lets its server check the result.
+/// Renders with the cluster's capabilities and objects, and has its server check the result.
 pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Output, Error> {
     options.check()?;
     let unreachable = |cause: String| Error::Cluster(format!("Kubernetes cluster unreachable: {cause}"));
-    // One more thread: it answers `lookup` while this one renders.
+    // One more thread, which answers `lookup` while this one renders.
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|e| unreachable(e.to_string()))?;
     let server = runtime.block_on(Server::connect(kubeconfig, context)).map_err(unreachable)?;
@@ -31,7 +32,7 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     options.output(rendered, warnings)
 }
 
-/// The namespace of the kubeconfig's context; an empty path or context means the default one.
+/// Returns the namespace of the kubeconfig's context. An empty path or context means the default one.
 pub(super) fn namespace(kubeconfig: &str, context: &str) -> Option<String> {
     let config = match kubeconfig {
         "" => Kubeconfig::read().ok()?,
@@ -42,7 +43,7 @@ pub(super) fn namespace(kubeconfig: &str, context: &str) -> Option<String> {
     named.context?.namespace.filter(|namespace| !namespace.is_empty())
 }
 
-/// The API server in the kubeconfig.
+/// The API server named by the kubeconfig.
 struct Server(Applier);
 
 impl Server {
@@ -70,7 +71,7 @@ impl Server {
         Ok(Capabilities::new(version, api_versions))
     }
 
-    /// Applies each object as a dry run; returns all the server's objections.
+    /// Applies each object as a dry run; returns all of the server's objections.
     async fn check(&self, rendered: &Rendered, namespace: &str) -> Result<(), String> {
         let mut wrong = Vec::new();
         for object in objects_of(&rendered.manifest()).map_err(|e| e.to_string())? {

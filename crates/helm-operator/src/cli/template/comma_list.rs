@@ -1,17 +1,17 @@
-//! Comma-separated fields, some in double quotes. Counterpart: Go's `encoding/csv`, as spf13/pflag uses it.
+//! Parses comma-separated fields, some in double quotes. Counterpart: Go's `encoding/csv`, as spf13/pflag uses it.
 
-/// A misplaced quote, in Go's words. Columns count bytes from 1.
+/// A misplaced quote, in Go's words. Columns count bytes, starting at 1.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::cli) enum QuoteError {
     /// A quote inside a field that does not start with one.
     #[error("parse error on line 1, column {0}: bare \" in non-quoted-field")]
     Bare(usize),
-    /// A quoted field without an end, or with text after it.
+    /// A quoted field that does not end, or is followed by text.
     #[error("parse error on line 1, column {0}: extraneous or missing \" in quoted-field")]
     Quoted(usize),
 }
 
-/// The fields. Empty text has none.
+/// Returns the fields. Empty text has none.
 ///
 /// # Errors
 /// A misplaced quote.
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Result<Vec<String>, QuoteError> {
     Ok(fields)
 }
 
-/// An unquoted field, and what follows the comma.
+/// Parses an unquoted field; returns it with the text after the comma.
 fn bare(rest: &str, at: usize) -> Result<(String, Option<&str>), QuoteError> {
     let (field, after) = rest.split_once(',').map_or((rest, None), |(field, after)| (field, Some(after)));
     match field.find('"') {
@@ -42,7 +42,7 @@ fn bare(rest: &str, at: usize) -> Result<(String, Option<&str>), QuoteError> {
     }
 }
 
-/// A quoted field after its opening quote; `""` is a quote.
+/// Parses a quoted field after its opening quote. `""` is a quote.
 fn quoted<'a>(inner: &'a str, at: usize, whole: &str) -> Result<(String, Option<&'a str>), QuoteError> {
     let mut field = String::new();
     let mut rest = inner;

@@ -1,18 +1,18 @@
-//! Shows the lines of a template around an error, with a caret below the place.
+//! Shows the lines of a template around an error, with a caret below the position.
 
 use helm::engine::Place;
 
 /// How many lines to show before and after.
 const AROUND: usize = 2;
 
-/// How many characters of a line to show: a template may be one line of megabytes.
+/// How many characters of a line to show. A template may be one line of megabytes.
 const WIDTH: usize = 160;
 
 const RED: &str = "\u{1b}[1;31m";
 const BLUE: &str = "\u{1b}[1;34m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// The excerpt for the innermost place that has source text; text run by `tpl` has none.
+/// Returns the excerpt for the innermost place that has source text. Text run by `tpl` has none.
 pub(super) fn of(places: &[Place], source: &dyn Fn(&str) -> Option<String>, colour: bool) -> Option<String> {
     let known = places.iter().rev().filter(|place| place.line > 0);
     let (place, text) = known.filter_map(|place| Some((place, source(&place.template)?))).next()?;
@@ -49,14 +49,15 @@ impl Excerpt<'_> {
         shown
     }
 
-    /// The first character to show: 0 unless the place is far to the right.
+    /// Returns the first character to show: 0 unless the position is far to the right.
     fn window(&self, number: usize, text: &str) -> usize {
         let column = self.place.column.filter(|_| number == self.place.line);
         let characters = column.map_or(0, |column| characters_before(text, column));
         if characters < WIDTH { 0 } else { characters - WIDTH / 2 }
     }
 
-    /// A caret below the column, or carets below the whole line if the column is unknown. Tabs stay tabs, so that it lines up.
+    /// Returns a caret below the column, or carets below the whole line if the column is unknown. Tabs stay tabs, so
+    /// that it lines up.
     fn mark(&self, text: &str, start: usize) -> String {
         let Some(column) = self.place.column else {
             let width = text.trim().chars().count().clamp(1, WIDTH);
@@ -85,7 +86,7 @@ fn printable(text: &str) -> String {
     text.chars().map(visible).collect()
 }
 
-/// A chart's text must not control the terminal.
+/// Replaces control characters, because a chart's text must not control the terminal.
 fn visible(c: char) -> char {
     if c.is_control() && c != '\t' { '\u{fffd}' } else { c }
 }

@@ -1,6 +1,7 @@
-//! `template`: what `helm template` prints, from the same arguments. Counterpart: Helm's `pkg/cmd/template.go`.
+//! `template`: prints what `helm template` prints, from the same arguments. Counterpart: Helm's `pkg/cmd/template.go`.
 //!
-//! Standard output and error messages are Helm's. Only `--validate` and `--dry-run=server` start a runtime or look for a cluster.
+//! Standard output and error messages are Helm's. Only `--validate` and `--dry-run=server` start a runtime or look for
+//! a cluster.
 
 mod args;
 mod cluster;
@@ -34,10 +35,11 @@ pub(crate) struct Template {
     kube_context: Option<String>,
 }
 
-/// The exit code when the reader closes the pipe, as `head` does: the code that a shell reports for Helm, which the signal ends.
+/// The exit code when the reader closes the pipe, as `head` does. It is the code that a shell reports for Helm, which
+/// is killed by the signal.
 const NO_READER: u8 = 141;
 
-/// The examples at the end of the help.
+/// Returns the examples at the end of the help.
 pub(super) fn examples(name: &str) -> String {
     format!(
         "Examples:\n  # As 'helm template', for a check: diff <(helm template rel ./chart) <({name} template rel ./chart)\n  \
@@ -126,7 +128,7 @@ impl Template {
     }
 }
 
-/// Prints a line to standard error. It does not matter if nobody reads it.
+/// Prints a line to standard error. A missing reader does not matter.
 fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Excerpts, and the flags of `template`.
+//! Tests of excerpts, and of the flags of `template`.
 
 use clap::FromArgMatches as _;
 use helm::engine::Place;

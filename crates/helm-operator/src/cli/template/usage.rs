@@ -1,10 +1,10 @@
-//! What is wrong with the command line of `template`, in the words of Helm's flag library where Helm has them.
+//! Describes what is wrong with the command line of `template`, in the words of Helm's flag library where it has them.
 
 use golibs::strconv::NumError;
 
 use super::comma_list::QuoteError;
 
-/// A command line that cannot be used.
+/// The reason why a command line cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum UsageError {
     #[error("bad flag syntax: {0}")]
@@ -39,7 +39,7 @@ pub(in crate::cli) enum UsageError {
     Connection(&'static str),
 }
 
-/// A value that its flag does not take.
+/// The reason why a flag rejects a value.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum ValueError {
     #[error("{}", .error.message(.function, .text.as_bytes()))]

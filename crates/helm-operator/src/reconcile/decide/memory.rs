@@ -29,6 +29,8 @@ const PATIENCE: u32 = 5;
 /// After a restart, each failing resource is tried once within this time: soon, because the restart may have brought a better chart, and spread
 /// out, because hundreds may be failing.
 const SPREAD: Duration = Duration::from_secs(30);
+/// A shorter wait passes unnoticed.
+const NOTICEABLE: Duration = Duration::from_secs(1);
 
 /// The histories of one controller's resources.
 #[derive(Default)]
@@ -103,7 +105,7 @@ pub(crate) struct History {
     /// Hashes of the status that was written last, without its times, and of the server's answer, if the server changed it.
     pub(crate) written: Option<Box<(u64, u64)>>,
     /// When to write a status again that could not be written.
-    pub(crate) unwritten: Option<Retry>,
+    pub(crate) unwritten: Option<Unwritten>,
     /// The release whose records disappeared without our uninstalling it.
     pub(crate) lost: Option<Arc<Release>>,
     /// Whether this process took the release over from another resource in place, without a revision that would show it.
@@ -137,6 +139,27 @@ pub(crate) struct LastFailure {
     pub(crate) is_own: bool,
     /// Whether only other inputs are tried from now on.
     pub(crate) exhausted: bool,
+}
+
+/// A status that could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    pub(crate) retry: Retry,
+    /// Whether the server refused it, so that no status is likely to be accepted before something is mended.
+    refused: bool,
+}
+
+impl Unwritten {
+    /// After one more attempt than `before` failed.
+    pub(crate) fn after(before: Option<Unwritten>, refused: bool, now: Instant) -> Unwritten {
+        let failures = before.map_or(0, |unwritten| unwritten.retry.failures);
+        Unwritten { retry: Retry::after(failures, now), refused }
+    }
+
+    /// Returns whether a write has to wait. One that got no answer need not, because the server may have returned.
+    pub(crate) fn holds(&self, now: Instant) -> bool {
+        self.refused && now < self.retry.at
+    }
 }
 
 /// A failure of a previous process, known from the status with its start time.
@@ -198,6 +221,12 @@ impl History {
     /// When the previous process's failure may be retried, if it is a failure of the resource as it is now.
     pub(crate) fn recalled(&self, primary: &Primary) -> Option<Instant> {
         self.recalled.as_ref().filter(|recalled| !primary.differs_from(&recalled.of)).map(|recalled| recalled.retry_at)
+    }
+
+    /// How much longer the previous process's failure is left alone; `None` if that is not worth a line in the log.
+    pub(crate) fn recalled_wait(&self, now: Instant) -> Option<Duration> {
+        let wait = self.recalled.as_ref()?.retry_at.saturating_duration_since(now);
+        (wait >= NOTICEABLE).then_some(wait)
     }
 
     /// Records a failure: the same inputs wait longer each time, and are no longer tried after this many retries. Returns whether it is new.
@@ -511,6 +540,8 @@ mod tests {
         let primary = failing("InstallError", 2, "u");
         let mut history = History::recall(&primary, now, today()).unwrap();
         let retry_at = history.recalled(&primary).unwrap();
+        assert_eq!(history.recalled_wait(now), Some(retry_at - now));
+        assert_eq!(history.recalled_wait(retry_at), None, "not worth a line");
         assert!(retry_at <= now + SPREAD);
         assert_eq!(history.deadlines()[1], Some(retry_at));
         assert!(history.fail(&blocked(Reason::InstallError), "any".into(), now, None));

@@ -4,7 +4,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use controller::metrics::ReconcileResult;
 use controller::report::{Outcome, chain};
-use controller::runtime::backoff::Retry;
 use controller::runtime::key::ResourceKey;
 use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
 use serde_json::json;
@@ -14,7 +13,7 @@ use super::diagnose::current_health;
 use super::fields::fields;
 use crate::preflight::Refused;
 use crate::reconcile::context::Work;
-use crate::reconcile::decide::memory::History;
+use crate::reconcile::decide::memory::{History, Unwritten};
 use crate::reconcile::decide::schedule::{End, Times, next_requeue};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::shared::Shared;
@@ -193,6 +192,9 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
     if history.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(work);
     }
+    if history.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
+        return;
+    }
     if primary.has_manifest {
         drop_manifest(work, primary).await;
     }
@@ -216,17 +218,25 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
             written(work);
         }
         Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
-        Err(error) => {
-            let error = chain(&error);
-            let rule = Refused::read(&error).map(|refused| refused.rule_of_served());
-            let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
-            let error = format!("{error}{}", remedy.unwrap_or_default());
-            tracing::warn!(resource = %work.key, error, "Cannot write the status");
-            work.shared.memory.change(work.key, |history| {
-                let failures = history.unwritten.map_or(0, |retry| retry.failures);
-                history.unwritten = Some(Retry::after(failures, Instant::now()));
-            });
-        }
+        Err(error) => unwritten(work, &error),
+    }
+}
+
+/// Logs why the status could not be written, and plans the next attempt. Between two of its own attempts it is said at debug level only.
+fn unwritten(work: &Work<'_>, error: &helm_release::kube::Error) {
+    let now = Instant::now();
+    let (before, next) = work.shared.memory.change(work.key, |history| {
+        let next = Unwritten::after(history.unwritten, !error.is_transient(), now);
+        (history.unwritten.replace(next), next)
+    });
+    let error = chain(error);
+    let rule = Refused::read(&error).map(|refused| refused.rule_of_served());
+    let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
+    let error = format!("{error}{}", remedy.unwrap_or_default());
+    let next_try_in = format!("{:?}", next.retry.at - now);
+    match before.is_some_and(|before| now < before.retry.at) {
+        true => tracing::debug!(resource = %work.key, error, next_try_in, "Cannot write the status"),
+        false => tracing::warn!(resource = %work.key, error, next_try_in, "Cannot write the status"),
     }
 }
 
@@ -360,7 +370,7 @@ fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
         asks,
         waits: history.waiting.as_ref().map_or([None; 2], |w| w.next(work.shared.settings.progress_timeout)),
         resync: work.full_resync_at(primary),
-        unwritten: history.unwritten.map(|retry| retry.at),
+        unwritten: history.unwritten.map(|unwritten| unwritten.retry.at),
     };
     let look = next_requeue(end, &times);
     match look {

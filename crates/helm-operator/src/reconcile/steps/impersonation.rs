@@ -56,7 +56,10 @@ pub(crate) fn explain(fault: Fault, account: Option<&ServiceAccount>, served: &R
         Some(account) => (format!("ServiceAccount {}", account.name), refused.rule()),
         None => ("the operator".to_owned(), refused.rule()),
     };
-    Fault { message: format!("{}; add this rule to the role of {whose}: {rule}", fault.message), ..fault }
+    // Asking again does not help as long as the right is missing.
+    let reason = if fault.reason == Reason::Unanswered { Reason::Forbidden } else { fault.reason };
+    let message = format!("{}; add this rule to the role of {whose}: {rule}", fault.message);
+    Fault { reason, message, ..fault }
 }
 
 /// Part of Kubernetes' refusal to act as somebody: `cannot impersonate resource`, or since 1.36 `cannot impersonate-on:serviceaccount:get resource`.
@@ -129,6 +132,18 @@ mod tests {
             let expected = format!("{message}; add this rule to the role of the operator: {rule}");
             assert_eq!(explained(&message, Some(&account)), (Reason::InstallError, expected));
         }
+    }
+
+    #[test]
+    fn a_refused_read_is_named_as_one() {
+        let message = "cannot read ConfigMap \"a\": User \"o\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"a\"";
+        let of = |message: &str| {
+            let fault =
+                Fault { condition: condition::IRRECONCILABLE, reason: Reason::Unanswered, message: message.into() };
+            let (api_version, kind, plural) = ("apps.example.com/v1".into(), "Shop".into(), "shops".into());
+            explain(fault, None, &Resource { api_version, kind, plural, namespaced: true }).reason
+        };
+        assert_eq!((of(message), of("connection refused")), (Reason::Forbidden, Reason::Unanswered));
     }
 
     #[test]

@@ -12,9 +12,9 @@ use super::{compare, repair};
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
-use crate::reconcile::failure::{Failed, FailedAttempt, Postponed};
+use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::report::redact::hide_notes;
-use crate::rendering::request::Request;
+use crate::rendering::request::{Rendered, Request};
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
@@ -50,7 +50,9 @@ impl Work<'_> {
             && newest == Some(*revision)
         {
             // Rendered with the deployed revision's number, so that a chart which prints its revision counts as unchanged.
-            let Ok(candidate) = self.candidate(primary, *revision).await? else { return Ok(self.postpone()) };
+            let Rendered::Done(candidate) = self.candidate(primary, *revision).await? else {
+                return Ok(self.postpone());
+            };
             if is_same(&candidate, marks, primary.namespace())
                 && self.has_same_hooks(primary, *revision, &candidate).await?
             {
@@ -78,7 +80,7 @@ impl Work<'_> {
             .as_deref()
             .and_then(Release::newest)
             .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
-        let Ok(candidate) = self.candidate(primary, newest + 1).await? else { return Ok(self.postpone()) };
+        let Rendered::Done(candidate) = self.candidate(primary, newest + 1).await? else { return Ok(self.postpone()) };
         self.candidate = Some(candidate);
         self.judged = Some(Inputs::RenderedOther);
         Ok(Next::Again)
@@ -164,24 +166,20 @@ impl Work<'_> {
         Ok(true)
     }
 
-    pub(crate) async fn candidate(
-        &self,
-        primary: &Primary,
-        revision: u32,
-    ) -> Result<Result<Candidate, Postponed>, Failed> {
+    /// Renders a revision, and lets post-renderers change it.
+    pub(crate) async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Rendered, Failed> {
         helm::release_name::check(primary.name())
             .map_err(|e| FailedAttempt::rendering(Reason::InvalidName, e.to_string()))?;
-        let candidate =
-            match self.shared.renderer.render(self.request(primary, revision)).await.map_err(Failed::try_from) {
-                Ok(candidate) => candidate,
-                Err(Ok(failed)) => return Err(self.slowed(failed)),
-                Err(Err(postponed)) => return Ok(Err(postponed)),
-            };
+        let candidate = match self.shared.renderer.render(self.request(primary, revision)).await {
+            Ok(Rendered::Done(candidate)) => candidate,
+            Ok(Rendered::Postponed) => return Ok(Rendered::Postponed),
+            Err(error) => return Err(self.slowed(error.into())),
+        };
         self.note_unread(primary, &candidate.unread);
         let candidate = self.post_render(primary, candidate).await?;
         // The status shows them.
         let notes = hide_notes(self.secrets(), &candidate).await;
-        Ok(Ok(Candidate { notes, ..candidate }))
+        Ok(Rendered::Done(Candidate { notes, ..candidate }))
     }
 
     /// What a revision is rendered from.

@@ -11,6 +11,7 @@ use super::repair::fault;
 use crate::reconcile::context::Work;
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
+use crate::rendering::request::Rendered;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Release, Trust};
@@ -136,8 +137,8 @@ impl Work<'_> {
         let rendered = self.candidate(primary, version).await;
         self.drop_source_values();
         match rendered? {
-            Ok(candidate) => Ok(Some(candidate)),
-            Err(_) => {
+            Rendered::Done(candidate) => Ok(Some(candidate)),
+            Rendered::Postponed => {
                 self.postpone();
                 Ok(None)
             }

@@ -7,13 +7,12 @@ use tokio::time::Instant;
 
 use super::{HookError, HookRun, Patience};
 use crate::kube::Object;
-use crate::kube::apply::describe;
+use crate::kube::waiting::pause::Pause;
+use crate::kube::writes::apply::describe;
 use crate::release::{Hook, HookPhase};
 
 /// How long to wait for a response before sending a request again.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// Maximum pause between creates that the server keeps rejecting with transient errors.
 const LAST_REFUSED_PAUSE: Duration = Duration::from_secs(15);
 
@@ -120,28 +119,4 @@ fn passed(elapsed: Duration, limit: Option<Duration>) -> String {
 /// Formats a duration as Go does: `1h0m0s`.
 fn go_duration(duration: Duration) -> String {
     golibs::time::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
-}
-
-/// Growing pauses between polls.
-pub(in crate::kube) struct Pause {
-    next: Duration,
-    last: Duration,
-}
-
-impl Default for Pause {
-    fn default() -> Self {
-        Pause::up_to(LAST_PAUSE)
-    }
-}
-
-impl Pause {
-    fn up_to(last: Duration) -> Pause {
-        Pause { next: FIRST_PAUSE, last }
-    }
-
-    pub(in crate::kube) fn next(&mut self) -> Duration {
-        let now = self.next;
-        self.next = (now * 2).min(self.last);
-        now
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kube::expiry::expires;
+use crate::kube::objects::expiry::expires;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 
 /// Returns the hooks of an event in the order in which they run: by weight, then by name.
@@ -55,10 +55,26 @@ pub(super) fn expect_again(hooks: &mut [Hook], order: &[usize]) {
     let Some(failed) = order.iter().position(|at| hooks[*at].last_run.phase == HookPhase::Failed) else { return };
     for at in &order[..failed] {
         let hook = &mut hooks[*at];
-        if hook.delete_policies.contains(&DeletePolicy::HookSucceeded) && !runs_to_an_end(&hook.kind) {
+        if goes_with_a_failure(hook) {
             hook.last_run = LastRun::default();
         }
     }
+}
+
+/// Returns the hooks whose objects may be gone although a hook that needs them has begun: the process that ran it
+/// deleted them because it failed, and died before it recorded that.
+pub(super) fn needed_by_begun(hooks: &[Hook], order: &[usize]) -> Vec<usize> {
+    let has_begun = |at: &usize| matches!(hooks[*at].last_run.phase, HookPhase::Running | HookPhase::Unknown);
+    let is_begun = |at: &usize| has_begun(at) && hooks[*at].last_run.started_at.is_some();
+    let begun = order.iter().position(is_begun).unwrap_or_default();
+    let may_be_gone =
+        |at: &usize| hooks[*at].last_run.phase == HookPhase::Succeeded && goes_with_a_failure(&hooks[*at]);
+    order[..begun].iter().copied().filter(may_be_gone).collect()
+}
+
+/// Whether a hook's objects are deleted when a later hook fails, and are needed for another attempt.
+fn goes_with_a_failure(hook: &Hook) -> bool {
+    hook.delete_policies.contains(&DeletePolicy::HookSucceeded) && !runs_to_an_end(&hook.kind)
 }
 
 /// The facts about a hook's object that does not exist.

@@ -17,14 +17,14 @@ use std::time::Duration;
 use futures::future::{BoxFuture, ready};
 use outside::Error;
 
-use super::apply::Applier;
-use super::{Decoration, NotOurs, ObjectError, ObjectKey, OutOfReach, Reach};
-use crate::release::{DeletePolicy, Hook, HookEvent, Release};
+use crate::kube::waiting::slot::{Slot, without_slot};
+use crate::kube::writes::apply::{Applier, describe};
+use crate::kube::{Decoration, NotOurs, ObjectError, OutOfReach, Reach};
+use crate::release::{DeletePolicy, Hook, HookEvent, LastRun, Release};
 use clock::Clock;
+use objects::Stamp;
 
 const SUCCEEDED: &[DeletePolicy] = &[DeletePolicy::HookSucceeded];
-
-pub(super) use clock::Pause;
 
 /// The annotation on a hook's object that identifies its run: revision and recorded start.
 pub(crate) const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
@@ -67,40 +67,6 @@ impl HookRun<'_> {
     fn after(&self, error: &HookError) -> Self {
         let timeout = if error.is_interruption() { Some(CLEAN_UP) } else { self.timeout };
         HookRun { timeout, patience: Patience::Full, ..*self }
-    }
-}
-
-/// A worker slot, which a run releases while it waits for hooks or deletions.
-pub trait Slot: Send + Sync {
-    /// Releases the slot.
-    fn leave(&self);
-    /// Waits for a free slot and takes it.
-    fn enter(&self) -> BoxFuture<'_, ()>;
-    /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called
-    /// at every poll, every 50 ms at first and every 2 s later; must return immediately.
-    fn waiting_for(&self, _what: &str) {}
-    /// Reports what a hook waits for, as `waiting_for` does; the hook's own object shows why.
-    fn hook_waits(&self, _hook: &Hook, what: &str) {
-        self.waiting_for(what);
-    }
-    /// Returns why the run must no longer wait for this hook, for example because its release must be uninstalled.
-    /// Called at every poll while the server answers; must return immediately. The hook then fails with
-    /// [`HookError::Interrupted`].
-    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
-        None
-    }
-    /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
-    fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
-    /// Reports that the run has deleted an object in order to recreate it, and why. Must return immediately.
-    fn recreating(&self, _object: &ObjectKey, _why: &str) {}
-}
-
-/// A slot without a worker limit.
-impl Slot for () {
-    fn leave(&self) {}
-
-    fn enter(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
     }
 }
 
@@ -249,8 +215,8 @@ impl Applier {
     /// deletion skipped.
     ///
     /// # Flow
-    /// Skips hooks that succeeded, unless a later one failed and their objects were deleted with it. Each other hook
-    /// runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
+    /// Skips hooks that succeeded, unless a later one failed and their objects were deleted with it, or may have been.
+    /// Each other hook runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
     /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release with the same names;
     /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
     /// policies and those of the hooks before it are applied, and the rest is not run. A hook that the slot interrupts
@@ -293,6 +259,7 @@ impl Applier {
         run: &HookRun<'_>,
     ) -> Result<Vec<HookError>, HookError> {
         decide::expect_again(&mut release.hooks, order);
+        self.expect_missing_again(release, order, run).await?;
         let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
         let mut skipped = Vec::new();
         for (done, at) in order.iter().enumerate() {
@@ -313,6 +280,35 @@ impl Applier {
             }
         }
         Ok(skipped)
+    }
+
+    /// Lets hooks run again whose objects were deleted because a later hook failed, by a process that died before it
+    /// could record the failure.
+    async fn expect_missing_again(
+        &self,
+        release: &mut Release,
+        order: &[usize],
+        run: &HookRun<'_>,
+    ) -> Result<(), HookError> {
+        for at in decide::needed_by_begun(&release.hooks, order) {
+            if self.is_missing(release, at, run).await? {
+                release.hooks[at].last_run = LastRun::default();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether an object that a hook's run created does not exist any more.
+    async fn is_missing(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<bool, HookError> {
+        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
+        let clock = Clock::start(hook, run);
+        for object in &objects::of(hook)? {
+            let what = format!("{} to be found", describe(object));
+            if clock.retry(&what, || self.find(object, &stamp, run)).await?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Deletes the objects of an event's hooks with the policy `hook-succeeded`, in reverse order, and waits until they
@@ -359,14 +355,6 @@ impl Applier {
         }
         Ok(())
     }
-}
-
-/// Releases the worker slot while `work` runs.
-pub(super) async fn without_slot<T>(slot: &dyn Slot, work: impl Future<Output = T>) -> T {
-    slot.leave();
-    let done = work.await;
-    slot.enter().await;
-    done
 }
 
 fn log_cleanup(result: Result<(), HookError>) {

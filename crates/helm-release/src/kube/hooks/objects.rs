@@ -4,11 +4,12 @@
 use outside::{Call, Error};
 use serde_json::Value;
 
-use super::clock::{Clock, Pause};
+use super::clock::Clock;
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
-use crate::kube::apply::{Applier, bytes, describe, key_of};
-use crate::kube::delete::Propagation;
-use crate::kube::write::Body;
+use crate::kube::waiting::pause::Pause;
+use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
+use crate::kube::writes::delete::Propagation;
+use crate::kube::writes::write::Body;
 use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, objects_of};
 use crate::release::{Hook, Release};
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 use outside::{Call, Error};
 use serde_json::Value;
 
-use super::clock::{Clock, Pause};
+use super::clock::Clock;
 use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, outcome};
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
-use crate::kube::apply::{Applier, describe, key_of};
+use crate::kube::waiting::pause::Pause;
+use crate::kube::writes::apply::{Applier, describe, key_of};
 use crate::kube::{Object, Response, is_transient};
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 
@@ -49,7 +50,7 @@ impl Applier {
         let resumed = matches!(phase, HookPhase::Running | HookPhase::Unknown);
         let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
         if !resumed {
-            self.delete_by_policy(&release.hooks[at], &[DeletePolicy::BeforeHookCreation], run).await?;
+            self.delete_by_policy(&release.hooks[at], leftovers(phase), run).await?;
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
             release.hooks[at].last_run = LastRun { started_at: Some(outside::now()), phase, ..LastRun::default() };
             record(release, at, run).await?;
@@ -179,6 +180,14 @@ enum Found {
     At(String),
     /// It finished, and the server deleted it.
     Ended,
+}
+
+/// The policies by which objects of an earlier run go before a new one. Those of a failed run were to go at its end, which can fail, too.
+fn leftovers(phase: HookPhase) -> &'static [DeletePolicy] {
+    match phase {
+        HookPhase::Failed => &[DeletePolicy::BeforeHookCreation, DeletePolicy::HookFailed],
+        _ => &[DeletePolicy::BeforeHookCreation],
+    }
 }
 
 async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::HOOK_RUN_ANNOTATION;
 use super::HookError;
-use super::clock::{Clock, Pause};
+use super::clock::Clock;
 use super::decide::{Standing, standing};
 use super::objects::{Stamp, check_ours};
-use crate::kube::apply::{Applier, Existing, Observed, bytes, describe};
-use crate::kube::write::{Body, Previous};
+use crate::kube::waiting::pause::Pause;
+use crate::kube::writes::apply::{Applier, Existing, Observed, bytes, describe};
+use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{Live, Object, Response};
 
 impl Applier {

@@ -9,8 +9,8 @@ use super::*;
 
 /// A reach without limits.
 static EVERYWHERE: std::sync::LazyLock<Reach> = std::sync::LazyLock::new(Reach::default);
-use crate::kube::{Asked, Disturbance, MemoryApi};
-use crate::release::{HookPhase, LastRun};
+use crate::kube::{Asked, Call, Disturbance, MemoryApi};
+use crate::release::HookPhase;
 use crate::sample::{self, decoration};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
@@ -465,6 +465,70 @@ async fn another_attempt_finds_what_a_failed_hook_needs() {
     assert!(seen.is_some());
     let created = world.writes().iter().filter(|write| **write == format!("POST {MAPS}")).count();
     assert_eq!(created, 3, "{:?}", world.writes());
+}
+
+/// A failed run of an account and a Job that needs it, whose objects go then.
+async fn failed_with_account(world: &World) -> Release {
+    let account = Hook { weight: -1, ..unreplaced(map("a", 0), "c/a.yaml") };
+    let job = Hook { delete_policies: vec![DeletePolicy::HookFailed], ..job("") };
+    let mut release = release(vec![account, job]);
+    world.run_while(&mut release, 5, |server| end(server, "Failed")).await.unwrap_err();
+    release
+}
+
+/// Runs hooks again; the Job completes if the account is there.
+async fn completes_with_account(world: &World, release: &mut Release) -> Result<(), HookError> {
+    let again = world.run_while(release, 5, |server| {
+        if server.object(&format!("{MAPS}/a")).is_some() {
+            complete(server);
+        }
+    });
+    again.await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_before_a_failure_is_recorded_leaves_no_hook_without_what_it_needs() {
+    let world = World::new();
+    let mut release = failed_with_account(&world).await;
+    assert_eq!(world.server.paths(), [""; 0], "all is cleaned up");
+    // What was recorded when the Job began.
+    (release.hooks[1].last_run.phase, release.hooks[1].last_run.completed_at) = (HookPhase::Running, None);
+    completes_with_account(&world, &mut release).await.unwrap();
+    let phases = world.notes.phases.lock().unwrap();
+    assert_eq!(phases.last().unwrap(), &[HookPhase::Running, HookPhase::Running], "the account alone was made again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_exists_stays_when_a_begun_hook_is_found_after_a_restart() {
+    let world = World::new();
+    let account = Hook { weight: -1, ..unreplaced(map("a", 0), "c/a.yaml") };
+    let policies = vec![DeletePolicy::HookSucceeded, DeletePolicy::BeforeHookCreation];
+    let mut release = release(vec![Hook { delete_policies: policies, ..account }, job("")]);
+    let mut killed = release.clone();
+    let dies = tokio::time::timeout(Duration::from_secs(5), world.run(&mut killed));
+    dies.await.unwrap_err();
+    let uid = |path: &str| world.server.object(path).unwrap()["metadata"]["uid"].clone();
+    let (account, job) = (uid(&format!("{MAPS}/a")), uid(JOB));
+    release.hooks = killed.hooks;
+    let mut seen = None;
+    let again = world.run_while(&mut release, 5, |server| {
+        seen = Some((uid(&format!("{MAPS}/a")), uid(JOB)));
+        complete(server);
+    });
+    again.await.unwrap();
+    assert_eq!(seen, Some((account, job)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_hook_should_have_left_deleted_does_not_stand_in_its_way() {
+    let world = World::new();
+    let refuse =
+        |call: &Call| (call.method == http::Method::DELETE).then(|| Error::from_status(403, "Forbidden", "no"));
+    world.server.refuse(refuse);
+    let mut release = failed_with_account(&world).await;
+    assert_eq!(world.server.paths().len(), 2, "nothing could be deleted");
+    world.server.accept();
+    completes_with_account(&world, &mut release).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,6 +38,24 @@ fn kinds_are_those_of_objects_and_not_of_references() {
 }
 
 #[test]
+fn what_the_chart_sets_in_a_table_of_values_is_known_and_what_only_users_set_is_not() {
+    let check = |sets: &str, expected: &[&str], computed: bool| {
+        let object = "kind: A\nmetadata:\n  name: x\n  namespace: {{ $config.service.namespace }}\n";
+        let range = "{{- $default := .Values.monitoring }}{{- range $name, $config := .Values }}\n";
+        let found = spelled(&format!("{range}{sets}\n{object}{{{{- end }}}}\n"));
+        assert_eq!((words(&found.namespaces), !found.computed.is_empty()), (expected.to_vec(), computed), "{sets}");
+    };
+    check("", &[], true);
+    check("{{ $_ := set $config.service \"namespace\" $default.namespace }}", &["prometheus"], false);
+    check("{{ $_ := set $config.service \"namespace\" \"far\" }}", &["far"], false);
+    check("{{ $_ := set $config.service \"namespace\" $.Release.Namespace }}", &[], false);
+    check("{{ $_ := set $config.service \"namespace\" $.Values.mine }}", &[], true);
+    check("{{ $_ := set $config.service \"namespace\" (tpl $.Values.mine $) }}", &[], true);
+    check("{{ $_ := set $config.service \"name\" \"far\" }}", &[], true);
+    check("{{ $_ := set $config.service $name \"far\" }}", &[], true);
+}
+
+#[test]
 fn namespaces_are_those_of_objects_their_defaults_included() {
     let check = |value: &str, expected: &[&str], computed: bool| {
         let found = spelled(&format!("kind: A\nmetadata:\n  name: x\n  namespace: {value}\n"));

@@ -33,6 +33,8 @@ pub(super) struct Printed<'a> {
     /// The output of a partial that receives the chart's own context.
     helpers: RefCell<HashMap<&'a str, Vec<Known<'a>>>>,
     steps: Cell<usize>,
+    /// The fields whose settings are being evaluated, which may read the same field.
+    setting: RefCell<Vec<&'a str>>,
 }
 
 /// The context of an expression.
@@ -47,7 +49,7 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Printed<'a> {
     pub(super) fn new(reading: &'a Reading<'a>) -> Printed<'a> {
-        Printed { reading, helpers: RefCell::default(), steps: Cell::new(0) }
+        Printed { reading, helpers: RefCell::default(), steps: Cell::new(0), setting: RefCell::default() }
     }
 
     /// Returns what the action at this byte range of a file may print, or `None` if no template of the file contains it.
@@ -106,7 +108,36 @@ impl<'a> Printed<'a> {
             Expression::Call { function, arguments, .. } => self.call(function, arguments, scope, depth),
             Expression::Other => Vec::new(),
         };
-        distinct(known)
+        let set = expression.last_field().map(|field| self.set_fields(field, scope, depth)).unwrap_or_default();
+        distinct([known, set].concat())
+    }
+
+    /// Returns the values that the template sets a field of this name to, in whichever table: `set $service "namespace" $default`.
+    fn set_fields(&self, name: &'a str, scope: &Scope<'a>, depth: usize) -> Vec<Known<'a>> {
+        if self.setting.borrow().contains(&name) {
+            return Vec::new();
+        }
+        self.setting.borrow_mut().push(name);
+        let expressions = scope.template.pipelines.iter().map(|pipeline| &pipeline.expression);
+        let values = expressions.filter_map(|expression| match expression {
+            Expression::Call { function, arguments, .. } if function == "set" => match &arguments[..] {
+                [_, Expression::Constant(key), value] if key == name => Some(value),
+                _ => None,
+            },
+            _ => None,
+        });
+        let known = values.flat_map(|value| self.evaluate_anywhere(value, scope, depth + 1)).collect();
+        self.setting.borrow_mut().pop();
+        known
+    }
+
+    /// Evaluates an expression that may stand outside the block that changed the dot.
+    fn evaluate_anywhere(&self, expression: &'a Expression, scope: &Scope<'a>, depth: usize) -> Vec<Known<'a>> {
+        let mut known = self.evaluate(expression, scope, depth);
+        if scope.dot.is_some() {
+            known.extend(self.evaluate(expression, &Scope { dot: None, ..scope.clone() }, depth));
+        }
+        known
     }
 
     /// Returns the argument with which the template was included.
@@ -127,11 +158,7 @@ impl<'a> Printed<'a> {
         let sets = scope.template.pipelines.iter().filter(|pipeline| pipeline.sets.iter().any(|set| set == name));
         let mut known = Vec::new();
         for pipeline in sets {
-            let mut set = self.evaluate(&pipeline.expression, scope, depth + 1);
-            // It may have been assigned outside the block that changed the dot.
-            if scope.dot.is_some() {
-                set.extend(self.evaluate(&pipeline.expression, &Scope { dot: None, ..scope.clone() }, depth + 1));
-            }
+            let set = self.evaluate_anywhere(&pipeline.expression, scope, depth + 1);
             known.extend(self.elements(&set, scope, depth));
             known.extend(set);
         }

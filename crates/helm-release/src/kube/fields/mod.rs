@@ -1,0 +1,7 @@
+//! Who owns which fields of an object: other managers, older managers of ours, autoscalers.
+
+pub(in crate::kube) mod handover;
+pub(in crate::kube) mod migrate;
+pub(in crate::kube) mod replaced;
+pub(in crate::kube) mod rivals;
+pub(in crate::kube) mod unowned;

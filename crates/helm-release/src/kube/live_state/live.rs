@@ -1,0 +1,284 @@
+//! Live objects reduced to what the operator keeps: identity, owner, ownership mark, readiness.
+//!
+//! Parsed from apply responses and watches alike; the rest of spec, status and managed fields is dropped while parsing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::de::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::kube::FIELD_MANAGER;
+use crate::kube::live_state::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_of};
+use crate::kube::objects::decorate::{
+    MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY,
+    is_keep,
+};
+use crate::kube::objects::expiry;
+
+/// The digest of the managed fields that are ours. It changes when another manager takes one over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(pub u64);
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Mark {
+    /// Parses the output of `Display`; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Mark> {
+        u64::from_str_radix(text, 16).ok().map(Mark)
+    }
+}
+
+/// A live object, reduced.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Name, namespace, uid, resource version and finalizers only.
+    pub metadata: ObjectMeta,
+    /// Our mark; `None` if we never wrote the object, or the server keeps no managed fields.
+    pub mark: Option<Mark>,
+    /// Whether someone else set its number of replicas through the `scale` subresource.
+    pub scaled: bool,
+    /// The fields that readiness depends on; `None` if only metadata was read.
+    reported: Option<Reported>,
+    /// Its JSON without managed fields, if it was read as [`Whole`](crate::kube::Whole).
+    pub whole: Option<std::sync::Arc<str>>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// The controller among its owner references.
+    pub controller: Option<OwnerReference>,
+    /// The label `app.kubernetes.io/managed-by`.
+    pub managed_by: Option<String>,
+    /// The annotation `meta.helm.sh/release-name`.
+    pub release_name: Option<String>,
+    /// The annotation `meta.helm.sh/release-namespace`.
+    pub release_namespace: Option<String>,
+    /// Whether `helm.sh/resource-policy` keeps the object when its release is uninstalled.
+    pub kept: bool,
+    /// `operator-sdk/primary-resource`: namespace and name of its owner.
+    pub primary: Option<String>,
+    /// `operator-sdk/primary-resource-type`: kind and group of its owner.
+    pub primary_type: Option<String>,
+}
+
+/// The identity and state of an object that was proven to belong to this release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proven {
+    /// Its uid.
+    pub uid: String,
+    /// Its resource version when it was checked.
+    pub resource_version: String,
+}
+
+impl Live {
+    /// Returns its readiness. Items of a list do not name their kind, so the caller does. Always ready if only metadata
+    /// was read.
+    pub fn readiness(&self, group: &str, kind: &str) -> Readiness {
+        self.reported.as_ref().map_or(Readiness::Ready, |r| readiness_of(group, kind, r.generation, &r.spec, &r.status))
+    }
+
+    /// Returns why it is not ready; `None` if it is.
+    pub fn unready(&self, group: &str, kind: &str) -> Option<Unready> {
+        self.reported.as_ref().and_then(|r| unready_of(group, kind, r.generation, &r.spec, &r.status))
+    }
+
+    /// Returns whether the server deletes it once it finished. Never if only metadata was read.
+    pub fn expires(&self, kind: &str) -> bool {
+        self.reported.as_ref().is_some_and(|reported| expiry::expires(kind, &reported.spec))
+    }
+
+    /// Returns its current state, as the precondition of a deletion.
+    pub fn proven(&self) -> Proven {
+        let text = |of: &Option<String>| of.clone().unwrap_or_default();
+        Proven { uid: text(&self.metadata.uid), resource_version: text(&self.metadata.resource_version) }
+    }
+
+    /// Returns the resource version as a number; 0 if it is not a number.
+    pub fn resource_version(&self) -> u64 {
+        self.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// The fields that readiness depends on.
+#[derive(Clone, Debug)]
+struct Reported {
+    generation: Option<i64>,
+    /// The fields of [`READINESS_FIELDS`] only.
+    spec: Value,
+    status: Value,
+}
+
+/// Parts that may nest arbitrarily deep are kept as text first, so that one object cannot make a whole list unreadable.
+#[derive(serde::Deserialize)]
+struct Full {
+    #[serde(default)]
+    metadata: Meta,
+    spec: Option<Box<RawValue>>,
+    status: Option<Box<RawValue>>,
+}
+
+/// Returns the fields of `spec` that readiness needs; drops those nested too deep.
+fn readiness_spec(text: Option<&RawValue>) -> Value {
+    let fields: Option<BTreeMap<String, Box<RawValue>>> = text.and_then(|text| serde_json::from_str(text.get()).ok());
+    let wanted = fields.into_iter().flatten().filter(|(field, _)| READINESS_FIELDS.contains(&field.as_str()));
+    Value::Object(wanted.filter_map(|(field, text)| Some((field, serde_json::from_str(text.get()).ok()?))).collect())
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    deletion_timestamp: Option<String>,
+    finalizers: Option<Vec<String>>,
+    #[serde(default)]
+    owner_references: Vec<OwnerReference>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    managed_fields: Vec<Entry>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    subresource: String,
+    #[serde(default, deserialize_with = "fields")]
+    fields_v1: Option<Fields>,
+}
+
+fn fields<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Fields>, D::Error> {
+    let text = Option::<Box<RawValue>>::deserialize(from)?;
+    Ok(text.map(|text| Fields::of(text.get())))
+}
+
+impl<'de> Deserialize<'de> for Live {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Live, D::Error> {
+        let Full { metadata, spec, status } = Full::deserialize(from)?;
+        let spec = readiness_spec(spec.as_deref());
+        // A status nested too deep counts as empty.
+        let status = status.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default();
+        let reported = Reported { generation: metadata.generation, spec, status };
+        Ok(Live::new(metadata, Some(reported)))
+    }
+}
+
+impl Live {
+    fn new(mut meta: Meta, reported: Option<Reported>) -> Live {
+        let mark = mark_of(&meta.managed_fields);
+        let scaled = meta.managed_fields.iter().any(|e| e.subresource == "scale" && e.manager != FIELD_MANAGER);
+        let mut annotations = meta.annotations.take().unwrap_or_default();
+        Live {
+            mark,
+            scaled,
+            reported,
+            whole: None,
+            deleting: meta.deletion_timestamp.is_some(),
+            controller: meta.owner_references.into_iter().find(|o| o.controller == Some(true)),
+            managed_by: meta.labels.and_then(|mut labels| labels.remove(MANAGED_BY_LABEL)),
+            release_name: annotations.remove(RELEASE_NAME),
+            release_namespace: annotations.remove(RELEASE_NAMESPACE),
+            kept: annotations.get(RESOURCE_POLICY).is_some_and(|policy| is_keep(policy)),
+            primary: annotations.remove(PRIMARY_ANNOTATION),
+            primary_type: annotations.remove(PRIMARY_TYPE_ANNOTATION),
+            metadata: ObjectMeta {
+                name: meta.name,
+                namespace: meta.namespace,
+                uid: meta.uid,
+                resource_version: meta.resource_version,
+                finalizers: meta.finalizers,
+                ..ObjectMeta::default()
+            },
+        }
+    }
+}
+
+/// Digests our entries: those of applies, of client-side writes (one per version written), or of both.
+fn mark_of(entries: &[Entry]) -> Option<Mark> {
+    let ours = entries.iter().filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
+    let digests = ours.filter_map(|e| match (&*e.operation, &e.fields_v1) {
+        ("Apply", Some(Fields(digest))) => Some(*digest),
+        ("Update", Some(Fields(digest))) => Some(mix(digest ^ hash(b"Update"))),
+        _ => None,
+    });
+    digests.reduce(u64::wrapping_add).map(Mark)
+}
+
+crate::dynamic_resource!(Live);
+
+/// A live object of which only the metadata is requested and read. It always counts as ready.
+#[derive(Clone, Debug)]
+pub struct LiveMetadata(Live);
+
+impl Deref for LiveMetadata {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        &self.0
+    }
+}
+
+impl DerefMut for LiveMetadata {
+    fn deref_mut(&mut self) -> &mut Live {
+        &mut self.0
+    }
+}
+
+impl From<LiveMetadata> for Live {
+    fn from(of: LiveMetadata) -> Live {
+        of.0
+    }
+}
+
+impl<'de> Deserialize<'de> for LiveMetadata {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LiveMetadata, D::Error> {
+        Ok(LiveMetadata(Live::new(Full::deserialize(from)?.metadata, None)))
+    }
+}
+
+crate::dynamic_resource!(LiveMetadata, metadata only);
+
+/// The digest of a `fieldsV1`, computed while parsing, independent of the order of keys.
+struct Fields(u64);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Fields, D::Error> {
+        let fields = BTreeMap::<String, Fields>::deserialize(from)?;
+        let digest = |(key, Fields(inner)): (&String, &Fields)| mix(hash(key.as_bytes()) ^ inner.rotate_left(23));
+        Ok(Fields(mix(fields.iter().map(digest).fold(1, u64::wrapping_add))))
+    }
+}
+
+impl Fields {
+    /// Digests a `fieldsV1`. One that is too deep to parse is digested as text, whose keys servers sort.
+    fn of(text: &str) -> Fields {
+        serde_json::from_str(text).unwrap_or_else(|_| Fields(hash(text.as_bytes())))
+    }
+}
+
+/// Hashes with FNV-1a. Stored marks must be equal in all builds, which the standard library's hashers do not guarantee.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,310 @@
+//! Decides who owns a live object, by its own metadata alone, never by the caller or by a manifest that lists it.
+//!
+//! Counterpart: `checkOwnership` in Helm's `pkg/action/validate.go`, which knows release annotations only.
+
+use crate::kube::live_state::live::Live;
+use crate::kube::objects::decorate::{Decoration, MANAGED_BY_LABEL, Owner, RELEASE_NAME, RELEASE_NAMESPACE};
+
+/// The owner of a live object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// This release: its controller is our owner, or its annotations name release and owner.
+    Ours,
+    /// None: its metadata names no owner.
+    Unclaimed,
+    /// Someone else, named in the text.
+    Foreign(String),
+}
+
+/// Why a release may not change or delete an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOurs {
+    /// It belongs to someone else, named in the text.
+    #[error("it belongs to {0}")]
+    Foreign(String),
+    /// Its metadata names no owner.
+    #[error("its metadata does not mark it as part of this release")]
+    Unclaimed,
+    /// It lacks the metadata that Helm requires for an import. The faults have Helm's wording.
+    #[error("invalid ownership metadata; {}", .0.join("; "))]
+    Metadata(Vec<String>),
+}
+
+/// The objects and releases that may be taken over: `adopt` in watches.yaml. Each level includes the previous ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Adopt {
+    /// None.
+    Never,
+    /// Objects without an owner in the release's own namespace.
+    Unowned,
+    /// Objects there, and whole releases, that Helm made and no custom resource owns.
+    Released,
+    /// Any object and any release.
+    Any,
+}
+
+/// The existing objects that an apply may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Objects whose metadata marks them as this release's: Helm's rule for objects new to a release.
+    Import,
+    /// Objects that the release applied before, unless someone else claims them now.
+    Keep,
+    /// Objects that do not belong to the release, because the user requested it and the watch allows it.
+    Adopt(Adopt),
+}
+
+impl Rule {
+    /// Returns the rule for objects new to a release.
+    pub(crate) fn for_new(adopt: Adopt) -> Rule {
+        if adopt == Adopt::Never { Rule::Import } else { Rule::Adopt(adopt) }
+    }
+
+    /// Returns the rule for objects that the release applied before.
+    pub(crate) fn for_known(adopt: Adopt) -> Rule {
+        if adopt == Adopt::Any { Rule::Adopt(adopt) } else { Rule::Keep }
+    }
+
+    /// Returns the rule for an object in this namespace: objects in other namespaces, or without one, are adopted only
+    /// with [`Adopt::Any`].
+    pub(in crate::kube) fn in_namespace(self, namespace: &str, decoration: &Decoration) -> Rule {
+        match self {
+            Rule::Adopt(adopt) if adopt < Adopt::Any && namespace != decoration.namespace => Rule::Import,
+            rule => rule,
+        }
+    }
+
+    /// Checks whether the release may change the object.
+    ///
+    /// # Errors
+    /// The object belongs to someone else, or lacks the metadata that Helm requires.
+    pub(crate) fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), NotOurs> {
+        match (self, decoration.ownership(live)) {
+            (Rule::Keep | Rule::Adopt(_), Ownership::Ours | Ownership::Unclaimed) | (Rule::Adopt(Adopt::Any), _) => {
+                Ok(())
+            }
+            // Helm's releases have neither.
+            (Rule::Adopt(Adopt::Released), Ownership::Foreign(_))
+                if live.controller.is_none() && live.primary.is_none() =>
+            {
+                Ok(())
+            }
+            (_, Ownership::Foreign(owner)) => Err(NotOurs::Foreign(owner)),
+            (Rule::Import, _) => decoration.import_check(live),
+        }
+    }
+}
+
+impl Decoration {
+    /// Returns who owns the object. The controller takes precedence, then the owner annotations, then the release
+    /// annotations.
+    pub fn ownership(&self, live: &Live) -> Ownership {
+        if let Some(controller) = &live.controller {
+            let ours = |owner: &Owner| owner.uid == controller.uid;
+            if self.owner.as_ref().is_some_and(ours) {
+                return Ownership::Ours;
+            }
+            // The controller may be an earlier resource with the same name; then the annotations decide.
+            let earlier = |o: &Owner| {
+                o.kind == controller.kind && o.name == controller.name && in_group(o, &controller.api_version)
+            };
+            if !self.owner.as_ref().is_some_and(earlier) {
+                return Ownership::Foreign(format!("{} {:?}, its controller", controller.kind, controller.name));
+            }
+        }
+        if let Some(primary) = &live.primary
+            && let Some(owner) = &self.owner
+            && (*primary != owner.annotated_name()
+                || live.primary_type.as_ref().is_some_and(|t| *t != owner.annotated_type()))
+        {
+            let kind = live.primary_type.as_deref().unwrap_or("resource");
+            return Ownership::Foreign(format!("{kind} {primary:?}"));
+        }
+        match (&live.release_name, &live.release_namespace) {
+            (Some(name), Some(namespace)) if *name == self.release && *namespace == self.namespace => Ownership::Ours,
+            (None, None) => Ownership::Unclaimed,
+            (name, namespace) => Ownership::Foreign(format!(
+                "release {:?} in namespace {:?}",
+                name.as_deref().unwrap_or_default(),
+                namespace.as_deref().unwrap_or_default()
+            )),
+        }
+    }
+
+    /// Checks that the object's metadata proves that it belongs to this release.
+    ///
+    /// # Errors
+    /// The object has no owner, or another one.
+    pub(in crate::kube) fn prove(&self, live: &Live) -> Result<(), NotOurs> {
+        match self.ownership(live) {
+            Ownership::Ours => Ok(()),
+            Ownership::Unclaimed => Err(NotOurs::Unclaimed),
+            Ownership::Foreign(owner) => Err(NotOurs::Foreign(owner)),
+        }
+    }
+
+    /// Performs Helm's check before importing an object into a release, with Helm's messages.
+    fn import_check(&self, live: &Live) -> Result<(), NotOurs> {
+        if self.owner.as_ref().is_some_and(|o| live.controller.as_ref().is_some_and(|c| c.uid == o.uid)) {
+            // operator-sdk's drift repair drops Helm's annotations, but keeps the controller.
+            return Ok(());
+        }
+        let wanted = [
+            ("label", MANAGED_BY_LABEL, &live.managed_by, "Helm"),
+            ("annotation", RELEASE_NAME, &live.release_name, self.release.as_str()),
+            ("annotation", RELEASE_NAMESPACE, &live.release_namespace, self.namespace.as_str()),
+        ];
+        let faults: Vec<String> =
+            wanted.iter().filter_map(|(what, key, actual, value)| fault(what, key, actual.as_deref(), value)).collect();
+        if faults.is_empty() { Ok(()) } else { Err(NotOurs::Metadata(faults)) }
+    }
+}
+
+fn in_group(owner: &Owner, api_version: &str) -> bool {
+    owner.group() == api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn fault(what: &str, key: &str, actual: Option<&str>, wanted: &str) -> Option<String> {
+    match actual {
+        Some(actual) if actual == wanted => None,
+        Some(actual) => {
+            Some(format!("{what} validation error: key {key:?} must equal {wanted:?}: current value is {actual:?}"))
+        }
+        None => Some(format!("{what} validation error: missing key {key:?}: must be set to {wanted:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::sample::decoration;
+
+    const OURS: fn(&str) -> Value = |kind| json!([{"apiVersion": "cache.my.domain/v1", "kind": kind, "name": "web", "uid": "u1", "controller": true}]);
+
+    fn annotated(name: &str, namespace: &str) -> Value {
+        json!({"annotations": {RELEASE_NAME: name, RELEASE_NAMESPACE: namespace}, "labels": {MANAGED_BY_LABEL: "Helm"}})
+    }
+
+    fn with(mut metadata: Value, key: &str, value: Value) -> Value {
+        metadata[key] = value;
+        metadata
+    }
+
+    fn for_primary(name: &str, kind: &str) -> Value {
+        let mut metadata = annotated("web", "ns");
+        metadata["annotations"]["operator-sdk/primary-resource"] = name.into();
+        metadata["annotations"]["operator-sdk/primary-resource-type"] = kind.into();
+        metadata
+    }
+
+    fn live(metadata: Value) -> Live {
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn controllers_decide_before_owner_annotations_and_those_before_the_release() {
+        let foreign = |who: &str| Ownership::Foreign(who.into());
+        let reference = |kind: &str, name: &str, uid: &str| json!([{"apiVersion": "cache.my.domain/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        let other_group =
+            json!([{"apiVersion": "x.io/v1", "kind": "Memcached", "name": "web", "uid": "u0", "controller": true}]);
+        for (metadata, expected) in [
+            (json!({}), Ownership::Unclaimed),
+            (json!({"labels": {MANAGED_BY_LABEL: "Helm"}}), Ownership::Unclaimed),
+            (json!({"ownerReferences": OURS("Memcached")}), Ownership::Ours),
+            (annotated("web", "ns"), Ownership::Ours),
+            (annotated("other", "ns"), foreign("release \"other\" in namespace \"ns\"")),
+            (annotated("web", "elsewhere"), foreign("release \"web\" in namespace \"elsewhere\"")),
+            (json!({"annotations": {RELEASE_NAME: "web"}}), foreign("release \"web\" in namespace \"\"")),
+            (
+                with(annotated("web", "ns"), "ownerReferences", reference("Redis", "web", "u2")),
+                foreign("Redis \"web\", its controller"),
+            ),
+            (
+                with(annotated("web", "ns"), "ownerReferences", reference("Memcached", "two", "u2")),
+                foreign("Memcached \"two\", its controller"),
+            ),
+            (
+                with(annotated("web", "ns"), "ownerReferences", other_group),
+                foreign("Memcached \"web\", its controller"),
+            ),
+            (with(annotated("web", "ns"), "ownerReferences", reference("Memcached", "web", "u0")), Ownership::Ours),
+            (json!({"ownerReferences": reference("Memcached", "web", "u0")}), Ownership::Unclaimed),
+            (for_primary("ns/web", "Memcached.cache.my.domain"), Ownership::Ours),
+            (for_primary("ns/two", "Memcached.cache.my.domain"), foreign("Memcached.cache.my.domain \"ns/two\"")),
+            (for_primary("ns/web", "Redis.cache.my.domain"), foreign("Redis.cache.my.domain \"ns/web\"")),
+        ] {
+            assert_eq!(decoration().ownership(&live(metadata.clone())), expected, "{metadata}");
+        }
+    }
+
+    #[test]
+    fn releases_without_an_owner_are_matched_by_annotations() {
+        let decoration = Decoration { owner: None, ..decoration() };
+        assert_eq!(decoration.ownership(&live(annotated("web", "ns"))), Ownership::Ours);
+        assert_eq!(decoration.ownership(&live(for_primary("ns/two", "X.y"))), Ownership::Ours);
+        assert!(matches!(
+            decoration.ownership(&live(json!({"ownerReferences": OURS("Memcached")}))),
+            Ownership::Foreign(_)
+        ));
+    }
+
+    #[test]
+    fn the_rule_decides_which_objects_may_be_changed() {
+        let no_label = json!({"annotations": {RELEASE_NAME: "web", RELEASE_NAMESPACE: "ns"}});
+        for (metadata, import, keep) in [
+            (json!({}), false, true),
+            (no_label, false, true),
+            (annotated("web", "ns"), true, true),
+            (annotated("other", "ns"), false, false),
+            (json!({"ownerReferences": OURS("Memcached")}), true, true),
+            (
+                json!({"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "x", "controller": true}]}),
+                false,
+                false,
+            ),
+        ] {
+            let live = live(metadata.clone());
+            assert_eq!(Rule::Import.admits(&decoration(), &live).is_ok(), import, "import {metadata}");
+            assert_eq!(Rule::Keep.admits(&decoration(), &live).is_ok(), keep, "keep {metadata}");
+            assert_eq!(Rule::Adopt(Adopt::Any).admits(&decoration(), &live), Ok(()), "adopt {metadata}");
+        }
+    }
+
+    #[test]
+    fn each_level_of_adoption_admits_more() {
+        let foreign = json!({"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "x", "controller": true}]});
+        for (metadata, namespace, least) in [
+            (json!({}), "ns", Adopt::Unowned),
+            (annotated("other", "ns"), "ns", Adopt::Released),
+            (for_primary("ns/two", "Memcached.cache.my.domain"), "ns", Adopt::Any),
+            (foreign, "ns", Adopt::Any),
+            (json!({}), "other", Adopt::Any),
+            (annotated("other", "ns"), "", Adopt::Any),
+        ] {
+            let live = live(metadata.clone());
+            for adopt in [Adopt::Never, Adopt::Unowned, Adopt::Released, Adopt::Any] {
+                let rule = Rule::for_new(adopt).in_namespace(namespace, &decoration());
+                let admitted = rule.admits(&decoration(), &live).is_ok();
+                assert_eq!(admitted, adopt >= least, "{adopt:?} {metadata} in {namespace:?}");
+            }
+        }
+        assert_eq!(Rule::for_known(Adopt::Released), Rule::Keep);
+    }
+
+    #[test]
+    fn refusals_name_the_owner_or_the_missing_metadata() {
+        let why = |metadata| Rule::Import.admits(&decoration(), &live(metadata)).unwrap_err().to_string();
+        let unproven = decoration().prove(&live(json!({}))).unwrap_err();
+        assert_eq!(unproven.to_string(), "its metadata does not mark it as part of this release");
+        assert_eq!(why(annotated("other", "ns")), "it belongs to release \"other\" in namespace \"ns\"");
+        assert_eq!(
+            why(json!({"labels": {MANAGED_BY_LABEL: "me"}})),
+            "invalid ownership metadata; \
+             label validation error: key \"app.kubernetes.io/managed-by\" must equal \"Helm\": current value is \"me\"; \
+             annotation validation error: missing key \"meta.helm.sh/release-name\": must be set to \"web\"; \
+             annotation validation error: missing key \"meta.helm.sh/release-namespace\": must be set to \"ns\""
+        );
+    }
+}

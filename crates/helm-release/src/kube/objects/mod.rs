@@ -1,0 +1,11 @@
+//! The objects of a manifest: parsed, ordered, decorated as a release's, and what their annotations ask for.
+
+pub(in crate::kube) mod ca_bundle;
+pub(in crate::kube) mod decoded;
+pub(in crate::kube) mod decorate;
+pub(in crate::kube) mod duplicate;
+pub(in crate::kube) mod expiry;
+pub(in crate::kube) mod object;
+pub(in crate::kube) mod order;
+pub(in crate::kube) mod pointer;
+pub(in crate::kube) mod rules;

@@ -1,0 +1,48 @@
+//! The worker slot that a long wait gives up.
+
+use futures::future::BoxFuture;
+
+use crate::kube::ObjectKey;
+use crate::release::{Hook, HookEvent};
+
+/// A worker slot, which a run releases while it waits for hooks or deletions.
+pub trait Slot: Send + Sync {
+    /// Releases the slot.
+    fn leave(&self);
+    /// Waits for a free slot and takes it.
+    fn enter(&self) -> BoxFuture<'_, ()>;
+    /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called
+    /// at every poll, every 50 ms at first and every 2 s later; must return immediately.
+    fn waiting_for(&self, _what: &str) {}
+    /// Reports what a hook waits for, as `waiting_for` does; the hook's own object shows why.
+    fn hook_waits(&self, _hook: &Hook, what: &str) {
+        self.waiting_for(what);
+    }
+    /// Returns why the run must no longer wait for this hook, for example because its release must be uninstalled.
+    /// Called at every poll while the server answers; must return immediately. The hook then fails with
+    /// [`HookError::Interrupted`](crate::kube::HookError::Interrupted).
+    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
+        None
+    }
+    /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
+    fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
+    /// Reports that the run has deleted an object in order to recreate it, and why. Must return immediately.
+    fn recreating(&self, _object: &ObjectKey, _why: &str) {}
+}
+
+/// A slot without a worker limit.
+impl Slot for () {
+    fn leave(&self) {}
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// Releases the worker slot while `work` runs.
+pub(in crate::kube) async fn without_slot<T>(slot: &dyn Slot, work: impl Future<Output = T>) -> T {
+    slot.leave();
+    let done = work.await;
+    slot.enter().await;
+    done
+}

@@ -1,0 +1,459 @@
+//! Applies objects as the field manager `helm-operator`, but never over an object that belongs to someone else.
+
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use outside::{ActingAs, Api, Call, Error};
+use serde_json::Value;
+
+use super::autoscaler::has_replicas;
+use crate::kube::objects::decorate::{Decoration, is_kept};
+use crate::kube::writes::check::{Conflict, describe_all};
+use crate::kube::writes::client_side::Schemas;
+use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
+use crate::kube::writes::recreate::{Guard, Stuck};
+use crate::kube::writes::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
+use crate::kube::{Adopted, DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
+
+/// Maximum number of tries to apply while the live object keeps changing.
+const MAX_TRIES: usize = 5;
+
+/// An object to apply, and the known state of the live one.
+#[derive(Clone, Debug)]
+pub(crate) struct Target<'a> {
+    /// The chart's object.
+    pub object: &'a Object,
+    /// Which existing object may be changed.
+    pub rule: Rule,
+    /// The known state of the live object.
+    pub observed: Observed,
+    /// How the object was written before.
+    pub previous: Previous,
+    /// Whether the object may differ from the one that was applied last.
+    pub changed: bool,
+    /// The fields that are set on creation and left to other managers afterwards.
+    pub handed_over: Vec<Pointer>,
+    /// Whether it was applied in this form and the server deletes it once it finished. A missing one is then not
+    /// recreated.
+    pub expires: bool,
+}
+
+/// The known state of a live object before a write.
+#[derive(Clone, Debug)]
+pub(crate) enum Observed {
+    /// Nothing is known; it is read first.
+    Unknown,
+    /// It does not exist.
+    Absent,
+    /// A watch has shown that it is ours and was applied by us.
+    Ours {
+        /// The object's uid.
+        uid: String,
+        /// Whether someone else set its number of replicas.
+        scaled: bool,
+    },
+    /// It was read, and the rule admits it.
+    Read(Box<Existing>),
+}
+
+impl Observed {
+    /// Returns the state of an object that the release already contains, with how it was adopted if that is not settled
+    /// yet.
+    pub(crate) fn of_release(mut self, adopted: Option<Adopted>) -> Observed {
+        if let Observed::Read(existing) = &mut self {
+            existing.adopted = adopted;
+        }
+        self
+    }
+
+    /// Returns whether the object existed before the release and does not belong to the resource.
+    pub(in crate::kube) fn is_adopted(&self) -> bool {
+        let Observed::Read(existing) = self else { return false };
+        matches!(existing.adopted, Some(Adopted::Claimed | Adopted::Unclaimed))
+    }
+}
+
+/// A live object that the rule admits.
+#[derive(Clone, Debug)]
+pub(crate) struct Existing {
+    pub(in crate::kube) uid: String,
+    pub(in crate::kube) resource_version: String,
+    pub(in crate::kube) managed_fields: Value,
+    pub(in crate::kube) scaled: bool,
+    /// The object without its managed fields; `None` if only its metadata was read.
+    pub(in crate::kube) whole: Option<Value>,
+    /// How the object is adopted by a release that does not contain it yet.
+    pub(crate) adopted: Option<Adopted>,
+}
+
+/// An applied object.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The object's key.
+    pub key: ObjectKey,
+    /// The `apiVersion` in which it was applied.
+    pub api_version: Arc<str>,
+    /// The digest of the chart's object: [`Object::digest`].
+    pub digest: ObjectDigest,
+    /// Whether it outlives its release.
+    pub kept: bool,
+    /// Whether the server deletes it once it finished.
+    pub expires: bool,
+    /// The drift policy in its annotation.
+    pub drift: Option<DriftPolicy>,
+    /// The live object after the write.
+    pub live: Live,
+    /// How it was written.
+    pub method: ApplyMethod,
+    /// Whether a write was sent; a three-way merge may find nothing to change.
+    pub changed: bool,
+}
+
+/// Why an object was not applied or deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// Existing objects do not belong to the release. Nothing was written.
+    #[error("{}", describe_all(.0))]
+    Foreign(Vec<Conflict>),
+    /// The release may not contain these objects. Nothing was written.
+    #[error("{}", describe_unreached(.0))]
+    OutOfReach(Vec<OutOfReach>),
+    /// Replacing a custom resource definition would lose objects, or another release owns it. It was not written.
+    #[error("cannot replace {object}: {why}")]
+    Definition {
+        /// Kind and name.
+        object: String,
+        /// What would be lost.
+        why: String,
+    },
+    /// The server rejects changes of immutable fields, and the object may not be deleted and recreated. It was not
+    /// written.
+    #[error("cannot apply {object}, and cannot recreate it, because {guard}")]
+    Guarded {
+        /// Kind and name.
+        object: String,
+        /// The reason, and the remedy.
+        guard: Box<Guard>,
+        /// The server's error about the fields.
+        #[source]
+        source: Error,
+    },
+    /// The object is being recreated, and its deletion is not complete. Applying again continues to wait.
+    #[error("cannot recreate {object}: after {seconds} s it is still being deleted{}", held_by(.finalizers))]
+    StillDeleting {
+        /// Kind and name.
+        object: String,
+        /// How long the action waited, in seconds.
+        seconds: u64,
+        /// The finalizers that hold the object.
+        finalizers: Vec<String>,
+    },
+    /// The request failed.
+    #[error("cannot {verb} {object}")]
+    Failed {
+        /// `apply`, `delete`, `read`, `find` or `list`.
+        verb: &'static str,
+        /// Kind and name.
+        object: String,
+        /// The cause.
+        #[source]
+        source: Error,
+    },
+}
+
+/// Applies, deletes and reads the objects of releases, and runs their hooks, on behalf of [`crate::action`]. Cheap to
+/// clone; clones share discovery and OpenAPI caches.
+///
+/// # Flow of an apply
+/// 1. Discovery maps the object's kind to a resource. A kind that is unknown triggers one new discovery.
+/// 2. The live object is checked by its own metadata, from the caller's cache or read.
+/// 3. A new object is created by server-side apply with a resource version that no object has, so that an existing one
+///    is never overwritten. An existing one is applied with its uid, after moving fields of the release's earlier
+///    managers to ours.
+/// 4. Fields that are handed over to other managers are created with the chart's value, and then released; see
+///    [`Pointer`].
+/// 5. If the server permanently rejects the apply and the [`Policy`](crate::kube::Policy) allows it, the object is created or
+///    merged client-side, as Helm does.
+/// 6. If it rejects only immutable fields, an object that may be recreated is deleted, and created once its deletion is
+///    complete.
+///
+/// # Guarantees
+/// Applying twice changes nothing. An object that changes hands between reading and writing is never overwritten: the
+/// write conflicts, and the object is checked again, up to 5 times. Other requests are not retried; the caller decides
+/// by [`Error::is_transient`].
+///
+/// A cancelled call may or may not have written the object; applying again completes it.
+#[derive(Clone)]
+pub struct Applier {
+    pub(in crate::kube) api: Arc<dyn Api>,
+    pub(in crate::kube) schemas: Arc<Schemas>,
+    /// Maps kinds to the resources that serve them.
+    pub mapper: Arc<Mapper>,
+}
+
+impl Applier {
+    /// Creates an applier for the server behind `api`. Sends no request yet.
+    pub fn new(api: Arc<dyn Api>) -> Applier {
+        Applier { mapper: Arc::new(Mapper::new(api.clone())), schemas: Arc::new(Schemas::new(api.clone())), api }
+    }
+
+    /// Returns an applier that sends every request as this user, such as `system:serviceaccount:NAMESPACE:NAME`.
+    /// Discovery and OpenAPI stay shared: they are the same for every user.
+    #[must_use]
+    pub fn acting_as(&self, user: &str) -> Applier {
+        let api = Arc::new(ActingAs { api: self.api.clone(), user: user.into() });
+        Applier { api, ..self.clone() }
+    }
+
+    /// Returns the server.
+    pub fn api(&self) -> &Arc<dyn Api> {
+        &self.api
+    }
+
+    /// Returns the object's key in this release.
+    ///
+    /// # Errors
+    /// The kind is not served, or discovery fails.
+    pub(crate) async fn key(&self, object: &Object, decoration: &Decoration) -> Result<ObjectKey, ApplyError> {
+        let resource = self.resource(object).await?;
+        Ok(key_of(object, decoration, &resource))
+    }
+
+    /// Returns the key of an object that was applied before; `None` if its kind is no longer served in any version, so
+    /// the object cannot exist.
+    ///
+    /// # Errors
+    /// Discovery fails.
+    pub(crate) async fn recorded_key(
+        &self,
+        object: &Object,
+        decoration: &Decoration,
+    ) -> Result<Option<ObjectKey>, ApplyError> {
+        match self.mapper.any_version(&object.api_version, &object.kind).await {
+            Err(Error::NoKind { .. }) => Ok(None),
+            Ok(resource) => Ok(Some(key_of(object, decoration, &resource))),
+            Err(source) => Err(ApplyError::Failed { verb: "find", object: describe(object), source }),
+        }
+    }
+
+    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. Skips a Job that
+    /// has finished and been deleted by the server.
+    ///
+    /// # Errors
+    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and some of the same kind, may be
+    /// applied.
+    pub(crate) async fn apply_all(
+        &self,
+        targets: &[Target<'_>],
+        options: &WriteOptions<'_>,
+    ) -> Result<Vec<Applied>, ApplyError> {
+        let objects = targets.iter().map(|target| target.object);
+        let definitions: Vec<&Object> = objects.filter(|o| o.kind == "CustomResourceDefinition").collect();
+        let options = &WriteOptions { definitions: &definitions, ..*options };
+        let mut applied = Vec::with_capacity(targets.len());
+        for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
+            let tried = try_join_all(group.iter().map(|target| self.try_apply(target, options))).await?;
+            let mut stuck = Vec::new();
+            for one in tried {
+                match one {
+                    Ok(one) => applied.extend(one),
+                    Err(one) => stuck.push(one),
+                }
+            }
+            applied.extend(self.recreate(stuck, options).await?);
+        }
+        Ok(applied)
+    }
+
+    /// Applies one object; returns it as stuck if the server rejects only immutable fields.
+    async fn try_apply<'a>(
+        &self,
+        target: &'a Target<'a>,
+        options: &WriteOptions<'_>,
+    ) -> Result<Result<Option<Applied>, Stuck<'a>>, ApplyError> {
+        match self.apply(target, options).await {
+            Err(ApplyError::Failed { source, .. }) if source.is_immutable() => Ok(Err(Stuck { target, source })),
+            applied => applied.map(Ok),
+        }
+    }
+
+    /// Applies one object; returns `None` if it finished and was deleted. Repeating it changes nothing.
+    ///
+    /// `target.observed` may be outdated: the write carries the observed state as a precondition. If the precondition
+    /// fails, the object is read and checked against the rule again.
+    ///
+    /// # Errors
+    /// The object belongs to someone else, its kind is not served, or the server rejects it.
+    pub(crate) async fn apply(
+        &self,
+        target: &Target<'_>,
+        options: &WriteOptions<'_>,
+    ) -> Result<Option<Applied>, ApplyError> {
+        let (object, decoration) = (target.object, options.decoration);
+        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
+        let mut body = self.body(object, decoration).await?;
+        body.handed_over.clone_from(&target.handed_over);
+        let mut observed = target.observed.clone();
+        if options.returns_to_apply(target.previous) && matches!(observed, Observed::Ours { .. }) {
+            observed = Observed::Unknown;
+        }
+        let mut tries = 0;
+        let Written { live, method, changed } = loop {
+            tries += 1;
+            let whole = body.needs_whole(&observed);
+            if !whole && !matches!(observed, Observed::Unknown) {
+                match self.write(&body, &observed, target.previous, options).await {
+                    Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
+                    Err(error) => return Err(failed(self.explain(object, error).await)),
+                    Ok(written) => break written,
+                }
+            }
+            let found = self.check_path(object, &body.path, &body.key, target.rule, decoration, whole).await;
+            observed = found.map_err(failed)?.map_err(|c| ApplyError::Foreign(vec![c]))?;
+            if target.expires && matches!(observed, Observed::Absent) {
+                return Ok(None);
+            }
+            self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
+        };
+        let digest = object.digest(&decoration.namespace);
+        let api_version = body.resource.api_version.clone();
+        let drift = object.drift_policy().unwrap_or_default();
+        let (kept, expires) = (is_kept(object), object.expires() || live.expires(&object.kind));
+        Ok(Some(Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed }))
+    }
+
+    /// Dry-runs a server-side apply. An unowned default that blocks it counts as rejected.
+    ///
+    /// # Errors
+    /// As [`Applier::apply`].
+    pub(crate) async fn dry_run(&self, object: &Object, decoration: &Decoration) -> Result<(), ApplyError> {
+        let body = self.body(object, decoration).await?;
+        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
+        self.send_dry_run(&body).await.map_err(failed)
+    }
+
+    pub(in crate::kube) async fn body(&self, object: &Object, decoration: &Decoration) -> Result<Body, ApplyError> {
+        let resource = self.resource(object).await?;
+        let key = key_of(object, decoration, &resource);
+        let path = resource.path(&key.namespace, &object.name);
+        let path = path.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })?;
+        let json = decoration.decorate(object, &resource);
+        let owner = decoration.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
+        Ok(Body { resource, key, path, json, handed_over: Vec::new(), owner })
+    }
+
+    /// Hands the replicas over if an autoscaler outside the release sets them.
+    async fn leave_replicas(&self, body: &mut Body, live: &Observed, decoration: &Decoration) -> Result<(), Error> {
+        let Observed::Read(existing) = live else { return Ok(()) };
+        if existing.whole.is_some()
+            && has_replicas(&body.json)
+            && !body.handed_over.contains(&Pointer::replicas())
+            && self.is_autoscaled(&body.key, &existing.managed_fields, decoration).await?
+        {
+            body.handed_over.push(Pointer::replicas());
+        }
+        Ok(())
+    }
+
+    pub(in crate::kube) async fn resource(&self, object: &Object) -> Result<Arc<Resource>, ApplyError> {
+        let found = self.mapper.resource(&object.api_version, &object.kind).await;
+        found.map_err(|source| ApplyError::Failed { verb: "apply", object: describe(object), source })
+    }
+
+    /// Returns why a request for an object failed: if the server does not serve its path, the kind is no longer served.
+    pub(in crate::kube) async fn explain(&self, object: &Object, error: Error) -> Error {
+        if !error.is_unserved_path() || self.mapper.refresh().await.is_err() {
+            return error;
+        }
+        match self.mapper.resource(&object.api_version, &object.kind).await {
+            Err(gone @ Error::NoKind { .. }) => gone,
+            _ => error,
+        }
+    }
+
+    /// Creates an object of the chart's `crds` folder unchanged, unless it exists. Returns whether it was created.
+    ///
+    /// # Errors
+    /// The server rejects it or is unreachable.
+    pub(crate) async fn apply_definition(&self, object: &Object) -> Result<bool, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
+        let resource = self.resource(object).await?;
+        let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
+        let made = match self.create(&path, &object.body).await.map(|_| ()) {
+            Err(refused) if refused.may_succeed_client_side() => {
+                let made = self.post(&resource, "", &object.body).await.map(|_| ());
+                made.map_err(|error| if error.is_conflict() { error } else { refused })
+            }
+            made => made,
+        };
+        match made {
+            Err(error) if error.is_conflict() => Ok(false),
+            made => made.map(|_| true).map_err(failed),
+        }
+    }
+
+    /// Reads a live object and returns its readiness.
+    ///
+    /// # Errors
+    /// The object does not exist, or the request fails.
+    pub(crate) async fn readiness(&self, object: &Object) -> Result<crate::kube::Readiness, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
+        let resource = self.resource(object).await?;
+        let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
+        let live: Live = self.api.send(Call::get(path)).await.and_then(|a| a.parse()).map_err(failed)?;
+        Ok(live.readiness(object.group(), &object.kind))
+    }
+
+    /// Reads an object's metadata; `None` if the object or its kind does not exist.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub async fn find_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
+        let known = self.find_as_known(key, api_version).await;
+        match self.after_unserved(known).await.map_err(failed)? {
+            Some(found) => Ok(found),
+            None => self.find_as_known(key, api_version).await.map_err(failed),
+        }
+    }
+
+    /// Reads the whole live object; `None` if it, or its kind, does not exist.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub(crate) async fn read_whole(&self, object: &Object, decoration: &Decoration) -> Result<Option<Value>, Error> {
+        let resource = match self.mapper.any_version(&object.api_version, &object.kind).await {
+            Err(Error::NoKind { .. }) => return Ok(None),
+            found => found?,
+        };
+        let key = key_of(object, decoration, &resource);
+        match self.api().send(Call::get(resource.path(&key.namespace, &object.name)?)).await {
+            Err(error) if error.is_missing_object() => Ok(None),
+            answer => Ok(Some(answer?.parse()?)),
+        }
+    }
+
+    /// Reads an object's metadata in the version found by the last discovery.
+    async fn find_as_known(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
+        match self.mapper.any_version(api_version, &key.kind).await {
+            Err(Error::NoKind { .. }) => Ok(None),
+            found => self.read_metadata(&found?.path(&key.namespace, &key.name)?).await,
+        }
+    }
+}
+
+pub(in crate::kube) fn key_of(object: &Object, decoration: &Decoration, resource: &Resource) -> ObjectKey {
+    ObjectKey::new(resource.group(), &resource.kind, decoration.namespace_of(object, resource), &object.name)
+}
+
+fn held_by(finalizers: &[String]) -> String {
+    if finalizers.is_empty() { String::new() } else { format!(" (finalizers: {})", finalizers.join(", ")) }
+}
+
+pub(in crate::kube) fn describe(object: &Object) -> String {
+    format!("{} {:?}", object.kind, object.name)
+}
+
+pub(in crate::kube) fn bytes(value: &Value) -> Vec<u8> {
+    value.to_string().into_bytes()
+}

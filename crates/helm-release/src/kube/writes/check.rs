@@ -1,0 +1,103 @@
+//! Checks who owns existing objects before a release changes them.
+
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use outside::{Call, Error};
+use serde_json::Value;
+
+use crate::kube::objects::decorate::Decoration;
+use crate::kube::writes::apply::{Applier, ApplyError, Existing, Observed, describe, key_of};
+use crate::kube::{Live, NotOurs, Object, ObjectKey, Proven, Rule};
+
+/// Maximum number of objects to read concurrently before a write.
+const MAX_READS: usize = 16;
+
+/// An existing object that the release may not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The conflicting object.
+    pub key: ObjectKey,
+    /// Its owner, or the missing metadata.
+    pub why: NotOurs,
+}
+
+/// Maximum number of conflicts that an error lists.
+const MAX_SHOWN: usize = 5;
+
+pub(in crate::kube) fn describe_all(all: &[Conflict]) -> String {
+    let text = |c: &Conflict| {
+        let place = match &*c.key.namespace {
+            "" => String::new(),
+            namespace => format!(" in namespace {namespace:?}"),
+        };
+        format!("{}{place} exists and cannot be imported into the current release: {}", c.key, c.why)
+    };
+    let mut lines: Vec<String> = all.iter().take(MAX_SHOWN).map(text).collect();
+    if all.len() > MAX_SHOWN {
+        lines.push(format!("and {} more", all.len() - MAX_SHOWN));
+    }
+    lines.join("; ")
+}
+
+impl Applier {
+    /// Reads the metadata of objects before anything is written: one request each, up to 16 concurrently.
+    ///
+    /// # Errors
+    /// [`ApplyError::Foreign`] with every object that its rule does not admit, or the first failed request.
+    pub(crate) async fn check_ownership(
+        &self,
+        objects: &[(&Object, Rule)],
+        decoration: &Decoration,
+    ) -> Result<Vec<(ObjectKey, Observed)>, ApplyError> {
+        let looks: Vec<_> =
+            objects.iter().map(|(object, rule)| self.check_object(object, *rule, decoration).boxed()).collect();
+        let (found, foreign): (Vec<_>, Vec<_>) =
+            stream::iter(looks).buffered(MAX_READS).try_collect::<Vec<_>>().await?.into_iter().partition(Result::is_ok);
+        let foreign: Vec<Conflict> = foreign.into_iter().filter_map(Result::err).collect();
+        if foreign.is_empty() { Ok(found.into_iter().flatten().collect()) } else { Err(ApplyError::Foreign(foreign)) }
+    }
+
+    async fn check_object(
+        &self,
+        object: &Object,
+        rule: Rule,
+        decoration: &Decoration,
+    ) -> Result<Result<(ObjectKey, Observed), Conflict>, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
+        let resource = self.resource(object).await?;
+        let key = key_of(object, decoration, &resource);
+        let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
+        let observed = self.check_path(object, &path, &key, rule, decoration, false).await.map_err(failed)?;
+        Ok(observed.map(|observed| (key, observed)))
+    }
+
+    /// Reads the object at a path, only its metadata unless `whole`, and checks its ownership.
+    pub(in crate::kube) async fn check_path(
+        &self,
+        object: &Object,
+        path: &str,
+        key: &ObjectKey,
+        rule: Rule,
+        decoration: &Decoration,
+        whole: bool,
+    ) -> Result<Result<Observed, Conflict>, Error> {
+        let call = if whole { Call::get(path) } else { Call::metadata(path) };
+        let answer = match self.api.send(call).await {
+            Err(error) if error.is_not_found() => {
+                return match self.explain(object, error).await {
+                    gone @ Error::NoKind { .. } => Err(gone),
+                    _ => Ok(Ok(Observed::Absent)),
+                };
+            }
+            answer => answer?,
+        };
+        let live: Live = answer.parse()?;
+        if let Err(why) = rule.in_namespace(&key.namespace, decoration).admits(decoration, &live) {
+            return Ok(Err(Conflict { key: key.clone(), why }));
+        }
+        let mut object: Value = answer.parse()?;
+        let Proven { uid, resource_version } = live.proven();
+        let managed_fields = object["metadata"]["managedFields"].take();
+        let (scaled, whole, adopted) = (live.scaled, whole.then_some(object), decoration.adopted(&live));
+        Ok(Ok(Observed::Read(Box::new(Existing { uid, resource_version, managed_fields, scaled, whole, adopted }))))
+    }
+}

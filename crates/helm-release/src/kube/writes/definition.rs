@@ -1,0 +1,128 @@
+//! Replaces custom resource definitions of a chart's `crds` folder, unless that would lose objects.
+
+use outside::{Call, Error};
+use serde_json::Value;
+
+use crate::kube::writes::apply::{Applier, ApplyError, Existing, Observed, describe};
+use crate::kube::writes::write::{Body, Previous};
+use crate::kube::{Decoration, Live, Object, ObjectKey, Ownership};
+
+/// The policy for the definitions in a chart's `crds` folder: `crds` in watches.yaml. No policy ever deletes one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrdPolicy {
+    /// Leave them to others.
+    Skip,
+    /// Create missing ones at an install, as Helm does.
+    #[default]
+    Create,
+    /// Create missing ones and replace existing ones, at installs and upgrades.
+    CreateOrReplace,
+}
+
+impl Applier {
+    /// Applies a definition over an existing one, or creates it. Returns whether it was created.
+    ///
+    /// # Errors
+    /// The definition belongs to another release, or the new one lacks a stored version, or changes scope or names; the
+    /// server rejects it or is unreachable.
+    pub(crate) async fn replace_definition(
+        &self,
+        object: &Object,
+        decoration: &Decoration,
+    ) -> Result<bool, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
+        let resource = self.resource(object).await?;
+        let path = resource.path("", &object.name).map_err(failed)?;
+        let mut live: Value = match self.api.send(Call::get(&path)).await {
+            Err(error) if error.is_not_found() => return self.apply_definition(object).await,
+            answer => answer.and_then(|answer| answer.parse()).map_err(failed)?,
+        };
+        if let Some(why) = claim(&live, decoration).or_else(|| objection(&live, &object.body)) {
+            return Err(ApplyError::Definition { object: describe(object), why });
+        }
+        let text = |field: &str| live["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (uid, resource_version) = (text("uid"), text("resourceVersion"));
+        let managed_fields = live["metadata"]["managedFields"].take();
+        let existing = Existing { uid, resource_version, managed_fields, scaled: false, whole: None, adopted: None };
+        let key = ObjectKey::new(resource.group(), &resource.kind, "", &object.name);
+        let body = Body { resource, key, path, json: object.as_sent(), handed_over: Vec::new(), owner: String::new() };
+        let written: Result<_, Error> =
+            self.write_by_apply(&body, &Observed::Read(Box::new(existing)), Previous::Apply).await;
+        written.map(|_| false).map_err(failed)
+    }
+}
+
+/// Returns who else claims the live definition: the release of a chart that has it among its templates. Charts share a
+/// definition that no release claims.
+fn claim(live: &Value, decoration: &Decoration) -> Option<String> {
+    let live: Live = serde_json::from_value(live.clone()).ok()?;
+    match decoration.ownership(&live) {
+        Ownership::Foreign(owner) => {
+            Some(format!("it belongs to {owner}; with `crds: create` in watches.yaml it is left to its owner"))
+        }
+        Ownership::Ours | Ownership::Unclaimed => None,
+    }
+}
+
+/// Returns why the live definition must not be replaced by the new one.
+fn objection(live: &Value, new: &Value) -> Option<String> {
+    let versions = || new["spec"]["versions"].as_array().into_iter().flatten();
+    let has = |stored: &&Value| versions().any(|version| version["name"] == **stored);
+    let mut stored = live["status"]["storedVersions"].as_array().into_iter().flatten();
+    if let Some(lost) = stored.find(|stored| !has(stored)) {
+        let lost = lost.as_str().unwrap_or_default();
+        return Some(format!(
+            "objects are stored in version {lost}, which the chart's definition lacks: migrate them first"
+        ));
+    }
+    let fields = ["/spec/group", "/spec/scope", "/spec/names/kind", "/spec/names/plural"];
+    let changed = fields.into_iter().find(|field| live.pointer(field) != new.pointer(field))?;
+    let name = changed.trim_start_matches('/').replace('/', ".");
+    Some(format!("it would change {name}, and existing objects would be lost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sample::decoration;
+
+    fn definition(versions: &[&str], scope: &str, kind: &str) -> Value {
+        let versions: Vec<Value> = versions.iter().map(|name| json!({"name": name})).collect();
+        let names = json!({"kind": kind, "plural": "things"});
+        json!({"spec": {"group": "x.y", "scope": scope, "names": names, "versions": versions}})
+    }
+
+    #[test]
+    fn a_definition_may_gain_and_lose_versions_in_which_nothing_is_stored() {
+        let mut live = definition(&["v1", "v2"], "Namespaced", "Thing");
+        live["status"] = json!({"storedVersions": ["v2"]});
+        assert_eq!(objection(&live, &definition(&["v2", "v3"], "Namespaced", "Thing")), None);
+        let lost = objection(&live, &definition(&["v1", "v3"], "Namespaced", "Thing")).unwrap();
+        assert_eq!(lost, "objects are stored in version v2, which the chart's definition lacks: migrate them first");
+    }
+
+    #[test]
+    fn another_releases_definition_is_its_own() {
+        let mut live = definition(&["v1"], "Namespaced", "Thing");
+        assert_eq!(claim(&live, &decoration()), None, "from another chart's folder");
+        let annotate = |live: &mut Value, release: &str| {
+            live["metadata"]["annotations"] =
+                json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "ns"});
+        };
+        annotate(&mut live, "web");
+        assert_eq!(claim(&live, &decoration()), None);
+        annotate(&mut live, "other");
+        let why = claim(&live, &decoration()).unwrap();
+        assert!(why.starts_with("it belongs to release \"other\" in namespace \"ns\"; with `crds: create`"), "{why}");
+    }
+
+    #[test]
+    fn scope_and_names_must_stay() {
+        let live = definition(&["v1"], "Namespaced", "Thing");
+        let why = |new: Value| objection(&live, &new).unwrap();
+        assert!(why(definition(&["v1"], "Cluster", "Thing")).starts_with("it would change spec.scope,"));
+        assert!(why(definition(&["v1"], "Namespaced", "Other")).starts_with("it would change spec.names.kind,"));
+    }
+}

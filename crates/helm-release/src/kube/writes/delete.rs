@@ -1,0 +1,137 @@
+//! Deletes objects: only if they provably belong to the release, and only in the state that was checked.
+
+use outside::{Call, Error};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::kube::live_state::live::{Live, Proven};
+use crate::kube::live_state::ownership::NotOurs;
+use crate::kube::writes::apply::{Applier, ApplyError, bytes};
+use crate::kube::{Decoration, ObjectKey};
+
+/// Maximum number of tries to delete while the object keeps changing between check and deletion.
+const MAX_TRIES: usize = 5;
+
+/// The server's treatment of the dependents of a deleted object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::kube) enum Propagation {
+    /// Deletes them afterwards.
+    Background,
+    /// Deletes them first; the object exists until they are gone.
+    Foreground,
+}
+
+/// The result of a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// The server accepted the deletion; finalizers may still hold the object.
+    Sent,
+    /// The object does not exist, or its kind is no longer served.
+    Absent,
+    /// The object is annotated with `helm.sh/resource-policy: keep`.
+    Kept,
+    /// The object does not belong to this release.
+    NotOurs(NotOurs),
+}
+
+impl Applier {
+    /// Deletes an object, with background propagation, if it belongs to this release and is not annotated to be kept.
+    ///
+    /// `proven` is the state in which a watch showed it to be deletable; without it, the object's metadata is read.
+    /// Either way the deletion has uid and resource version as preconditions, and an object that changed since then is
+    /// checked again, up to 5 times. Repeating it is safe. A cancelled call may or may not have deleted the object.
+    ///
+    /// # Errors
+    /// The server rejects the deletion or is unreachable, or the object keeps changing.
+    pub(crate) async fn delete(
+        &self,
+        key: &ObjectKey,
+        api_version: &str,
+        proven: Option<Proven>,
+        decoration: &Decoration,
+    ) -> Result<Removal, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "delete", object: key.to_string(), source };
+        let known = self.delete_as_known(key, api_version, proven, decoration).await;
+        match self.after_unserved(known).await.map_err(failed)? {
+            Some(removal) => Ok(removal),
+            None => self.delete_as_known(key, api_version, None, decoration).await.map_err(failed),
+        }
+    }
+
+    /// Deletes an object in the version found by the last discovery.
+    async fn delete_as_known(
+        &self,
+        key: &ObjectKey,
+        api_version: &str,
+        mut proven: Option<Proven>,
+        decoration: &Decoration,
+    ) -> Result<Removal, Error> {
+        let resource = match self.mapper.any_version(api_version, &key.kind).await {
+            Err(Error::NoKind { .. }) => return Ok(Removal::Absent),
+            found => found?,
+        };
+        let path = resource.path(&key.namespace, &key.name)?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let target = match proven.take() {
+                Some(proven) => proven,
+                None => match self.read_metadata::<Live>(&path).await? {
+                    None => return Ok(Removal::Absent),
+                    Some(live) => match check_deletable(decoration, &live) {
+                        Ok(proven) => proven,
+                        Err(left) => return Ok(left),
+                    },
+                },
+            };
+            match self.delete_proven(&path, &target, Propagation::Background).await {
+                Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Runs discovery and returns `None`, for another try, if the server does not serve a path that the last discovery
+    /// returned. The version may no longer be served, while the object still exists in another.
+    pub(in crate::kube) async fn after_unserved<T>(&self, answer: Result<T, Error>) -> Result<Option<T>, Error> {
+        match answer {
+            Err(error) if error.is_unserved_path() => self.mapper.refresh().await.map(|()| None),
+            answer => answer.map(Some),
+        }
+    }
+
+    /// Deletes the object in the state that was checked; a conflict means that it changed since then.
+    pub(in crate::kube) async fn delete_proven(
+        &self,
+        path: &str,
+        proven: &Proven,
+        propagation: Propagation,
+    ) -> Result<Removal, Error> {
+        let preconditions = json!({"uid": proven.uid, "resourceVersion": proven.resource_version});
+        let policy = match propagation {
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+        };
+        let options = json!({"propagationPolicy": policy, "preconditions": preconditions});
+        match self.api.send(Call::delete(path, bytes(&options))).await {
+            Err(error) if error.is_missing_object() => Ok(Removal::Absent),
+            answer => answer.map(|_| Removal::Sent),
+        }
+    }
+
+    /// Reads an object's metadata; `None` if it does not exist. Fails if the server does not serve the path.
+    pub(in crate::kube) async fn read_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
+        match self.api.send(Call::metadata(path)).await {
+            Err(error) if error.is_missing_object() => Ok(None),
+            answer => answer?.parse().map(Some),
+        }
+    }
+}
+
+/// Returns the state to delete, or why the object is kept.
+pub(in crate::kube) fn check_deletable(decoration: &Decoration, live: &Live) -> Result<Proven, Removal> {
+    if live.kept {
+        return Err(Removal::Kept);
+    }
+    decoration.prove(live).map(|()| live.proven()).map_err(Removal::NotOurs)
+}

@@ -1,0 +1,207 @@
+//! Leaves a live object that the release does not delete: removes the metadata that would get it deleted later.
+//!
+//! With our owner reference, the garbage collector would delete the object together with the resource; with our
+//! metadata, the next cleanup would.
+
+use outside::{Call, Error};
+use serde_json::{Map, Value, json};
+
+use crate::kube::live_state::live::Live;
+use crate::kube::objects::decorate::{
+    CHART_LABEL, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,
+};
+use crate::kube::writes::apply::{Applier, ApplyError, bytes};
+use crate::kube::{Decoration, FIELD_MANAGER, ObjectKey};
+
+/// Maximum number of tries while the object keeps changing between read and write.
+const MAX_TRIES: usize = 5;
+
+/// The object's owner before an attempt adopted it. Recorded so that it survives the attempt's failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adopted {
+    /// The resource itself: the object is from a release that was lost, or that kept it.
+    Owned,
+    /// None, but it had the metadata by which Helm imports objects into the release.
+    Claimed,
+    /// None, or another owner.
+    Unclaimed,
+}
+
+/// Why an object is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Its annotation `helm.sh/resource-policy` keeps it.
+    Kept,
+    /// It existed before the attempt that failed.
+    Before(Adopted),
+}
+
+impl Decoration {
+    /// Returns how a live object would be adopted by a release that does not contain it. Returns `None` if it is being
+    /// deleted.
+    pub(in crate::kube) fn adopted(&self, live: &Live) -> Option<Adopted> {
+        let owner = self.owner.as_ref();
+        let is_controlled = owner.is_some_and(|o| live.controller.as_ref().is_some_and(|c| c.uid == o.uid));
+        let is_named = owner.is_some_and(|o| live.primary.as_deref() == Some(&o.annotated_name()));
+        let of_release = live.release_name.as_deref() == Some(&self.release)
+            && live.release_namespace.as_deref() == Some(&self.namespace);
+        match of_release {
+            _ if live.deleting => None,
+            _ if is_controlled => Some(Adopted::Owned),
+            true if is_named => Some(Adopted::Owned),
+            true => Some(Adopted::Claimed),
+            false => Some(Adopted::Unclaimed),
+        }
+    }
+
+    /// Returns the patch of the metadata of a live object that is left; `None` if it has no metadata of ours.
+    fn leave(&self, metadata: &Value, left: Left) -> Option<Value> {
+        let mut patch = Map::new();
+        let is_ours = |reference: &&Value| self.owner.as_ref().is_some_and(|owner| reference["uid"] == *owner.uid);
+        let (ours, others): (Vec<&Value>, Vec<&Value>) =
+            metadata["ownerReferences"].as_array().into_iter().flatten().partition(is_ours);
+        if !ours.is_empty() {
+            patch.insert("ownerReferences".into(), json!(others));
+        }
+        let (labels, annotations): (&[&str], &[&str]) = match left {
+            Left::Before(Adopted::Owned) => return None,
+            Left::Kept => (&[], &[]),
+            Left::Before(Adopted::Claimed) => (&[CHART_LABEL], &[PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION]),
+            Left::Before(Adopted::Unclaimed) => (
+                &[CHART_LABEL, MANAGED_BY_LABEL],
+                &[PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE],
+            ),
+        };
+        let without = |field: &str, keys: &[&str]| -> Map<String, Value> {
+            keys.iter()
+                .filter(|key| !metadata[field][**key].is_null())
+                .map(|key| ((*key).into(), Value::Null))
+                .collect()
+        };
+        let (labels, mut annotations) = (without("labels", labels), without("annotations", annotations));
+        if let (Left::Kept, Some(owner)) = (left, self.owner.as_ref().filter(|_| !ours.is_empty())) {
+            annotations.insert(PRIMARY_ANNOTATION.into(), owner.annotated_name().into());
+            annotations.insert(PRIMARY_TYPE_ANNOTATION.into(), owner.annotated_type().into());
+        }
+        for (field, changes) in [("labels", labels), ("annotations", annotations)] {
+            if !changes.is_empty() {
+                patch.insert(field.into(), changes.into());
+            }
+        }
+        if patch.is_empty() {
+            return None;
+        }
+        patch.insert("uid".into(), metadata["uid"].clone());
+        patch.insert("resourceVersion".into(), metadata["resourceVersion"].clone());
+        Some(json!({"metadata": patch}))
+    }
+}
+
+impl Applier {
+    /// Removes our metadata from an object of this release that is left. A kept one still names its resource, by
+    /// annotations, so that the resource can adopt it again.
+    ///
+    /// Repeating it is safe. An object that does not exist, or that belongs to someone else, is not touched.
+    ///
+    /// # Errors
+    /// The server rejects the write or is unreachable, or the object keeps changing.
+    pub(crate) async fn leave(
+        &self,
+        key: &ObjectKey,
+        api_version: &str,
+        left: Left,
+        decoration: &Decoration,
+    ) -> Result<(), ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "release", object: key.to_string(), source };
+        let known = self.leave_as_known(key, api_version, left, decoration).await;
+        match self.after_unserved(known).await.map_err(failed)? {
+            Some(()) => Ok(()),
+            None => self.leave_as_known(key, api_version, left, decoration).await.map_err(failed),
+        }
+    }
+
+    /// Leaves an object in the version found by the last discovery.
+    async fn leave_as_known(
+        &self,
+        key: &ObjectKey,
+        api_version: &str,
+        left: Left,
+        decoration: &Decoration,
+    ) -> Result<(), Error> {
+        let resource = match self.mapper.any_version(api_version, &key.kind).await {
+            Err(Error::NoKind { .. }) => return Ok(()),
+            found => found?,
+        };
+        let path = resource.path(&key.namespace, &key.name)?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Some(object) = self.read_metadata::<Value>(&path).await? else { return Ok(()) };
+            let Ok(live) = serde_json::from_value::<Live>(object.clone()) else { return Ok(()) };
+            let patch = decoration.prove(&live).ok().and_then(|()| decoration.leave(&object["metadata"], left));
+            let Some(patch) = patch else { return Ok(()) };
+            let call = Call::merge(format!("{path}?fieldManager={FIELD_MANAGER}"), bytes(&patch));
+            match self.api.send(call).await {
+                Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
+                Err(error) if error.is_missing_object() => return Ok(()),
+                answer => return answer.map(|_| ()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::decoration;
+
+    fn reference(uid: &str) -> Value {
+        json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "name": "web", "uid": uid, "controller": uid == "u1"})
+    }
+
+    fn metadata() -> Value {
+        json!({
+            "uid": "o", "resourceVersion": "7", "ownerReferences": [reference("u1"), reference("x")],
+            "labels": {CHART_LABEL: "memcached", MANAGED_BY_LABEL: "Helm", "app": "web"},
+            "annotations": {RELEASE_NAME: "web", RELEASE_NAMESPACE: "ns", "note": "mine"},
+        })
+    }
+
+    #[test]
+    fn what_was_taken_is_given_back() {
+        let patch = |left| decoration().leave(&metadata(), left);
+        let others = json!([reference("x")]);
+        let with = |mut changes: Value| {
+            (changes["uid"], changes["resourceVersion"]) = ("o".into(), "7".into());
+            changes["ownerReferences"] = others.clone();
+            Some(json!({"metadata": changes}))
+        };
+        assert_eq!(patch(Left::Before(Adopted::Owned)), None);
+        assert_eq!(patch(Left::Before(Adopted::Claimed)), with(json!({"labels": {CHART_LABEL: null}})));
+        let all = json!({
+            "labels": {CHART_LABEL: null, MANAGED_BY_LABEL: null},
+            "annotations": {RELEASE_NAME: null, RELEASE_NAMESPACE: null},
+        });
+        assert_eq!(patch(Left::Before(Adopted::Unclaimed)), with(all));
+        let named = json!({"annotations": {PRIMARY_ANNOTATION: "ns/web", PRIMARY_TYPE_ANNOTATION: "Memcached.cache.my.domain"}});
+        assert_eq!(patch(Left::Kept), with(named));
+        assert_eq!(decoration().leave(&json!({"uid": "o"}), Left::Kept), None, "nothing is ours");
+    }
+
+    #[test]
+    fn what_an_object_was_is_judged_by_its_metadata() {
+        let adopted = |mut metadata: Value, change: Value| {
+            for (key, value) in change.as_object().unwrap() {
+                metadata[key] = value.clone();
+            }
+            decoration().adopted(&serde_json::from_value(json!({"metadata": metadata})).unwrap())
+        };
+        let named = json!({"annotations": {RELEASE_NAME: "web", RELEASE_NAMESPACE: "ns", PRIMARY_ANNOTATION: "ns/web"}, "ownerReferences": []});
+        assert_eq!(adopted(metadata(), json!({})), Some(Adopted::Owned));
+        assert_eq!(adopted(metadata(), named), Some(Adopted::Owned));
+        assert_eq!(adopted(metadata(), json!({"ownerReferences": []})), Some(Adopted::Claimed));
+        assert_eq!(adopted(json!({}), json!({})), Some(Adopted::Unclaimed));
+        assert_eq!(adopted(json!({}), json!({"annotations": {RELEASE_NAME: "other"}})), Some(Adopted::Unclaimed));
+        assert_eq!(adopted(metadata(), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})), None);
+    }
+}

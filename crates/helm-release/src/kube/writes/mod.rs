@@ -1,0 +1,13 @@
+//! Every write to an object: apply, create, recreate, delete, leave behind.
+
+pub(in crate::kube) mod apply;
+pub(in crate::kube) mod autoscaler;
+pub(in crate::kube) mod check;
+pub(in crate::kube) mod client_side;
+pub(in crate::kube) mod definition;
+pub(in crate::kube) mod delete;
+pub(in crate::kube) mod leave;
+pub(in crate::kube) mod look;
+pub(in crate::kube) mod reach;
+pub(in crate::kube) mod recreate;
+pub(in crate::kube) mod write;

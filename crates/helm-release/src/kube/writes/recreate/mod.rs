@@ -1,0 +1,234 @@
+//! Deletes objects whose immutable fields change, and recreates them. `decide` selects the objects.
+//!
+//! All objects of a kind are checked before the first is deleted. Nothing is recorded: if the process dies in between,
+//! the next attempt finds the object deleted, or being deleted, and creates it.
+
+mod decide;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use outside::{Call, Error};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::kube::live_state::live::Proven;
+use crate::kube::waiting::pause::Pause;
+use crate::kube::waiting::slot::without_slot;
+use crate::kube::writes::apply::{Applied, Applier, ApplyError, Observed, Target, bytes, describe};
+use crate::kube::writes::delete::Propagation;
+use crate::kube::writes::write::{Body, WriteOptions};
+use crate::kube::{FIELD_MANAGER, Live, Rule};
+
+pub use decide::Guard;
+
+/// Maximum time that an attempt waits until deleted objects no longer exist. Pods have 30 s to terminate by default.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Maximum number of checks of an object that keeps changing.
+const MAX_TRIES: usize = 5;
+
+/// An object whose immutable fields the server refuses to change.
+pub(in crate::kube) struct Stuck<'a> {
+    pub(in crate::kube) target: &'a Target<'a>,
+    /// The server's error.
+    pub(in crate::kube) source: Error,
+}
+
+impl Stuck<'_> {
+    fn guarded(self, guard: Guard) -> ApplyError {
+        ApplyError::Guarded { object: describe(self.target.object), guard: guard.into(), source: self.source }
+    }
+
+    /// Names the fields, but never their values.
+    fn why(&self) -> String {
+        match self.source.fields() {
+            [] => "its immutable fields change".to_owned(),
+            fields => format!("immutable fields change: {}", fields.join(", ")),
+        }
+    }
+}
+
+/// An object that may be recreated.
+struct Doomed<'a> {
+    stuck: Stuck<'a>,
+    body: Body,
+    /// The state to delete; `None` if it no longer exists or is being deleted.
+    proven: Option<Proven>,
+}
+
+impl Applier {
+    /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them.
+    /// Releases the worker slot while waiting.
+    ///
+    /// An object that someone else creates in between is checked like any other: it is not overwritten.
+    ///
+    /// # Errors
+    /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if a
+    /// deletion is not complete in time. Otherwise as [`Applier::apply`].
+    pub(in crate::kube) async fn recreate(
+        &self,
+        stuck: Vec<Stuck<'_>>,
+        options: &WriteOptions<'_>,
+    ) -> Result<Vec<Applied>, ApplyError> {
+        let mut doomed = Vec::with_capacity(stuck.len());
+        for one in stuck {
+            let body = self.body(one.target.object, options.decoration).await?;
+            match self.judge(one.target, &body, options).await? {
+                Ok(proven) => doomed.push(Doomed { stuck: one, body, proven }),
+                Err(guard) => return Err(one.guarded(guard)),
+            }
+        }
+        if doomed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut gone = Vec::with_capacity(doomed.len());
+        for one in doomed {
+            gone.push((one.stuck.target, one.body.path.clone()));
+            self.delete_doomed(one, options).await?;
+        }
+        without_slot(options.slot, self.wait_until_gone(&gone, options)).await?;
+        let made = try_join_all(gone.iter().map(|(target, _)| self.create_anew(target, options))).await?;
+        Ok(made.into_iter().flatten().collect())
+    }
+
+    /// Checks whether a rejected object may be recreated. Writes nothing.
+    ///
+    /// # Errors
+    /// `refused` itself if it rejects more than immutable fields; otherwise [`ApplyError::Guarded`].
+    pub(crate) async fn check_recreation(
+        &self,
+        target: &Target<'_>,
+        refused: ApplyError,
+        options: &WriteOptions<'_>,
+    ) -> Result<(), ApplyError> {
+        let source = match refused {
+            ApplyError::Failed { source, .. } if source.is_immutable() => source,
+            other => return Err(other),
+        };
+        let body = self.body(target.object, options.decoration).await?;
+        let judged = self.judge(target, &body, options).await?;
+        judged.map(|_| ()).map_err(|guard| Stuck { target, source }.guarded(guard))
+    }
+
+    /// Reads the live object and decides. Returns the state to delete; `None` if it no longer exists or is being
+    /// deleted.
+    async fn judge(
+        &self,
+        target: &Target<'_>,
+        body: &Body,
+        options: &WriteOptions<'_>,
+    ) -> Result<Result<Option<Proven>, Guard>, ApplyError> {
+        let failed = |verb| move |source| ApplyError::Failed { verb, object: describe(target.object), source };
+        if let Err(guard) = decide::check_chart(target.object, &body.key, options.recreate) {
+            return Ok(Err(guard));
+        }
+        if target.observed.is_adopted() {
+            return Ok(Err(Guard::Adopted));
+        }
+        let answer = match self.api.send(Call::get(&body.path)).await {
+            Err(error) if error.is_missing_object() => return Ok(Ok(None)),
+            answer => answer.map_err(failed("read"))?,
+        };
+        let live: Live = answer.parse().map_err(failed("read"))?;
+        if live.deleting {
+            return Ok(Ok(None));
+        }
+        let whole: Value = answer.parse().map_err(failed("read"))?;
+        let is_new = self.is_new(target, body, options).await.map_err(failed("read"))?;
+        let proven = match decide::check_live(&live, &whole, &body.key, is_new, options.decoration) {
+            Ok(proven) => proven,
+            Err(guard) => return Ok(Err(guard)),
+        };
+        match self.dry_run_create(body).await {
+            Err(error) if error.is_transient() => Err(failed("apply")(error)),
+            Err(error) => Ok(decide::rejection(&error).map_or(Ok(Some(proven)), |why| Err(Guard::Rejected(why)))),
+            Ok(()) => Ok(Ok(Some(proven))),
+        }
+    }
+
+    /// Returns whether the chart's object differs from the one in the newest or the deployed revision.
+    async fn is_new(&self, target: &Target<'_>, body: &Body, options: &WriteOptions<'_>) -> Result<bool, Error> {
+        if target.changed {
+            return Ok(true);
+        }
+        let namespace = &options.decoration.namespace;
+        let last = options.last.last(&body.key).await?;
+        Ok(last.is_none_or(|last| last.digest(namespace) != target.object.digest(namespace)))
+    }
+
+    /// Asks the server whether it would accept the object under an unused name.
+    async fn dry_run_create(&self, body: &Body) -> Result<(), Error> {
+        let mut json = body.json.clone();
+        if let Some(metadata) = json["metadata"].as_object_mut() {
+            metadata.remove("name");
+            metadata.insert("generateName".into(), format!("{}-", body.key.name).into());
+        }
+        let path = body.resource.collection(&body.key.namespace)?;
+        let path = format!("{path}?dryRun=All&fieldManager={FIELD_MANAGER}");
+        self.api.send(Call::post(path, bytes(&json))).await.map(drop)
+    }
+
+    /// Deletes the object in the state that was checked. If it changed since then, it is checked again.
+    async fn delete_doomed(&self, mut doomed: Doomed<'_>, options: &WriteOptions<'_>) -> Result<(), ApplyError> {
+        let mut tries = 0;
+        while let Some(proven) = &doomed.proven {
+            tries += 1;
+            match self.delete_proven(&doomed.body.path, proven, Propagation::Foreground).await {
+                Ok(_) => {
+                    options.slot.recreating(&doomed.body.key, &doomed.stuck.why());
+                    break;
+                }
+                Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
+                Err(source) => {
+                    let object = describe(doomed.stuck.target.object);
+                    return Err(ApplyError::Failed { verb: "delete", object, source });
+                }
+            }
+            match self.judge(doomed.stuck.target, &doomed.body, options).await? {
+                Ok(proven) => doomed.proven = proven,
+                Err(guard) => return Err(doomed.stuck.guarded(guard)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_until_gone(
+        &self,
+        objects: &[(&Target<'_>, String)],
+        options: &WriteOptions<'_>,
+    ) -> Result<(), ApplyError> {
+        let deadline = Instant::now() + LIMIT;
+        for (target, path) in objects {
+            let object = describe(target.object);
+            let mut pause = Pause::default();
+            while let Some(finalizers) = self.finalizers_of_deleted(path, &object).await? {
+                if Instant::now() >= deadline {
+                    return Err(ApplyError::StillDeleting { object, seconds: LIMIT.as_secs(), finalizers });
+                }
+                options.slot.waiting_for(&format!("waiting for {object} to be deleted, to create it anew"));
+                tokio::time::sleep(pause.next()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the finalizers of an object that is being deleted; `None` once it no longer exists, or someone has
+    /// created another one.
+    async fn finalizers_of_deleted(&self, path: &str, object: &str) -> Result<Option<Vec<String>>, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: object.to_owned(), source };
+        let live = self.read_metadata::<Live>(path).await.map_err(failed)?;
+        Ok(live.filter(|live| live.deleting).map(|live| live.metadata.finalizers.unwrap_or_default()))
+    }
+
+    /// Creates the object. If it exists anyway, it must have the metadata of this release.
+    async fn create_anew(
+        &self,
+        target: &Target<'_>,
+        options: &WriteOptions<'_>,
+    ) -> Result<Option<Applied>, ApplyError> {
+        let rule = if matches!(target.rule, Rule::Adopt(_)) { target.rule } else { Rule::Import };
+        self.apply(&Target { rule, observed: Observed::Absent, expires: false, ..target.clone() }, options).await
+    }
+}

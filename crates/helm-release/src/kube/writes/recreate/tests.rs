@@ -1,0 +1,381 @@
+use std::sync::{Arc, Mutex};
+
+use futures::future::{BoxFuture, ready};
+use serde_json::json;
+
+use super::decide::{check_chart, check_live, rejection};
+use super::*;
+use crate::kube::{
+    LastApplied, MemoryApi, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, RECREATE_ANNOTATION, Slot,
+};
+use crate::sample::decoration;
+
+const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/web";
+
+fn object(api_version: &str, kind: &str, metadata: Value, spec: Value) -> Object {
+    let mut metadata = metadata;
+    metadata["name"] = "web".into();
+    Object::new(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})).unwrap()
+}
+
+fn key(object: &Object) -> ObjectKey {
+    let group = object.group().into();
+    ObjectKey { group, kind: object.kind.as_str().into(), namespace: "ns".into(), name: "web".into() }
+}
+
+fn rule(group: &str, kind: &str) -> ObjectRule {
+    ObjectRule { group: Some(group.into()), kind: Some(kind.into()), name: None }
+}
+
+#[test]
+fn jobs_and_objects_that_are_named_may_be_recreated_unless_data_is_at_stake() {
+    let annotated = |key: &str, value: &str| json!({"annotations": {key: value}});
+    let wants = |value: &str| annotated(RECREATE_ANNOTATION, value);
+    let claims = json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}}]});
+    let all = [ObjectRule::default()];
+    let deployments = [rule("apps", "Deployment")];
+    let holds = |object: &Object, rules: &[ObjectRule]| {
+        matches!(check_chart(object, &key(object), rules), Err(Guard::HoldsData(_)))
+    };
+    for (api_version, kind, metadata, rules, expected) in [
+        ("batch/v1", "Job", json!({}), &[][..], Ok(())),
+        ("batch/v1", "Job", wants("false"), &all, Err(Guard::NotAsked)),
+        ("batch/v1", "Job", annotated("helm.sh/resource-policy", "keep"), &all, Err(Guard::Kept)),
+        ("batch/v1", "CronJob", json!({}), &[], Err(Guard::NotAsked)),
+        ("example.com/v1", "Job", json!({}), &[], Err(Guard::NotAsked)),
+        ("apps/v1", "Deployment", json!({}), &[], Err(Guard::NotAsked)),
+        ("apps/v1", "Deployment", json!({}), &deployments, Ok(())),
+        ("apps/v1", "Deployment", wants("true"), &[], Ok(())),
+        ("apps/v1", "Deployment", wants("false"), &deployments, Err(Guard::NotAsked)),
+        ("apps/v1", "Deployment", wants("maybe"), &[], Err(Guard::NotAsked)),
+        ("v1", "Service", json!({}), &deployments, Err(Guard::NotAsked)),
+        ("v1", "Service", json!({}), &all, Ok(())),
+        ("apps/v1", "StatefulSet", wants("true"), &[], Ok(())),
+    ] {
+        let object = object(api_version, kind, metadata.clone(), json!({}));
+        assert_eq!(check_chart(&object, &key(&object), rules), expected, "{kind} {metadata} {rules:?}");
+    }
+    for (api_version, kind, spec) in [
+        ("v1", "PersistentVolumeClaim", json!({})),
+        ("v1", "PersistentVolume", json!({})),
+        ("v1", "Namespace", json!({})),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", json!({})),
+        ("apps/v1", "StatefulSet", claims),
+    ] {
+        assert!(holds(&object(api_version, kind, wants("true"), spec), &all), "{kind}");
+    }
+    assert!(!holds(&object("example.com/v1", "Namespace", json!({}), json!({})), &all));
+}
+
+#[test]
+fn only_a_live_object_of_the_release_without_others_finalizers_may_be_deleted() {
+    let ours = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    let applied = json!([{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]);
+    let check = |metadata: Value, spec: Value, kind: &str, is_new: bool| {
+        let whole = json!({"metadata": metadata, "spec": spec});
+        let live: Live = serde_json::from_value(whole.clone()).unwrap();
+        let key = ObjectKey { group: "apps".into(), kind: kind.into(), namespace: "ns".into(), name: "web".into() };
+        check_live(&live, &whole, &key, is_new, &decoration()).map(|proven| proven.resource_version)
+    };
+    let live = |finalizers: &[&str]| json!({"uid": "u", "resourceVersion": "7", "annotations": ours, "finalizers": finalizers, "managedFields": applied});
+    let foreign = |names: &[&str]| Err(Guard::Finalizers(names.iter().map(|name| (*name).to_owned()).collect()));
+    let done = || Ok("7".to_owned());
+    assert_eq!(check(live(&[]), json!({}), "Deployment", true), done());
+    let own =
+        ["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "service.kubernetes.io/load-balancer-cleanup"];
+    assert_eq!(check(live(&own), json!({}), "Deployment", true), done());
+    for name in
+        ["example.com/backup", "cluster.x-k8s.io", "notkubernetes.io/x", "finalizer", "kubernetes.io.example.com/x"]
+    {
+        assert_eq!(check(live(&["orphan", name]), json!({}), "Deployment", true), foreign(&[name]));
+    }
+    let mut kept = live(&[]);
+    kept["annotations"]["helm.sh/resource-policy"] = "keep".into();
+    assert_eq!(check(kept, json!({}), "Deployment", true), Err(Guard::Kept));
+    let mut unclaimed = live(&[]);
+    unclaimed["annotations"] = json!({});
+    assert_eq!(check(unclaimed, json!({}), "Deployment", true), Err(Guard::NotOurs(NotOurs::Unclaimed)));
+    let claims = json!({"volumeClaimTemplates": [{}]});
+    assert!(matches!(check(live(&[]), claims.clone(), "StatefulSet", true), Err(Guard::HoldsData(_))));
+    assert_eq!(check(live(&[]), claims, "Deployment", true), done());
+
+    assert_eq!(check(live(&[]), json!({}), "Deployment", false), Err(Guard::Unchanged), "its own fields cannot differ");
+    let mut replaced = live(&[]);
+    replaced["managedFields"] = json!([{"manager": "kubectl", "operation": "Update", "fieldsV1": {}}]);
+    assert_eq!(check(replaced, json!({}), "Deployment", false), done(), "another object has taken the name");
+}
+
+#[test]
+fn a_dry_run_rejects_only_for_what_is_wrong_with_the_new_object() {
+    let answer = |code: u16, message: &str| rejection(&Error::from_status(code, "", message));
+    for (code, message) in [
+        (422, "spec.template: Required value"),
+        (403, "admission webhook \"policy.example.com\" denied the request: no"),
+        (403, "jobs.batch is forbidden: User \"operator\" cannot create resource \"jobs\""),
+        (400, "admission webhook \"policy.example.com\" denied the request"),
+    ] {
+        assert_eq!(answer(code, message).as_deref(), Some(message));
+    }
+    for (code, message) in [
+        (403, "jobs.batch is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1"),
+        (422, "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated"),
+        (400, "admission webhook \"old.example.com\" does not support dry run"),
+        (405, "method not allowed"),
+        (409, "exists"),
+    ] {
+        assert_eq!(answer(code, message), None, "{message}");
+    }
+}
+
+/// The objects of the last revision, and a slot that records the action's reports.
+#[derive(Default)]
+struct Told {
+    last: Option<Object>,
+    lines: Mutex<Vec<String>>,
+}
+
+impl Told {
+    fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    fn tell(&self, line: &str) {
+        self.lines.lock().unwrap().push(line.to_owned());
+    }
+}
+
+impl LastApplied for Told {
+    fn last<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        Box::pin(ready(Ok(self.last.clone())))
+    }
+}
+
+impl Slot for Told {
+    fn leave(&self) {
+        self.tell("leave");
+    }
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        self.tell("enter");
+        Box::pin(ready(()))
+    }
+
+    fn waiting_for(&self, what: &str) {
+        self.tell(what);
+    }
+
+    fn recreating(&self, object: &ObjectKey, why: &str) {
+        self.tell(&format!("{object}: {why}"));
+    }
+}
+
+fn server() -> (Arc<MemoryApi>, Applier) {
+    let server = Arc::new(MemoryApi::new());
+    server.make_immutable("jobs", "/spec/template");
+    (server.clone(), Applier::new(server))
+}
+
+fn job(image: &str) -> Object {
+    object("batch/v1", "Job", json!({}), json!({"template": image}))
+}
+
+async fn apply(applier: &Applier, object: &Object, changed: bool, told: &Told) -> Result<Vec<Applied>, ApplyError> {
+    let decoration = decoration();
+    let options = WriteOptions { slot: told, ..WriteOptions::new(&decoration, Policy::Auto, told) };
+    let (rule, observed, previous) = (Rule::Keep, Observed::Unknown, Previous::Apply);
+    let target = Target { object, rule, observed, previous, changed, handed_over: Vec::new(), expires: false };
+    applier.apply_all(&[target], &options).await
+}
+
+/// Returns the writes since then, without responses to dry runs.
+fn writes(server: &MemoryApi, since: usize) -> Vec<String> {
+    server.log()[since..].iter().filter(|line| !line.starts_with("GET")).cloned().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_new_template_is_deleted_and_created_anew_while_the_worker_is_free() {
+    let ((server, applier), told) = (server(), Told::default());
+    apply(&applier, &job("a"), true, &told).await.unwrap();
+    let (uid, since) = (server.object(JOB).unwrap()["metadata"]["uid"].clone(), server.log().len());
+    let applied = apply(&applier, &job("b"), true, &told).await.unwrap();
+    assert_eq!(
+        applied[0].live.metadata.uid.as_deref().map(Value::from),
+        server.object(JOB).map(|o| o["metadata"]["uid"].clone())
+    );
+    let live = server.object(JOB).unwrap();
+    assert!(live["spec"]["template"] == "b" && live["metadata"]["uid"] != uid);
+    assert_eq!(told.lines(), ["Job \"web\": immutable fields change: spec.template", "leave", "enter"]);
+    let (jobs, _) = JOB.rsplit_once('/').unwrap();
+    let writes = writes(&server, since);
+    assert_eq!(writes[writes.len() - 3..], [format!("POST {jobs}"), format!("DELETE {JOB}"), format!("PATCH {JOB}")]);
+    assert_eq!(server.paths(), [JOB], "the dry run left nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_takes_its_time_to_go_is_waited_for_within_a_limit() {
+    let ((server, applier), told) = (server(), Told::default());
+    apply(&applier, &job("a"), true, &told).await.unwrap();
+    let mut live = server.object(JOB).unwrap();
+    live["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    server.put(JOB, live, "garbage collector");
+    let error = apply(&applier, &job("b"), true, &told).await.unwrap_err();
+    let text = "cannot recreate Job \"web\": after 120 s it is still being deleted (finalizers: foregroundDeletion)";
+    assert_eq!(error.to_string(), text);
+    assert!(crate::action::Error::from(error).is_unanswered());
+    assert!(told.lines().contains(&"waiting for Job \"web\" to be deleted, to create it anew".to_owned()));
+    assert_eq!(told.lines().last().unwrap(), "enter");
+
+    let deletions = |server: &MemoryApi| server.log().iter().filter(|line| line.starts_with("DELETE")).count();
+    let release = async {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        server.remove(JOB);
+    };
+    let new = job("b");
+    let (applied, ()) = tokio::join!(apply(&applier, &new, true, &told), release);
+    assert_eq!((applied.unwrap().len(), deletions(&server)), (1, 1), "the next attempt only waits");
+    assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "b");
+    assert_eq!(told.lines().iter().filter(|line| line.contains("immutable")).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_someone_else_creates_in_between_is_left_alone() {
+    for (annotations, mine) in [
+        (json!({}), false),
+        (json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"}), false),
+        (json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"}), true),
+    ] {
+        let ((server, applier), told) = (server(), Told::default());
+        apply(&applier, &job("a"), true, &told).await.unwrap();
+        let mut live = server.object(JOB).unwrap();
+        live["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+        server.put(JOB, live, "garbage collector");
+        let metadata =
+            json!({"name": "web", "annotations": annotations, "labels": {"app.kubernetes.io/managed-by": "Helm"}});
+        let theirs =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": "b", "x": 1}});
+        let replace = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            server.remove(JOB);
+            server.put(JOB, theirs, "kubectl");
+        };
+        let new = job("b");
+        let (applied, ()) = tokio::join!(apply(&applier, &new, true, &told), replace);
+        match applied {
+            Ok(_) => assert!(mine),
+            Err(error) => assert!(!mine && matches!(error, ApplyError::Foreign(_)), "{error}"),
+        }
+        let labels = server.object(JOB).unwrap()["metadata"]["labels"].clone();
+        assert_eq!(labels.as_object().unwrap().len() > 1, mine, "ours have the chart's label");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_is_guarded_stays_and_the_error_names_what_helps() {
+    let ((server, applier), told) = (server(), Told::default());
+    apply(&applier, &job("a"), true, &told).await.unwrap();
+    let mut live = server.object(JOB).unwrap();
+    live["metadata"]["finalizers"] = json!(["example.com/backup"]);
+    server.put(JOB, live, "someone");
+    let error = apply(&applier, &job("b"), true, &told).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot apply Job \"web\", and cannot recreate it, because it has the finalizers example.com/backup, whose owners act on a \
+         deletion: delete it yourself"
+    );
+    assert_eq!(
+        std::error::Error::source(&error).unwrap().to_string(),
+        "Job \"web\" is invalid: spec.template: Invalid value: <hidden>: field is immutable"
+    );
+    let refusal = crate::action::Error::from(error).refusal().unwrap();
+    assert!(refusal.is_final());
+    assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "a");
+    assert!(!server.log().iter().any(|line| line.starts_with("DELETE") || line.starts_with("POST")));
+}
+
+#[tokio::test]
+async fn nothing_is_deleted_if_the_server_would_reject_the_new_object_or_cannot_tell_now() {
+    for (code, expected) in [(403, true), (503, false)] {
+        let ((server, applier), told) = (server(), Told::default());
+        apply(&applier, &job("a"), true, &told).await.unwrap();
+        server.refuse(move |call| {
+            call.path.contains("/jobs?dryRun=All").then(|| Error::from_status(code, "", "denied by policy"))
+        });
+        let error = apply(&applier, &job("b"), true, &told).await.unwrap_err();
+        let rejected = matches!(&error, ApplyError::Guarded { guard, .. } if **guard == Guard::Rejected("denied by policy".into()));
+        assert_eq!((rejected, crate::action::Error::from(error).is_unanswered()), (expected, !expected));
+        assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "a");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_changes_before_its_deletion_is_judged_again() {
+    let ((server, applier), told) = (server(), Told::default());
+    apply(&applier, &job("a"), true, &told).await.unwrap();
+    let changing = Arc::downgrade(&server);
+    server.refuse(move |call| {
+        let server = changing.upgrade().filter(|_| call.method == http::Method::DELETE)?;
+        let mut live = server.object(JOB)?;
+        live["metadata"]["finalizers"] = json!(["example.com/backup"]);
+        server.put(JOB, live, "someone");
+        None
+    });
+    let error = apply(&applier, &job("b"), true, &told).await.unwrap_err();
+    assert!(matches!(&error, ApplyError::Guarded { guard, .. } if matches!(**guard, Guard::Finalizers(_))), "{error}");
+    assert!(server.object(JOB).unwrap()["metadata"]["deletionTimestamp"].is_null());
+}
+
+#[tokio::test]
+async fn a_kinds_objects_are_all_judged_before_the_first_is_deleted() {
+    let ((server, applier), told) = (server(), Told::default());
+    let named = |name: &str, image: &str| {
+        let mut object = job(image);
+        (object.name, object.body["metadata"]["name"]) = (name.into(), name.into());
+        object
+    };
+    let all = async |image: &str| {
+        let objects = [named("a", image), named("b", image)];
+        let decoration = decoration();
+        let options = WriteOptions { slot: &told, ..WriteOptions::new(&decoration, Policy::Auto, &told) };
+        let target = |object| Target {
+            object,
+            rule: Rule::Keep,
+            observed: Observed::Unknown,
+            previous: Previous::Apply,
+            changed: true,
+            handed_over: Vec::new(),
+            expires: false,
+        };
+        let targets: Vec<Target<'_>> = objects.iter().map(target).collect();
+        applier.apply_all(&targets, &options).await.map(|applied| applied.len())
+    };
+    assert_eq!(all("1").await.unwrap(), 2);
+    let b = JOB.replace("web", "b");
+    let mut live = server.object(&b).unwrap();
+    live["metadata"]["finalizers"] = json!(["example.com/backup"]);
+    server.put(&b, live.clone(), "someone");
+    assert!(all("2").await.unwrap_err().to_string().starts_with("cannot apply Job \"b\""));
+    assert_eq!(server.object(&JOB.replace("web", "a")).unwrap()["spec"]["template"], "1");
+    live["metadata"]["finalizers"] = json!([]);
+    server.put(&b, live, "someone");
+    assert_eq!(all("3").await.unwrap(), 2);
+    assert_eq!(told.lines().iter().filter(|line| *line == "leave").count(), 1, "the worker slot is given up once");
+}
+
+#[tokio::test]
+async fn the_object_that_was_applied_before_is_not_recreated_for_the_same_chart() {
+    let (server, applier) = server();
+    let told = Told { last: Some(job("b")), ..Told::default() };
+    apply(&applier, &job("a"), true, &told).await.unwrap();
+    let error = apply(&applier, &job("b"), false, &told).await.unwrap_err();
+    assert!(matches!(&error, ApplyError::Guarded { guard, .. } if **guard == Guard::Unchanged), "{error}");
+    // Someone has put another object of this release in its place.
+    let mut theirs = server.object(JOB).unwrap();
+    theirs["metadata"]["managedFields"] = Value::Null;
+    server.remove(JOB);
+    server.put(JOB, theirs, "kubectl");
+    apply(&applier, &job("b"), false, &told).await.unwrap();
+    assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "b");
+    // An interrupted upgrade recorded the object, and the deployed revision has another one.
+    apply(&applier, &job("c"), false, &told).await.unwrap();
+    assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "c");
+}

@@ -1,0 +1,321 @@
+//! Writes one object of a release: by server-side apply, or client-side if only apply rejects it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outside::{Call, Error, Response};
+use serde_json::{Value, json};
+
+use crate::kube::fields::handover::hand_over;
+use crate::kube::fields::migrate::migrated_managers;
+use crate::kube::fields::{replaced, unowned};
+use crate::kube::writes::apply::{Applier, Existing, Observed, bytes};
+use crate::kube::writes::autoscaler::has_replicas;
+use crate::kube::writes::client_side::{LastApplied, Merged};
+use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot};
+
+/// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
+/// definition.
+const PAUSES: [u64; 6] = [50, 100, 200, 400, 800, 1600];
+
+/// How objects are written: `apply` in watches.yaml.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// By server-side apply; client-side where the server permanently rejects an apply.
+    #[default]
+    Auto,
+    /// By server-side apply only.
+    Server,
+    /// Client-side only.
+    Client,
+}
+
+/// How an object was last written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Previous {
+    /// By server-side apply, or never.
+    Apply,
+    /// Client-side.
+    Client {
+        /// Whether the chart's object has changed since then, so that server-side apply may accept it.
+        changed: bool,
+    },
+}
+
+/// How an object was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplyMethod {
+    /// By server-side apply.
+    Server,
+    /// Client-side: by a create or a three-way merge.
+    Client {
+        /// Why server-side apply rejected it, if it was tried.
+        refused: Option<String>,
+    },
+}
+
+/// The result of a write.
+pub(in crate::kube) struct Written {
+    pub(in crate::kube) live: Live,
+    pub(in crate::kube) method: ApplyMethod,
+    pub(in crate::kube) changed: bool,
+}
+
+impl Written {
+    fn client_side(merged: Merged, refused: Option<String>) -> Written {
+        Written { live: merged.live, method: ApplyMethod::Client { refused }, changed: merged.changed }
+    }
+}
+
+/// How to write the objects of a release.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteOptions<'a> {
+    /// The metadata added to each object.
+    pub decoration: &'a Decoration,
+    /// The user's choice of method.
+    pub policy: Policy,
+    /// The objects of the deployed revision, for three-way merges.
+    pub last: &'a dyn LastApplied,
+    /// Custom resource definitions that are applied in the same action.
+    pub definitions: &'a [&'a Object],
+    /// Objects that may be deleted and recreated, besides those with an annotation that says so.
+    pub recreate: &'a [ObjectRule],
+    /// The caller's worker slot, released while waiting for deletions.
+    pub slot: &'a dyn Slot,
+}
+
+impl<'a> WriteOptions<'a> {
+    /// Creates options without definitions, rules and worker limit.
+    pub(crate) fn new(decoration: &'a Decoration, policy: Policy, last: &'a dyn LastApplied) -> WriteOptions<'a> {
+        WriteOptions { decoration, policy, last, definitions: &[], recreate: &[], slot: &() }
+    }
+
+    fn defines(&self, resource: &Resource) -> bool {
+        let is_of = |spec: &Value| spec["group"] == resource.group() && spec["names"]["kind"] == *resource.kind;
+        self.definitions.iter().any(|definition| is_of(&definition.body["spec"]))
+    }
+
+    fn is_client_side(&self, previous: Previous) -> bool {
+        match self.policy {
+            Policy::Auto => previous == Previous::Client { changed: false },
+            Policy::Server => false,
+            Policy::Client => true,
+        }
+    }
+
+    /// Returns whether fields that we wrote client-side must move to our apply entry, which requires reading the
+    /// object.
+    pub(in crate::kube) fn returns_to_apply(&self, previous: Previous) -> bool {
+        previous != Previous::Apply && !self.is_client_side(previous)
+    }
+}
+
+/// An object in the form that is sent.
+#[derive(Clone)]
+pub(in crate::kube) struct Body {
+    pub(in crate::kube) resource: Arc<Resource>,
+    pub(in crate::kube) key: ObjectKey,
+    pub(in crate::kube) path: String,
+    pub(in crate::kube) json: Value,
+    /// The fields that other managers own once the object exists.
+    pub(in crate::kube) handed_over: Vec<Pointer>,
+    /// The uid of the release's owner; empty if there is no owner.
+    pub(in crate::kube) owner: String,
+}
+
+impl Body {
+    /// Returns whether the whole live object must be read before the write, because other managers may own some of its
+    /// fields.
+    pub(in crate::kube) fn needs_whole(&self, observed: &Observed) -> bool {
+        let scaled = match observed {
+            Observed::Ours { scaled, .. } => *scaled,
+            Observed::Read(existing) if existing.whole.is_none() => existing.scaled,
+            Observed::Read(_) | Observed::Absent => return false,
+            Observed::Unknown => false,
+        };
+        !self.handed_over.is_empty() || (scaled && has_replicas(&self.json))
+    }
+
+    /// Returns the object without the fields that other managers own in the live one.
+    pub(in crate::kube) fn left(&self, json: &Value, live: &Value, managed_fields: &Value) -> Value {
+        hand_over(json, live, managed_fields, &self.handed_over).body
+    }
+}
+
+impl Applier {
+    /// Writes the object over its observed state. A conflict means that it changed since it was observed.
+    pub(in crate::kube) async fn write(
+        &self,
+        body: &Body,
+        observed: &Observed,
+        previous: Previous,
+        options: &WriteOptions<'_>,
+    ) -> Result<Written, Error> {
+        if options.is_client_side(previous) {
+            return Ok(Written::client_side(self.write_client_side(body, observed, options).await?, None));
+        }
+        let refused = match self.write_once_defined(body, observed, previous, options).await {
+            Ok(answer) => {
+                let live = self.release(body, answer).await?;
+                return Ok(Written { live, method: ApplyMethod::Server, changed: true });
+            }
+            Err(error) if options.policy == Policy::Auto && error.may_succeed_client_side() => error,
+            Err(error) => return Err(error),
+        };
+        match self.write_client_side(body, observed, options).await {
+            Ok(merged) => Ok(Written::client_side(merged, Some(refused.to_string()))),
+            // Both methods are rejected; the message of server-side apply names the field.
+            Err(error) if !error.is_transient() && !error.is_conflict() => Err(refused),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Applies. If this action applied the kind's definition, retries while the server rejects fields as unknown: it
+    /// learns them a moment later, and a client-side write would drop them.
+    async fn write_once_defined(
+        &self,
+        body: &Body,
+        observed: &Observed,
+        previous: Previous,
+        options: &WriteOptions<'_>,
+    ) -> Result<Response, Error> {
+        let is_new = options.defines(&body.resource);
+        for pause in PAUSES.into_iter().filter(|_| is_new) {
+            match self.write_by_apply(body, observed, previous).await {
+                Err(error) if error.has_undeclared_field() => tokio::time::sleep(Duration::from_millis(pause)).await,
+                answer => return answer,
+            }
+        }
+        self.write_by_apply(body, observed, previous).await
+    }
+
+    /// Dry-runs a server-side apply.
+    pub(in crate::kube) async fn send_dry_run(&self, body: &Body) -> Result<(), Error> {
+        self.send_apply(&format!("{}?dryRun=All&", body.path), &body.json).await.map(|_| ())
+    }
+
+    pub(in crate::kube) async fn write_by_apply(
+        &self,
+        body: &Body,
+        observed: &Observed,
+        previous: Previous,
+    ) -> Result<Response, Error> {
+        match observed {
+            Observed::Unknown | Observed::Absent => self.create(&body.path, &body.json).await,
+            Observed::Ours { uid, .. } => self.force_over_obstacles(body, uid).await,
+            Observed::Read(existing) => {
+                let (body, managers) = taken_over(body, existing);
+                if previous != Previous::Apply {
+                    // Moves the fields only if the server would accept the apply.
+                    self.force(&format!("{}?dryRun=All&", body.path), &body.json, &existing.uid).await?;
+                }
+                let moved = match managers {
+                    Some(managers) => Some(self.set_managers(&body.path, &managers, &existing.resource_version).await?),
+                    None => None,
+                };
+                let applied = self.force_over_obstacles(&body, &existing.uid).await;
+                if let (Err(error), Some(moved)) = (&applied, moved)
+                    && error.is_immutable()
+                {
+                    self.give_back(&body, &existing.managed_fields, &moved).await;
+                }
+                applied
+            }
+        }
+    }
+
+    /// Restores the managed fields of an object that the server rejects to change. Other managers keep their fields,
+    /// and an object that we did not apply stays recognizable, so that it may be recreated. If this fails, a person
+    /// must delete the object.
+    async fn give_back(&self, body: &Body, managers: &Value, moved: &Response) {
+        let Ok(live) = moved.parse::<Live>() else { return };
+        let version = live.metadata.resource_version.unwrap_or_default();
+        if let Err(error) = self.set_managers(&body.path, managers, &version).await {
+            tracing::debug!(object = %body.key, %error, "cannot restore managed fields");
+        }
+    }
+
+    /// Releases our ownership of the fields that an apply created for other managers.
+    async fn release(&self, body: &Body, applied: Response) -> Result<Live, Error> {
+        if body.handed_over.is_empty() {
+            return applied.parse();
+        }
+        let live: Value = applied.parse()?;
+        match hand_over(&body.json, &live, &live["metadata"]["managedFields"], &body.handed_over).managers {
+            None => applied.parse(),
+            Some(managers) => {
+                let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+                self.set_managers(&body.path, &managers, version).await?.parse()
+            }
+        }
+    }
+
+    /// Applies to the object with this uid; conflicts if it does not exist or has another uid.
+    async fn force(&self, path: &str, json: &Value, uid: &str) -> Result<Response, Error> {
+        let mut json = json.clone();
+        json["metadata"]["uid"] = uid.into();
+        self.send_apply(path, &json).await
+    }
+
+    /// Creates by apply with resource version 1, which no object has: an existing object conflicts and stays unchanged.
+    pub(in crate::kube) async fn create(&self, path: &str, json: &Value) -> Result<Response, Error> {
+        let mut json = json.clone();
+        json["metadata"]["resourceVersion"] = "1".into();
+        self.send_apply(&format!("{path}?"), &json).await
+    }
+
+    async fn send_apply(&self, path: &str, json: &Value) -> Result<Response, Error> {
+        let path = format!("{path}fieldManager={FIELD_MANAGER}&force=true");
+        self.api.send(Call::apply(path, bytes(json))).await
+    }
+
+    /// Applies. If an unowned server default or an item that replaced ours blocks the apply, claims it and applies
+    /// again, which removes it.
+    async fn force_over_obstacles(&self, body: &Body, uid: &str) -> Result<Response, Error> {
+        let path = format!("{}?", body.path);
+        let refused = match self.force(&path, &body.json, uid).await {
+            Err(error) if !error.fields().is_empty() && !error.is_immutable() => error,
+            answer => return answer,
+        };
+        let Ok(Some((before, claimed))) = self.claim_obstacles(body, refused.fields()).await else {
+            return Err(refused);
+        };
+        let applied = self.force(&path, &body.json, uid).await;
+        if applied.is_err() {
+            self.give_back(body, &before, &claimed).await;
+        }
+        applied
+    }
+
+    /// Claims the fields that block an apply. Returns the managed fields from before, and the response; `None` if
+    /// nothing blocks it.
+    async fn claim_obstacles(&self, body: &Body, refused: &[String]) -> Result<Option<(Value, Response)>, Error> {
+        let live: Value = self.api.send(Call::get(&body.path)).await?.parse()?;
+        let claimed = replaced::with_replacements(&live, &body.json, refused);
+        let Some(managers) = claimed.or_else(|| unowned::with_defaults(&live, &body.json, refused)) else {
+            return Ok(None);
+        };
+        let metadata = &live["metadata"];
+        let version = metadata["resourceVersion"].as_str().unwrap_or_default();
+        let claimed = self.set_managers(&body.path, &managers, version).await?;
+        Ok(Some((metadata["managedFields"].clone(), claimed)))
+    }
+
+    async fn set_managers(&self, path: &str, managers: &Value, resource_version: &str) -> Result<Response, Error> {
+        let patch = json!([
+            {"op": "replace", "path": "/metadata/managedFields", "value": managers},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},
+        ]);
+        self.api.send(Call::json_patch(path, bytes(&patch))).await
+    }
+}
+
+/// Returns the object to apply over an existing one, and the managed fields to set first: earlier managers' fields
+/// become ours, and those that are handed over are released.
+fn taken_over(body: &Body, existing: &Existing) -> (Body, Option<Value>) {
+    let migrated = migrated_managers(&existing.managed_fields, &body.owner);
+    let Some(live) = &existing.whole else { return (body.clone(), migrated) };
+    let managers = migrated.as_ref().unwrap_or(&existing.managed_fields);
+    let handed_over = hand_over(&body.json, live, managers, &body.handed_over);
+    (Body { json: handed_over.body, ..body.clone() }, handed_over.managers.or(migrated))
+}
