@@ -6,10 +6,9 @@ use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 use super::kind::Kind;
+use super::untyped::Untyped;
 
 /// An object of a list or watch.
 #[derive(Clone, Debug)]
@@ -63,13 +62,12 @@ impl<K: Kind> Resource for Decoded<K> {
     }
 }
 
-impl<'de, K: Kind> Deserialize<'de> for Decoded<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        serde_path_to_error::deserialize(&value).map(Decoded::Valid).or_else(|error| {
-            let metadata = ObjectMeta::deserialize(&value["metadata"]).map_err(serde::de::Error::custom)?;
-            Ok(Decoded::Invalid(Box::new(Invalid { metadata, cause: error.to_string() })))
-        })
+impl<K: Kind> Decoded<K> {
+    pub(super) fn of(untyped: Untyped) -> Decoded<K> {
+        match serde_path_to_error::deserialize(&untyped.value) {
+            Ok(object) => Decoded::Valid(object),
+            Err(error) => Decoded::Invalid(Box::new(Invalid { metadata: untyped.metadata, cause: error.to_string() })),
+        }
     }
 }
 
@@ -82,17 +80,17 @@ mod tests {
 
     #[test]
     fn an_object_that_does_not_decode_keeps_its_metadata_and_names_the_field() {
+        let decoded = |object| Decoded::<ConfigMap>::of(serde_json::from_value(object).unwrap());
         let good = json!({"metadata": {"name": "a"}, "data": {"key": "value"}});
-        assert!(matches!(serde_json::from_value(good).unwrap(), Decoded::<ConfigMap>::Valid(_)));
+        assert!(matches!(decoded(good), Decoded::Valid(_)));
         let bad = json!({"metadata": {"name": "a", "namespace": "ns"}, "data": {"key": 7}});
-        let decoded: Decoded<ConfigMap> = serde_json::from_value(bad).unwrap();
-        let Decoded::Invalid(invalid) = decoded else { unreachable!() };
+        let Decoded::Invalid(invalid) = decoded(bad) else { unreachable!() };
         assert_eq!(invalid.metadata.name.as_deref(), Some("a"));
         assert_eq!(invalid.cause, "data.key: invalid type: integer `7`, expected a string");
     }
 
     #[test]
     fn what_has_no_metadata_is_no_object() {
-        assert!(serde_json::from_value::<Decoded<ConfigMap>>(json!({"metadata": 7})).is_err());
+        assert!(serde_json::from_value::<Untyped>(json!({"metadata": 7})).is_err());
     }
 }

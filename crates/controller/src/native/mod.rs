@@ -23,6 +23,7 @@ mod settings;
 mod store;
 #[cfg(test)]
 mod tests;
+mod untyped;
 mod watching;
 
 use futures::future::BoxFuture;

@@ -5,19 +5,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures::StreamExt as _;
+use futures::future::ready;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use kube::{Api, Client, Resource as _};
+use kube::api::ApiResource;
+use kube::{Client, Resource as _};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::decoded::{Decoded, Invalid};
 use super::kind::{self, Kind};
 use super::selector::Selector;
+use super::untyped::{self, Target};
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::runtime::freshness::Epoch;
 use crate::runtime::namespaces::Namespaces;
-use crate::runtime::pages;
 use crate::runtime::readiness::{self, LISTING, Readiness};
 use crate::runtime::reflector::{self, Scope, Sink, Stream};
 use crate::runtime::sync::lock;
@@ -70,10 +72,16 @@ impl Stores {
         let store = Arc::new(Store::new(scopes.clone()));
         let what = selector.of(readiness::kind(&K::kind(&()), &K::api_version(&())));
         for scope in scopes {
-            let api: Api<Decoded<K>> = kind::api(self.client.clone(), scope.only().unwrap_or_default());
-            let config = selector.config();
+            let (client, config) = (self.client.clone(), selector.config());
+            let namespace = scope.only().unwrap_or_default().to_owned();
+            let resource = ApiResource::erase::<K>(&());
+            let target = Target { resource, namespace, is_metadata: K::metadata_api() };
             let requirement = self.readiness.require(&scope.of(&what), LISTING);
-            let open = move || pages::watch(api.clone(), config.clone()).boxed();
+            let open = move || {
+                let events = untyped::watch(&client, &target, config.clone());
+                let decoded = |event| ready(reflector::reduce(event, |untyped| Some(Decoded::of(untyped))));
+                events.filter_map(decoded).boxed()
+            };
             let stream = Stream::new(scope, open).required(requirement);
             lock(&self.watches).spawn(store.clone().keep_current(stream));
         }
@@ -414,7 +422,7 @@ mod tests {
     /// An object of this version that a ConfigMap cannot hold.
     fn invalid(name: &str, version: &str) -> Decoded<ConfigMap> {
         let metadata = json!({"namespace": "a", "name": name, "uid": "1", "resourceVersion": version});
-        serde_json::from_value(json!({"metadata": metadata, "data": 7})).unwrap()
+        Decoded::of(serde_json::from_value(json!({"metadata": metadata, "data": 7})).unwrap())
     }
 
     #[tokio::test]
