@@ -12,6 +12,7 @@ mod chart;
 mod chart_kinds;
 mod client_side;
 mod config;
+mod definitions;
 mod docs;
 mod drift;
 mod generated;

@@ -85,7 +85,7 @@ fn of_watch(error: &watcher::Error) -> Link<'_> {
 fn of_status(status: &Status) -> Cow<'_, str> {
     let first = status.message.lines().next().unwrap_or_default().trim();
     match (&*status.reason, status.code, first) {
-        (NO_STATUS, 404, _) => "the server does not serve this path (404)".into(),
+        (NO_STATUS, 404, _) => "the server does not serve this path (404): install the definition of its kind; nothing needs a restart".into(),
         (NO_STATUS, code, text) if !text.is_empty() => format!("the server answers {code}: {text}").into(),
         (_, code, "") => format!("the server answers {code} {}", status.reason).trim_end().to_owned().into(),
         _ => status.message.trim().into(),
@@ -149,7 +149,7 @@ mod tests {
             (Box::new(kube::Error::Api(status(401, "Unauthorized", "Unauthorized"))), "Unauthorized"),
             (
                 Box::new(kube::Error::Api(status(404, NO_STATUS, "404 page not found\n"))),
-                "the server does not serve this path (404)",
+                "the server does not serve this path (404): install the definition of its kind; nothing needs a restart",
             ),
             (Box::new(kube::Error::Api(status(502, NO_STATUS, "<html>\n<body>"))), "the server answers 502: <html>"),
             (Box::new(kube::Error::Api(status(500, "", ""))), "the server answers 500"),
