@@ -265,3 +265,72 @@ fn detected_drift_is_named_until_it_is_undone() {
     eventually("no condition", || if message().is_empty() { Ok(()) } else { Err(message()) });
     assert_eq!(image(&namespace), "a:1");
 }
+
+/// A ConfigMap whose manifest names an owner that does not exist.
+fn orphan(name: &str) -> Value {
+    let owner =
+        json!({"apiVersion": "v1", "kind": "Secret", "name": "nobody", "uid": "8d3c1f0e-5d0b-4c38-9d1b-111111111111"});
+    let metadata = json!({"name": name, "ownerReferences": [owner]});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
+}
+
+/// A hook at the release's deletion, because of which objects have no owner of ours.
+fn last_hook() -> Value {
+    let annotations = json!({"helm.sh/hook": "pre-delete"});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hook", "annotations": annotations}})
+}
+
+#[test]
+fn an_owner_in_a_manifest_sets_no_garbage_collector_on_the_object() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("dangling").unwrap();
+    let _operator = start(cluster, &namespace, json!({}));
+    let uid = |name: &str| get(&namespace, ["configmap", name])["metadata"]["uid"].clone();
+    let releases = [("owned", vec![orphan("one")]), ("free", vec![orphan("two"), last_hook()])];
+    for (name, objects) in &releases {
+        let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+        HOLDER.set(&namespace, name, &json!({"objects": texts}));
+        HOLDER.wait_for(&namespace, name, "Ready");
+    }
+    let before = [uid("one"), uid("two")];
+    // The collector has judged both once it has judged one that has such an owner.
+    namespace.apply(&orphan("three").to_string()).unwrap();
+    eventually("the collector", || match get(&namespace, ["configmap", "three"]) {
+        Value::Null => Ok(()),
+        live => Err(live),
+    });
+    assert_eq!([uid("one"), uid("two")], before);
+    for (name, _) in &releases {
+        assert_eq!(condition(&HOLDER.get(&namespace, name), "Irreconcilable"), &Value::Null);
+    }
+    let owners = |name: &str| get(&namespace, ["configmap", name])["metadata"]["ownerReferences"].clone();
+    assert_eq!((owners("one")[0]["kind"].clone(), owners("one")[1].clone()), (json!("Holder"), Value::Null));
+    assert_eq!(owners("two"), Value::Null);
+}
+
+#[test]
+fn what_kubernetes_itself_deletes_each_time_is_damped_and_named() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("fleeting").unwrap();
+    let _operator = start(cluster, &namespace, json!({}));
+    // The token controller deletes the token of an account that does not exist.
+    let annotations = json!({"kubernetes.io/service-account.name": "nobody"});
+    let token = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "token", "annotations": annotations}});
+    HOLDER.set(&namespace, "web", &json!({"objects": [token.to_string()]}));
+    let told = eventually("the loop", || match condition(&HOLDER.get(&namespace, "web"), "Irreconcilable").clone() {
+        told if told["reason"] == "DriftLoop" => Ok(told["message"].to_string()),
+        told => Err(told),
+    });
+    assert!(told.contains("someone keeps deleting Secret \\\"token\\\""), "{told}");
+    let requests = cluster.requests().unwrap();
+    let of_token = |r: &&test_cluster::Request| {
+        is_operators(r) && r.namespace == namespace.name() && r.name == "token" && r.is_write()
+    };
+    let written = requests.iter().filter(of_token).count();
+    assert!(written <= 8, "{written} writes");
+
+    HOLDER.set(&namespace, "web", &json!({"objects": [orphan("one").to_string()]}));
+    HOLDER.wait_for(&namespace, "web", "Ready");
+    assert_eq!(condition(&HOLDER.get(&namespace, "web"), "Irreconcilable"), &Value::Null);
+}

@@ -85,7 +85,10 @@ fn of_watch(error: &watcher::Error) -> Link<'_> {
 fn of_status(status: &Status) -> Cow<'_, str> {
     let first = status.message.lines().next().unwrap_or_default().trim();
     match (&*status.reason, status.code, first) {
-        (NO_STATUS, 404, _) => "the server does not serve this path (404): install the definition of its kind; nothing needs a restart".into(),
+        (NO_STATUS, 404, _) => {
+            "the server does not serve this path (404): install the definition of its kind; nothing needs a restart"
+                .into()
+        }
         (NO_STATUS, code, text) if !text.is_empty() => format!("the server answers {code}: {text}").into(),
         (_, code, "") => format!("the server answers {code} {}", status.reason).trim_end().to_owned().into(),
         _ => status.message.trim().into(),

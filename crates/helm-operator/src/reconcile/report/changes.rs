@@ -101,7 +101,7 @@ mod tests {
     fn a_repair_names_fields_and_manager_as_far_as_they_are_known() {
         let fields = vec![".data.a".to_owned()];
         let rivals = [
-            (key("a"), Rival { manager: Some("kubectl".into()), fields, ..Rival::default() }),
+            (key("a"), Rival { gone: false, manager: Some("kubectl".into()), fields }),
             (key("b"), Rival { gone: true, ..Rival::default() }),
             (key("c"), Rival::default()),
         ];

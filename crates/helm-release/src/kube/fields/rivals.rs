@@ -11,9 +11,6 @@ use crate::kube::{FIELD_MANAGER, ObjectKey};
 /// Maximum number of fields that one message names.
 const MAX_FIELDS: usize = 5;
 
-/// The path of references to owners.
-const OWNERS: &str = ".metadata.ownerReferences";
-
 /// The key of a list item that a field set does not contain.
 pub(in crate::kube) const ABSENT: &str = "[]";
 
@@ -26,26 +23,12 @@ pub struct Rival {
     pub manager: Option<String>,
     /// Fields that we apply and no longer own, such as `.spec.replicas`.
     pub fields: Vec<String>,
-    /// The owners that its manifest names: `ConfigMap "x"`. Kubernetes deletes an object without an existing owner, and references to others.
-    pub owners: Vec<String>,
 }
 
 impl Rival {
     /// Formats it for a message about a drift loop: `x keeps changing .spec.replicas of Deployment "web"`.
     pub fn describe(&self, object: &ObjectKey) -> String {
-        let rival = match self.gone {
-            true => format!("someone keeps deleting {object}"),
-            false => self.tell("keeps changing", object),
-        };
-        let may_be_collected = self.gone || self.fields.iter().any(|field| field.starts_with(OWNERS));
-        match &self.owners[..] {
-            owners if may_be_collected && !owners.is_empty() => format!(
-                "{rival}, which the garbage collector of Kubernetes does if {} does not exist: remove the object's metadata.ownerReferences \
-                 from the chart or the values, or create the owner",
-                owners.join(" or ")
-            ),
-            _ => rival,
-        }
+        if self.gone { format!("someone keeps deleting {object}") } else { self.tell("keeps changing", object) }
     }
 
     /// Formats it for a message about drift: `x changed .spec.replicas of Deployment "web"`.
@@ -89,13 +72,6 @@ impl Rival {
     }
 }
 
-/// The owners that a manifest names, at most [`MAX_FIELDS`].
-pub(in crate::kube) fn owners_in(manifest: &Value) -> Vec<String> {
-    let references = manifest["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
-    references.take(MAX_FIELDS).map(|owner| format!("{} {:?}", text(owner, "kind"), text(owner, "name"))).collect()
-}
-
 /// Compares the fields that we apply with those that the live object records as ours.
 pub(in crate::kube) fn rival(live: &Value, applied: &Value) -> Rival {
     let entries = || live["metadata"]["managedFields"].as_array().into_iter().flatten();
@@ -111,9 +87,9 @@ pub(in crate::kube) fn rival(live: &Value, applied: &Value) -> Rival {
     let others = entries().filter(|entry| entry["subresource"] != "status").filter(|entry| !is_ours(entry)).filter(has);
     let rival = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
     Rival {
+        gone: false,
         manager: rival.and_then(|entry| entry["manager"].as_str()).map(str::to_owned),
         fields: lost.iter().map(|path| display_path(path)).collect(),
-        ..Rival::default()
     }
 }
 
@@ -341,7 +317,7 @@ mod tests {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
         let describe = |gone, manager: Option<&str>, fields: usize| {
             let fields = (0..fields).map(|n| format!(".f{n}")).collect();
-            Rival { gone, manager: manager.map(str::to_owned), fields, owners: Vec::new() }.describe(&key)
+            Rival { gone, manager: manager.map(str::to_owned), fields }.describe(&key)
         };
         assert_eq!(describe(true, None, 0), "someone keeps deleting ConfigMap \"b\"");
         assert_eq!(describe(false, None, 0), "someone keeps changing ConfigMap \"b\"");
@@ -350,23 +326,6 @@ mod tests {
             describe(false, Some("x"), 7),
             "x keeps changing .f0, .f1, .f2, .f3, .f4 and 2 more fields of ConfigMap \"b\""
         );
-    }
-
-    #[test]
-    fn owners_in_the_manifest_explain_what_the_garbage_collector_does() {
-        let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
-        let manifest = json!({"metadata": {"ownerReferences": [{"kind": "Secret", "name": "gone", "uid": "u"}]}});
-        let of = |gone, field: &str| {
-            let owners = owners_in(&manifest);
-            Rival { gone, fields: vec![field.to_owned()], owners, ..Rival::default() }.describe(&key)
-        };
-        let why = ", which the garbage collector of Kubernetes does if Secret \"gone\" does not exist: remove the object's \
-                   metadata.ownerReferences from the chart or the values, or create the owner";
-        assert_eq!(of(true, ""), format!("someone keeps deleting ConfigMap \"b\"{why}"));
-        let field = ".metadata.ownerReferences[uid=u]";
-        assert_eq!(of(false, field), format!("someone keeps changing {field} of ConfigMap \"b\"{why}"));
-        assert_eq!(of(false, ".data.a"), "someone keeps changing .data.a of ConfigMap \"b\"");
-        assert_eq!(owners_in(&json!({"metadata": {"ownerReferences": 1}})), [""; 0]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::apply::{Applier, key_of};
 use super::autoscaler::has_replicas;
 use crate::kube::fields::handover::hand_over;
-use crate::kube::fields::rivals::{Rival, owners_in, rival};
+use crate::kube::fields::rivals::{Rival, rival};
 use crate::kube::objects::pointer::Pointer;
 use crate::kube::{Decoration, Live, Object};
 
@@ -36,8 +36,7 @@ impl Applier {
         let path = resource.path(&key.namespace, &object.name)?;
         let live: Value = match self.api().send(Call::get(path)).await {
             Err(error) if error.is_missing_object() => {
-                let owners = owners_in(&object.body);
-                return Ok(Look { live: None, rival: Rival { gone: true, owners, ..Rival::default() } });
+                return Ok(Look { live: None, rival: Rival { gone: true, ..Rival::default() } });
             }
             answer => answer?.parse()?,
         };
@@ -47,7 +46,6 @@ impl Applier {
             pointers.push(Pointer::replicas());
         }
         let rival = rival(&live, &hand_over(&body, &live, managers, &pointers).body);
-        let rival = Rival { owners: owners_in(&object.body), ..rival };
         Ok(Look { live: Some(serde_json::from_value(live).map_err(Error::Json)?), rival })
     }
 }
