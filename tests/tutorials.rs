@@ -165,6 +165,29 @@ fn the_tutorial_of_a_kind_in_code_works_to_its_last_line() {
     let log = terminal.interrupts();
     assert!(!log.contains("panicked") && !log.contains("Api(Status"), "{log}");
     terminal.types("make uninstall");
+    follow_it_step_by_step(terminal);
+}
+
+/// Types what the tutorial in steps does after the same two commands: install and run in one line, the status as JSON, and the deployment.
+fn follow_it_step_by_step(mut terminal: Terminal) {
+    terminal.starts("make install run", "Starting Controller");
+    terminal.types("kubectl wait --for=condition=Established crd --all");
+    terminal.types("kubectl apply -f config/samples/cache_v1alpha1_memcached.yaml");
+    let status = "kubectl get memcached memcached-sample -o jsonpath='{.status.nodes}'";
+    let is_list =
+        |said: &str| said.starts_with("[\"memcached-sample-") && said.matches("memcached-sample-").count() == 2;
+    terminal.waits(status, is_list);
+    terminal.types("kubectl get deployment memcached-sample -o yaml");
+    terminal.types("kubectl delete memcached memcached-sample");
+    terminal.waits("kubectl get deployments,pods -o name", str::is_empty);
+    let log = terminal.interrupts();
+    assert!(log.matches("Ignoring since object must be deleted").count() <= 1, "{log}");
+    terminal.types("make deploy IMG=registry.example.com/memcached-operator:v0.0.1");
+    let deployment = "kubectl -n tutorial-code-system get deployment tutorial-code-controller-manager";
+    let manager = format!("{deployment} -o jsonpath='{{.spec.template.spec.containers[*].name}}'");
+    assert_eq!(terminal.types(&manager), "manager", "kubectl logs -c manager");
+    terminal.types("make undeploy");
+    assert!(!terminal.try_type(deployment).0);
 }
 
 #[test]
