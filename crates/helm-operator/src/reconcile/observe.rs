@@ -143,7 +143,14 @@ impl Work<'_> {
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let due = self.is_due(self.shared.memory.of(self.key).resynced);
         let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
-        repaired.filter(|object| self.differs(object, due)).map(|object| object.key.clone()).collect()
+        let differs = |object: &&MarkedObject| self.differs(object, due) || self.is_bound(object);
+        repaired.filter(differs).map(|object| object.key.clone()).collect()
+    }
+
+    /// Whether a person keeps an object, and its owner reference would let the garbage collector delete it all the same.
+    fn is_bound(&self, object: &MarkedObject) -> bool {
+        let live = self.shared.cache.dependent(&object.key).filter(|_| !object.client);
+        live.is_some_and(|live| live.is_bound && live.ours && !live.deleting)
     }
 
     /// Whether an object is gone or lost fields of ours. `due` decides where no watch can tell.

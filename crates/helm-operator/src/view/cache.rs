@@ -285,6 +285,7 @@ impl Cache {
                 known.stamp = known.stamp.confirmed();
                 if live.resource_version() != known.resource_version {
                     (known.mark, known.deleting, known.kept, known.ours) = (live.mark, live.deleting, live.kept, ours);
+                    known.is_bound = is_bound(live);
                 }
             }
             None => _ = state.dependents.remove(key),
@@ -412,12 +413,13 @@ impl State {
             owner: claim.owner,
             ours: claim.ours,
             kept: live.kept,
+            is_bound: is_bound(live),
             scaled: live.scaled,
             stamp,
         };
         let same = old.is_some_and(|old| {
-            (&old.uid, old.mark, old.failed(), old.deleting, old.ours, &old.whole)
-                == (&new.uid, new.mark, new.failed(), new.deleting, new.ours, &new.whole)
+            (&old.uid, old.mark, old.failed(), old.deleting, old.ours, old.is_bound, &old.whole)
+                == (&new.uid, new.mark, new.failed(), new.deleting, new.ours, new.is_bound, &new.whole)
         });
         let owner = new.owner.clone().filter(|_| !same);
         self.dependents.insert(key, Arc::new(new));
@@ -449,6 +451,11 @@ impl LiveView for Cache {
             proven: Proven { uid: dependent.uid.to_string(), resource_version: dependent.resource_version.to_string() },
         })
     }
+}
+
+/// Whether the garbage collector would delete a kept object with its owner.
+fn is_bound(live: &Live) -> bool {
+    live.kept && live.controller.is_some()
 }
 
 fn version(primary: &Primary) -> u64 {

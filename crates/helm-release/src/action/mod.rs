@@ -308,7 +308,7 @@ impl From<Cached> for Observed {
     /// Converts a cached state to what a write may assume without a read.
     fn from(cached: Cached) -> Observed {
         match cached {
-            Cached::Ours(live) => Observed::Ours { uid: live.proven.uid, scaled: live.scaled },
+            Cached::Ours(live) => Observed::Ours { uid: live.proven.uid, scaled: live.scaled, kept: live.kept },
             Cached::Absent => Observed::Absent,
             Cached::Unknown => Observed::Unknown,
         }

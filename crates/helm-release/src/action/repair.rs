@@ -174,7 +174,8 @@ async fn look(
 
 /// Returns the live object if others changed only the fields that are theirs.
 fn as_others_left_it(env: &Environment<'_>, look: &Look) -> Option<Live> {
-    let is_ours = |live: &&Live| env.decoration.ownership(live) == Ownership::Ours && !live.deleting;
+    let is_bound = |live: &Live| live.kept && live.controller.is_some();
+    let is_ours = |live: &&Live| env.decoration.ownership(live) == Ownership::Ours && !live.deleting && !is_bound(live);
     look.live.as_ref().filter(is_ours).filter(|_| look.rival.is_nobody()).cloned()
 }
 

@@ -96,7 +96,9 @@ async fn foreign_objects_are_unchanged_unless_adopted() {
         (service_of("other"), Rule::Keep, Some("it belongs to release \"other\" in namespace \"ns\"")),
         (service_of("other"), Rule::Adopt(Adopt::Any), None),
     ] {
-        for observed in [Observed::Unknown, Observed::Absent, Observed::Ours { uid: "another".into(), scaled: false }] {
+        for observed in
+            [Observed::Unknown, Observed::Absent, Observed::Ours { uid: "another".into(), scaled: false, kept: false }]
+        {
             server.remove(SERVICE);
             server.put(SERVICE, live.clone(), "kubectl");
             let result = apply(&applier, target(&service(), rule, observed.clone())).await;
@@ -177,10 +179,14 @@ async fn deleted_and_recreated_objects_are_applied() {
     let uid = |server: &MemoryApi| server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let old = uid(&server);
     server.remove(SERVICE);
-    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: old.clone(), scaled: false })).await.unwrap();
+    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: old.clone(), scaled: false, kept: false }))
+        .await
+        .unwrap();
     assert_ne!(uid(&server), old);
     let log = server.log().len();
-    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: uid(&server), scaled: false })).await.unwrap();
+    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: uid(&server), scaled: false, kept: false }))
+        .await
+        .unwrap();
     assert_eq!(server.log().len(), log + 1, "one request if the observation is current");
 }
 
@@ -478,8 +484,9 @@ async fn an_apply_gives_up_after_five_conflicts() {
     let (server, applier) = refusing("PATCH", 409, "Conflict").await;
     let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let previous = sent(&server, "PATCH");
-    let error =
-        apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid, scaled: false })).await.unwrap_err();
+    let error = apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid, scaled: false, kept: false }))
+        .await
+        .unwrap_err();
     assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 409, .. }, .. }), "{error}");
     assert_eq!(sent(&server, "PATCH") - previous, 5);
 }

@@ -35,11 +35,20 @@ const CLIENT: u8 = 2;
 const DRIFT_SHIFT: u8 = 2;
 const DRIFTS: [Option<DriftPolicy>; 4] =
     [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
-/// Offset of the adoption: two bits, 0 for an object that the release made.
+/// Offset of the adoption: three bits, 0 for an object that the release made.
 const ADOPTED_SHIFT: u8 = 4;
-/// After the two bits of the adoption.
-const EXPIRES: u8 = 1 << 6;
-const ADOPTED: [Option<Adopted>; 4] = [None, Some(Adopted::Owned), Some(Adopted::Claimed), Some(Adopted::Unclaimed)];
+const ADOPTED: [Option<Adopted>; 8] = [
+    None,
+    Some(Adopted::Owned),
+    Some(Adopted::Claimed),
+    Some(Adopted::Unclaimed),
+    Some(Adopted::Named),
+    None,
+    None,
+    None,
+];
+/// After the three bits of the adoption.
+const EXPIRES: u8 = 1 << 7;
 
 /// The content of the annotation on a release's Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -216,8 +225,8 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// Returns the position of a value that is stored in two bits.
-fn place<T: PartialEq>(values: &[T; 4], value: T) -> u8 {
+/// Returns the position of a value that is stored in a few bits.
+fn place<T: PartialEq>(values: &[T], value: T) -> u8 {
     values.iter().zip(0_u8..).find(|(known, _)| **known == value).map_or(0, |(_, at)| at)
 }
 

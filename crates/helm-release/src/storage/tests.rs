@@ -65,12 +65,16 @@ fn marks() -> Marks {
 #[test]
 fn the_annotation_round_trips_object_flags() {
     let policies = [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
-    let befores = [None, Some(Adopted::Owned), Some(Adopted::Claimed), Some(Adopted::Unclaimed)];
-    for (kept, client) in [(false, false), (true, false), (false, true), (true, true)] {
-        for (drift, adopted) in policies.into_iter().flat_map(|drift| befores.map(|adopted| (drift, adopted))) {
+    let befores = [Adopted::Owned, Adopted::Claimed, Adopted::Unclaimed, Adopted::Named];
+    let befores: Vec<Option<Adopted>> = befores.map(Some).into_iter().chain([None]).collect();
+    for bits in 0..8 {
+        let [kept, client, expires] = [1, 2, 4].map(|bit| bits & bit != 0);
+        for (drift, adopted) in policies.iter().flat_map(|drift| befores.iter().map(move |adopted| (*drift, *adopted)))
+        {
             let mut marks = marks();
             let object = &mut marks.objects[0];
-            (object.kept, object.client, object.drift, object.adopted) = (kept, client, drift, adopted);
+            (object.kept, object.client, object.expires) = (kept, client, expires);
+            (object.drift, object.adopted) = (drift, adopted);
             assert_eq!(Marks::parse(&marks.to_text()), Some(marks));
         }
     }

@@ -130,11 +130,8 @@ async fn what_a_person_keeps_loses_its_owner_and_returns_to_the_resource() {
     for pruned in [false, true] {
         let world = World::new(spec());
         world.reconcile().await;
-        let path = format!("{MAPS}/a");
         let before = uid(&world);
-        let mut object = world.server.object(&path).unwrap();
-        object["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
-        world.server.put(&path, object, "user");
+        keep_a(&world);
         if pruned {
             world.edit(|p| p["spec"]["maps"] = json!(["b", "c"]));
         } else {
@@ -150,6 +147,64 @@ async fn what_a_person_keeps_loses_its_owner_and_returns_to_the_resource() {
             assert_eq!((uid(&world), world.history().last().cloned()), (before, Some("3 deployed".into())));
         }
     }
+}
+
+/// A person keeps `a`.
+fn keep_a(world: &World) {
+    let path = format!("{MAPS}/a");
+    let mut object = world.server.object(&path).unwrap();
+    object["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
+    world.server.put(&path, object, "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_keeps_loses_its_owner_before_anything_is_deleted() {
+    for restarts in [false, true] {
+        let mut world = World::new(spec());
+        world.reconcile().await;
+        let before = uid(&world);
+        keep_a(&world);
+        if restarts {
+            world = World::on(world.server);
+        }
+        for _ in 0..3 {
+            world.reconcile().await;
+            let [_, annotations, owners] = left(&world);
+            assert_eq!((uid(&world), owners), (before.clone(), Value::Null), "restarts: {restarts}");
+            assert_eq!(annotations["operator-sdk/primary-resource"], "ns/web");
+        }
+        assert_eq!(world.requests().await, 0);
+        let value = world.value_of("a");
+        // An upgrade does not give it back.
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        world.reconcile().await;
+        let [_, _, owners] = left(&world);
+        assert_eq!((owners, world.value_of("a") == value), (Value::Null, false));
+        assert_eq!((world.requests().await, world.history().len()), (0, 2));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_keeps_has_no_owner_after_an_interrupted_install_found_it() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    keep_a(&world);
+    let before = uid(&world);
+    world.delete();
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a"]);
+    let (path, again) = primary("ns", "web", spec());
+    world.server.put(&path, again, "user");
+    let world = World::on(world.server);
+    refuse_b(&world, 503, "ServiceUnavailable");
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 pending-install"]);
+    world.server.accept();
+    world.delete();
+    world.reconcile().await;
+    let [_, annotations, owners] = left(&world);
+    assert_eq!((uid(&world), owners), (before, Value::Null), "the garbage collector leaves it");
+    assert_eq!(annotations["operator-sdk/primary-resource"], "ns/web");
 }
 
 /// Hides from a release's record that this operator made it, as if Helm had.

@@ -66,6 +66,7 @@ impl Applier {
             resource_version: text("resourceVersion"),
             managed_fields: metadata["managedFields"].clone(),
             scaled: false,
+            kept: false,
             whole: None,
             adopted: None,
         };

@@ -7,7 +7,7 @@ use outside::{ActingAs, Api, Call, Error};
 use serde_json::Value;
 
 use super::autoscaler::has_replicas;
-use crate::kube::objects::decorate::{Decoration, is_kept};
+use crate::kube::objects::decorate::{Decoration, Tie, is_kept};
 use crate::kube::writes::check::{Conflict, describe_all};
 use crate::kube::writes::client_side::Schemas;
 use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
@@ -51,6 +51,8 @@ pub(crate) enum Observed {
         uid: String,
         /// Whether someone else set its number of replicas.
         scaled: bool,
+        /// Whether its annotation keeps it.
+        kept: bool,
     },
     /// It was read, and the rule admits it.
     Read(Box<Existing>),
@@ -64,6 +66,15 @@ impl Observed {
             existing.adopted = adopted;
         }
         self
+    }
+
+    /// Returns whether the live object's annotation keeps it.
+    fn is_kept(&self) -> bool {
+        match self {
+            Observed::Ours { kept, .. } => *kept,
+            Observed::Read(existing) => existing.kept,
+            Observed::Unknown | Observed::Absent => false,
+        }
     }
 
     /// Returns whether the object existed before the release and does not belong to the resource.
@@ -80,6 +91,8 @@ pub(crate) struct Existing {
     pub(in crate::kube) resource_version: String,
     pub(in crate::kube) managed_fields: Value,
     pub(in crate::kube) scaled: bool,
+    /// Whether its annotation keeps it.
+    pub(in crate::kube) kept: bool,
     /// The object without its managed fields; `None` if only its metadata was read.
     pub(in crate::kube) whole: Option<Value>,
     /// How the object is adopted by a release that does not contain it yet.
@@ -302,6 +315,11 @@ impl Applier {
             tries += 1;
             let whole = body.needs_whole(&observed);
             if !whole && !matches!(observed, Observed::Unknown) {
+                if observed.is_kept() {
+                    // With an owner reference, a foreground deletion of the resource deletes the object before the release is uninstalled.
+                    let named = Decoration { tie: Tie::Annotations, ..decoration.clone() };
+                    body.json = named.decorate(object, &body.resource);
+                }
                 match self.write(&body, &observed, target.previous, options).await {
                     Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
                     Err(error) => return Err(failed(self.explain(object, error).await)),

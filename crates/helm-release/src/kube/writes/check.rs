@@ -97,7 +97,9 @@ impl Applier {
         let mut object: Value = answer.parse()?;
         let Proven { uid, resource_version } = live.proven();
         let managed_fields = object["metadata"]["managedFields"].take();
-        let (scaled, whole, adopted) = (live.scaled, whole.then_some(object), decoration.adopted(&live));
-        Ok(Ok(Observed::Read(Box::new(Existing { uid, resource_version, managed_fields, scaled, whole, adopted }))))
+        let (scaled, kept, whole, adopted) =
+            (live.scaled, live.kept, whole.then_some(object), decoration.adopted(&live));
+        let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };
+        Ok(Ok(Observed::Read(Box::new(existing))))
     }
 }

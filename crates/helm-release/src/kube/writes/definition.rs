@@ -43,7 +43,8 @@ impl Applier {
         let text = |field: &str| live["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (uid, resource_version) = (text("uid"), text("resourceVersion"));
         let managed_fields = live["metadata"]["managedFields"].take();
-        let existing = Existing { uid, resource_version, managed_fields, scaled: false, whole: None, adopted: None };
+        let (scaled, kept, whole, adopted) = (false, false, None, None);
+        let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };
         let key = ObjectKey::new(resource.group(), &resource.kind, "", &object.name);
         let body = Body { resource, key, path, json: object.as_sent(), handed_over: Vec::new(), owner: String::new() };
         let written: Result<_, Error> =

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::kube::live_state::live::Live;
 use crate::kube::objects::decorate::{
     CHART_LABEL, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,
+    RESOURCE_POLICY, is_keep,
 };
 use crate::kube::writes::apply::{Applier, ApplyError, bytes};
 use crate::kube::{Decoration, FIELD_MANAGER, ObjectKey};
@@ -19,8 +20,10 @@ const MAX_TRIES: usize = 5;
 /// The object's owner before an attempt adopted it. Recorded so that it survives the attempt's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adopted {
-    /// The resource itself: the object is from a release that was lost, or that kept it.
+    /// The resource itself, by its owner reference: the object is from a release that was lost.
     Owned,
+    /// None that a reference names, but the resource by annotations: the object was kept.
+    Named,
     /// None, but it had the metadata by which Helm imports objects into the release.
     Claimed,
     /// None, or another owner.
@@ -48,7 +51,7 @@ impl Decoration {
         match of_release {
             _ if live.deleting => None,
             _ if is_controlled => Some(Adopted::Owned),
-            true if is_named => Some(Adopted::Owned),
+            true if is_named => Some(Adopted::Named),
             true => Some(Adopted::Claimed),
             false => Some(Adopted::Unclaimed),
         }
@@ -63,9 +66,11 @@ impl Decoration {
         if !ours.is_empty() {
             patch.insert("ownerReferences".into(), json!(others));
         }
+        let is_kept = metadata["annotations"][RESOURCE_POLICY].as_str().is_some_and(is_keep);
+        let names_owner = matches!(left, Left::Kept | Left::Before(Adopted::Owned | Adopted::Named));
         let (labels, annotations): (&[&str], &[&str]) = match left {
-            Left::Before(Adopted::Owned) => return None,
-            Left::Kept => (&[], &[]),
+            Left::Before(Adopted::Owned) if !is_kept => return None,
+            Left::Kept | Left::Before(Adopted::Owned | Adopted::Named) => (&[], &[]),
             Left::Before(Adopted::Claimed) => (&[CHART_LABEL], &[PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION]),
             Left::Before(Adopted::Unclaimed) => (
                 &[CHART_LABEL, MANAGED_BY_LABEL],
@@ -79,7 +84,7 @@ impl Decoration {
                 .collect()
         };
         let (labels, mut annotations) = (without("labels", labels), without("annotations", annotations));
-        if let (Left::Kept, Some(owner)) = (left, self.owner.as_ref().filter(|_| !ours.is_empty())) {
+        if let Some(owner) = self.owner.as_ref().filter(|_| names_owner && !ours.is_empty()) {
             annotations.insert(PRIMARY_ANNOTATION.into(), owner.annotated_name().into());
             annotations.insert(PRIMARY_TYPE_ANNOTATION.into(), owner.annotated_type().into());
         }
@@ -184,7 +189,11 @@ mod tests {
         });
         assert_eq!(patch(Left::Before(Adopted::Unclaimed)), with(all));
         let named = json!({"annotations": {PRIMARY_ANNOTATION: "ns/web", PRIMARY_TYPE_ANNOTATION: "Memcached.cache.my.domain"}});
-        assert_eq!(patch(Left::Kept), with(named));
+        assert_eq!(patch(Left::Kept), with(named.clone()));
+        assert_eq!(patch(Left::Before(Adopted::Named)), with(named.clone()));
+        let mut kept = metadata();
+        kept["annotations"][RESOURCE_POLICY] = "keep".into();
+        assert_eq!(decoration().leave(&kept, Left::Before(Adopted::Owned)), with(named), "a person keeps it");
         assert_eq!(decoration().leave(&json!({"uid": "o"}), Left::Kept), None, "nothing is ours");
     }
 
@@ -198,7 +207,7 @@ mod tests {
         };
         let named = json!({"annotations": {RELEASE_NAME: "web", RELEASE_NAMESPACE: "ns", PRIMARY_ANNOTATION: "ns/web"}, "ownerReferences": []});
         assert_eq!(adopted(metadata(), json!({})), Some(Adopted::Owned));
-        assert_eq!(adopted(metadata(), named), Some(Adopted::Owned));
+        assert_eq!(adopted(metadata(), named), Some(Adopted::Named));
         assert_eq!(adopted(metadata(), json!({"ownerReferences": []})), Some(Adopted::Claimed));
         assert_eq!(adopted(json!({}), json!({})), Some(Adopted::Unclaimed));
         assert_eq!(adopted(json!({}), json!({"annotations": {RELEASE_NAME: "other"}})), Some(Adopted::Unclaimed));

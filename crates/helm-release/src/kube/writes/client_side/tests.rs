@@ -236,7 +236,7 @@ async fn apply(
     mode: Mode,
 ) -> Result<Applied, ApplyError> {
     let uid = server.object(DEPLOYMENT).map(|live| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-    let ours = Observed::Ours { uid: uid.unwrap_or_else(|| "gone".into()), scaled: false };
+    let ours = Observed::Ours { uid: uid.unwrap_or_else(|| "gone".into()), scaled: false, kept: false };
     let (rule, observed, previous) = match mode {
         Mode::New => (Rule::Import, Observed::Absent, Previous::Apply),
         Mode::Ours => (Rule::Keep, ours, Previous::Apply),
