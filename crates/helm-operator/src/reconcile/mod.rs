@@ -40,6 +40,7 @@ use crate::reconcile::report::outcome::{foreign, invalid_annotation, unwatched_r
 use crate::reconcile::report::progress::{Progress, publish_progress};
 use crate::reconcile::report::{headline, status_writer};
 use crate::reconcile::shared::Shared;
+use crate::reconcile::steps::remediate::Stage;
 use crate::reconcile::steps::{
     compare, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,
 };
@@ -190,7 +191,9 @@ impl Work<'_> {
             Step::Render => match self.still_unserved(primary).await {
                 Some(attempt) => Err(attempt.into()),
                 None => match self.render(primary).await {
-                    Err(Failed::Attempt(attempt)) => Err(remediate::clean_up(self, primary, attempt).await.into()),
+                    Err(Failed::Attempt(attempt)) => {
+                        Err(remediate::clean_up(self, primary, attempt, Stage::Render).await.into())
+                    }
                     rendered => rendered,
                 },
             },

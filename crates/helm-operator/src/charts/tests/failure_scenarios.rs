@@ -3,6 +3,7 @@
 use helm_release::kube::{Call, Error};
 
 use super::*;
+use crate::watches::OnFailure;
 
 const TYPED: &str = "failed to create typed patch object (ns/b; /v1, Kind=ConfigMap): .data.value: expected string, got &value.valueUnstructured{Value:hunter2}";
 const WEBHOOK: &str =
@@ -127,9 +128,37 @@ async fn a_half_done_upgrade_is_rolled_back_once_rendering_fails() {
     webhook_is_away(&world, "value");
     world.reconcile().await;
     assert!(!world.maps().is_empty(), "half installed");
+    let half = identities(&world);
     world.edit(|p| p["spec"]["broken"] = true.into());
-    retry(&world, 1).await;
-    assert_eq!((world.maps(), world.history()), (vec![], vec![]));
+    retry(&world, 2).await;
+    assert_eq!((identities(&world), world.history()), (half.clone(), vec!["1 pending-install".into()]));
+    world.server.accept();
+    world.edit(|p| p["spec"]["broken"] = false.into());
+    world.reconcile().await;
+    let whole = identities(&world);
+    assert!(half.iter().all(|uid| whole.contains(uid)), "{half:?} {whole:?}");
+    assert_eq!(world.history(), ["1 deployed"]);
+}
+
+/// The uids of the ConfigMaps.
+fn identities(world: &World) -> Vec<Value> {
+    let paths = world.maps().into_iter().map(|name| format!("{MAPS}/{name}"));
+    paths.map(|path| world.server.object(&path).unwrap()["metadata"]["uid"].clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_that_do_not_render_uninstall_nothing_after_an_interrupted_upgrade() {
+    let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), |settings| {
+        settings.on_failure = OnFailure::Uninstall;
+    });
+    world.reconcile().await;
+    let before = identities(&world);
+    webhook_is_away(&world, "\"2\"");
+    set_value(&world, "2");
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    retry(&world, 2).await;
+    assert_eq!((identities(&world), world.history()), (before, vec!["1 deployed".into(), "2 pending-upgrade".into()]));
 }
 
 #[tokio::test(start_paused = true)]

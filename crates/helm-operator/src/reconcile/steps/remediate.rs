@@ -34,7 +34,16 @@ enum Remedy {
     Uninstall,
 }
 
-fn remedy(release: &Release, policy: OnFailure, is_vouched: impl Fn(u32) -> bool) -> Remedy {
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A render: it says nothing about what an earlier attempt left, so that nothing of that is removed.
+    Render,
+    /// What was rendered.
+    Action,
+}
+
+fn remedy(release: &Release, policy: OnFailure, stage: Stage, is_vouched: impl Fn(u32) -> bool) -> Remedy {
     // A revision that this operator did not record is Helm's, which a person may be writing now, or anybody's.
     let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
         return Remedy::Nothing;
@@ -43,8 +52,9 @@ fn remedy(release: &Release, policy: OnFailure, is_vouched: impl Fn(u32) -> bool
     match release.deployed() {
         _ if !unfinished || policy == OnFailure::Keep => Remedy::Nothing,
         Some((to, _)) if !is_vouched(to) => Remedy::Nothing,
-        Some(_) if policy == OnFailure::Uninstall => Remedy::Uninstall,
-        Some((to, _)) => Remedy::RollBack(to),
+        Some((to, _)) if policy != OnFailure::Uninstall => Remedy::RollBack(to),
+        _ if stage == Stage::Render => Remedy::Nothing,
+        Some(_) => Remedy::Uninstall,
         None if was_never_deployed(release) && release.revisions.values().all(Revision::is_sealed) => {
             Remedy::RemoveFailedInstall
         }
@@ -70,24 +80,31 @@ pub(crate) async fn after_action(
             });
             let blame = blame(&failure.cause, candidate, primary, &*work.shared.renderer);
             let message = format!("{}{blame}", attempt.message());
-            clean_up(work, primary, attempt.with_message(message)).await.into()
+            clean_up(work, primary, attempt.with_message(message), Stage::Action).await.into()
         }
         failed => failed,
     }
 }
 
-/// Cleans up after a failed attempt; the message names the result.
-pub(crate) async fn clean_up(work: &Work<'_>, primary: &Primary, attempt: FailedAttempt) -> FailedAttempt {
+/// Cleans up after a failed attempt; the message names the result. A failed render removes nothing: what was interrupted continues once the values
+/// render.
+pub(crate) async fn clean_up(
+    work: &Work<'_>,
+    primary: &Primary,
+    attempt: FailedAttempt,
+    stage: Stage,
+) -> FailedAttempt {
     let message = attempt.message().to_owned();
-    let message = with_undo(work, primary, message).await;
+    let message = with_undo(work, primary, message, stage).await;
     attempt.with_message(message)
 }
 
-async fn with_undo(work: &Work<'_>, primary: &Primary, message: String) -> String {
+async fn with_undo(work: &Work<'_>, primary: &Primary, message: String, stage: Stage) -> String {
     // What someone else is making is theirs to clean up.
     let release = work.release().filter(|release| release.in_flight(outside::now()).is_none());
     let Some(release) = release else { return message };
-    match remedy(&release, work.shared.settings.on_failure, |version| work.vouches(&release, version, primary)) {
+    let is_vouched = |version| work.vouches(&release, version, primary);
+    match remedy(&release, work.shared.settings.on_failure, stage, is_vouched) {
         Remedy::Nothing => message,
         Remedy::RollBack(to) => match roll_back(work, primary, to).await {
             Ok(()) => message,
@@ -242,6 +259,7 @@ mod tests {
     #[test]
     fn a_release_that_was_ever_deployed_is_never_removed() {
         use Remedy::{Nothing, RemoveFailedInstall, RollBack};
+        use Stage::{Action, Render};
         use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
         let cases: [(&[(u32, Status)], Remedy); 14] = [
             (&[], Nothing),
@@ -260,28 +278,19 @@ mod tests {
             (&[(1, Failed), (3, Failed)], Nothing),
         ];
         for (statuses, expected) in cases {
-            assert_eq!(
-                remedy(&release(statuses, Some(Marks::default())), OnFailure::Rollback, |_| true),
-                expected,
-                "{statuses:?}"
-            );
-            assert_eq!(
-                remedy(&release(statuses, Some(Marks::default())), OnFailure::Keep, |_| true),
-                Nothing,
-                "{statuses:?}"
-            );
-            let expected = if let RollBack(_) = expected { Remedy::Uninstall } else { expected };
-            assert_eq!(
-                remedy(&release(statuses, Some(Marks::default())), OnFailure::Uninstall, |_| true),
-                expected,
-                "{statuses:?}"
-            );
-            assert_eq!(
-                remedy(&release(statuses, None), OnFailure::Uninstall, |_| true),
-                Nothing,
-                "Helm's {statuses:?}"
-            );
-            let unproven = remedy(&release(statuses, Some(Marks::default())), OnFailure::Rollback, |_| false);
+            let ours = release(statuses, Some(Marks::default()));
+            let check = |policy, stage, expected| {
+                assert_eq!(remedy(&ours, policy, stage, |_| true), expected, "{statuses:?} {policy:?} {stage:?}");
+            };
+            check(OnFailure::Rollback, Action, expected);
+            check(OnFailure::Keep, Action, Nothing);
+            let rolls_back = matches!(expected, RollBack(_));
+            check(OnFailure::Uninstall, Action, if rolls_back { Remedy::Uninstall } else { expected });
+            check(OnFailure::Rollback, Render, if rolls_back { expected } else { Nothing });
+            check(OnFailure::Uninstall, Render, Nothing);
+            let helms = remedy(&release(statuses, None), OnFailure::Uninstall, Action, |_| true);
+            assert_eq!(helms, Nothing, "Helm's {statuses:?}");
+            let unproven = remedy(&ours, OnFailure::Rollback, Action, |_| false);
             assert!(!matches!(unproven, RollBack(_)), "{statuses:?}");
         }
     }
