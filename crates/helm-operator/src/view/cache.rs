@@ -169,6 +169,11 @@ impl Cache {
         self.releases.change(&self.record_of(key), self.reader, change)
     }
 
+    /// Drops a revision whose record turned out not to exist.
+    pub(crate) fn lose_revision(&self, key: &ResourceKey, version: u32) {
+        self.releases.lose_revision(&self.record_of(key), version);
+    }
+
     /// The namespace of a resource's records.
     pub(crate) fn namespace_of_records(&self, key: &ResourceKey) -> Arc<str> {
         self.record_of(key).namespace.clone()

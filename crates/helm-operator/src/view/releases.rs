@@ -156,6 +156,11 @@ impl Releases {
         covered.filter(|(_, release)| swept(release)).map(|(key, _)| key.clone()).collect()
     }
 
+    /// Drops a revision whose record turned out not to exist.
+    pub(crate) fn lose_revision(&self, key: &ResourceKey, version: u32) {
+        self.lose(key, false, |known, _| known == version);
+    }
+
     /// Drops revisions of a release. Its readers get the last one's inventory: deleting a namespace removes the record before the resource is
     /// released.
     fn lose(&self, key: &ResourceKey, foreign: bool, lost: impl Fn(u32, &Revision) -> bool) {

@@ -51,6 +51,11 @@ impl Error {
             || matches!(self, Error::Incomplete { .. })
     }
 
+    /// Returns whether the record does not exist.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Error::Api { source, .. } if source.is_missing_object())
+    }
+
     /// Returns whether the revision to create already exists.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Error::Api { verb: "create", source, .. } if source.is_conflict())

@@ -252,6 +252,31 @@ async fn reconcile_at_once(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_action_whose_record_a_person_deletes_meanwhile_begins_again() {
+    let world = on(World::new(spec()).server, |_| {});
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        if call.method == http::Method::PATCH && call.path.starts_with(&format!("{MAPS}/c")) {
+            server.upgrade()?.remove(&format!("{SECRETS}/{RECORD}1"));
+        }
+        None
+    });
+    reconcile_at_once(&world).await;
+    let before = identities(&world);
+    assert_eq!(
+        (before.len(), world.history()),
+        (3, vec!["1 pending-install".to_owned()]),
+        "as far as the process knows"
+    );
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile_at_once(&world).await;
+    assert_eq!(world.history(), ["1 deployed"]);
+    let uids = |all: &[(String, Value, Value)]| all.iter().map(|(_, uid, _)| uid.clone()).collect::<Vec<_>>();
+    assert_eq!((uids(&identities(&world)), world.state("Ready")), (uids(&before), "True/Ready".into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_action_whose_last_answer_is_lost_is_not_repeated_before_the_watch_reports_it() {
     let world = on(World::new(spec()).server, |_| {});
     let record = format!("PATCH {SECRETS}/{RECORD}1");

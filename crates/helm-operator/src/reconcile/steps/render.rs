@@ -133,8 +133,15 @@ impl Work<'_> {
         if judged == Inputs::Changed || *marks.owner != *primary.uid() {
             return Ok(Unfinished::None);
         }
-        let Some(record) = self.own_record(primary, version).await? else { return Ok(Unfinished::None) };
-        if judged == Inputs::Uncompared && !compare::is_made_from(self, primary, record.get()) {
+        let record = match self.own_record(primary, version).await? {
+            Own::Record(record) => record,
+            Own::Unusable => return Ok(Unfinished::None),
+            Own::Gone => {
+                self.shared.cache.lose_revision(self.key, version);
+                return Ok(Unfinished::Ended);
+            }
+        };
+        if judged != Inputs::Same && !compare::is_made_from(self, primary, record.get()) {
             return Ok(Unfinished::None);
         }
         if !record.get().info.status.is_pending() && self.note_end(primary, version).await? {
@@ -143,15 +150,19 @@ impl Work<'_> {
         if marks.inputs != inputs {
             compare::mark_as_current(self, version, &marks, &inputs);
         }
-        let candidate = Candidate::recorded(record, &inputs).ok();
+        let candidate = Candidate::recorded(*record, &inputs).ok();
         Ok(candidate.map_or(Unfinished::None, |candidate| Unfinished::Candidate(Box::new(candidate))))
     }
 
-    /// Reads a revision's record; `None` if it cannot be decoded, now or later, or if this operator did not write it: neither is continued.
-    async fn own_record(&self, primary: &Primary, version: u32) -> Result<Option<Sealed<release::Release>>, Failed> {
+    /// Reads a revision's record.
+    async fn own_record(&self, primary: &Primary, version: u32) -> Result<Own, Failed> {
         match self.shared.storage.get(primary.namespace(), primary.name(), version).await {
-            Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => Ok(None),
-            record => Ok(record.map_err(|e| fault_of(&e.into()))?.release.sealed()),
+            Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => Ok(Own::Unusable),
+            Err(error) if error.is_missing() => Ok(Own::Gone),
+            record => {
+                let record = record.map_err(|e| fault_of(&e.into()))?.release.sealed();
+                Ok(record.map_or(Own::Unusable, |record| Own::Record(Box::new(record))))
+            }
         }
     }
 
@@ -212,6 +223,15 @@ enum Unfinished {
     Ended,
     /// All of it.
     Candidate(Box<Candidate>),
+}
+
+/// The record of a revision that this process takes for its own.
+enum Own {
+    Record(Box<Sealed<release::Release>>),
+    /// It cannot be decoded, now or later, or this operator did not write it: neither is continued.
+    Unusable,
+    /// Somebody deleted it while the action ran. The watch reported that before the action's failure was noted, and will not report it again.
+    Gone,
 }
 
 /// The failure of what a render reads and writes besides its chart.
