@@ -1,14 +1,16 @@
 //! A chart's hooks in whole reconciles (restarts, waits, failures), against the API server in memory, where the tests end the Jobs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use controller::metrics::ReconcileResult;
-use helm_release::kube::{Error, MemoryApi};
+use helm_release::kube::{Disturbance, Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, with_sources};
 use crate::reconcile;
+use crate::reconcile::shared::Settings;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -115,6 +117,23 @@ async fn other_values_start_another_action_with_its_own_hooks() {
     assert_eq!((world.value_of("a"), world.history()), (json!("2"), vec!["1 deployed".to_owned()]));
     assert_eq!(count(&world, &format!("DELETE {JOBS}/migrate")), 1);
     assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_with_one_more_source_of_the_same_values_continues_an_action() {
+    let shared = r#"[{"kind": "Secret", "name": "shared", "optional": true}]"#;
+    let sources: Vec<crate::values_from::ValuesSource> = serde_json::from_str(shared).unwrap();
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    let world = World::rendering(world.server, Arc::new(with_sources()));
+    world.server.disturb(&format!("PATCH {MAPS}/c"), 1, Disturbance::Refused(500));
+    reconcile(&world, "Complete").await;
+    let before = uid_of(&world, "migrate");
+    assert_eq!(world.history(), ["1 pending-install"]);
+    let add = |settings: &mut Settings| settings.values_from = sources.into();
+    let world = World::with_events(world.server, Arc::new(with_sources()), add);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], before));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,6 +97,13 @@ fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) ->
     causes
 }
 
+/// Whether the recorded inputs may stand for the same chart and values as the current ones, as after a restart that names one more optional source:
+/// neither the resource nor the author's code changed. Only the record itself can tell.
+pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
+    let changed = inputs::changed_parts(recorded, current);
+    !changed.own && !changed.parts.iter().any(|part| part == CODE)
+}
+
 /// The name of a source in records: `ConfigMap/defaults/values.yaml`.
 pub(crate) fn source_part(kind: &str, name: &str, key: &str) -> String {
     format!("{kind}/{name}/{key}")
@@ -142,6 +149,18 @@ mod tests {
         check("o", &same.replace("=4", "=9"), "shop-0.1.0", &["the operator's value mapper returned other values"]);
         let all = ["spec changed (generation 4)", "chart shop-0.1.0 → shop-0.2.0", source];
         check("p", "chart=9,overrides=2,ConfigMap/defaults/values.yaml=9,mapped=9", "shop-0.2.0", &all);
+    }
+
+    #[test]
+    fn other_sources_may_hold_the_same_values() {
+        let check = |own: &str, parts: &str, expected: bool| {
+            let recorded = digest("a", "o", "chart=1,code=2");
+            assert_eq!(may_be_equal(&recorded, &digest("b", own, parts)), expected, "{own} {parts}");
+        };
+        check("o", "chart=1,code=2,Secret/shared/values.yaml=3", true);
+        check("o", "chart=9,code=2", true);
+        check("o", "chart=1,code=9", false);
+        check("p", "chart=1,code=2", false);
     }
 
     #[test]

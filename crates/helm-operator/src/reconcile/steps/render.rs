@@ -8,7 +8,7 @@ use helm_release::kube::ObjectDigest;
 use helm_release::release::{self, Hook, Status};
 use helm_release::storage::{self, Marks, Sealed, Stored};
 
-use super::{compare, repair};
+use super::{causes, compare, repair};
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
@@ -130,7 +130,8 @@ impl Work<'_> {
             return Ok(Unfinished::None);
         };
         let judged = inputs::judge(Some(&marks.inputs), &inputs);
-        if judged == Inputs::Changed || *marks.owner != *primary.uid() {
+        let may_be_same = judged != Inputs::Changed || causes::may_be_equal(&marks.inputs, &inputs);
+        if !may_be_same || *marks.owner != *primary.uid() {
             return Ok(Unfinished::None);
         }
         let record = match self.own_record(primary, version).await? {
