@@ -4,6 +4,7 @@ use helm_release::kube::{Disturbance, DriftPolicy};
 
 use super::failure_policy::{refuse, retry};
 use super::*;
+use crate::watches::OnFailure;
 
 const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
 
@@ -106,6 +107,38 @@ async fn without_a_watch_no_period_makes_a_finished_job_again() {
             world.reconcile().await;
         }
         assert_eq!((exists(&world), world.condition("Drifted")), (false, None), "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_finished_before_its_action_could_end_does_not_run_again() {
+    let route = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "late"}});
+    let mut late = loading("1", "a");
+    late["objects"].as_array_mut().unwrap().push(route);
+    for code in [500, 422] {
+        for restarts in [false, true] {
+            let world = World::new(late.clone());
+            world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
+            let keep = |settings: &mut Settings| settings.on_failure = OnFailure::Keep;
+            let mut world = World::with_events(world.server, Arc::new(Stub::default()), keep);
+            world.server.refuse(move |call| {
+                let is_late = call.method == http::Method::PATCH && call.path.contains("/ingresses/");
+                is_late.then(|| Error::from_status(code, "", "late is refused"))
+            });
+            reconcile(&world).await;
+            assert!(exists(&world), "{code}");
+            world.server.remove(LOAD);
+            world.server.accept();
+            if restarts {
+                world = World::with_events(world.server, Arc::new(Stub::default()), keep);
+            }
+            tokio::time::advance(Duration::from_secs(600)).await;
+            reconcile(&world).await;
+            retry(&world).await;
+            let deployed = world.history().last().unwrap().ends_with(" deployed");
+            assert_eq!((exists(&world), deployed), (false, true), "{code}, restarts: {restarts}");
+            assert_eq!(world.state("Ready"), "True/Ready");
+        }
     }
 }
 

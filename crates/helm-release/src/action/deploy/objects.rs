@@ -7,7 +7,7 @@ use crate::action::last::Deployed;
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Environment, Error};
 use crate::kube::{Object, ObjectKey, Observed, Previous, Rule, Target, objects_of, uninstall_order};
-use crate::storage::MarkedObject;
+use crate::storage::{MarkedObject, Marks};
 
 /// Live objects as read before the first write.
 pub(in crate::action) type Observations = HashMap<ObjectKey, Observed>;
@@ -33,12 +33,19 @@ impl Attempt<'_> {
         Ok(env.applier.check_reach(objects, &env.options.reach, env.decoration).await?)
     }
 
-    /// Applies the candidate's objects, then prunes.
-    pub(super) async fn apply(&self, observations: &Observations) -> Result<Changes, Error> {
+    /// Applies the candidate's objects, then prunes. Jobs that were applied, and that the server deletes once they finished, are noted in `ahead`: an
+    /// attempt that continues after a failure does not run them again.
+    pub(super) async fn apply(&self, observations: &Observations, ahead: &mut Marks) -> Result<Changes, Error> {
         let objects = self.candidate.objects.iter().zip(&self.keys);
         let targets: Vec<Target<'_>> =
             objects.filter_map(|(object, key)| self.target(object, key, observations)).collect();
-        let applied = self.env.applier.apply_all(&targets, &self.last().write_options()).await?;
+        let mut applied = Vec::with_capacity(targets.len());
+        let each = self.env.applier.apply_each(&targets, &self.last().write_options(), &mut applied).await;
+        for job in applied.iter().filter(|job| job.expires) {
+            let noted = ahead.objects.iter_mut().filter(|object| object.key == job.key);
+            noted.for_each(|object| object.expires = true);
+        }
+        each?;
         let pruned = self.prune().await?;
         Ok(Changes { applied, pruned })
     }

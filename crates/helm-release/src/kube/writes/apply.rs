@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use outside::{ActingAs, Api, Call, Error};
 use serde_json::Value;
 
@@ -249,33 +249,50 @@ impl Applier {
         }
     }
 
-    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. Skips a Job that
-    /// has finished and been deleted by the server.
+    /// Applies objects as [`Applier::apply_each`] does, and returns them.
     ///
     /// # Errors
-    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and some of the same kind, may be
-    /// applied.
+    /// As [`Applier::apply_each`].
     pub(crate) async fn apply_all(
         &self,
         targets: &[Target<'_>],
         options: &WriteOptions<'_>,
     ) -> Result<Vec<Applied>, ApplyError> {
+        let mut applied = Vec::with_capacity(targets.len());
+        self.apply_each(targets, options, &mut applied).await?;
+        Ok(applied)
+    }
+
+    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. Adds them to `applied`, whatever happens to
+    /// others. A Job that finished meanwhile, and that the server deleted, is left out.
+    ///
+    /// # Errors
+    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and of the same kind, may be applied.
+    pub(crate) async fn apply_each(
+        &self,
+        targets: &[Target<'_>],
+        options: &WriteOptions<'_>,
+        applied: &mut Vec<Applied>,
+    ) -> Result<(), ApplyError> {
         let objects = targets.iter().map(|target| target.object);
         let definitions: Vec<&Object> = objects.filter(|o| o.kind == "CustomResourceDefinition").collect();
         let options = &WriteOptions { definitions: &definitions, ..*options };
-        let mut applied = Vec::with_capacity(targets.len());
         for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
-            let tried = try_join_all(group.iter().map(|target| self.try_apply(target, options))).await?;
-            let mut stuck = Vec::new();
+            let tried = join_all(group.iter().map(|target| self.try_apply(target, options))).await;
+            let (mut stuck, mut failed) = (Vec::new(), None);
             for one in tried {
                 match one {
-                    Ok(one) => applied.extend(one),
-                    Err(one) => stuck.push(one),
+                    Ok(Ok(one)) => applied.extend(one),
+                    Ok(Err(one)) => stuck.push(one),
+                    Err(error) => _ = failed.get_or_insert(error),
                 }
+            }
+            if let Some(error) = failed {
+                return Err(error);
             }
             applied.extend(self.recreate(stuck, options).await?);
         }
-        Ok(applied)
+        Ok(())
     }
 
     /// Applies one object; returns it as stuck if the server rejects only immutable fields.
