@@ -19,14 +19,25 @@ fn manifest(names: &[&str], value: &str) -> String {
 
 /// Writes a record as Helm does: without annotations, with all labels of the revision before it.
 fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age: Duration) {
-    let chart = r#"{"metadata":{"name":"memcached","version":"0.2.0"}}"#;
+    helm_records(world, version, status, (manifest, json!({}), "0.2.0"), age);
+}
+
+/// Writes a record with this manifest, these values and this version of the chart as Helm does.
+fn helm_records(
+    world: &World,
+    version: u32,
+    status: Status,
+    (manifest, config, chart): (&str, Value, &str),
+    age: Duration,
+) {
+    let chart = json!({"metadata": {"name": "memcached", "version": chart, "appVersion": "1.6"}}).to_string();
     let release = Release {
         name: "web".into(),
         namespace: "ns".into(),
         version,
         info: Info { status, ..Info::default() },
-        chart: Arc::new(ChartDocument::from_json(chart).unwrap()),
-        config: json!({}),
+        chart: Arc::new(ChartDocument::from_json(&chart).unwrap()),
+        config,
         manifest: manifest.into(),
         hooks: Vec::new(),
         apply_method: "csa".into(),
@@ -175,6 +186,45 @@ async fn an_upgrade_that_changed_nothing_makes_no_revision() {
     world.edit(|p| p["spec"]["maps"] = json!(["a"]));
     world.reconcile().await;
     assert_eq!((world.maps(), world.history().len()), (vec!["a".to_owned()], 3));
+}
+
+/// Writes a revision of the resource's own chart and values, as `helm upgrade --reuse-values` does, with this manifest.
+fn helm_repeats(world: &World, manifest: &str) {
+    let config = world.server.object(PRIMARY).unwrap()["spec"].clone();
+    helm_records(world, 2, Status::Deployed, (manifest, config, "0.1.0"), MINUTE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_post_renderer_did_in_an_upgrade_with_the_same_values_is_undone_once() {
+    for (restarts, is_told) in [(false, false), (true, false), (true, true)] {
+        let stub = || Arc::new(super::with_sources());
+        let world = World::rendering(World::new(spec()).server, stub());
+        world.reconcile().await;
+        helm_applies(&world, "a", "rendered again");
+        helm_supersedes(&world, 1).await;
+        helm_repeats(&world, &manifest(&["a", "b", "c"], "rendered again"));
+        if is_told {
+            world.edit(|p| p["status"]["deployedRelease"]["revision"] = 2.into());
+        }
+        let world = if restarts { World::rendering(world.server, stub()) } else { world };
+        world.reconcile().await;
+        assert_eq!(world.value_of("a"), "1", "restarts: {restarts}, the status names it: {is_told}");
+        assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
+        assert_eq!(world.requests().await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_values_of_an_upgrade_with_the_same_values_stay() {
+    let stub = || Arc::new(Stub { is_random: true, ..super::with_sources() });
+    let world = World::rendering(World::new(spec()).server, stub());
+    world.reconcile().await;
+    helm_supersedes(&world, 1).await;
+    ["a", "b", "c"].iter().for_each(|name| helm_applies(&world, name, "helm's password"));
+    helm_repeats(&world, &manifest(&["a", "b", "c"], "helm's password"));
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().len()), (json!("helm's password"), 2));
+    assert_eq!(world.requests().await, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,15 +3,19 @@
 
 use std::sync::Arc;
 
+use helm_release::kube::{Ownership, objects_of};
 use helm_release::release::Release as Record;
 use helm_release::storage::Marks;
 
+use super::deploy;
 use super::repair::{deployed, fault, note_inputs};
 use crate::reconcile::context::{Next, Work};
+use crate::reconcile::decide::alike::is_alike;
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
+use crate::rendering::request::Rendered;
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::{Release, Revision, Trust};
 
 /// Compares the deployed revision's chart and values with the resource's, and records today's digest if they are equal.
 pub(crate) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
@@ -19,7 +23,15 @@ pub(crate) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     work.load_sources(primary).await?;
     work.judged = Some(Inputs::Changed);
     let Some(record) = read(work, primary, version).await? else { return Ok(Next::Again) };
-    if is_made_from(work, primary, &record) {
+    let is_same = match is_made_from(work, primary, &record) {
+        true => is_as_rendered(work, primary, &record).await?,
+        false => Rendered::Done(false),
+    };
+    let Rendered::Done(is_same) = is_same else {
+        work.judged = None;
+        return Ok(work.postpone());
+    };
+    if is_same {
         work.judged = Some(Inputs::Same);
         work.drop_source_values();
         // Otherwise taking ownership of the objects records it.
@@ -61,6 +73,42 @@ pub(crate) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Record) 
         }
     }
     matches!(difference, Ok(None))
+}
+
+/// Returns whether the manifest of a revision that a person made with helm is what the chart renders. The record proves the values, but not the absence
+/// of a post-renderer, whose changes the resource does not ask for. What Helm made before the resource had the release stays as it was rendered.
+async fn is_as_rendered(work: &mut Work<'_>, primary: &Primary, record: &Record) -> Result<Rendered<bool>, Failed> {
+    if !had_release_before(work, primary, record.version).await? {
+        return Ok(Rendered::Done(true));
+    }
+    let Ok(recorded) = objects_of(&record.manifest) else { return Ok(Rendered::Done(false)) };
+    let mut renders = Vec::new();
+    for _ in 0..2 {
+        match work.candidate(primary, record.version).await? {
+            Rendered::Done(candidate) => renders.push(candidate.objects),
+            Rendered::Postponed => return Ok(Rendered::Postponed),
+        }
+    }
+    Ok(Rendered::Done(is_alike(&recorded, [&renders[0], &renders[1]])))
+}
+
+/// Returns whether the resource had the release before Helm made this revision. The status may name the revision already, and Helm removes our marks
+/// from the one before: then the first object that exists tells whether this operator applied it for the resource.
+async fn had_release_before(work: &Work<'_>, primary: &Primary, version: u32) -> Result<bool, Failed> {
+    if deploy::made_with_helm(work, primary) == Some(version) {
+        return Ok(true);
+    }
+    let release = work.release().unwrap_or_default();
+    let made_by_helm = |revision: &&Revision| revision.trust == Trust::Foreign && revision.owners.is_empty();
+    let Some(revision) = release.revisions.get(&version).filter(made_by_helm) else { return Ok(false) };
+    let decoration = work.decoration(primary);
+    for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
+        let live = work.applier.find_live(&object.key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
+        if let Some(live) = live {
+            return Ok(decoration.ownership(&live) == Ownership::Ours && live.mark.is_some());
+        }
+    }
+    Ok(false)
 }
 
 /// Gives a pending revision today's digest, so that its finished steps are not repeated.

@@ -180,7 +180,7 @@ fn why(work: &Work<'_>, primary: &Primary, candidate: &Candidate) -> String {
 }
 
 /// The deployed revision, if a person made it with helm. What was deployed before the resource's first revision does not count.
-fn made_with_helm(work: &Work<'_>, primary: &Primary) -> Option<u32> {
+pub(crate) fn made_with_helm(work: &Work<'_>, primary: &Primary) -> Option<u32> {
     let release = work.release()?;
     let (version, deployed) = release.deployed()?;
     let by_helm = deployed.marks.as_ref().is_none_or(|marks| marks.inputs.is_empty());
