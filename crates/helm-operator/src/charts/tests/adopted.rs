@@ -251,6 +251,14 @@ async fn a_deletion_uninstalls_no_release_that_was_never_taken_over() {
         assert_eq!(after, before);
         assert!(world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).is_some());
         assert!(world.server.object(PRIMARY).is_none(), "the finalizer is gone");
+        // Another resource of that name, which does not ask for it, finds it where it was.
+        let (path, again) = primary("ns", "web", spec());
+        world.server.put(&path, again, "user");
+        for _ in 0..2 {
+            world.reconcile().await;
+            assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
     }
 }
 

@@ -157,9 +157,11 @@ pub(crate) async fn uninstall_failed(work: &Work<'_>, primary: &Primary) -> Resu
     Ok(awaited)
 }
 
-/// Forgets an uninstalled release.
+/// Forgets an uninstalled release. Records that are somebody else's are still there.
 fn forget(work: &Work<'_>, primary: &Primary) {
-    work.shared.cache.change_release(work.key, |release| release.revisions.clear());
+    if !work.is_displaced(primary) || work.recorded(primary) != Recorded::Lost {
+        work.shared.cache.change_release(work.key, |release| release.revisions.clear());
+    }
     work.shared.memory.change(work.key, |history| {
         (history.lost, history.cleared) = (None, Some(primary.uid().into()));
     });
