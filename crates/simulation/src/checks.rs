@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::actors::{FINALIZER, KEEP, NOTE};
 use crate::helm::Command;
-use crate::names::{self, JOBS, NAMES, OTHER, SOME};
+use crate::names::{self, JOBS, NAMES, OBJECTS, OTHER, SOME};
 use crate::quiet::{End, records};
 use crate::rollout::Rollout;
 use crate::script::Action;
@@ -29,6 +29,8 @@ pub struct Checks {
     pub is_mixed: bool,
     /// How often a process may have started with another configuration, or the Secret with values changed.
     setups: u32,
+    /// The number of ended processes.
+    ends: u32,
     /// The uids of the objects that the operator wrote.
     touched: BTreeSet<String>,
     /// The uids of the objects that a person marked to be kept while their resource existed.
@@ -60,20 +62,35 @@ pub(crate) struct Resource {
     pub(crate) judged: bool,
     /// How often its values changed, including its creation.
     causes: u32,
+    /// How often a resource of another kind claimed the release or stopped claiming it. A claim outlives the resource.
+    claims: u32,
     /// The number of configuration changes before it was created.
     setups: u32,
     /// The number of recorded revisions.
     revisions: u32,
     /// How often the random password changed.
     passwords: u32,
+    /// Whether a person kept the Secret with it before the resource was created: an installation sets it anew, as with Helm.
+    found_password: bool,
     /// Whether a person ran helm on its release.
     pub(crate) is_helms: bool,
     /// The hooks that ran, by revision and values.
     hooks: BTreeSet<String>,
-    /// The finished Job of a chart version.
-    finished: Option<String>,
+    /// The newest Job of the chart.
+    task: Option<Task>,
     /// Objects that existed before the release.
     pub(crate) before: BTreeSet<String>,
+}
+
+/// A Job that the server deletes once it finished.
+struct Task {
+    /// What it runs.
+    image: Option<String>,
+    has_finished: bool,
+    /// How many processes had ended when it was created.
+    ends: u32,
+    /// Whether a revision that has it was deployed or failed since then.
+    is_recorded: bool,
 }
 
 impl Checks {
@@ -98,13 +115,19 @@ impl Checks {
         }
     }
 
+    /// Records that a process ended.
+    pub fn process_ends(&mut self) {
+        self.ends += 1;
+    }
+
     /// Records a person's next action.
     pub fn acts(&mut self, action: &Action) {
         match action {
             Action::Source(_) => self.setups += 1,
             Action::Claim(name) | Action::Unclaim(name) => {
                 let resource = self.resources.entry(name.clone()).or_default();
-                resource.causes += 2;
+                // Either resource may make a revision of it.
+                resource.claims += 2;
                 resource.is_claimed = true;
             }
             Action::Delete(name, how) => {
@@ -136,7 +159,7 @@ impl Checks {
             self.is_emptied = change.after.as_ref().is_some_and(|after| is_going(after));
         }
         if let Some(name) = NAMES.into_iter().find(|name| names::resource(name) == *change.path) {
-            self.note_resource(name, change);
+            self.note_resource(name, change, objects);
         }
         self.note_record(change, objects);
         self.note_kept(change, objects);
@@ -166,7 +189,7 @@ impl Checks {
         self.holder = Some(holder);
     }
 
-    fn note_resource(&mut self, name: &str, change: &Change) {
+    fn note_resource(&mut self, name: &str, change: &Change, objects: &Objects) {
         let setups = self.setups;
         let resource = self.resources.entry(name.to_owned()).or_default();
         let (before, after) = (change.before.as_deref(), change.after.as_deref());
@@ -177,6 +200,7 @@ impl Checks {
                 is_helms: resource.is_helms,
                 is_foreign: resource.is_foreign,
                 is_claimed: resource.is_claimed,
+                claims: resource.claims,
                 leaves_orphans: resource.leaves_orphans,
                 ..Resource::default()
             };
@@ -185,6 +209,7 @@ impl Checks {
         };
         if before.is_none() {
             resource.setups = setups;
+            resource.found_password = objects.contains_key(&*names::path(OBJECTS[1], name));
         }
         if before.is_none_or(|before| before["spec"] != after["spec"]) {
             resource.causes += 1;
@@ -206,6 +231,10 @@ impl Checks {
         let Some((name, _)) = names::record(&change.path) else { return };
         let Some(resource) = self.resources.get_mut(name) else { return };
         let is_first = records(name, objects).all(|(path, _)| *path == change.path);
+        let status = change.after.as_ref().and_then(|after| after["metadata"]["labels"]["status"].as_str());
+        if let (Some("deployed" | "failed"), Some(task)) = (status, &mut resource.task) {
+            task.is_recorded = true;
+        }
         match &change.after {
             Some(_) if &*change.by == "helm" && change.before.is_none() && is_first => resource.is_foreign = true,
             Some(after) if after["metadata"]["labels"]["status"] == "deployed" => {
@@ -296,7 +325,7 @@ impl Checks {
         let (name, number) = names::record(&change.path).filter(|_| is_new)?;
         let resource = self.resources.get_mut(name)?;
         resource.revisions += 1;
-        let causes = resource.causes + self.setups - resource.setups;
+        let causes = resource.causes + resource.claims + self.setups - resource.setups;
         let is_wrong = resource.revisions > causes && !resource.judged;
         is_wrong.then(|| {
             format!("(f) revision {number} of {name} has no cause: {causes} causes, {} revisions", resource.revisions)
@@ -317,7 +346,8 @@ impl Checks {
         let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
         resource.passwords += 1;
         let causes = resource.causes + setups - resource.setups;
-        let is_wrong = resource.passwords >= causes && !resource.judged && !resource.is_claimed;
+        let may_change = (causes + u32::from(resource.found_password)).saturating_sub(1);
+        let is_wrong = resource.passwords > may_change && !resource.judged && !resource.is_claimed;
         is_wrong.then(|| format!("(b) the random password of {name} changed without a cause: {causes} causes"))
     }
 
@@ -340,12 +370,18 @@ impl Checks {
                 is_wrong.then(|| format!("(g) the hook of {name} ran again for revision {run}"))
             }
             (None, Some(job)) if !is_hook => {
-                let is_new = resource.finished.is_none() || resource.finished != image(job);
-                let is_wrong = !is_new && !resource.judged && !resource.is_helms && !resource.is_claimed;
+                let new = Task { image: image(job), has_finished: false, ends: self.ends, is_recorded: false };
+                let before = resource.task.replace(new)?;
+                let is_again = before.has_finished && before.image == image(job);
+                // A process that ends between creating a Job and recording its revision leaves no trace of the Job once that is gone (COMPATIBILITY.md).
+                let is_forgotten = before.ends < self.ends && !before.is_recorded;
+                let is_wrong =
+                    is_again && !is_forgotten && !resource.judged && !resource.is_helms && !resource.is_claimed;
                 is_wrong.then(|| format!("(a) the Job of {name} runs again"))
             }
-            (_, Some(job)) if job["status"]["succeeded"] == 1 && !is_hook => {
-                resource.finished = image(job);
+            (_, Some(job)) if !is_hook => {
+                let task = resource.task.as_mut()?;
+                (task.image, task.has_finished) = (image(job), job["status"]["succeeded"] == 1);
                 None
             }
             _ => None,

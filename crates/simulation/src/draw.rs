@@ -159,7 +159,7 @@ fn delete(random: &mut fastrand::Rng, name: &str) -> Action {
 }
 
 fn helm(random: &mut fastrand::Rng, name: &str) -> Action {
-    let commands = [Command::Upgrade, Command::Upgrade, Command::Rollback, Command::Uninstall];
+    let commands = [Command::Upgrade, Command::PostRender, Command::Rollback, Command::Uninstall];
     let steps = if random.u8(0..4) == 0 { random.u8(0..4) } else { u8::MAX };
     Action::Helm(name.into(), random.choice(commands).unwrap_or(Command::Upgrade), steps)
 }

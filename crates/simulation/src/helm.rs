@@ -25,6 +25,8 @@ pub enum Command {
     Install,
     /// `helm upgrade --set message=…`.
     Upgrade,
+    /// `helm upgrade --reuse-values`, with a post-renderer that changes a message.
+    PostRender,
     /// `helm rollback`.
     Rollback,
     /// `helm uninstall`.
@@ -66,7 +68,7 @@ pub async fn run(world: Arc<World>, release: String, command: Command, steps: u8
     let helm = Helm { world, storage, release };
     _ = match command {
         Command::Install => helm.install().await,
-        Command::Upgrade | Command::Rollback => helm.revise(command, steps).await,
+        Command::Upgrade | Command::PostRender | Command::Rollback => helm.revise(command, steps).await,
         Command::Uninstall => helm.uninstall(steps).await,
     };
 }
@@ -163,8 +165,10 @@ impl Helm {
         let mut new = self.read(from).await?;
         new.version = newest.version + 1;
         (new.info.status, new.info.last_deployed) = (Status::PendingUpgrade, Some(outside::now()));
-        if command == Command::Upgrade {
+        if command != Command::Rollback {
             new.manifest = new.manifest.replace("message: \"m", "message: \"helm-m");
+        }
+        if command == Command::Upgrade {
             let message = format!("helm-{}", new.config["message"].as_str().unwrap_or_default());
             new.config["message"] = message.into();
         }

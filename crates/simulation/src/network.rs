@@ -80,8 +80,9 @@ impl Connection {
     /// Records the last request other than for leases, lists and watches.
     fn ask(&self, call: &Call) {
         let is_idle = call.path.contains("/leases/") || call.path.contains("limit=");
-        if !is_idle {
-            self.world.state().asked = Some((Instant::now(), format!("{} {} {}", self.name, call.method, call.path)));
+        let state = &mut *self.world.state();
+        if !is_idle && !state.is_retry(call) {
+            state.asked = Some((Instant::now(), format!("{} {} {}", self.name, call.method, call.path)));
         }
     }
 

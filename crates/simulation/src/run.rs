@@ -77,6 +77,7 @@ impl Processes {
         for (number, place) in self.all.iter_mut().enumerate() {
             if place.running.as_ref().is_some_and(Process::has_ended) {
                 place.running = None;
+                self.world.state().checks.process_ends();
                 place.starts = place.starts.max(Instant::now() + Duration::from_secs(1));
             }
             if place.running.is_none() && place.starts <= Instant::now() {
@@ -89,6 +90,7 @@ impl Processes {
         let Some(place) = self.all.get_mut(number) else { return };
         if let Some(process) = place.running.take() {
             process.kill();
+            self.world.state().checks.process_ends();
         }
         place.starts = Instant::now() + Duration::from_millis(down);
     }

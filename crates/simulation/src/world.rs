@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::checks::Checks;
 use crate::faults::Faults;
-use crate::names::{API_VERSION, OTHER};
+use crate::names::{self, API_VERSION, NAMES, OBJECTS, OTHER};
 use crate::trace::Trace;
 
 /// One change of one object.
@@ -206,6 +206,18 @@ impl State {
         if !matches!(&*change.by, "person" | "helm") && !change.by.starts_with("op-") {
             self.trace.step(elapsed, &change.by, || format!("wrote {}", change.path));
         }
+    }
+}
+
+impl State {
+    /// Returns whether a read may be a retry of values that do not render: they are retried every five minutes, forever.
+    pub fn is_retry(&self, call: &Call) -> bool {
+        let is_broken = |name: &str| {
+            self.objects.get(&*names::resource(name)).is_some_and(|resource| resource["spec"]["broken"] == true)
+        };
+        let is_asked = |name: &str| call.path == names::path(OBJECTS[2], name);
+        let is_discovery = matches!(&*call.path, "/api" | "/apis");
+        call.method == http::Method::GET && NAMES.iter().any(|name| is_broken(name) && (is_discovery || is_asked(name)))
     }
 }
 
