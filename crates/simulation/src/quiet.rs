@@ -22,6 +22,8 @@ pub struct End {
     pub is_blind: bool,
     /// Whether changes that no watch reports are noticed anyway, because every process reconciles periodically.
     pub looks: bool,
+    /// Whether ConfigMaps can be watched everywhere.
+    pub sees_maps: bool,
 }
 
 impl End {
@@ -55,6 +57,9 @@ impl End {
         }
         found.extend(self.presence(name, resource, objects));
         found.extend(self.differences(name, resource, objects));
+        if is_ready {
+            found.extend(self.bound(name, objects));
+        }
         let is_stuck = self.chart.as_deref() == Some("web3");
         if !is_ready && !is_stuck {
             found.push(format!("(j) resource {name} is not ready: {why}"));
@@ -63,6 +68,18 @@ impl End {
             found.push(format!("(j) resource {name} is ready, and its Deployment is not"));
         }
         found
+    }
+
+    /// Returns the kept objects that the garbage collector would still delete with their owner.
+    fn bound(&self, name: &str, objects: &Objects) -> Vec<String> {
+        let is_bound = |object: &Value| {
+            let metadata = &object["metadata"];
+            metadata["annotations"][KEEP] == "keep"
+                && metadata["ownerReferences"].as_array().is_some_and(|all| !all.is_empty())
+        };
+        let is_seen = |path: &str| self.sees_maps || !path.contains("/configmaps/");
+        let own = objects.iter().filter(|(path, object)| is_of(path, name) && is_seen(path) && is_bound(object));
+        own.map(|(path, _)| format!("(c) {path} is kept, and has an owner")).collect()
     }
 
     /// Returns the objects that are missing or left over.

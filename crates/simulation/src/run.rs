@@ -134,6 +134,7 @@ impl Processes {
             looks: !is_blind && !faults.has_forbidden(Which::Maps)
                 || self.all.iter().all(|place| place.setup.period > 0),
             is_blind,
+            sees_maps: !faults.has_forbidden(Which::Maps),
         }
     }
 
