@@ -14,11 +14,11 @@ use tokio_util::task::TaskTracker;
 use super::form::MAX_NOTE;
 use crate::events::Named;
 use crate::report::{Outcome, chain, shorten};
-use crate::runtime::throttle::{Place, Rest};
+use crate::runtime::throttle::{Cooldown, Throttle};
 
 /// Events use at most a tenth of one connection's time, unless [`MANY`] are waiting, or one takes so long that its
 /// cooldown would exceed a second.
-const REST: Rest = Rest { factor: 9, longest: Duration::from_secs(1) };
+const COOLDOWN: Cooldown = Cooldown { factor: 9, longest: Duration::from_secs(1) };
 /// Queue length from which events are published without a cooldown.
 const MANY: usize = 2048;
 /// The maximum queue length. Further events are dropped. client-go keeps 1,000.
@@ -26,7 +26,7 @@ pub(super) const MOST: usize = 2 * MANY;
 
 /// Publishes events one at a time, oldest first.
 pub(super) struct Outbox {
-    place: Place,
+    throttle: Throttle,
     waiting: Mutex<Waiting>,
     /// Cancelled on shutdown, which ends the cooldowns.
     hurry: CancellationToken,
@@ -53,7 +53,7 @@ struct Letter {
 impl Outbox {
     pub(super) fn new() -> Arc<Outbox> {
         Arc::new(Outbox {
-            place: Place::resting(REST),
+            throttle: Throttle::new(COOLDOWN),
             waiting: Mutex::default(),
             hurry: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -83,15 +83,15 @@ impl Outbox {
     async fn send_all(&self) {
         loop {
             let is_crowded = self.waiting().letters.len() >= MANY;
-            let taken = tokio::select! {
+            let task = tokio::select! {
                 biased;
-                taken = self.place.take() => Some(taken),
+                task = self.throttle.begin() => Some(task),
                 () = self.hurry.cancelled() => None,
                 () = std::future::ready(()), if is_crowded => None,
             };
             let Some(letter) = self.waiting().next() else { return };
             letter.send().await;
-            drop(taken);
+            drop(task);
         }
     }
 

@@ -6,21 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::priority::Priority;
 use super::sync::lock;
 
 /// The process's limit for each processor. Reconciles mostly wait for the API server.
 const FOR_EACH_PROCESSOR: usize = 4;
 /// The least limit of the process.
 const LEAST: usize = 16;
-
-/// Who a turn is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// Any resource.
-    Common,
-    /// A resource that failed: the next attempt.
-    Retries,
-}
 
 /// The process's limits. Controllers that wait get turns in the order in which they asked.
 pub struct Turns {
@@ -66,14 +58,14 @@ pub struct Workers {
 
 impl Workers {
     /// Waits for a turn.
-    pub async fn turn(&self, lane: Lane) -> Turn {
-        let turn = Turn { workers: self.clone(), lane, held: Mutex::default() };
+    pub async fn turn(&self, priority: Priority) -> Turn {
+        let turn = Turn { workers: self.clone(), priority, held: Mutex::default() };
         turn.enter().await;
         turn
     }
 
-    async fn permits(&self, lane: Lane) -> Held {
-        if lane == Lane::Retries {
+    async fn permits(&self, priority: Priority) -> Held {
+        if priority == Priority::Retry {
             return (self.retries.clone().acquire_owned().await.ok(), None);
         }
         // The controller's own first: what waits for the process's blocks no other controller. No semaphore is ever closed.
@@ -87,14 +79,14 @@ type Held = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 /// A reconcile's turn, which it gives up while it waits for a hook.
 pub struct Turn {
     workers: Workers,
-    lane: Lane,
+    priority: Priority,
     held: Mutex<Held>,
 }
 
 impl Turn {
     /// Who it is for.
-    pub fn lane(&self) -> Lane {
-        self.lane
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// Gives the turn up for a while.
@@ -104,7 +96,7 @@ impl Turn {
 
     /// Waits for the turn again.
     pub async fn enter(&self) {
-        self.hold(self.workers.permits(self.lane).await);
+        self.hold(self.workers.permits(self.priority).await);
     }
 
     fn hold(&self, permits: Held) {
@@ -120,16 +112,16 @@ mod tests {
 
     /// Whether a turn is free.
     async fn is_free(workers: &Workers) -> bool {
-        tokio::time::timeout(Duration::from_secs(1), workers.turn(Lane::Common)).await.is_ok()
+        tokio::time::timeout(Duration::from_secs(1), workers.turn(Priority::Normal)).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_controller_has_its_own_limit_and_all_share_the_processs() {
         let turns = Turns::new(3);
         let (one, other) = (turns.for_controller(2), turns.for_controller(2));
-        let (first, _second) = (one.turn(Lane::Common).await, one.turn(Lane::Common).await);
+        let (first, _second) = (one.turn(Priority::Normal).await, one.turn(Priority::Normal).await);
         assert!(!is_free(&one).await, "its own limit");
-        let _third = other.turn(Lane::Common).await;
+        let _third = other.turn(Priority::Normal).await;
         assert!(!is_free(&other).await, "the process's limit");
         first.leave();
         assert!(is_free(&other).await && is_free(&one).await, "a reconcile that waits for a hook needs no turn");
@@ -143,7 +135,7 @@ mod tests {
     async fn a_controller_with_more_workers_raises_the_limit() {
         let turns = Turns::new(1);
         let workers = turns.for_controller(2);
-        let _both = (workers.turn(Lane::Common).await, workers.turn(Lane::Common).await);
+        let _both = (workers.turn(Priority::Normal).await, workers.turn(Priority::Normal).await);
         assert!(!is_free(&turns.for_controller(1)).await);
         assert!(is_free(&turns.for_controller(3)).await);
     }
@@ -152,10 +144,10 @@ mod tests {
     async fn one_retry_runs_in_the_process_and_takes_no_turn_from_others() {
         let turns = Turns::new(1);
         let (one, other) = (turns.for_controller(1), turns.for_controller(1));
-        let retry = one.turn(Lane::Retries).await;
+        let retry = one.turn(Priority::Retry).await;
         assert!(is_free(&one).await && is_free(&other).await);
-        let _busy = one.turn(Lane::Common).await;
-        let wait = async |of: &Workers| tokio::time::timeout(Duration::from_secs(1), of.turn(Lane::Retries)).await;
+        let _busy = one.turn(Priority::Normal).await;
+        let wait = async |of: &Workers| tokio::time::timeout(Duration::from_secs(1), of.turn(Priority::Retry)).await;
         assert!(wait(&one).await.is_err() && wait(&other).await.is_err());
         retry.leave();
         let next = wait(&other).await.unwrap();

@@ -11,6 +11,7 @@ pub mod sync;
 pub mod queue;
 
 pub mod fair_queue;
+pub mod priority;
 pub mod retries;
 
 pub mod concurrency;

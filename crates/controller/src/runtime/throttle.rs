@@ -1,66 +1,107 @@
-//! A place for requests that can wait, such as events and looks: one at a time, and seldom while the server is slow.
+//! Slows down work that can wait, such as events, diagnoses and retries: after each task it pauses for a multiple of the time that the task took. The
+//! busier the server or the processor, the slower the task and the smaller the share of its time that goes to what can wait.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep_until};
 
-/// A task that takes no longer shows that the server has time: no rest follows.
+use super::sync::lock;
+
+/// A task that takes no longer shows that there is time: no pause follows.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// A place for one task at a time. Whoever leaves it lets it rest for a multiple of the time spent in it: the busier the server, the slower its answers
-/// and the smaller the share of its time that goes to what can wait.
-#[derive(Debug)]
-pub struct Place {
-    rest: Rest,
-    rests_until: Mutex<Instant>,
-}
-
-/// How long a place rests.
+/// How long to pause after a task.
 #[derive(Clone, Copy, Debug)]
-pub struct Rest {
+pub struct Cooldown {
     /// As a multiple of the time that the task took.
     pub factor: u32,
     /// However long the task took.
     pub longest: Duration,
 }
 
-/// A place that is taken, until this is dropped.
+/// Pauses after tasks, of which several may run.
 #[derive(Debug)]
-pub struct Taken<'a> {
-    rest: Rest,
-    rests_until: MutexGuard<'a, Instant>,
+pub struct Pacer {
+    cooldown: Cooldown,
+    ready_at: Mutex<Option<Instant>>,
+}
+
+/// A task, until this is dropped.
+#[derive(Debug)]
+pub struct Task<'a> {
+    pacer: &'a Pacer,
     since: Instant,
 }
 
-impl Place {
-    /// A free place.
-    pub fn resting(rest: Rest) -> Place {
-        Place { rest, rests_until: Mutex::new(Instant::now()) }
+impl Pacer {
+    /// No pause yet.
+    pub const fn new(cooldown: Cooldown) -> Pacer {
+        Pacer { cooldown, ready_at: Mutex::new(None) }
     }
 
-    /// Takes the place if it is free and has rested.
-    pub fn try_take(&self) -> Option<Taken<'_>> {
-        let rests_until = self.rests_until.try_lock().ok()?;
-        let now = Instant::now();
-        (*rests_until <= now).then(|| Taken { rest: self.rest, rests_until, since: now })
+    /// Returns whether the last pause is over.
+    pub fn is_ready(&self) -> bool {
+        lock(&self.ready_at).is_none_or(|at| at <= Instant::now())
     }
 
-    /// Waits until the place is free and has rested, and takes it.
-    pub async fn take(&self) -> Taken<'_> {
-        let rests_until = self.rests_until.lock().await;
-        sleep_until(*rests_until).await;
-        Taken { rest: self.rest, rests_until, since: Instant::now() }
+    /// Waits until the last pause is over.
+    pub async fn ready(&self) {
+        let ready_at = *lock(&self.ready_at);
+        if let Some(at) = ready_at {
+            sleep_until(at).await;
+        }
+    }
+
+    /// Begins a task without waiting.
+    pub fn begin(&self) -> Task<'_> {
+        Task { pacer: self, since: Instant::now() }
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Task<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.since);
-        let Rest { factor, longest } = self.rest;
-        let rest = if took <= QUICK { Duration::ZERO } else { took.saturating_mul(factor).min(longest) };
-        *self.rests_until = now + rest;
+        let Cooldown { factor, longest } = self.pacer.cooldown;
+        let pause = if took <= QUICK { Duration::ZERO } else { took.saturating_mul(factor).min(longest) };
+        *lock(&self.pacer.ready_at) = Some(now + pause);
+    }
+}
+
+/// Runs one task at a time, with pauses between them.
+#[derive(Debug)]
+pub struct Throttle {
+    pacer: Pacer,
+    turns: tokio::sync::Mutex<()>,
+}
+
+/// The only task that runs, until this is dropped.
+#[derive(Debug)]
+pub struct Only<'a> {
+    // The pause begins before the next task may begin: fields are dropped in this order.
+    _task: Task<'a>,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Throttle {
+    /// Nothing runs yet.
+    pub fn new(cooldown: Cooldown) -> Throttle {
+        Throttle { pacer: Pacer::new(cooldown), turns: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Begins a task if none runs and the pause is over.
+    pub fn try_begin(&self) -> Option<Only<'_>> {
+        let turn = self.turns.try_lock().ok()?;
+        self.pacer.is_ready().then(|| Only { _task: self.pacer.begin(), _turn: turn })
+    }
+
+    /// Waits until no task runs and the pause is over, and begins one.
+    pub async fn begin(&self) -> Only<'_> {
+        let turn = self.turns.lock().await;
+        self.pacer.ready().await;
+        Only { _task: self.pacer.begin(), _turn: turn }
     }
 }
 
@@ -71,45 +112,45 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const REST: Rest = Rest { factor: 9, longest: Duration::from_secs(60) };
+    const COOLDOWN: Cooldown = Cooldown { factor: 9, longest: Duration::from_secs(60) };
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_holds_one_and_rests_after_it() {
-        let place = Place::resting(REST);
-        let taken = place.try_take().unwrap();
-        assert!(place.try_take().is_none(), "taken");
+    async fn one_task_runs_and_a_pause_follows_it() {
+        let throttle = Throttle::new(COOLDOWN);
+        let task = throttle.try_begin().unwrap();
+        assert!(throttle.try_begin().is_none(), "one runs");
         advance(2 * SECOND).await;
-        drop(taken);
+        drop(task);
         advance(17 * SECOND).await;
-        assert!(place.try_take().is_none(), "rests");
-        assert!(place.try_take().is_none(), "a vain attempt changes nothing");
+        assert!(throttle.try_begin().is_none(), "pauses");
+        assert!(throttle.try_begin().is_none(), "a vain attempt changes nothing");
         advance(SECOND).await;
-        let quick = place.try_take().unwrap();
+        let quick = throttle.try_begin().unwrap();
         advance(QUICK).await;
         drop(quick);
-        assert!(place.try_take().is_some(), "the server has time");
+        assert!(throttle.try_begin().is_some(), "the server has time");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rest_has_an_end() {
-        let place = Place::resting(REST);
-        let taken = place.try_take();
+    async fn a_pause_has_an_end() {
+        let throttle = Throttle::new(COOLDOWN);
+        let task = throttle.try_begin();
         advance(3600 * SECOND).await;
-        drop(taken);
-        assert!(timeout(59 * SECOND, place.take()).await.is_err());
-        assert!(timeout(SECOND, place.take()).await.is_ok());
+        drop(task);
+        assert!(timeout(59 * SECOND, throttle.begin()).await.is_err());
+        assert!(timeout(SECOND, throttle.begin()).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_take_turns() {
-        let place = Place::resting(REST);
+    async fn tasks_that_wait_take_turns() {
+        let throttle = Throttle::new(COOLDOWN);
         let began = Instant::now();
         let one = async {
-            let _taken = place.take().await;
+            let _task = throttle.begin().await;
             tokio::time::sleep(SECOND).await;
         };
         let other = async {
-            let _taken = place.take().await;
+            let _task = throttle.begin().await;
             began.elapsed()
         };
         assert_eq!(tokio::join!(one, other).1, 10 * SECOND);

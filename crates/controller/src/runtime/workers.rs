@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::backoff;
-use super::concurrency::{Lane, Turn, Workers};
+use super::concurrency::{Turn, Workers};
 use super::key::ResourceKey;
+use super::priority::Priority;
 use super::queue::Queue;
 use crate::metrics::{Metrics, ReconcileResult};
 
@@ -41,20 +42,20 @@ pub trait Work: Send + Sync + 'static {
 pub async fn serve<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: Workers) {
     work.metrics().controller(work.controller(), workers.limit);
     work.queue().count(work.metrics().queue(work.controller()));
-    tokio::join!(attend(work, shutdown, &workers, Lane::Common), attend(work, shutdown, &workers, Lane::Retries));
+    tokio::join!(attend(work, shutdown, &workers, Priority::Normal), attend(work, shutdown, &workers, Priority::Retry));
 }
 
-/// The next resource of a lane, and its turn.
-async fn next<W: Work>(work: &W, workers: &Workers, lane: Lane) -> (Turn, ResourceKey) {
-    if lane == Lane::Common {
+/// The next resource of a priority, and its turn.
+async fn next<W: Work>(work: &W, workers: &Workers, priority: Priority) -> (Turn, ResourceKey) {
+    if priority == Priority::Normal {
         // The key first: a turn held while idle would be missing to a reconcile that returns from waiting for a hook.
         let key = work.queue().next().await;
-        return (workers.turn(lane).await, key);
+        return (workers.turn(priority).await, key);
     }
     loop {
         work.queue().retry_waits().await;
         // The turn and the rest first: they may take long, and a key that is taken hears of no change meanwhile.
-        let turn = workers.turn(lane).await;
+        let turn = workers.turn(priority).await;
         work.rested().await;
         if let Some(key) = work.queue().take_retry() {
             return (turn, key);
@@ -62,15 +63,15 @@ async fn next<W: Work>(work: &W, workers: &Workers, lane: Lane) -> (Turn, Resour
     }
 }
 
-/// Reconciles the resources of a lane until the process ends, then lets running reconciles finish.
-async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &Workers, lane: Lane) {
+/// Reconciles the resources of a priority until the process ends, then lets running reconciles finish.
+async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &Workers, priority: Priority) {
     let mut running = JoinSet::new();
     loop {
         while running.try_join_next().is_some() {}
         let (turn, key) = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            next = next(&**work, workers, lane) => next,
+            next = next(&**work, workers, priority) => next,
         };
         // Shown at every level.
         let span = tracing::error_span!("reconcile", kind = &*work.kind());

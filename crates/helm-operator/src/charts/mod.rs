@@ -25,3 +25,4 @@ pub use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 pub use crate::values::{Error as SpecError, Spec};
 pub use chart_controller::ChartController;
 pub use config::{ChartConfig, Rendering};
+pub use controller::runtime::priority::Priority;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::runtime::concurrency::Lane;
 use controller::runtime::key::ResourceKey;
+use controller::runtime::priority::Priority;
 use helm_release::action::{Candidate, Current, Environment, Interrupted, Options, Refusal};
 use helm_release::kube::{Adopt, Applier, Decoration, Slot};
 use helm_release::storage::Known;
@@ -27,7 +27,7 @@ pub(crate) struct Work<'a> {
     pub(crate) key: &'a ResourceKey,
     pub(crate) slot: &'a dyn Slot,
     /// Who the turn is for. Default: any resource.
-    pub(crate) lane: Lane,
+    pub(crate) priority: Priority,
     /// Reads and writes the objects of the release, as the watch's ServiceAccount if it has one.
     pub(crate) applier: Applier,
     /// Whether that account is gone, so that the operator itself cleans up.
@@ -106,7 +106,7 @@ impl<'a> Work<'a> {
             shared,
             key,
             slot,
-            lane: Lane::Common,
+            priority: Priority::Normal,
             applier: acting_as(&shared.applier, shared.settings.account.as_ref(), &key.namespace),
             orphaned: false,
             candidate: None,

@@ -24,8 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::metrics::{Metrics, ReconcileResult};
-use controller::runtime::concurrency::{Lane, Turn};
+use controller::runtime::concurrency::Turn;
 use controller::runtime::key::ResourceKey;
+use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
 use controller::runtime::workers;
 use futures::future::BoxFuture;
@@ -54,8 +55,13 @@ const MAX_STEPS: usize = 12;
 /// How long a resource waits while the controller of another version reconciles it.
 const TAKEN: Duration = Duration::from_secs(1);
 
-/// Reconciles one resource until nothing is left to do, or until that needs a turn of another lane.
-pub(crate) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slot, lane: Lane) -> ReconcileResult {
+/// Reconciles one resource until nothing is left to do, or until that needs a turn of another priority.
+pub(crate) async fn reconcile(
+    shared: &Shared,
+    key: &ResourceKey,
+    slot: &dyn Slot,
+    priority: Priority,
+) -> ReconcileResult {
     let Some(_place) = shared.intake.take(key) else {
         shared.queue.push_after(key.clone(), TAKEN);
         return ReconcileResult::RequeueAfter;
@@ -63,7 +69,7 @@ pub(crate) async fn reconcile(shared: &Shared, key: &ResourceKey, slot: &dyn Slo
     let progress = Progress::new(shared, key, slot);
     let waits = progress.subscribe();
     let (ran, running) = (progress.ran(), progress.running());
-    let mut work = Work { lane, ran, running: running.clone(), ..Work::new(shared, key, &progress) };
+    let mut work = Work { priority, ran, running: running.clone(), ..Work::new(shared, key, &progress) };
     let end = publish_progress(shared, key, (waits, running), Box::pin(work.steps())).await;
     status_writer::settle(&work, end).await
 }
@@ -129,8 +135,8 @@ impl Work<'_> {
 
     /// Forgets what was found out about the resource, as a new reconcile would.
     fn forget(&mut self) {
-        let (lane, ran, running) = (self.lane, self.ran.clone(), self.running.clone());
-        *self = Work { lane, ran, running, ..Work::new(self.shared, self.key, self.slot) };
+        let (priority, ran, running) = (self.priority, self.ran.clone(), self.running.clone());
+        *self = Work { priority, ran, running, ..Work::new(self.shared, self.key, self.slot) };
     }
 
     /// Logs, in upstream's words, that nothing is left to do; at debug level if this reconcile did nothing.
@@ -269,7 +275,7 @@ impl workers::Work for Shared {
     }
 
     async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {
-        reconcile(self, key, &HeldTurn(turn), turn.lane()).await
+        reconcile(self, key, &HeldTurn(turn), turn.priority()).await
     }
 
     async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::runtime::concurrency::Lane;
+use controller::runtime::priority::Priority;
 use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
 use helm_release::storage::{MarkedObject, Marks};
 use serde_json::json;
@@ -42,7 +42,7 @@ impl Work<'_> {
             contested: self.is_contested(),
             blind: self.shared.cache.is_blind(self.key),
             outdated: release.as_ref().is_some_and(|release| !release.outdated().is_empty()),
-            apart: self.lane == Lane::Common && self.shared.memory.of(self.key).is_retry(),
+            yields: self.priority == Priority::Normal && self.shared.memory.of(self.key).is_retry(),
         }
     }
 

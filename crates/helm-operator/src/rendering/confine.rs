@@ -4,6 +4,7 @@
 
 use std::io;
 
+use controller::runtime::priority::Priority;
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
 use super::message::Confinement;
@@ -24,7 +25,7 @@ const LOWEST: i32 = 19;
 /// A resource limit cannot be set.
 pub(super) fn confine(settings: &Settings) -> io::Result<Confinement> {
     prefer_as_victim();
-    if settings.is_niced {
+    if settings.priority == Priority::Retry {
         // Refused by no kernel; without it, the worker only competes as others do.
         let _ = nice(LOWEST);
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::metrics::Metrics;
+use controller::runtime::priority::Priority;
 use helm_release::kube::{Applier, MemoryApi};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -161,8 +162,12 @@ fn native_code_in_a_worker_reaches_nothing_but_its_chart() {
         tcp: tcp.local_addr().unwrap().port(),
         manager: std::process::id().cast_signed(),
     };
-    let settings =
-        Settings { memory: 96 << 20, cpu_seconds: 30, folders: vec![folder.path().join("chart")], is_niced: false };
+    let settings = Settings {
+        memory: 96 << 20,
+        cpu_seconds: 30,
+        folders: vec![folder.path().join("chart")],
+        priority: Priority::Normal,
+    };
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let args = ["rendering::hostile_tests::attacker", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
     let mut command = Command::new("/proc/self/exe");

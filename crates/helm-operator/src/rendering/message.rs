@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use controller::runtime::priority::Priority;
 use go_template::Map;
 use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::engine::{Capabilities, KubeVersion};
@@ -59,9 +60,9 @@ pub(crate) struct Job {
     pub(crate) namespace: String,
     /// The revision, from 1.
     pub(crate) revision: u32,
-    /// Whether it failed before, for the manager only: such renders have a worker of their own.
+    /// For the manager only: retries have a worker of their own.
     #[serde(skip)]
-    pub(crate) is_retry: bool,
+    pub(crate) priority: Priority,
 }
 
 /// The cluster's capabilities.

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use controller::runtime::priority::Priority;
 use controller::runtime::sync::lock;
+use controller::runtime::throttle::{Cooldown, Pacer};
 use helm::engine::Capabilities;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::ending::Ending;
 use super::lookup::ClusterLookup;
@@ -31,8 +33,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long a render may make others wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many times as long as it rendered a retry rests where it shares the only place: others have it most of the time.
-const REST: u32 = 3;
+/// The pause of a retry that shares the only worker: others have it most of the time.
+const COOLDOWN: Cooldown = Cooldown { factor: 3, longest: Duration::MAX };
 
 /// The part of a render's memory that one answer to a lookup may have: it takes several times as much once it is parsed.
 const LOOKUP: u64 = 8;
@@ -47,8 +49,8 @@ pub(crate) struct Workers {
     /// How many renders wait for a permit.
     waiting: watch::Sender<usize>,
     pub(super) patience: Duration,
-    /// No retry before this time.
-    rests_until: Mutex<Option<Instant>>,
+    /// The pauses between retries, where they have the only worker.
+    retries: Pacer,
     /// What workers may read.
     folders: Mutex<BTreeSet<PathBuf>>,
     idle: Mutex<Idle>,
@@ -77,7 +79,7 @@ impl Workers {
             permits,
             waiting: watch::Sender::default(),
             patience: PATIENCE,
-            rests_until: Mutex::default(),
+            retries: Pacer::new(COOLDOWN),
             folders,
             idle,
             has_reported,
@@ -145,15 +147,15 @@ impl Workers {
         lookup: &ClusterLookup,
     ) -> Result<Rendered<Result<Output, Failure>>, Ending> {
         let _permit = self.permit(job).await;
-        let _rest = (job.is_retry && self.rendering.workers == 1).then(|| Rest::begin(&self.rests_until));
+        let _task = (job.priority == Priority::Retry && self.rendering.workers == 1).then(|| self.retries.begin());
         let mut is_second = false;
         loop {
             let kept = if is_second { None } else { self.take(job) };
-            let mut worker = kept.map_or_else(|| self.start(job.is_retry), Ok)?;
+            let mut worker = kept.map_or_else(|| self.start(job.priority), Ok)?;
             let rendered = tokio::select! {
                 biased;
                 rendered = worker.render(job, capabilities, lookup, self.rendering.timeout) => rendered,
-                () = self.impatience(), if !job.is_retry => return Ok(Rendered::Postponed),
+                () = self.impatience(), if job.priority == Priority::Normal => return Ok(Rendered::Postponed),
             };
             match rendered {
                 Ok(answer) => {
@@ -168,15 +170,12 @@ impl Workers {
 
     /// Waits until retries have rested.
     pub(crate) async fn rested(&self) {
-        let until = *lock(&self.rests_until);
-        if let Some(until) = until {
-            sleep_until(until).await;
-        }
+        self.retries.ready().await;
     }
 
     /// Waits for a place; a retry rests first. The semaphore is never closed.
     async fn permit(&self, job: &Job) -> Option<SemaphorePermit<'_>> {
-        if job.is_retry {
+        if job.priority == Priority::Retry {
             self.rested().await;
         }
         if let Ok(permit) = self.permits.try_acquire() {
@@ -193,21 +192,21 @@ impl Workers {
         _ = self.waiting.subscribe().wait_for(|waiting| *waiting > 0).await;
     }
 
-    fn start(&self, is_niced: bool) -> Result<Worker, Ending> {
+    fn start(&self, priority: Priority) -> Result<Worker, Ending> {
         let cpu_seconds = self.rendering.timeout.saturating_add(GRACE).saturating_mul(LIFE + 2).as_secs();
         let folders = lock(&self.folders).iter().cloned().collect();
-        let settings = Settings { memory: self.rendering.memory, cpu_seconds, folders, is_niced };
+        let settings = Settings { memory: self.rendering.memory, cpu_seconds, folders, priority };
         let worker = Worker::start(&self.program, &settings).map_err(Ending::NotStarted)?;
         #[cfg(test)]
         lock(&self.started).extend(worker.id());
         Ok(worker)
     }
 
-    /// Returns an idle worker of the job's kind (niced or not), preferably one that has already loaded the chart. If there is none and no process may
-    /// be added, ends an idle worker of the other kind to make room for a new one.
+    /// Returns an idle worker of the job's priority, preferably one that has already loaded the chart. If there is none and no process may
+    /// be added, ends an idle worker of the other priority to make room for a new one.
     fn take(&self, job: &Job) -> Option<Worker> {
         let mut idle = lock(&self.idle);
-        let is_fit = |worker: &Worker| worker.is_niced() == job.is_retry;
+        let is_fit = |worker: &Worker| worker.priority() == job.priority;
         let at = idle.workers.iter().rposition(|(worker, _)| is_fit(worker) && worker.knows(job));
         let at = at.or_else(|| idle.workers.iter().rposition(|(worker, _)| is_fit(worker)));
         let busy = self.rendering.workers - self.permits.available_permits();
@@ -269,24 +268,6 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|waiting| *waiting -= 1);
-    }
-}
-
-/// Makes retries rest after this one, when it is dropped.
-struct Rest<'a> {
-    began: Instant,
-    until: &'a Mutex<Option<Instant>>,
-}
-
-impl Rest<'_> {
-    fn begin(until: &Mutex<Option<Instant>>) -> Rest<'_> {
-        Rest { began: Instant::now(), until }
-    }
-}
-
-impl Drop for Rest<'_> {
-    fn drop(&mut self) {
-        *lock(self.until) = Some(Instant::now() + self.began.elapsed() * REST);
     }
 }
 

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::runtime::priority::Priority;
 use helm::engine::Capabilities;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -90,7 +91,7 @@ pub(super) struct Worker {
     /// The chart that it rendered last.
     chart: PathBuf,
     is_shared: bool,
-    is_niced: bool,
+    priority: Priority,
     busy: Duration,
     /// Whether it has restricted itself.
     is_ready: bool,
@@ -115,14 +116,14 @@ impl Worker {
         let child = command.arg0("render-worker").process_group(0).kill_on_drop(true).spawn()?;
         let socket = UnixStream::from_std(ours)?;
         let chart = PathBuf::new();
-        let (is_niced, busy) = (settings.is_niced, Duration::ZERO);
+        let (priority, busy) = (settings.priority, Duration::ZERO);
         Ok(Worker {
             child,
             socket,
             told: None,
             chart,
             is_shared: false,
-            is_niced,
+            priority,
             busy,
             is_ready: false,
             confinement: None,
@@ -134,9 +135,9 @@ impl Worker {
         self.is_shared
     }
 
-    /// Whether everything else goes first.
-    pub(super) fn is_niced(&self) -> bool {
-        self.is_niced
+    /// Returns the priority of what it renders.
+    pub(super) fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// Whether it has this chart in memory.

@@ -263,7 +263,7 @@ impl EngineRenderer {
             name: request.name,
             namespace: request.namespace,
             revision: request.revision,
-            is_retry: request.is_retry,
+            priority: request.priority,
         })
     }
 }
@@ -429,6 +429,7 @@ pub(crate) fn acting_as(applier: &Applier, account: Option<&ServiceAccount>, nam
 
 #[cfg(test)]
 mod tests {
+    use controller::runtime::priority::Priority;
     use helm::chart::Crd;
     use helm::engine::Rendered;
     use helm::manifest::{Head, Manifest};
@@ -540,7 +541,7 @@ mod tests {
             overrides_type: OverrideValuesType::Typed,
             revision,
             inputs: inputs.clone(),
-            is_retry: false,
+            priority: Priority::Normal,
         };
         let candidate = renderer.render(request).await?.done().unwrap();
         assert_eq!(candidate.inputs, inputs);
@@ -558,7 +559,7 @@ mod tests {
             spec,
             revision: 1,
             inputs,
-            is_retry: false,
+            priority: Priority::Normal,
             overrides_type: OverrideValuesType::Typed,
         };
         let unread = renderer.render(request).await.unwrap().done().unwrap().unread;

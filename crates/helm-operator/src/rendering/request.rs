@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use controller::runtime::priority::Priority;
 use futures::future::BoxFuture;
 use helm_release::action::Candidate;
 use helm_release::release::ChartDocument;
@@ -26,8 +27,8 @@ pub struct Request {
     pub revision: u32,
     /// The digest of everything that the release is made from; the candidate carries it.
     pub inputs: String,
-    /// Whether the resource's last attempt failed. The engine renders such a resource in a worker of its own, with the lowest priority.
-    pub is_retry: bool,
+    /// Whether the resource's last attempt failed. The engine renders retries in a worker of their own, with the lowest priority.
+    pub priority: Priority,
 }
 
 /// Why there is no candidate.

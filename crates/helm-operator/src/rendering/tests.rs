@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use controller::metrics::Metrics;
+use controller::runtime::priority::Priority;
 use futures::future::BoxFuture;
 use helm::chart::Chart;
 use helm::engine::Capabilities;
@@ -78,7 +79,7 @@ pub(super) fn job(chart: &Path, digest: &str) -> Job {
         name: "web".into(),
         namespace: "ns".into(),
         revision: 2,
-        is_retry: false,
+        priority: Priority::Normal,
     }
 }
 
@@ -88,18 +89,18 @@ fn lookup_in(api: Arc<dyn Api>) -> ClusterLookup {
 
 /// What a template prints in a worker.
 async fn printed(workers: &Arc<Workers>, template: &str) -> Result<String, RenderError> {
-    print(workers, template, false).await
+    print(workers, template, Priority::Normal).await
 }
 
 /// What a template of a resource that failed before prints in a worker.
 async fn reprinted(workers: &Arc<Workers>, template: &str) -> Result<String, RenderError> {
-    print(workers, template, true).await
+    print(workers, template, Priority::Retry).await
 }
 
 /// What stands for a render that was postponed.
 const POSTPONED: &str = "postponed";
 
-async fn print(workers: &Arc<Workers>, template: &str, is_retry: bool) -> Result<String, RenderError> {
+async fn print(workers: &Arc<Workers>, template: &str, priority: Priority) -> Result<String, RenderError> {
     let (folder, digest) =
         chart(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ntext: >-\n  {template}"));
     // One worker renders several charts of these tests, which are made after it has started.
@@ -108,7 +109,7 @@ async fn print(workers: &Arc<Workers>, template: &str, is_retry: bool) -> Result
     api.serve("v1", "ConfigMap", "configmaps");
     api.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "found"}}), "someone");
     let lookup = lookup_in(Arc::new(api));
-    let job = Job { is_retry, ..job(folder.path(), &digest) };
+    let job = Job { priority, ..job(folder.path(), &digest) };
     let Rendered::Done(output) = workers.render(job, &Arc::default(), &lookup).await? else {
         return Ok(POSTPONED.to_owned());
     };

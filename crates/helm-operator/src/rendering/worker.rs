@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use controller::runtime::priority::Priority;
 use controller::runtime::sync::lock;
 use go_template::Value;
 use helm::chart::Chart;
@@ -42,8 +43,8 @@ pub(super) struct Settings {
     pub(super) cpu_seconds: u64,
     /// The folders that it may read.
     pub(super) folders: Vec<PathBuf>,
-    /// Whether everything else goes first.
-    pub(super) is_niced: bool,
+    /// The priority of what it renders: for retries, everything else goes first.
+    pub(super) priority: Priority,
 }
 
 /// Runs a worker until the manager closes its socket. Returns the exit code.

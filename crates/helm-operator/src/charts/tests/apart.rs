@@ -79,13 +79,13 @@ async fn a_render_that_keeps_others_waiting_goes_on_as_a_retry_and_nobody_is_tol
     world.feed();
     world.shared.queue.open();
     let _running = (world.shared.queue.next().await, world.shared.queue.next().await);
-    let reconcile = async |key: &ResourceKey, lane| reconcile::reconcile(&world.shared, key, &(), lane).await;
-    let (postponed, installed) = tokio::join!(reconcile(&slow, Lane::Common), reconcile(&good, Lane::Common));
+    let reconcile = async |key: &ResourceKey, priority| reconcile::reconcile(&world.shared, key, &(), priority).await;
+    let (postponed, installed) = tokio::join!(reconcile(&slow, Priority::Normal), reconcile(&good, Priority::Normal));
     assert!(postponed != ReconcileResult::Error && installed != ReconcileResult::Error);
     assert!(world.server.object(&format!("{MAPS}/good")).is_some());
     assert_eq!(world.condition("Irreconcilable"), None);
     world.shared.queue.done(&slow);
     assert_eq!(world.shared.queue.take_retry(), Some(slow.clone()));
-    assert_eq!(reconcile(&slow, Lane::Retries).await, ReconcileResult::Error);
+    assert_eq!(reconcile(&slow, Priority::Retry).await, ReconcileResult::Error);
     assert!(world.condition("Irreconcilable").unwrap().contains("limit --render-timeout"));
 }

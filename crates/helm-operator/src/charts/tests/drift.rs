@@ -125,7 +125,7 @@ async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
     let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
     let alone = async || {
         tokio::time::advance(60 * SECOND).await;
-        reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await
+        reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await
     };
     watch.lost(&Scope::namespace("other"));
     assert_eq!(alone().await, ReconcileResult::Error, "another namespace's watch has failed");
@@ -149,7 +149,7 @@ async fn what_may_not_be_watched_any_more_is_not_known_to_be_gone() {
     watch.lost(&Scope::ALL);
     assert!(!world.shared.cache.is_synced(&object_key("ConfigMap", "a")));
     world.server.remove(&format!("{MAPS}/a"));
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert_eq!((world.maps(), world.state("Ready")), (vec!["b".into(), "c".into()], "True/Ready".into()));
     world.reconcile().await;
     assert_eq!(world.maps(), ["a", "b", "c"], "the rights are back");

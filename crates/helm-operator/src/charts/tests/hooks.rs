@@ -426,7 +426,7 @@ async fn an_uninstall_waits_for_unwatched_objects_and_names_them() {
     };
     let live = world.server.object(&format!("{MAPS}/a")).unwrap();
     world.shared.dependent_deleted(&maps, &serde_json::from_value(live).unwrap());
-    reconcile::reconcile(&world.shared, &key(), &(), controller::runtime::concurrency::Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), controller::runtime::priority::Priority::Retry).await;
     assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
     assert_eq!(world.maps(), ["a"]);
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use controller::events::Events;
 use controller::metrics::{Metrics, ReconcileResult};
-use controller::runtime::concurrency::{Lane, Turns};
+use controller::runtime::concurrency::Turns;
 use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
+use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
 use controller::runtime::reflector::{Scope, Sink};
 use futures::FutureExt as _;
@@ -143,10 +144,10 @@ impl Renderer for Stub {
         Box::pin(async move {
             let spec: Value = request.spec.json().map(|json| serde_json::from_str(json).unwrap()).unwrap_or_default();
             if let Some(seconds) = spec["seconds"].as_u64() {
-                let before = self.retries.fetch_add(usize::from(request.is_retry), Ordering::SeqCst);
-                assert!(!request.is_retry || before == 0, "one retry at a time");
+                let before = self.retries.fetch_add(usize::from(request.priority == Priority::Retry), Ordering::SeqCst);
+                assert!(request.priority == Priority::Normal || before == 0, "one retry at a time");
                 tokio::time::sleep(SECOND * seconds as u32).await;
-                self.retries.fetch_sub(usize::from(request.is_retry), Ordering::SeqCst);
+                self.retries.fetch_sub(usize::from(request.priority == Priority::Retry), Ordering::SeqCst);
             }
             render(&request).map(Rendered::Done)
         })
@@ -535,7 +536,7 @@ impl World {
 
     async fn reconcile_one(&self, key: &ResourceKey) -> ReconcileResult {
         self.feed();
-        let result = reconcile::reconcile(&self.shared, key, &(), Lane::Retries).await;
+        let result = reconcile::reconcile(&self.shared, key, &(), Priority::Retry).await;
         self.feed();
         result
     }
@@ -1073,7 +1074,7 @@ async fn a_resource_deleted_before_its_status_write_is_forgotten_at_once() {
     world.feed();
     world.server.remove(PRIMARY);
     let before = world.server.log().len();
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert!(world.shared.cache.primary(&key()).is_none());
     assert_eq!(world.server.log()[before..], [format!("PATCH {PRIMARY}/status"), format!("GET {PRIMARY}")]);
 }
@@ -1090,7 +1091,7 @@ async fn a_list_of_one_namespace_does_not_affect_another() {
     }
     let before = world.server.log().len();
     for key in [key(), other] {
-        reconcile::reconcile(&world.shared, &key, &(), Lane::Retries).await;
+        reconcile::reconcile(&world.shared, &key, &(), Priority::Retry).await;
         assert_eq!(world.shared.cache.release(&key).unwrap().revisions.len(), 1);
     }
     assert_eq!(world.server.log()[before..], [] as [String; 0]);
@@ -1100,13 +1101,13 @@ async fn a_list_of_one_namespace_does_not_affect_another() {
 async fn our_own_write_without_an_event_is_read_back() {
     let world = World::new(spec());
     world.feed();
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &Scope::ALL);
     world.server.remove(&format!("{MAPS}/b"));
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert_eq!(world.maps(), ["a", "c"], "nothing is known yet");
     tokio::time::advance(Duration::from_secs(11)).await;
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert_eq!(world.maps(), ["a", "b", "c"]);
 }
 

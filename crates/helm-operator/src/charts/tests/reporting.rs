@@ -280,10 +280,10 @@ async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
     world.server.disturb("DELETE /api/v1/namespaces/ns/configmaps", 1, Disturbance::Refused(500));
     let of = key();
     let twice = async {
-        assert_eq!(reconcile::reconcile(&world.shared, &of, &(), Lane::Retries).await, ReconcileResult::Error);
+        assert_eq!(reconcile::reconcile(&world.shared, &of, &(), Priority::Retry).await, ReconcileResult::Error);
         tokio::time::advance(600 * SECOND).await;
         // No watch reported what the first try recorded.
-        reconcile::reconcile(&world.shared, &of, &(), Lane::Retries).await;
+        reconcile::reconcile(&world.shared, &of, &(), Priority::Retry).await;
     };
     tokio::select! {
         () = twice => {}

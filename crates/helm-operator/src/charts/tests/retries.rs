@@ -132,6 +132,6 @@ async fn an_outage_sends_nobody_to_the_line() {
     world.server.fail_after(None);
     tokio::time::advance(SECOND).await;
     world.feed();
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Common).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Normal).await;
     assert_eq!(world.maps(), ["a", "b", "c"]);
 }

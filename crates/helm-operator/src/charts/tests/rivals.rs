@@ -93,7 +93,7 @@ async fn a_revision_that_another_process_has_just_made_is_no_failure() {
     one.feed();
     other.reconcile().await;
     // Its event has not arrived yet.
-    let result = reconcile::reconcile(&one.shared, &key(), &(), Lane::Retries).await;
+    let result = reconcile::reconcile(&one.shared, &key(), &(), Priority::Retry).await;
     assert_eq!((result, one.condition("ReleaseFailed")), (ReconcileResult::RequeueAfter, None));
     assert_eq!(one.condition("Irreconcilable"), None);
 }

@@ -57,7 +57,7 @@ async fn each_upgrade_lets_the_next_one_start_and_nobody_waits_with_a_worker() {
     world.shared.queue.open();
     let mut rounds = 0;
     while let Ok(key) = tokio::time::timeout(Duration::from_secs(1), world.shared.queue.next()).await {
-        reconcile::reconcile(&world.shared, &key, &(), Lane::Retries).await;
+        reconcile::reconcile(&world.shared, &key, &(), Priority::Retry).await;
         world.shared.queue.done(&key);
         rounds += 1;
     }

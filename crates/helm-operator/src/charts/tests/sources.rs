@@ -218,7 +218,7 @@ async fn a_change_during_a_read_is_read_again() {
     world.server.accept();
     assert_eq!(world.value_of("a"), "two");
     let before = world.server.log().len();
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     let log = world.server.log()[before..].to_vec();
     assert_eq!(log, [format!("GET {SECRETS}/web-values")], "what it read may have been older than the event");
 }
@@ -260,7 +260,7 @@ async fn missing_rights_name_the_rule_to_add() {
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None);
     world.shared.sources.refused(SourceKind::Secret, &Scope::ALL, "the server refuses to list them");
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert!(world.condition("Irreconcilable").unwrap().contains("refuses to list them; add this rule"));
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None, "a list that succeeds ends it");
@@ -349,7 +349,7 @@ async fn a_watch_of_sources_that_is_refused_later_is_reported_and_recovers() {
     secret(&world, "ns", "web-values", &[("values.yaml", "value: two")]);
     let sink = SourceSink { sources: Arc::downgrade(&world.shared.sources), kind: SourceKind::Secret };
     sink.lost(&Scope::ALL);
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/ValuesSourceForbidden/"), "{condition}");
     assert!(condition.contains("refuses to list or watch them; add this rule"), "{condition}");
@@ -365,13 +365,13 @@ async fn a_watch_of_records_that_is_refused_later_is_reported_and_changes_nothin
     let writes = |world: &World| world.server.writes();
     world.releases.lost(&Scope::ALL);
     world.server.remove(&format!("{MAPS}/a"));
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/RecordsForbidden/"), "{condition}");
     assert_eq!((world.state("Ready"), world.maps()), ("False/RecordsForbidden".to_owned(), vec![]));
     let before = writes(&world);
     world.edit(|primary| primary["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert!(writes(&world) <= before + 1, "at most a status");
     assert_eq!(world.history(), ["1 deployed"], "nothing is taken for uninstalled");
     world.reconcile().await;

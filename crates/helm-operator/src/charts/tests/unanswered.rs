@@ -248,7 +248,7 @@ async fn a_replaced_revision_whose_record_could_not_be_written_is_superseded_lat
 
 /// Reconciles before any watch has reported what the last reconcile did.
 async fn reconcile_at_once(world: &World) {
-    reconcile::reconcile(&world.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
 }
 
 #[tokio::test(start_paused = true)]

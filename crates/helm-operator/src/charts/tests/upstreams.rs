@@ -287,11 +287,11 @@ async fn the_controller_of_an_old_version_whose_watch_lags_does_not_upgrade_back
     let epoch = Epoch { number: 1_000, began: Instant::now(), is_list: false };
     first.releases.changed(newest, epoch);
     server.disturb(&format!("GET {PRIMARY}"), 1, helm_release::kube::Disturbance::Unreachable);
-    reconcile::reconcile(&first.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&first.shared, &key(), &(), Priority::Retry).await;
     assert_eq!(second.value_of("a"), "2", "it waits if it cannot know");
     tokio::time::advance(Duration::from_secs(60)).await;
     let statuses = server.writes() - writes;
-    reconcile::reconcile(&first.shared, &key(), &(), Lane::Retries).await;
+    reconcile::reconcile(&first.shared, &key(), &(), Priority::Retry).await;
     assert_eq!((server.writes() - writes, second.value_of("a")), (statuses, json!("2")));
     assert!(first.shared.cache.primary(&key()).is_none(), "it is the other one's");
 }

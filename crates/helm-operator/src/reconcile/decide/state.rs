@@ -32,7 +32,7 @@ pub(crate) struct Observed {
     /// Whether an upgrade may start.
     pub(crate) place: Place,
     /// The last attempt failed, and this turn is not one of those that such resources have.
-    pub(crate) apart: bool,
+    pub(crate) yields: bool,
     /// Another process made the newest revision, and this one has not waited for it yet.
     pub(crate) contested: bool,
     /// Changes of its records go unnoticed, because the server refuses to list or watch them.
@@ -235,7 +235,7 @@ impl fmt::Display for Observed {
             (self.paused, "paused"),
             (self.held, "held"),
             (self.listing, "objects not listed yet"),
-            (self.apart, "failed before"),
+            (self.yields, "failed before"),
             (self.contested, "made by another operator"),
             (self.blind, "records not watched"),
             (self.outdated, "with outdated revisions"),
@@ -291,7 +291,7 @@ impl fmt::Display for Objects {
 /// Returns the next step. An attempt begins with a render: one that may fail again takes no turn from others.
 pub(crate) fn next_step(observed: &Observed) -> Step {
     match wanted_step(observed) {
-        Step::Render if observed.apart => Step::Retry,
+        Step::Render if observed.yields => Step::Retry,
         step => step,
     }
 }
@@ -409,7 +409,7 @@ mod tests {
         listing: false,
         again: Again::Nothing,
         place: Place::Free,
-        apart: false,
+        yields: false,
         contested: false,
         blind: false,
         outdated: false,
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn only_the_attempts_of_failed_resources_wait_for_a_turn_of_their_own() {
-        let failed = Observed { apart: true, ..FINE };
+        let failed = Observed { yields: true, ..FINE };
         let new = Observed { release: Recorded::None, inputs: Inputs::Changed, ..failed.clone() };
         check(&[
             ("an install", new.clone(), Step::Retry),

@@ -70,7 +70,7 @@ fn is_examinable(one: &Unhealthy) -> bool {
 
 /// Examines the objects that the message names, without a worker's slot; `None` if others are looking or have just looked.
 async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
-    let taken = work.shared.looks.place.try_take()?;
+    let taken = work.shared.looks.throttle.try_begin()?;
     work.slot.leave();
     let mut causes = Vec::new();
     for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(one)) {
@@ -86,7 +86,7 @@ async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey
 
 /// Why a hook's pod does not run; `None` if nothing says so, or if others are looking or have just looked.
 pub(crate) async fn at_hook(shared: &Shared, key: &ObjectKey, api_version: &str) -> Option<String> {
-    let _taken = shared.looks.place.try_take()?;
+    let _taken = shared.looks.throttle.try_begin()?;
     Look { shared, key, api_version }.cause().await
 }
 

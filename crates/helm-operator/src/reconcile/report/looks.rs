@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use controller::runtime::sync::lock;
-use controller::runtime::throttle::{Place, Rest};
+use controller::runtime::throttle::{Cooldown, Throttle};
 use tokio::time::Instant;
 
 /// How long a refused permission is not tried again.
@@ -13,18 +13,18 @@ const REFUSED: Duration = Duration::from_secs(600);
 
 /// Looks take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
 /// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
-const REST: Rest = Rest { factor: 19, longest: Duration::from_secs(60) };
+const COOLDOWN: Cooldown = Cooldown { factor: 19, longest: Duration::from_secs(60) };
 
 /// The process's looks: one at a time, and what they may not read.
 pub(crate) struct Looks {
-    pub(crate) place: Place,
+    pub(crate) throttle: Throttle,
     /// Namespace and resource, and when the server refused them.
     refused: Mutex<HashMap<(String, &'static str), Instant>>,
 }
 
 impl Default for Looks {
     fn default() -> Looks {
-        Looks { place: Place::resting(REST), refused: Mutex::default() }
+        Looks { throttle: Throttle::new(COOLDOWN), refused: Mutex::default() }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use controller::runtime::concurrency::Lane;
 use helm_release::action::{self, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
 use helm_release::release::{self, Hook, Status};
@@ -203,7 +202,7 @@ impl Work<'_> {
             overrides_type: self.overrides_type(),
             revision,
             inputs: self.recorded_inputs(primary),
-            is_retry: self.lane == Lane::Retries,
+            priority: self.priority,
         }
     }
 
