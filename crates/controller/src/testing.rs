@@ -209,7 +209,7 @@ mod tests {
             let map = json!({"metadata": {"name": "copy"}, "data": {"sources": sources}});
             let map: ConfigMap = serde_json::from_value(map).unwrap();
             if scope.apply(own, map).await?.change != Change::Unchanged {
-                scope.tell(Outcome::normal("Copied", "Copy", format!("{sources} sources")));
+                scope.publish(Outcome::normal("Copied", "Copy", format!("{sources} sources")));
             }
             Ok(Next::Wait)
         }

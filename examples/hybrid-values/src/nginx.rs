@@ -46,7 +46,7 @@ fn lay_below(values: &mut Value, map: &ConfigMap) -> Result<(), Error> {
 pub(crate) async fn announce(before: Before) -> Result<(), Error> {
     let replicas = before.values["replicaCount"].as_u64().unwrap_or(1);
     let (reason, action) = if before.deployed.is_none() { ("Installing", "Install") } else { ("Upgrading", "Upgrade") };
-    before.tell(Outcome::normal(reason, action, format!("{reason} with {replicas} replicas")));
+    before.publish(Outcome::normal(reason, action, format!("{reason} with {replicas} replicas")));
     Ok(())
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn publish(after: After) -> Result<(), Error> {
     let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
     let port = ports.first().map_or(0, |port| port.port);
     let address = format!("{}.{}.svc:{port}", release.name, release.namespace);
-    after.tell(Outcome::normal("Published", "Publish", format!("revision {} answers at {address}", release.revision)));
+    after.publish(Outcome::normal("Published", "Publish", format!("revision {} answers at {address}", release.revision)));
     Ok(())
 }
 

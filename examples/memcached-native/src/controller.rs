@@ -41,7 +41,7 @@ impl Reconciler for Controller {
         let before = caches.deployments.of(memcached).first().and_then(|deployment| deployment.spec.replicas);
         let applied = scope.apply(&caches.deployments, deployment::of(memcached)).await?;
         if let Some(news) = news(memcached, applied.change, before) {
-            scope.tell(news);
+            scope.publish(news);
         }
         let nodes = caches.pods.of(memcached).iter().map(|pod| pod.name_any()).collect();
         scope.status(&MemcachedStatus { nodes }).await?;

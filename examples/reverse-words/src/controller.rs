@@ -50,7 +50,7 @@ impl Reconciler for Controller {
             news::of_deployment(deployment.change, before.as_deref(), &deployment.object),
             news::of_service(service.change, &service.object),
         ];
-        news.into_iter().flatten().for_each(|outcome| scope.tell(outcome));
+        news.into_iter().flatten().for_each(|outcome| scope.publish(outcome));
         let status = status::next(app, &deployment.object, &caches.pods.of(app), Timestamp::now());
         scope.status(&status).await?;
         Ok(Next::Wait)
@@ -62,7 +62,7 @@ impl Reconciler for Controller {
 
     /// The garbage collector deletes Deployment and Service; this is where code for anything else goes.
     async fn cleanup(&self, _: &str, scope: &Scope<'_, ReverseWordsApp>, _: &Caches) -> Result<Next, WriteError> {
-        scope.tell(Outcome::normal("Finalized", "Delete", "Successfully finalized ReverseWordsApp"));
+        scope.publish(Outcome::normal("Finalized", "Delete", "Successfully finalized ReverseWordsApp"));
         Ok(Next::Wait)
     }
 }

@@ -55,7 +55,7 @@ impl Reconciler for Controller {
         let problem = applied.as_ref().err().map(|error| (error.reason(), chain(error)));
         let status = decide::next_status(backup, observed, problem, Timestamp::now());
         scope.status(&status).await?;
-        tell(scope, before, &applied?, &status);
+        publish(scope, before, &applied?, &status);
         Ok(Next::Wait)
     }
 }
@@ -68,7 +68,7 @@ fn nodes(backup: &MemcachedBackup, caches: &Caches) -> Vec<String> {
 }
 
 /// Tells users what changed, once each.
-fn tell(
+fn publish(
     scope: &Scope<'_, MemcachedBackup>,
     before: Option<i32>,
     applied: &Applied<Deployment>,
@@ -78,15 +78,15 @@ fn tell(
     let size = backup.spec.size;
     match (applied.change, before) {
         (Change::Created, _) => {
-            scope.tell(Outcome::normal("Created", "Create", format!("Created deployment {name} with size {size}")));
+            scope.publish(Outcome::normal("Created", "Create", format!("Created deployment {name} with size {size}")));
         }
         (Change::Updated, Some(from)) if from != size => {
-            scope.tell(Outcome::normal("Scaled", "Scale", format!("Scaled deployment {name} from {from} to {size}")));
+            scope.publish(Outcome::normal("Scaled", "Scale", format!("Scaled deployment {name} from {from} to {size}")));
         }
         _ => {}
     }
     let (before, after) = (decide::ready(backup.status.as_ref()), decide::ready(Some(status)));
     if let Some(ready) = after.filter(|after| after.status == "True" && before.is_none_or(|b| b.status != "True")) {
-        scope.tell(Outcome::normal("Ready", "Reconcile", ready.message.clone()));
+        scope.publish(Outcome::normal("Ready", "Reconcile", ready.message.clone()));
     }
 }

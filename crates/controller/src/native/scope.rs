@@ -285,7 +285,7 @@ impl<'a, R: Kind> Scope<'a, R> {
     }
 
     /// Logs, counts and publishes something that the resource's users should know, in the background. Once for each change, not for each reconcile.
-    pub fn tell(&self, outcome: Outcome) {
+    pub fn publish(&self, outcome: Outcome) {
         let object = reference(&**self.resource);
         log(self.context, &object, &outcome);
         let Context { metrics, events, controller, .. } = self.context;

@@ -146,29 +146,29 @@ pub(crate) struct Voice {
 }
 
 impl Voice {
-    fn tell(&self, outcome: Outcome) {
+    fn publish(&self, outcome: Outcome) {
         events::publish(&self.metrics, &self.events, &self.controller, self.resource.clone(), outcome);
     }
 }
 
 impl Mapping {
     /// Counts an outcome that the resource's users should know, and publishes it as an event in the background.
-    pub fn tell(&self, outcome: Outcome) {
-        self.voice.tell(outcome);
+    pub fn publish(&self, outcome: Outcome) {
+        self.voice.publish(outcome);
     }
 }
 
 impl Before {
     /// Counts an outcome that the resource's users should know, and publishes it as an event in the background.
-    pub fn tell(&self, outcome: Outcome) {
-        self.voice.tell(outcome);
+    pub fn publish(&self, outcome: Outcome) {
+        self.voice.publish(outcome);
     }
 }
 
 impl After {
     /// Counts an outcome that the resource's users should know, and publishes it as an event in the background.
-    pub fn tell(&self, outcome: Outcome) {
-        self.voice.tell(outcome);
+    pub fn publish(&self, outcome: Outcome) {
+        self.voice.publish(outcome);
     }
 }
 

@@ -83,7 +83,7 @@ impl Reconciler for Controller {
         let found = applied.as_ref().map(|applied| &*applied.object);
         scope.status(&next_status(resource, found, nodes)).await?;
         if let Some(event) = event(resource, applied?.change, before) {
-            scope.tell(event);
+            scope.publish(event);
         }
         Ok(Next::Wait)
     }

@@ -19,7 +19,7 @@ fn mapping(server: Arc<MemoryApi>, answer: &Answer) -> World {
             let mut values = mapping.values.clone();
             let answer = answer.ok_or("no such setting")?;
             if answer == "told" {
-                mapping.tell(Outcome::normal("Mapped", "Map", "mapped"));
+                mapping.publish(Outcome::normal("Mapped", "Map", "mapped"));
             }
             values["value"] = format!("{answer} for {}", mapping.resource.name_any()).into();
             Ok::<_, Failure>(values)

@@ -28,12 +28,12 @@ pub struct Rival {
 impl Rival {
     /// Formats it for a message about a drift loop: `x keeps changing .spec.replicas of Deployment "web"`.
     pub fn describe(&self, object: &ObjectKey) -> String {
-        if self.gone { format!("someone keeps deleting {object}") } else { self.tell("keeps changing", object) }
+        if self.gone { format!("someone keeps deleting {object}") } else { self.sentence("keeps changing", object) }
     }
 
     /// Formats it for a message about drift: `x changed .spec.replicas of Deployment "web"`.
     pub fn describe_once(&self, object: &ObjectKey) -> String {
-        if self.gone { format!("{object} is gone") } else { self.tell("changed", object) }
+        if self.gone { format!("{object} is gone") } else { self.sentence("changed", object) }
     }
 
     /// Formats it for a message that already names the object: `x changed .spec.replicas`; `None` if no field was taken
@@ -46,7 +46,7 @@ impl Rival {
         }
     }
 
-    fn tell(&self, verb: &str, object: &ObjectKey) -> String {
+    fn sentence(&self, verb: &str, object: &ObjectKey) -> String {
         let fields = self.named_fields();
         let of = if fields.is_empty() { "" } else { " of " };
         format!("{} {verb} {fields}{of}{object}", self.who())
