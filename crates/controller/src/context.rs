@@ -14,7 +14,7 @@ pub use crate::events::Events;
 use crate::lease;
 use crate::metrics::Metrics;
 use crate::rights::Rights;
-use crate::runtime::concurrency::Turns;
+use crate::runtime::concurrency::ConcurrencyLimit;
 pub use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
 use crate::runtime::served_kinds::ServedKinds;
@@ -39,7 +39,7 @@ pub struct Context {
     /// The controller's name: `<kind in lower case>-controller`.
     pub controller: Arc<str>,
     /// The permits that limit concurrent reconciles.
-    pub turns: Arc<Turns>,
+    pub concurrency: Arc<ConcurrencyLimit>,
     /// The kinds that the process serves.
     pub served: Arc<ServedKinds>,
     /// The process's own permissions.
@@ -70,7 +70,7 @@ impl Context {
             shutdown,
             config,
             controller,
-            turns: Arc::default(),
+            concurrency: Arc::default(),
             served: Arc::default(),
             readiness,
             parts: Parts::default(),

@@ -60,7 +60,11 @@ pub(crate) async fn publish(after: After) -> Result<(), Error> {
     let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
     let port = ports.first().map_or(0, |port| port.port);
     let address = format!("{}.{}.svc:{port}", release.name, release.namespace);
-    after.publish(Outcome::normal("Published", "Publish", format!("revision {} answers at {address}", release.revision)));
+    after.publish(Outcome::normal(
+        "Published",
+        "Publish",
+        format!("revision {} answers at {address}", release.revision),
+    ));
     Ok(())
 }
 

@@ -81,7 +81,11 @@ fn publish(
             scope.publish(Outcome::normal("Created", "Create", format!("Created deployment {name} with size {size}")));
         }
         (Change::Updated, Some(from)) if from != size => {
-            scope.publish(Outcome::normal("Scaled", "Scale", format!("Scaled deployment {name} from {from} to {size}")));
+            scope.publish(Outcome::normal(
+                "Scaled",
+                "Scale",
+                format!("Scaled deployment {name} from {from} to {size}"),
+            ));
         }
         _ => {}
     }

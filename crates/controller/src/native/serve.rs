@@ -79,7 +79,7 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
         () = context.shutdown.cancelled() => return Ok(()),
     }
     settings.queue.open();
-    let workers = context.turns.for_controller(settings.workers);
+    let workers = context.concurrency.for_controller(settings.workers);
     let shutdown = context.shutdown.clone();
     let serving = Serving::new(context, served, caches, resources, settings);
     workers::serve(&Arc::new(serving), &shutdown, workers).await;

@@ -21,7 +21,7 @@ use crate::ResourceKey;
 use crate::context::Context;
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::report::{self, Outcome};
-use crate::runtime::concurrency::Turn;
+use crate::runtime::concurrency::Permit;
 use crate::runtime::queue::Queue;
 use crate::runtime::sync::lock;
 use crate::runtime::workers::Work;
@@ -200,7 +200,7 @@ impl<R: Reconciler> Work for Serving<R> {
         R::Resource::kind(&())
     }
 
-    async fn reconcile(&self, key: &ResourceKey, _turn: &Turn) -> ReconcileResult {
+    async fn reconcile(&self, key: &ResourceKey, _permit: &Permit) -> ReconcileResult {
         if let Some(invalid) = self.resources.invalid(key) {
             return self.failed(key, self.reference(key), &Failure::Undecodable(invalid.cause));
         }

@@ -14,41 +14,41 @@ const FOR_EACH_PROCESSOR: usize = 4;
 /// The least limit of the process.
 const LEAST: usize = 16;
 
-/// The process's limits. Controllers that wait get turns in the order in which they asked.
-pub struct Turns {
+/// The process's limits. Controllers that wait get permits in the order in which they asked.
+pub struct ConcurrencyLimit {
     permits: Arc<Semaphore>,
     limit: AtomicUsize,
     /// The only one for retries.
     retries: Arc<Semaphore>,
 }
 
-impl Default for Turns {
+impl Default for ConcurrencyLimit {
     /// Four for each processor, and at least 16.
-    fn default() -> Turns {
+    fn default() -> ConcurrencyLimit {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Turns::new(LEAST.max(processors * FOR_EACH_PROCESSOR))
+        ConcurrencyLimit::new(LEAST.max(processors * FOR_EACH_PROCESSOR))
     }
 }
 
-impl Turns {
-    fn new(limit: usize) -> Turns {
+impl ConcurrencyLimit {
+    fn new(limit: usize) -> ConcurrencyLimit {
         let retries = Arc::new(Semaphore::new(1));
-        Turns { permits: Arc::new(Semaphore::new(limit)), limit: AtomicUsize::new(limit), retries }
+        ConcurrencyLimit { permits: Arc::new(Semaphore::new(limit)), limit: AtomicUsize::new(limit), retries }
     }
 
-    /// The turns of a controller with this many workers. The process's limit is at least that of any one controller.
-    pub fn for_controller(&self, workers: usize) -> Workers {
+    /// The permits of a controller with this many workers. The process's limit is at least that of any one controller.
+    pub fn for_controller(&self, workers: usize) -> Permits {
         let workers = workers.max(1);
         let before = self.limit.fetch_max(workers, Ordering::SeqCst);
         self.permits.add_permits(workers.saturating_sub(before));
         let (own, all, retries) = (Arc::new(Semaphore::new(workers)), self.permits.clone(), self.retries.clone());
-        Workers { limit: workers, own, all, retries }
+        Permits { limit: workers, own, all, retries }
     }
 }
 
-/// The turns of one controller.
+/// The permits of one controller.
 #[derive(Clone)]
-pub struct Workers {
+pub struct Permits {
     /// How many reconciles of the controller run at once.
     pub limit: usize,
     own: Arc<Semaphore>,
@@ -56,15 +56,15 @@ pub struct Workers {
     retries: Arc<Semaphore>,
 }
 
-impl Workers {
-    /// Waits for a turn.
-    pub async fn turn(&self, priority: Priority) -> Turn {
-        let turn = Turn { workers: self.clone(), priority, held: Mutex::default() };
-        turn.enter().await;
-        turn
+impl Permits {
+    /// Waits for a permit.
+    pub async fn permit(&self, priority: Priority) -> Permit {
+        let permit = Permit { workers: self.clone(), priority, held: Mutex::default() };
+        permit.enter().await;
+        permit
     }
 
-    async fn permits(&self, priority: Priority) -> Held {
+    async fn acquire(&self, priority: Priority) -> Held {
         if priority == Priority::Retry {
             return (self.retries.clone().acquire_owned().await.ok(), None);
         }
@@ -76,27 +76,27 @@ impl Workers {
 
 type Held = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
-/// A reconcile's turn, which it gives up while it waits for a hook.
-pub struct Turn {
-    workers: Workers,
+/// A reconcile's permit, which it gives up while it waits for a hook.
+pub struct Permit {
+    workers: Permits,
     priority: Priority,
     held: Mutex<Held>,
 }
 
-impl Turn {
+impl Permit {
     /// Who it is for.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Gives the turn up for a while.
+    /// Gives the permit up for a while.
     pub fn leave(&self) {
         self.hold((None, None));
     }
 
-    /// Waits for the turn again.
+    /// Waits for the permit again.
     pub async fn enter(&self) {
-        self.hold(self.workers.permits(self.priority).await);
+        self.hold(self.workers.acquire(self.priority).await);
     }
 
     fn hold(&self, permits: Held) {
@@ -110,18 +110,18 @@ mod tests {
 
     use super::*;
 
-    /// Whether a turn is free.
-    async fn is_free(workers: &Workers) -> bool {
-        tokio::time::timeout(Duration::from_secs(1), workers.turn(Priority::Normal)).await.is_ok()
+    /// Whether a permit is free.
+    async fn is_free(workers: &Permits) -> bool {
+        tokio::time::timeout(Duration::from_secs(1), workers.permit(Priority::Normal)).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_controller_has_its_own_limit_and_all_share_the_processs() {
-        let turns = Turns::new(3);
-        let (one, other) = (turns.for_controller(2), turns.for_controller(2));
-        let (first, _second) = (one.turn(Priority::Normal).await, one.turn(Priority::Normal).await);
+        let permits = ConcurrencyLimit::new(3);
+        let (one, other) = (permits.for_controller(2), permits.for_controller(2));
+        let (first, _second) = (one.permit(Priority::Normal).await, one.permit(Priority::Normal).await);
         assert!(!is_free(&one).await, "its own limit");
-        let _third = other.turn(Priority::Normal).await;
+        let _third = other.permit(Priority::Normal).await;
         assert!(!is_free(&other).await, "the process's limit");
         first.leave();
         assert!(is_free(&other).await && is_free(&one).await, "a reconcile that waits for a hook needs no turn");
@@ -133,21 +133,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_controller_with_more_workers_raises_the_limit() {
-        let turns = Turns::new(1);
-        let workers = turns.for_controller(2);
-        let _both = (workers.turn(Priority::Normal).await, workers.turn(Priority::Normal).await);
-        assert!(!is_free(&turns.for_controller(1)).await);
-        assert!(is_free(&turns.for_controller(3)).await);
+        let permits = ConcurrencyLimit::new(1);
+        let workers = permits.for_controller(2);
+        let _both = (workers.permit(Priority::Normal).await, workers.permit(Priority::Normal).await);
+        assert!(!is_free(&permits.for_controller(1)).await);
+        assert!(is_free(&permits.for_controller(3)).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_retry_runs_in_the_process_and_takes_no_turn_from_others() {
-        let turns = Turns::new(1);
-        let (one, other) = (turns.for_controller(1), turns.for_controller(1));
-        let retry = one.turn(Priority::Retry).await;
+        let permits = ConcurrencyLimit::new(1);
+        let (one, other) = (permits.for_controller(1), permits.for_controller(1));
+        let retry = one.permit(Priority::Retry).await;
         assert!(is_free(&one).await && is_free(&other).await);
-        let _busy = one.turn(Priority::Normal).await;
-        let wait = async |of: &Workers| tokio::time::timeout(Duration::from_secs(1), of.turn(Priority::Retry)).await;
+        let _busy = one.permit(Priority::Normal).await;
+        let wait = async |of: &Permits| tokio::time::timeout(Duration::from_secs(1), of.permit(Priority::Retry)).await;
         assert!(wait(&one).await.is_err() && wait(&other).await.is_err());
         retry.leave();
         let next = wait(&other).await.unwrap();
@@ -162,6 +162,6 @@ mod tests {
 
     #[test]
     fn a_controller_always_has_a_worker() {
-        assert_eq!(Turns::default().for_controller(0).own.available_permits(), 1);
+        assert_eq!(ConcurrencyLimit::default().for_controller(0).own.available_permits(), 1);
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::backoff;
-use super::concurrency::{Turn, Workers};
+use super::concurrency::{Permit, Permits};
 use super::key::ResourceKey;
 use super::priority::Priority;
 use super::queue::Queue;
@@ -33,49 +33,49 @@ pub trait Work: Send + Sync + 'static {
         std::future::ready(())
     }
     /// Reconciles a resource.
-    fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> impl Future<Output = ReconcileResult> + Send;
+    fn reconcile(&self, key: &ResourceKey, permit: &Permit) -> impl Future<Output = ReconcileResult> + Send;
     /// Delays the resource whose reconcile panicked; the others are unaffected.
     fn panicked(&self, key: &ResourceKey) -> impl Future<Output = ReconcileResult> + Send;
 }
 
 /// Reconciles queued resources until the process ends, then lets running reconciles finish.
-pub async fn serve<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: Workers) {
+pub async fn serve<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: Permits) {
     work.metrics().controller(work.controller(), workers.limit);
     work.queue().count(work.metrics().queue(work.controller()));
     tokio::join!(attend(work, shutdown, &workers, Priority::Normal), attend(work, shutdown, &workers, Priority::Retry));
 }
 
-/// The next resource of a priority, and its turn.
-async fn next<W: Work>(work: &W, workers: &Workers, priority: Priority) -> (Turn, ResourceKey) {
+/// The next resource of a priority, and its permit.
+async fn next<W: Work>(work: &W, workers: &Permits, priority: Priority) -> (Permit, ResourceKey) {
     if priority == Priority::Normal {
-        // The key first: a turn held while idle would be missing to a reconcile that returns from waiting for a hook.
+        // The key first: a permit held while idle would be missing to a reconcile that returns from waiting for a hook.
         let key = work.queue().next().await;
-        return (workers.turn(priority).await, key);
+        return (workers.permit(priority).await, key);
     }
     loop {
         work.queue().retry_waits().await;
-        // The turn and the rest first: they may take long, and a key that is taken hears of no change meanwhile.
-        let turn = workers.turn(priority).await;
+        // The permit and the rest first: they may take long, and a key that is taken hears of no change meanwhile.
+        let permit = workers.permit(priority).await;
         work.rested().await;
         if let Some(key) = work.queue().take_retry() {
-            return (turn, key);
+            return (permit, key);
         }
     }
 }
 
 /// Reconciles the resources of a priority until the process ends, then lets running reconciles finish.
-async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &Workers, priority: Priority) {
+async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &Permits, priority: Priority) {
     let mut running = JoinSet::new();
     loop {
         while running.try_join_next().is_some() {}
-        let (turn, key) = tokio::select! {
+        let (permit, key) = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
             next = next(&**work, workers, priority) => next,
         };
         // Shown at every level.
         let span = tracing::error_span!("reconcile", kind = &*work.kind());
-        running.spawn(work_on(Running { work: work.clone(), key }, turn).instrument(span));
+        running.spawn(work_on(Running { work: work.clone(), key }, permit).instrument(span));
     }
     while running.join_next().await.is_some() {}
 }
@@ -92,16 +92,16 @@ impl<W: Work> Drop for Running<W> {
     }
 }
 
-async fn work_on<W: Work>(running: Running<W>, turn: Turn) {
+async fn work_on<W: Work>(running: Running<W>, permit: Permit) {
     let Running { work, key } = &running;
     let timer = work.metrics().reconcile(work.controller());
-    let result = match caught(Box::pin(work.reconcile(key, &turn))).await {
+    let result = match caught(Box::pin(work.reconcile(key, &permit))).await {
         Some(result) => result,
         None => panicked(&**work, key).await,
     };
     timer.finish(result);
-    // Ends before the work on the key does: the next worker on this key needs a turn.
-    drop(turn);
+    // Ends before the work on the key does: the next worker on this key needs a permit.
+    drop(permit);
 }
 
 /// The future's output; `None` if it panicked. Locks survive a panic, and no change is left half done.

@@ -134,7 +134,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         biased;
         // Dropping the watches stops them.
         () = watches => {}
-        () = serve(&shared, &context.shutdown, context.turns.for_controller(workers)) => {}
+        () = serve(&shared, &context.shutdown, context.concurrency.for_controller(workers)) => {}
         () = look_outside(&context, &shared.resource, &watch.selector) => {}
     }
     Ok(())

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::metrics::{Metrics, ReconcileResult};
-use controller::runtime::concurrency::Turn;
+use controller::runtime::concurrency::Permit;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
@@ -274,8 +274,8 @@ impl workers::Work for Shared {
         self.renderer.rested().await;
     }
 
-    async fn reconcile(&self, key: &ResourceKey, turn: &Turn) -> ReconcileResult {
-        reconcile(self, key, &HeldTurn(turn), turn.priority()).await
+    async fn reconcile(&self, key: &ResourceKey, permit: &Permit) -> ReconcileResult {
+        reconcile(self, key, &HeldPermit(permit), permit.priority()).await
     }
 
     async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {
@@ -284,9 +284,9 @@ impl workers::Work for Shared {
 }
 
 /// A reconcile gives its turn up while it waits for a hook.
-struct HeldTurn<'a>(&'a Turn);
+struct HeldPermit<'a>(&'a Turn);
 
-impl Slot for HeldTurn<'_> {
+impl Slot for HeldPermit<'_> {
     fn leave(&self) {
         self.0.leave();
     }

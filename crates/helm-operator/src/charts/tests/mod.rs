@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use controller::events::Events;
 use controller::metrics::{Metrics, ReconcileResult};
-use controller::runtime::concurrency::Turns;
+use controller::runtime::concurrency::ConcurrencyLimit;
 use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;

@@ -148,7 +148,7 @@ async fn while_waiting_for_its_objects_a_deleted_resource_shows_no_release() {
     let shutdown = CancellationToken::new();
     tokio::select! {
         () = watches => {}
-        _ = serve(&world.shared, &shutdown, Turns::default().for_controller(1)) => unreachable!(),
+        _ = serve(&world.shared, &shutdown, ConcurrencyLimit::default().for_controller(1)) => unreachable!(),
     }
     assert!(began.elapsed() < 40 * SECOND, "{:?} {:#?} {}", began.elapsed(), world.server.log(), status(&world));
     let looks =
@@ -173,7 +173,7 @@ async fn waiting_for_a_hook_occupies_no_worker() {
     tokio::select! {
         () = ready => {}
         () = tokio::time::sleep(60 * SECOND) => panic!("the only worker waits for the hook"),
-        _ = serve(&world.shared, &shutdown, Turns::default().for_controller(1)) => unreachable!(),
+        _ = serve(&world.shared, &shutdown, ConcurrencyLimit::default().for_controller(1)) => unreachable!(),
     }
     assert!(world.maps() == ["x"]);
 }

@@ -23,10 +23,10 @@ async fn failing() -> (World, Vec<ResourceKey>) {
 }
 
 async fn work_until(world: &World, until: impl Future<Output = ()>) {
-    work(world, until, Turns::default().for_controller(4)).await;
+    work(world, until, ConcurrencyLimit::default().for_controller(4)).await;
 }
 
-async fn work(world: &World, until: impl Future<Output = ()>, workers: controller::runtime::concurrency::Workers) {
+async fn work(world: &World, until: impl Future<Output = ()>, workers: controller::runtime::concurrency::Permits) {
     let watches = async {
         loop {
             world.feed();

@@ -31,7 +31,7 @@ impl World {
         tokio::select! {
             () = until => {}
             () = watches => unreachable!(),
-            _ = serve(&self.shared, &shutdown, Turns::default().for_controller(4)) => unreachable!(),
+            _ = serve(&self.shared, &shutdown, ConcurrencyLimit::default().for_controller(4)) => unreachable!(),
         }
     }
 
