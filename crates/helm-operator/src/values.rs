@@ -56,7 +56,7 @@ pub struct Spec {
 struct Text {
     json: Arc<str>,
     /// The reservation of a large text that is kept.
-    _place: Option<Arc<Place>>,
+    _reserved: Option<Arc<Reserved>>,
 }
 
 /// Room for large texts, shared by everything that a process keeps.
@@ -64,14 +64,14 @@ struct Text {
 pub(crate) struct Room(Arc<AtomicUsize>);
 
 #[derive(Debug)]
-struct Place(Room, usize);
+struct Reserved(Room, usize);
 
 impl Room {
     /// Reserves this many bytes; returns `None` if there are fewer left.
-    fn take(&self, bytes: usize) -> Option<Place> {
+    fn take(&self, bytes: usize) -> Option<Reserved> {
         let fits = |used: usize| Some(used + bytes).filter(|sum| *sum <= ROOM);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Place(self.clone(), bytes))
+        Some(Reserved(self.clone(), bytes))
     }
 
     /// Uses up all room.
@@ -81,7 +81,7 @@ impl Room {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reserved {
     fn drop(&mut self) {
         self.0.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -90,7 +90,7 @@ impl Drop for Place {
 impl Spec {
     /// Creates the `spec` with this JSON text; `null` means that there is none.
     pub fn new(json: &str) -> Spec {
-        Spec { text: Ok(Text { json: json.into(), _place: None }), digest: intern(&digest(json)) }
+        Spec { text: Ok(Text { json: json.into(), _reserved: None }), digest: intern(&digest(json)) }
     }
 
     /// Creates the `spec` that a user wrote. If it exceeds the limits, only its digest is kept.
@@ -103,12 +103,12 @@ impl Spec {
 
     /// Returns the `spec` as it is kept in memory: without a text for which there is no room.
     pub(crate) fn kept_in(self, room: &Room) -> Spec {
-        let Ok(Text { json, _place: None }) = &self.text else { return self };
+        let Ok(Text { json, _reserved: None }) = &self.text else { return self };
         if json.len() <= SMALL {
             return self;
         }
         let text = match room.take(json.len()) {
-            Some(place) => Ok(Text { json: json.clone(), _place: Some(Arc::new(place)) }),
+            Some(place) => Ok(Text { json: json.clone(), _reserved: Some(Arc::new(place)) }),
             None => Err(Error::NotKept),
         };
         Spec { text, ..self }

@@ -40,7 +40,7 @@ struct Open {
 }
 
 /// A connection's entry in the table, until it is dropped.
-struct Place {
+struct Entry {
     number: u64,
     table: Arc<Mutex<Table>>,
 }
@@ -52,7 +52,7 @@ impl Connections {
     }
 
     /// Adds a client, and ends another connection if the table is full.
-    fn enter(&self, from: IpAddr) -> (Place, CancellationToken) {
+    fn enter(&self, from: IpAddr) -> (Entry, CancellationToken) {
         let mut table = lock(&self.0);
         let (number, end) = (table.next, CancellationToken::new());
         table.next += 1;
@@ -63,7 +63,7 @@ impl Connections {
         {
             open.end.cancel();
         }
-        (Place { number, table: self.0.clone() }, end)
+        (Entry { number, table: self.0.clone() }, end)
     }
 }
 
@@ -77,7 +77,7 @@ impl Table {
     }
 }
 
-impl Drop for Place {
+impl Drop for Entry {
     fn drop(&mut self) {
         lock(&self.table).open.remove(&self.number);
     }
@@ -100,7 +100,7 @@ impl<A: Accept<Bounded, S>, S> Accept<TcpStream, S> for Limited<A> {
             Ok(peer) => {
                 let (place, end) = self.connections.enter(peer.ip().to_canonical());
                 let ended = Box::pin(end.cancelled_owned());
-                let bounded = Bounded { stream, ended, stalled: None, _place: place };
+                let bounded = Bounded { stream, ended, stalled: None, _entry: place };
                 futures::future::Either::Left(self.inner.accept(bounded, service))
             }
             Err(error) => futures::future::Either::Right(std::future::ready(Err(error))),
@@ -114,7 +114,7 @@ pub(super) struct Bounded {
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     /// The timeout that runs while the client does not read.
     stalled: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+    _entry: Entry,
 }
 
 impl Bounded {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::runtime::key::ResourceKey;
 use serde_json::Value;
 
-use super::versions::{Place, Versions};
+use super::versions::{Reservation, Versions};
 use crate::hooks::extensions::Judge;
 use crate::view::primary::{Primary, Received, status_fields};
 use crate::watches::{AnnotationNames, Field};
@@ -76,10 +76,10 @@ impl Intake {
     }
 
     /// Takes the resource for one reconcile; `None` while the controller of another version reconciles it.
-    pub(crate) fn take(&self, key: &ResourceKey) -> Option<Place> {
+    pub(crate) fn take(&self, key: &ResourceKey) -> Option<Reservation> {
         match &self.version {
             Some((_, versions)) => versions.take(key),
-            None => Some(Place::default()),
+            None => Some(Reservation::default()),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Work<'_> {
             held: self.is_held(primary, release.as_deref()),
             listing: self.is_listing(),
             again: self.again(primary),
-            place: self.place(primary, release.as_deref()),
+            upgrade_slot: self.upgrade_slot(primary, release.as_deref()),
             contested: self.is_contested(),
             blind: self.shared.cache.is_blind(self.key),
             outdated: release.as_ref().is_some_and(|release| !release.outdated().is_empty()),

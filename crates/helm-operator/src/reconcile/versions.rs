@@ -22,7 +22,7 @@ pub(crate) struct Versions {
 
 /// A resource that is taken for a reconcile, until it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Place(Option<(Arc<Versions>, ResourceKey)>);
+pub(crate) struct Reservation(Option<(Arc<Versions>, ResourceKey)>);
 
 impl Versions {
     /// One for each kind that several watches share, in the order of the watches.
@@ -48,13 +48,13 @@ impl Versions {
     }
 
     /// Takes a resource; `None` if it is taken.
-    pub(crate) fn take(self: &Arc<Self>, key: &ResourceKey) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, key: &ResourceKey) -> Option<Reservation> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.insert(key.clone()).then(|| Place(Some((self.clone(), key.clone()))))
+        taken.insert(key.clone()).then(|| Reservation(Some((self.clone(), key.clone()))))
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some((versions, key)) = self.0.take() {
             versions.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);

@@ -104,7 +104,7 @@ impl Discovered {
 
 /// Renders one chart for one watch.
 pub(crate) struct EngineRenderer {
-    place: Place,
+    rendered_by: RenderedBy,
     document: Arc<ChartDocument>,
     overrides: Overrides,
     discovered: Arc<Discovered>,
@@ -121,11 +121,11 @@ pub(crate) struct EngineRenderer {
 }
 
 /// Where the chart is rendered.
-enum Place {
+enum RenderedBy {
     /// In this process.
-    Here(Arc<Analysed>),
+    Manager(Arc<Analysed>),
     /// In worker processes, which load the chart themselves.
-    Apart { workers: Arc<Workers>, chart: PathBuf, digest: String },
+    Workers { workers: Arc<Workers>, chart: PathBuf, digest: String },
 }
 
 impl EngineRenderer {
@@ -145,7 +145,7 @@ impl EngineRenderer {
         let named = Arc::new(Named::of(engine.chart()));
         let published = Arc::new(Published::by(engine.chart()));
         let (place, lookup_rule, schema) =
-            (Place::Here(Arc::new(Analysed::new(engine))), Arc::default(), SchemaRule::default());
+            (RenderedBy::Manager(Arc::new(Analysed::new(engine))), Arc::default(), SchemaRule::default());
         let renderer = EngineRenderer {
             place,
             document,
@@ -165,8 +165,8 @@ impl EngineRenderer {
 
     /// Renders in workers from now on, which load the chart from this absolute path.
     pub(crate) fn apart(mut self, workers: Arc<Workers>, chart: PathBuf) -> EngineRenderer {
-        if let Place::Here(engine) = &self.place {
-            self.place = Place::Apart { workers, chart, digest: engine.chart().digest().to_owned() };
+        if let RenderedBy::Manager(engine) = &self.rendered_by {
+            self.rendered_by = RenderedBy::Workers { workers, chart, digest: engine.chart().digest().to_owned() };
         }
         self
     }
@@ -188,7 +188,7 @@ impl EngineRenderer {
 
     /// Sets how values are validated. The copies of documents have absolute paths. Default: against the chart's own files.
     pub(crate) fn validating(mut self, rule: SchemaRule) -> EngineRenderer {
-        if let Place::Here(engine) = &self.place {
+        if let RenderedBy::Manager(engine) = &self.rendered_by {
             self.blocked = blocked(engine.chart(), &rule);
         }
         EngineRenderer { schema: rule, ..self }
@@ -205,9 +205,9 @@ impl EngineRenderer {
         let served = self.served.clone();
         let reach = Reach::Release(Release { served, namespace: namespace.to_owned(), named, rule });
         let lookup = ClusterLookup::new(applier, tokio::runtime::Handle::current(), reach);
-        let most = match &self.place {
-            Place::Here(_) => Rendering::default().memory / 8,
-            Place::Apart { workers, .. } => workers.largest_answer(),
+        let most = match &self.rendered_by {
+            RenderedBy::Manager(_) => Rendering::default().memory / 8,
+            RenderedBy::Workers { workers, .. } => workers.largest_answer(),
         };
         Arc::new(lookup.within(most).publishing(self.published.clone()))
     }
@@ -221,8 +221,8 @@ impl EngineRenderer {
         let values = self.values(&request.spec, request.overrides_type)?;
         let config = json::to_serde(&Value::Map(values.clone()));
         let capabilities = self.discovered.current().await?;
-        let output = match &self.place {
-            Place::Here(engine) => {
+        let output = match &self.rendered_by {
+            RenderedBy::Manager(engine) => {
                 let (engine, hiding, lookup, skip_schema) = (engine.clone(), lookup, lookup.clone(), self.schema.skip);
                 let place = Here { engine, capabilities, lookup, skip_schema };
                 match blocking(move || place.render(&values, &request)).await {
@@ -230,7 +230,7 @@ impl EngineRenderer {
                     Err(error) => return Err(hiding.veil(error).await),
                 }
             }
-            Place::Apart { workers, chart, digest } => {
+            RenderedBy::Workers { workers, chart, digest } => {
                 drop(values);
                 let job = self.job(request, chart, digest)?;
                 match workers.render(job, &capabilities, lookup).await? {
@@ -244,9 +244,9 @@ impl EngineRenderer {
 
     /// The most memory that the objects of a render may take, in bytes.
     fn weight(&self) -> u64 {
-        match &self.place {
-            Place::Here(_) => Rendering::default().memory / 4,
-            Place::Apart { workers, .. } => workers.weight(),
+        match &self.rendered_by {
+            RenderedBy::Manager(_) => Rendering::default().memory / 4,
+            RenderedBy::Workers { workers, .. } => workers.weight(),
         }
     }
 
@@ -296,10 +296,10 @@ impl Renderer for EngineRenderer {
 
     fn template(&self, name: &str) -> Option<String> {
         let text = |chart: &Chart| Some(String::from_utf8_lossy(chart.template(name)?).into_owned());
-        match &self.place {
-            Place::Here(engine) => text(engine.chart()),
+        match &self.rendered_by {
+            RenderedBy::Manager(engine) => text(engine.chart()),
             // Only workers keep it. Another chart would have other lines.
-            Place::Apart { chart, digest, .. } => {
+            RenderedBy::Workers { chart, digest, .. } => {
                 let loaded = Chart::load_with(chart, &self.schema.copies).ok();
                 text(&*loaded.filter(|loaded| loaded.digest() == digest)?)
             }
@@ -311,9 +311,9 @@ impl Renderer for EngineRenderer {
     }
 
     fn rested(&self) -> BoxFuture<'_, ()> {
-        match &self.place {
-            Place::Here(_) => Box::pin(std::future::ready(())),
-            Place::Apart { workers, .. } => Box::pin(workers.rested()),
+        match &self.rendered_by {
+            RenderedBy::Manager(_) => Box::pin(std::future::ready(())),
+            RenderedBy::Workers { workers, .. } => Box::pin(workers.rested()),
         }
     }
 

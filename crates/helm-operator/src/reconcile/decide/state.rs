@@ -30,7 +30,7 @@ pub(crate) struct Observed {
     /// What to do although nothing differs.
     pub(crate) again: Again,
     /// Whether an upgrade may start.
-    pub(crate) place: Place,
+    pub(crate) upgrade_slot: UpgradeSlot,
     /// The last attempt failed, and this turn is not one of those that such resources have.
     pub(crate) yields: bool,
     /// Another process made the newest revision, and this one has not waited for it yet.
@@ -54,13 +54,13 @@ pub(crate) enum Again {
 
 /// Whether an upgrade that something outside the resource causes may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum UpgradeSlot {
     /// It may, or is of another kind.
-    Free,
+    NotNeeded,
     /// It has to take one of a limited number of places.
-    Wanted,
+    Needed,
     /// It waits for one.
-    InLine,
+    Waiting,
 }
 
 /// The newest revision of a release.
@@ -362,7 +362,7 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 }
 
 fn when_deployed(observed: &Observed) -> Step {
-    let waits = observed.held || observed.place == Place::InLine;
+    let waits = observed.held || observed.upgrade_slot == UpgradeSlot::Waiting;
     match (observed.inputs, observed.objects) {
         // The deployed revision is maintained even while the next one cannot be made.
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
@@ -371,7 +371,7 @@ fn when_deployed(observed: &Observed) -> Step {
         (Inputs::Unread, _) => Step::ReadSources,
         (Inputs::Uncompared, _) => Step::Compare,
         (Inputs::Changed | Inputs::RenderedOther, _) if observed.contested => Step::GiveWay,
-        (Inputs::Changed | Inputs::RenderedOther, _) if observed.place == Place::Wanted => Step::Queue,
+        (Inputs::Changed | Inputs::RenderedOther, _) if observed.upgrade_slot == UpgradeSlot::Needed => Step::Queue,
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
         (_, Objects::Unmarked) if observed.held => Step::Wait,
@@ -408,7 +408,7 @@ mod tests {
         held: false,
         listing: false,
         again: Again::Nothing,
-        place: Place::Free,
+        upgrade_slot: UpgradeSlot::NotNeeded,
         yields: false,
         contested: false,
         blind: false,
@@ -564,8 +564,8 @@ mod tests {
 
     #[test]
     fn an_upgrade_waits_for_its_place_while_drift_is_repaired() {
-        let wanted = Observed { inputs: Inputs::Changed, place: Place::Wanted, ..FINE };
-        let in_line = Observed { place: Place::InLine, ..wanted.clone() };
+        let wanted = Observed { inputs: Inputs::Changed, upgrade_slot: UpgradeSlot::Needed, ..FINE };
+        let in_line = Observed { upgrade_slot: UpgradeSlot::Waiting, ..wanted.clone() };
         check(&[
             ("a place before rendering", wanted.clone(), Step::Queue),
             ("or before the upgrade", Observed { inputs: Inputs::RenderedOther, ..wanted.clone() }, Step::Queue),

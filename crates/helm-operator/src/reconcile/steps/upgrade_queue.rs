@@ -2,23 +2,23 @@
 
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::inputs;
-use crate::reconcile::decide::state::Place;
+use crate::reconcile::decide::state::UpgradeSlot;
 use crate::status::{Health, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
 impl Work<'_> {
     /// The place that an upgrade needs. One that a person asked for needs none.
-    pub(crate) fn place(&self, primary: &Primary, release: Option<&Release>) -> Place {
+    pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&Release>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
         let is_free = !rollout.is_limited()
             || rollout.holds(self.key)
             || self.full_reconcile(primary).is_some()
             || !self.is_from_outside(primary, release);
         match is_free {
-            true => Place::Free,
-            false if self.in_line => Place::InLine,
-            false => Place::Wanted,
+            true => UpgradeSlot::NotNeeded,
+            false if self.in_line => UpgradeSlot::Waiting,
+            false => UpgradeSlot::Needed,
         }
     }
 

@@ -29,8 +29,8 @@ pub(in crate::kube) fn hand_over(
     pointers: &[Pointer],
 ) -> HandedOver {
     let entries = || managed_fields.as_array().into_iter().flatten();
-    let place = Place { body, live, sets: entries().map(|entry| &entry["fieldsV1"]).collect() };
-    let mut paths: Vec<Vec<Key>> = pointers.iter().filter_map(|pointer| place.find(pointer)).collect();
+    let position = Position { body, live, sets: entries().map(|entry| &entry["fieldsV1"]).collect() };
+    let mut paths: Vec<Vec<Key>> = pointers.iter().filter_map(|pointer| position.find(pointer)).collect();
     // In reverse order, so that indexes stay valid while items are removed.
     paths.sort();
     paths.reverse();
@@ -60,13 +60,13 @@ enum Key {
 }
 
 /// The same position in the chart's object, the live one and every manager's fields.
-struct Place<'a> {
+struct Position<'a> {
     body: &'a Value,
     live: &'a Value,
     sets: Vec<&'a Value>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     /// Finds the path that a pointer hands over: the field, or a list or map around it that has one owner as a whole.
     /// Returns `None` if the chart does not set it, or the live object lacks the part that contains it.
     fn find(&self, pointer: &Pointer) -> Option<Vec<Key>> {
@@ -105,8 +105,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn step(&self, body: &'a Value, live: &'a Value, key: &str) -> Place<'a> {
-        Place { body, live, sets: self.sets.iter().filter_map(|set| set.get(key)).collect() }
+    fn step(&self, body: &'a Value, live: &'a Value, key: &str) -> Position<'a> {
+        Position { body, live, sets: self.sets.iter().filter_map(|set| set.get(key)).collect() }
     }
 
     /// Returns whether a manager owns the map as a whole, as with `nodeSelector`.
