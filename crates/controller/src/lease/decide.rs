@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Timing;
 
 /// The lease as last read or written.
-pub(super) struct Observed {
+pub(super) struct Seen {
     pub(super) lease: Lease,
     /// Local time of the last observed change.
     pub(super) at: Instant,
@@ -26,12 +26,12 @@ pub(super) enum Step {
     Wait,
 }
 
-impl Observed {
+impl Seen {
     /// Records the lease as read at `at`. If it equals the one before, the time of its last change stays.
-    pub(super) fn again(before: Option<Observed>, lease: Lease, at: Instant) -> Observed {
+    pub(super) fn again(before: Option<Seen>, lease: Lease, at: Instant) -> Seen {
         match before {
-            Some(before) if before.lease.spec == lease.spec => Observed { lease, at: before.at },
-            _ => Observed { lease, at },
+            Some(before) if before.lease.spec == lease.spec => Seen { lease, at: before.at },
+            _ => Seen { lease, at },
         }
     }
 
@@ -57,7 +57,7 @@ impl Observed {
 /// Returns the next step. `now` is our clock, which measures waiting; `wall` is the wall-clock time that is written for
 /// readers.
 pub(super) fn next_step(
-    observed: Option<&Observed>,
+    observed: Option<&Seen>,
     identity: &str,
     timing: &Timing,
     now: Instant,
@@ -115,7 +115,7 @@ mod tests {
         let wall = Timestamp::UNIX_EPOCH;
         let start = Instant::now();
         let lease = Lease { spec: Some(spec(holder, &TIMING, wall, wall, 3)), ..Lease::default() };
-        let observed = (holder != "-").then_some(Observed { lease, at: start });
+        let observed = (holder != "-").then_some(Seen { lease, at: start });
         let later = start + Duration::from_secs(unchanged);
         let step = match next_step(observed.as_ref(), "me", &TIMING, later, wall) {
             Step::Create(s) => format!("create as {:?} {}", s.holder_identity.unwrap(), s.lease_transitions.unwrap()),
@@ -145,9 +145,9 @@ mod tests {
         };
         let start = Instant::now();
         let late = start + Duration::from_secs(14);
-        let first = Observed::again(None, lease(1), start);
-        let same = Observed::again(Some(first), lease(1), late);
+        let first = Seen::again(None, lease(1), start);
+        let same = Seen::again(Some(first), lease(1), late);
         assert_eq!(same.at, start);
-        assert_eq!(Observed::again(Some(same), lease(2), late).at, late);
+        assert_eq!(Seen::again(Some(same), lease(2), late).at, late);
     }
 }

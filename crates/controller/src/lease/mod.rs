@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::report::chain;
 use crate::runtime::last_error::{Change, LastError};
 use crate::runtime::readiness::Requirement;
-use decide::{Observed, Step, next_step};
+use decide::{Seen, Step, next_step};
 pub use others::warn_of_others;
 pub use term::Term;
 
@@ -65,7 +65,7 @@ pub struct Election {
     identity: String,
     timing: Timing,
     term: Term,
-    observed: Option<Observed>,
+    observed: Option<Seen>,
     last_error: LastError,
     requirement: Option<Requirement>,
     /// The kinds that the holder serves, for operators without leader election to read.
@@ -203,7 +203,7 @@ impl Election {
 
     async fn observe(&mut self) -> Result<(), kube::Error> {
         let read = self.api.get_opt(&self.name).await?;
-        self.observed = read.map(|lease| Observed::again(self.observed.take(), lease, Instant::now()));
+        self.observed = read.map(|lease| Seen::again(self.observed.take(), lease, Instant::now()));
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl Election {
         match written {
             Ok(lease) => {
                 self.term.set_end(started + self.timing.renew_deadline);
-                self.observed = Some(Observed { lease, at: started });
+                self.observed = Some(Seen { lease, at: started });
                 Ok(true)
             }
             Err(error) => {

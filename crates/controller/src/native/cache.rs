@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::decoded::Invalid;
 use super::kind::Kind;
-use super::store::{Reader, Store};
+use super::store::{Store, StoreListener};
 use crate::ResourceKey;
 use crate::runtime::sync::lock;
 
@@ -160,7 +160,7 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
     }
 }
 
-impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> Reader<K> for Index<I, K> {
+impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> StoreListener<K> for Index<I, K> {
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
         let keys_of = |object: Option<&Arc<K>>| object.map(|object| (self.keys_of)(object)).unwrap_or_default();
         let (mut left, joined) = (keys_of(before), keys_of(now));

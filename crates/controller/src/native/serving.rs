@@ -24,7 +24,7 @@ use crate::report::{self, Outcome};
 use crate::runtime::concurrency::Permit;
 use crate::runtime::queue::Queue;
 use crate::runtime::sync::lock;
-use crate::runtime::workers::Work;
+use crate::runtime::workers::Reconcile;
 
 /// The longest message of an event, in bytes: the server's limit.
 const MESSAGE: usize = 1024;
@@ -183,7 +183,7 @@ fn has_finalizer<K: kube::Resource>(resource: &K, name: &str) -> bool {
     resource.finalizers().iter().any(|finalizer| finalizer == name)
 }
 
-impl<R: Reconciler> Work for Serving<R> {
+impl<R: Reconciler> Reconcile for Serving<R> {
     fn queue(&self) -> &Queue<ResourceKey> {
         &self.settings.queue
     }

@@ -108,7 +108,7 @@ pub(super) struct Store<K> {
 
 struct State<K> {
     objects: HashMap<ResourceKey, Kept<K>>,
-    readers: Vec<Arc<dyn Reader<K>>>,
+    readers: Vec<Arc<dyn StoreListener<K>>>,
 }
 
 struct Kept<K> {
@@ -118,7 +118,7 @@ struct Kept<K> {
 }
 
 /// Follows the changes of a store.
-pub(super) trait Reader<K>: Send + Sync {
+pub(super) trait StoreListener<K>: Send + Sync {
     /// Called when an object appeared, changed or went. The store is locked: the reader must not read it.
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>);
 
@@ -129,7 +129,7 @@ pub(super) trait Reader<K>: Send + Sync {
 /// Sees each object before and after each change.
 struct Follower<F>(F);
 
-impl<K, F: Fn(&K) + Send + Sync> Reader<K> for Follower<F> {
+impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
     fn changed(&self, _: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
         before.into_iter().chain(now).for_each(|object| (self.0)(object));
     }
@@ -165,7 +165,7 @@ impl<K: Kind> Store<K> {
     }
 
     /// Reports to a reader each known object, then every change.
-    pub(super) fn join(&self, reader: Arc<dyn Reader<K>>) {
+    pub(super) fn join(&self, reader: Arc<dyn StoreListener<K>>) {
         let mut state = self.write();
         for (key, kept) in &state.objects {
             match &kept.object {
@@ -339,7 +339,7 @@ mod tests {
     #[derive(Default)]
     struct Changes(Mutex<Vec<String>>);
 
-    impl Reader<ConfigMap> for Changes {
+    impl StoreListener<ConfigMap> for Changes {
         fn changed(&self, key: &ResourceKey, before: Option<&Arc<ConfigMap>>, now: Option<&Arc<ConfigMap>>) {
             let uid = |object: Option<&Arc<ConfigMap>>| object.and_then(|o| o.metadata.uid.clone()).unwrap_or_default();
             lock(&self.0).push(format!("{key} {}>{}", uid(before), uid(now)));

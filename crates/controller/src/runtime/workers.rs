@@ -19,7 +19,7 @@ use super::queue::Queue;
 use crate::metrics::{Metrics, ReconcileResult};
 
 /// What a controller's workers do.
-pub trait Work: Send + Sync + 'static {
+pub trait Reconcile: Send + Sync + 'static {
     /// The resources to reconcile.
     fn queue(&self) -> &Queue<ResourceKey>;
     /// Counts the reconciles.
@@ -39,14 +39,14 @@ pub trait Work: Send + Sync + 'static {
 }
 
 /// Reconciles queued resources until the process ends, then lets running reconciles finish.
-pub async fn serve<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: Permits) {
+pub async fn serve<W: Reconcile>(work: &Arc<W>, shutdown: &CancellationToken, workers: Permits) {
     work.metrics().controller(work.controller(), workers.limit);
     work.queue().count(work.metrics().queue(work.controller()));
     tokio::join!(attend(work, shutdown, &workers, Priority::Normal), attend(work, shutdown, &workers, Priority::Retry));
 }
 
 /// The next resource of a priority, and its permit.
-async fn next<W: Work>(work: &W, workers: &Permits, priority: Priority) -> (Permit, ResourceKey) {
+async fn next<W: Reconcile>(work: &W, workers: &Permits, priority: Priority) -> (Permit, ResourceKey) {
     if priority == Priority::Normal {
         // The key first: a permit held while idle would be missing to a reconcile that returns from waiting for a hook.
         let key = work.queue().next().await;
@@ -64,7 +64,7 @@ async fn next<W: Work>(work: &W, workers: &Permits, priority: Priority) -> (Perm
 }
 
 /// Reconciles the resources of a priority until the process ends, then lets running reconciles finish.
-async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &Permits, priority: Priority) {
+async fn attend<W: Reconcile>(work: &Arc<W>, shutdown: &CancellationToken, workers: &Permits, priority: Priority) {
     let mut running = JoinSet::new();
     loop {
         while running.try_join_next().is_some() {}
@@ -81,18 +81,18 @@ async fn attend<W: Work>(work: &Arc<W>, shutdown: &CancellationToken, workers: &
 }
 
 /// Ends the work on a key when dropped.
-struct Running<W: Work> {
+struct Running<W: Reconcile> {
     work: Arc<W>,
     key: ResourceKey,
 }
 
-impl<W: Work> Drop for Running<W> {
+impl<W: Reconcile> Drop for Running<W> {
     fn drop(&mut self) {
         self.work.queue().done(&self.key);
     }
 }
 
-async fn work_on<W: Work>(running: Running<W>, permit: Permit) {
+async fn work_on<W: Reconcile>(running: Running<W>, permit: Permit) {
     let Running { work, key } = &running;
     let timer = work.metrics().reconcile(work.controller());
     let result = match caught(Box::pin(work.reconcile(key, &permit))).await {
@@ -109,7 +109,7 @@ async fn caught<T>(work: BoxFuture<'_, T>) -> Option<T> {
     AssertUnwindSafe(work).catch_unwind().await.ok()
 }
 
-async fn panicked<W: Work>(work: &W, key: &ResourceKey) -> ReconcileResult {
+async fn panicked<W: Reconcile>(work: &W, key: &ResourceKey) -> ReconcileResult {
     work.metrics().reconcile_panicked(work.controller());
     tracing::error!(resource = %key, "A reconcile panicked, which is a bug; the resource will be retried");
     work.queue().push_after(key.clone(), backoff::LONGEST);

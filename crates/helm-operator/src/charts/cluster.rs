@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::config::ChartConfig;
 use super::watches::{self, Objects, WholeKinds};
 use crate::chart_metrics::ChartMetrics;
-use crate::reconcile::report::looks::Looks;
+use crate::reconcile::report::diagnoses::Diagnoses;
 use crate::record_key;
 use crate::rendering::renderer::Discovered;
 use crate::rendering::{Program, Workers};
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
     pub(crate) applier: Applier,
     pub(crate) releases: Arc<Releases>,
     pub(crate) kinds: Arc<Kinds>,
-    pub(crate) looks: Arc<Looks>,
+    pub(crate) diagnoses: Arc<Diagnoses>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(crate) sources: Arc<Sources>,
     /// The memory that large specs of resources may take.
@@ -92,7 +92,7 @@ impl Cluster {
             applier,
             releases: Arc::new(Releases::of(writer)),
             kinds: Arc::new(Kinds::new(objects)),
-            looks: Arc::default(),
+            diagnoses: Arc::default(),
             sources: Sources::new(Some(client.clone()), namespaces.clone()),
             room: Room::default(),
             workers,

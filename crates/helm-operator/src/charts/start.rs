@@ -114,7 +114,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         applier,
         resource,
         new_kinds,
-        looks: cluster.looks.clone(),
+        diagnoses: cluster.diagnoses.clone(),
         undeclared: Undeclared::default(),
     });
     Previews::of(&context).add(&watch, &context, &shared);

@@ -253,7 +253,7 @@ impl Work<'_> {
     }
 }
 
-impl workers::Work for Shared {
+impl workers::Reconcile for Shared {
     fn queue(&self) -> &Queue<ResourceKey> {
         &self.queue
     }
@@ -284,7 +284,7 @@ impl workers::Work for Shared {
 }
 
 /// A reconcile gives its turn up while it waits for a hook.
-struct HeldPermit<'a>(&'a Turn);
+struct HeldPermit<'a>(&'a Permit);
 
 impl Slot for HeldPermit<'_> {
     fn leave(&self) {

@@ -24,7 +24,7 @@ use crate::hooks::extensions::{Additions, Wakes};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::{History, Memory};
 use crate::reconcile::decide::rollout::{self, Rollout};
-use crate::reconcile::report::looks::Looks;
+use crate::reconcile::report::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::status::{Condition, condition};
@@ -33,7 +33,7 @@ use crate::view::cache::Cache;
 use crate::view::dependent::{Claim, Dependent, key_of};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::Release;
-use crate::view::releases::Reader;
+use crate::view::releases::ReleaseListener;
 use crate::view::sources::registry::Sources;
 use crate::watches::{AnnotationSources, Drift, Expressions, OnFailure, ServiceAccount};
 
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     /// Receives the kinds to watch.
     pub(crate) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
     /// The process's looks at what is not ready.
-    pub(crate) looks: Arc<Looks>,
+    pub(crate) diagnoses: Arc<Diagnoses>,
     /// The status fields that the kind's schema lacks.
     pub(crate) undeclared: Undeclared,
 }
@@ -311,7 +311,7 @@ impl Census for Shared {
     }
 }
 
-impl Reader for Shared {
+impl ReleaseListener for Shared {
     /// Somebody else's record is a change of the resource's inputs; our own records are the result of an attempt that may have failed.
     fn release_changed(&self, record: &ResourceKey, foreign: bool) {
         let Some(key) = self.cache.resource_of(record) else { return };

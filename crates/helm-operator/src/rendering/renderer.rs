@@ -144,10 +144,10 @@ impl EngineRenderer {
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
         let named = Arc::new(Named::of(engine.chart()));
         let published = Arc::new(Published::by(engine.chart()));
-        let (place, lookup_rule, schema) =
+        let (rendered_by, lookup_rule, schema) =
             (RenderedBy::Manager(Arc::new(Analysed::new(engine))), Arc::default(), SchemaRule::default());
         let renderer = EngineRenderer {
-            place,
+            rendered_by,
             document,
             overrides,
             discovered,

@@ -19,7 +19,7 @@ use super::coverage::{Coverage, KindKey, Loss, kind_key};
 use super::dependent::{Claim, Dependent, Judged};
 use super::primary::Primary;
 use super::release::Release;
-use super::releases::{Reader, ReaderId, Releases};
+use super::releases::{ListenerId, ReleaseListener, Releases};
 use super::tombstones::RecentDeletions;
 use crate::values::Room;
 use crate::watches::Expressions;
@@ -31,7 +31,7 @@ pub(crate) struct Cache {
     releases: Arc<Releases>,
     /// Where this controller's records are. `releases` goes by the records' own namespaces and names.
     home: Home,
-    reader: ReaderId,
+    reader: ListenerId,
     expressions: Arc<Expressions>,
     room: Room,
 }
@@ -191,7 +191,7 @@ impl Cache {
     }
 
     /// Tells the reader of changes to releases that this controller does not make itself.
-    pub(crate) fn report_releases_to(&self, reader: Weak<dyn Reader>) {
+    pub(crate) fn report_releases_to(&self, reader: Weak<dyn ReleaseListener>) {
         self.releases.add_reader(self.reader, reader);
     }
 

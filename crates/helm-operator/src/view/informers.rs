@@ -46,13 +46,13 @@ pub(crate) struct Kinds {
 struct State {
     /// The names of the charts that the process serves.
     charts: BTreeSet<String>,
-    watched: HashMap<KindKey, Vec<Arc<Shared>>>,
+    watched: HashMap<KindKey, Vec<Arc<SharedWatch>>>,
     /// Dropped, and thereby stopped, with the process's last controller.
     tasks: JoinSet<()>,
 }
 
 /// The watch of one kind in one scope.
-struct Shared {
+struct SharedWatch {
     kind: Arc<Resource>,
     scope: Scope,
     state: Mutex<Fanout>,
@@ -125,10 +125,10 @@ impl Kinds {
         let State { charts, watched, tasks } = &mut *state;
         charts.insert(chart.to_owned());
         let shared = watched.entry(kind_key(kind)).or_insert_with(|| {
-            let new = |scope| Arc::new(Shared { kind: kind.clone(), scope, state: Mutex::default() });
+            let new = |scope| Arc::new(SharedWatch { kind: kind.clone(), scope, state: Mutex::default() });
             self.source.scopes(kind).into_iter().map(new).collect()
         });
-        let join = |one: &Arc<Shared>| -> BoxFuture<'static, First> {
+        let join = |one: &Arc<SharedWatch>| -> BoxFuture<'static, First> {
             match one.join(chart, subscriber) {
                 Joined::Running => Box::pin(self.clone().catch_up(one.clone(), chart.to_owned(), subscriber.clone())),
                 Joined::Restart => one.start(&*self.source, charts, tasks),
@@ -144,7 +144,7 @@ impl Kinds {
     }
 
     /// Lists a new member's objects, and then lets it see what it missed.
-    async fn catch_up(self: Arc<Self>, shared: Arc<Shared>, chart: String, subscriber: Subscriber) -> First {
+    async fn catch_up(self: Arc<Self>, shared: Arc<SharedWatch>, chart: String, subscriber: Subscriber) -> First {
         for attempt in 1.. {
             // The list will contain what happened before it: while lists fail, nothing piles up.
             shared.forget_missed(&subscriber);
@@ -177,7 +177,7 @@ enum Joined {
     Restart,
 }
 
-impl Shared {
+impl SharedWatch {
     /// Adds a member: it sees everything from now on.
     fn join(&self, chart: &str, subscriber: &Subscriber) -> Joined {
         let mut state = lock(&self.state);
@@ -245,7 +245,7 @@ impl Shared {
 
 /// One watch's way to the members.
 struct Run {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWatch>,
     number: u64,
     /// The number of lists of earlier watches.
     before: u64,

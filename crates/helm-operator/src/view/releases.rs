@@ -34,15 +34,15 @@ pub(crate) struct Releases {
 #[derive(Default)]
 struct Readers {
     last: u32,
-    all: Vec<(ReaderId, Weak<dyn Reader>)>,
+    all: Vec<(ListenerId, Weak<dyn ReleaseListener>)>,
 }
 
 /// Identifies a reader among those of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReaderId(u32);
+pub(crate) struct ListenerId(u32);
 
 /// Learns of changes to releases: a controller.
-pub(crate) trait Reader: Send + Sync {
+pub(crate) trait ReleaseListener: Send + Sync {
     /// Handles a change that this reader did not make itself, of the release whose records have this namespace and name. `foreign`: the record that
     /// changed is not ours.
     fn release_changed(&self, record: &ResourceKey, foreign: bool);
@@ -68,10 +68,10 @@ impl Releases {
         lock(&self.met).insert(writer.clone())
     }
 
-    pub(crate) fn new_reader(&self) -> ReaderId {
+    pub(crate) fn new_reader(&self) -> ListenerId {
         let mut readers = lock(&self.readers);
         readers.last += 1;
-        ReaderId(readers.last)
+        ListenerId(readers.last)
     }
 
     /// Whether the server refuses to list or watch the records in this namespace.
@@ -80,7 +80,7 @@ impl Releases {
     }
 
     /// Tells the reader of changes from now on.
-    pub(crate) fn add_reader(&self, id: ReaderId, reader: Weak<dyn Reader>) {
+    pub(crate) fn add_reader(&self, id: ListenerId, reader: Weak<dyn ReleaseListener>) {
         lock(&self.readers).all.push((id, reader));
     }
 
@@ -94,7 +94,7 @@ impl Releases {
     }
 
     /// Changes a release in the name of one reader. The others learn of it.
-    pub(crate) fn change<T>(&self, key: &ResourceKey, by: ReaderId, change: impl FnOnce(&mut Release) -> T) -> T {
+    pub(crate) fn change<T>(&self, key: &ResourceKey, by: ListenerId, change: impl FnOnce(&mut Release) -> T) -> T {
         let mut all = lock(&self.all);
         let release = Arc::make_mut(all.entry(key.clone()).or_default());
         let result = change(release);
@@ -181,7 +181,7 @@ impl Releases {
         });
     }
 
-    fn each_reader(&self, but: Option<ReaderId>, tell: impl Fn(&dyn Reader)) {
+    fn each_reader(&self, but: Option<ListenerId>, tell: impl Fn(&dyn ReleaseListener)) {
         // Readers may read: they are told without a lock.
         let readers = lock(&self.readers).all.clone();
         let others = readers.iter().filter(|(id, _)| Some(*id) != but);

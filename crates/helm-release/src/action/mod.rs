@@ -64,9 +64,9 @@ use helm::reads::Unread;
 use jiff::Timestamp;
 
 use crate::kube::{
-    self, Adopt, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, HookError, HookRun, IgnoreRule,
-    Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Observed, Patience, Policy, Proven, Reach,
-    Slot, Tie, recorded_objects,
+    self, Adopt, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, Found, HookError, HookRun, IgnoreRule,
+    Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Patience, Policy, Proven, Reach, Slot,
+    Tie, recorded_objects,
 };
 use crate::release::{ChartDocument, Fields, Hook, Info, Packed, Release, Status};
 use crate::storage::{self, Before, Marks, Sealed, Storage, Stored, Written};
@@ -304,13 +304,13 @@ impl Cached {
     }
 }
 
-impl From<Cached> for Observed {
+impl From<Cached> for Found {
     /// Converts a cached state to what a write may assume without a read.
-    fn from(cached: Cached) -> Observed {
+    fn from(cached: Cached) -> Found {
         match cached {
-            Cached::Ours(live) => Observed::Ours { uid: live.proven.uid, scaled: live.scaled, kept: live.kept },
-            Cached::Absent => Observed::Absent,
-            Cached::Unknown => Observed::Unknown,
+            Cached::Ours(live) => Found::Ours { uid: live.proven.uid, scaled: live.scaled, kept: live.kept },
+            Cached::Absent => Found::Absent,
+            Cached::Unknown => Found::Unknown,
         }
     }
 }

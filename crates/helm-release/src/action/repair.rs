@@ -4,7 +4,7 @@ use super::handover::Handover;
 use super::last::Deployed;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
-    Applied, ApplyError, Live, Look, Object, ObjectKey, Observed, Ownership, Pointer, Previous, Rival, Rule, Target,
+    Applied, ApplyError, Found, Live, Look, Object, ObjectKey, Ownership, Pointer, Previous, Rival, Rule, Target,
     has_replicas, recorded_objects,
 };
 use crate::release::{Packed, Release, Status};
@@ -180,9 +180,9 @@ fn as_others_left_it(env: &Environment<'_>, look: &Look) -> Option<Live> {
 }
 
 /// Returns the cached state. It suffices only for objects that we applied before.
-fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Observed {
+fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Found {
     if rule != Rule::Keep {
-        return Observed::Unknown;
+        return Found::Unknown;
     }
     env.live.cached(key, env.decoration).into()
 }

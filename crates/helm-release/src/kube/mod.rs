@@ -64,7 +64,7 @@ pub(crate) use objects::decorate::is_kept;
 pub(crate) use objects::object::recorded_objects;
 pub(crate) use objects::order::uninstall_order;
 pub(crate) use outside::{is_transient, is_unanswered};
-pub(crate) use writes::apply::{Observed, Target};
+pub(crate) use writes::apply::{Found, Target};
 pub(crate) use writes::autoscaler::{Scaled, has_replicas};
 pub(crate) use writes::client_side::LastApplied;
 pub(crate) use writes::delete::Removal;

@@ -13,7 +13,7 @@ fn service() -> Object {
     Object::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "ClusterIP", "port": 1}})).unwrap()
 }
 
-fn target(object: &Object, rule: Rule, observed: Observed) -> Target<'_> {
+fn target(object: &Object, rule: Rule, observed: Found) -> Target<'_> {
     Target {
         object,
         rule,
@@ -31,7 +31,7 @@ async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyEr
 
 /// Applies the service without a known live object.
 async fn put(applier: &Applier, rule: Rule) -> Result<Applied, ApplyError> {
-    apply(applier, target(&service(), rule, Observed::Unknown)).await
+    apply(applier, target(&service(), rule, Found::Unknown)).await
 }
 
 /// Returns a live service that belongs to the named release.
@@ -50,7 +50,7 @@ fn server() -> (Arc<MemoryApi>, Applier) {
 #[tokio::test]
 async fn new_objects_are_created_by_one_apply_with_helms_metadata_and_owner() {
     let (server, applier) = server();
-    let applied = apply(&applier, target(&service(), Rule::Import, Observed::Absent)).await.unwrap();
+    let applied = apply(&applier, target(&service(), Rule::Import, Found::Absent)).await.unwrap();
     assert_eq!(server.log(), ["GET /api", "GET /apis", &format!("PATCH {SERVICE}")]);
     let metadata = server.object(SERVICE).unwrap()["metadata"].clone();
     assert_eq!(metadata["labels"], json!({"app.kubernetes.io/managed-by": "Helm", CHART_LABEL: "memcached"}));
@@ -76,13 +76,13 @@ async fn a_kind_that_has_gone_since_the_last_discovery_is_not_served() {
     server.serve("x.y/v1", "Db", "dbs");
     applier.mapper.refresh().await.unwrap();
     server.unserve("x.y/v1", "Db");
-    let applied = apply(&applier, target(&db, Rule::Import, Observed::Absent)).await.unwrap_err();
+    let applied = apply(&applier, target(&db, Rule::Import, Found::Absent)).await.unwrap_err();
     for error in [checked, applied] {
         assert!(matches!(error, ApplyError::Failed { source: Error::NoKind { .. }, .. }), "{error:?}");
     }
     // Discovery still lists a kind whose definition is being deleted.
     server.serve("x.y/v1", "Db", "dbs");
-    let refused = apply(&applier, target(&db, Rule::Import, Observed::Unknown)).await.unwrap_err();
+    let refused = apply(&applier, target(&db, Rule::Import, Found::Unknown)).await.unwrap_err();
     assert!(matches!(&refused, ApplyError::Failed { source: Error::Refused { code: 404, .. }, .. }), "{refused:?}");
 }
 
@@ -97,7 +97,7 @@ async fn foreign_objects_are_unchanged_unless_adopted() {
         (service_of("other"), Rule::Adopt(Adopt::Any), None),
     ] {
         for observed in
-            [Observed::Unknown, Observed::Absent, Observed::Ours { uid: "another".into(), scaled: false, kept: false }]
+            [Found::Unknown, Found::Absent, Found::Ours { uid: "another".into(), scaled: false, kept: false }]
         {
             server.remove(SERVICE);
             server.put(SERVICE, live.clone(), "kubectl");
@@ -131,7 +131,7 @@ async fn an_ownership_check_reads_each_object_once_and_names_every_conflict() {
     let ask: Vec<_> = objects.iter().map(|object| (object, Rule::Import)).collect();
     let found = applier.check_ownership(&ask[..2], &decoration()).await.unwrap();
     assert!(
-        matches!(&found[..], [(web, Observed::Read(_)), (a, Observed::Absent)] if &*web.name == "web" && &*a.name == "a")
+        matches!(&found[..], [(web, Found::Read(_)), (a, Found::Absent)] if &*web.name == "web" && &*a.name == "a")
     );
     let error = applier.check_ownership(&ask, &decoration()).await.unwrap_err();
     assert_eq!(
@@ -179,12 +179,12 @@ async fn deleted_and_recreated_objects_are_applied() {
     let uid = |server: &MemoryApi| server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let old = uid(&server);
     server.remove(SERVICE);
-    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: old.clone(), scaled: false, kept: false }))
+    apply(&applier, target(&service(), Rule::Keep, Found::Ours { uid: old.clone(), scaled: false, kept: false }))
         .await
         .unwrap();
     assert_ne!(uid(&server), old);
     let log = server.log().len();
-    apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid: uid(&server), scaled: false, kept: false }))
+    apply(&applier, target(&service(), Rule::Keep, Found::Ours { uid: uid(&server), scaled: false, kept: false }))
         .await
         .unwrap();
     assert_eq!(server.log().len(), log + 1, "one request if the observation is current");
@@ -323,7 +323,7 @@ async fn unknown_kinds_and_hostile_names_are_errors() {
     assert!(!applier.mapper.resource("example.com/v1", "Thing").await.unwrap().namespaced);
     let mut object = service();
     object.name = "../secrets/x".into();
-    assert!(apply(&applier, target(&object, Rule::Import, Observed::Absent)).await.is_err());
+    assert!(apply(&applier, target(&object, Rule::Import, Found::Absent)).await.is_err());
 }
 
 #[test]
@@ -484,7 +484,7 @@ async fn an_apply_gives_up_after_five_conflicts() {
     let (server, applier) = refusing("PATCH", 409, "Conflict").await;
     let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let previous = sent(&server, "PATCH");
-    let error = apply(&applier, target(&service(), Rule::Keep, Observed::Ours { uid, scaled: false, kept: false }))
+    let error = apply(&applier, target(&service(), Rule::Keep, Found::Ours { uid, scaled: false, kept: false }))
         .await
         .unwrap_err();
     assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 409, .. }, .. }), "{error}");
@@ -529,7 +529,7 @@ async fn kinds_are_applied_in_order_and_their_objects_concurrently() {
         Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})).unwrap()
     };
     let objects = [object("ConfigMap", "a"), object("ConfigMap", "b"), object("Service", "c")];
-    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Observed::Absent)).collect();
+    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Found::Absent)).collect();
     server.disturb("PATCH /api/v1/namespaces/ns/configmaps/a", 1, Disturbance::Unanswered);
     let (decoration, last) = (decoration(), ());
     let options = WriteOptions::new(&decoration, Policy::Auto, &last);
@@ -554,7 +554,7 @@ async fn only_undeclared_fields_of_new_crds_are_awaited() {
     });
     let db = Object::new(json!({"apiVersion": "x.y/v1", "kind": "Db", "metadata": {"name": "db"}})).unwrap();
     let objects = [Object::new(definition).unwrap(), db];
-    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Observed::Absent)).collect();
+    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Found::Absent)).collect();
     let undeclared =
         "failed to create typed patch object (ns/db; x.y/v1, Kind=Db): .spec.new: field not declared in schema";
     for (code, message, tries) in [(500, undeclared, 7), (422, "spec.size: Invalid value: 0: too small", 1)] {

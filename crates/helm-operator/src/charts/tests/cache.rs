@@ -14,7 +14,7 @@ use crate::view::coverage::Loss;
 use crate::view::coverage::kind_key;
 use crate::view::dependent::Claim;
 use crate::view::release::{Revision, Trust};
-use crate::view::releases::Reader;
+use crate::view::releases::ReleaseListener;
 
 pub(super) fn epoch(number: u64) -> Epoch {
     Epoch { number, began: Instant::now(), is_list: false }
@@ -181,7 +181,7 @@ async fn a_lost_inventory_is_kept_while_the_resource_exists() {
     let server = Arc::new(MemoryApi::new());
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
     let world = World::on(server);
-    let lose = || Reader::release_lost(&*world.shared, &key(), &Arc::default());
+    let lose = || ReleaseListener::release_lost(&*world.shared, &key(), &Arc::default());
     let is_lost = || world.shared.memory.of(&key()).lost.is_some();
     lose();
     assert!(!is_lost(), "nobody is there to uninstall it for");

@@ -449,7 +449,7 @@ impl World {
             )),
             intake,
             new_kinds: mpsc::unbounded_channel().0,
-            looks: Arc::default(),
+            diagnoses: Arc::default(),
             undeclared: Undeclared::default(),
         };
         let shared = Arc::new(shared);

@@ -6,7 +6,7 @@ use helm_release::release::Status;
 use super::cache::{epoch, record, revision};
 use crate::charts::tests::*;
 use crate::view::release::{Release, Revision};
-use crate::view::releases::{Reader, ReaderId};
+use crate::view::releases::{ListenerId, ReleaseListener};
 
 /// A controller that writes down what it learns.
 #[derive(Default)]
@@ -18,7 +18,7 @@ impl Notes {
     }
 }
 
-impl Reader for Notes {
+impl ReleaseListener for Notes {
     fn release_changed(&self, key: &ResourceKey, foreign: bool) {
         self.0.lock().unwrap().push(format!("{key}{}", if foreign { " by another" } else { "" }));
     }
@@ -32,7 +32,7 @@ impl Reader for Notes {
     }
 }
 
-fn releases() -> (Arc<Releases>, Arc<Notes>, ReaderId) {
+fn releases() -> (Arc<Releases>, Arc<Notes>, ListenerId) {
     let (releases, notes) = (Arc::new(Releases::default()), Arc::new(Notes::default()));
     let id = releases.new_reader();
     let reader: Weak<Notes> = Arc::downgrade(&notes);

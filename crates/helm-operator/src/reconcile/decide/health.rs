@@ -36,7 +36,7 @@ pub(crate) struct Waiting {
     since: Instant,
     /// Whether the previous process saw nothing move within the limit, and nothing has moved since.
     was_stalled: bool,
-    /// Looks since the last progress.
+    /// Diagnoses since the last progress.
     looks: u32,
     next_look: Instant,
     /// Whether a look can find out more about one of the objects.

@@ -1,4 +1,4 @@
-//! Looks closer at a release that is not ready: asks the server for the pods and events that no watch reports. Rare and bounded; without the
+//! Diagnoses closer at a release that is not ready: asks the server for the pods and events that no watch reports. Rare and bounded; without the
 //! permission, the objects' own conditions have to do.
 
 use controller::report::chain;
@@ -70,7 +70,7 @@ fn is_examinable(one: &Unhealthy) -> bool {
 
 /// Examines the objects that the message names, without a worker's slot; `None` if others are looking or have just looked.
 async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
-    let taken = work.shared.looks.throttle.try_begin()?;
+    let taken = work.shared.diagnoses.throttle.try_begin()?;
     work.slot.leave();
     let mut causes = Vec::new();
     for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(one)) {
@@ -86,7 +86,7 @@ async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey
 
 /// Why a hook's pod does not run; `None` if nothing says so, or if others are looking or have just looked.
 pub(crate) async fn at_hook(shared: &Shared, key: &ObjectKey, api_version: &str) -> Option<String> {
-    let _taken = shared.looks.throttle.try_begin()?;
+    let _taken = shared.diagnoses.throttle.try_begin()?;
     Look { shared, key, api_version }.cause().await
 }
 
@@ -138,7 +138,7 @@ impl Look<'_> {
     }
 
     async fn get(&self, resource: &'static str, path: String) -> Option<Value> {
-        let looks = &self.shared.looks;
+        let looks = &self.shared.diagnoses;
         if looks.is_refused(self.namespace(), resource) {
             return None;
         }

@@ -10,7 +10,7 @@ pub(crate) mod changes;
 pub(crate) mod progress;
 
 pub(crate) mod diagnose;
-pub(crate) mod looks;
+pub(crate) mod diagnoses;
 pub(crate) mod pods;
 
 pub(crate) mod fields;

@@ -6,11 +6,11 @@ use super::{Attempt, Changes};
 use crate::action::last::Deployed;
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Environment, Error};
-use crate::kube::{Object, ObjectKey, Observed, Previous, Rule, Target, objects_of, uninstall_order};
+use crate::kube::{Object, ObjectKey, Found, Previous, Rule, Target, objects_of, uninstall_order};
 use crate::storage::{MarkedObject, Marks};
 
 /// Live objects as read before the first write.
-pub(in crate::action) type Observations = HashMap<ObjectKey, Observed>;
+pub(in crate::action) type Observations = HashMap<ObjectKey, Found>;
 
 impl Attempt<'_> {
     /// Reads all objects that the release is not known to own, and fails on any conflict before anything is written.
@@ -90,7 +90,7 @@ impl Attempt<'_> {
             (None, cached) => cached.into(),
         };
         let expires = recorded.is_some_and(|k| k.expires && is_same(object, k, env));
-        if expires && matches!(observed, Observed::Absent) {
+        if expires && matches!(observed, Found::Absent) {
             return None;
         }
         let previous = match recorded {

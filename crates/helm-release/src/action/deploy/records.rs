@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{Attempt, Changes, Observations};
 use crate::action::resume::has_delete_hooks;
 use crate::action::{Current, Error, Failure, Outcome, Recorded, failure};
-use crate::kube::{Applied, Object, ObjectKey, Observed, Owner, intern};
+use crate::kube::{Applied, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{Info, Release, Status};
 use crate::storage::{MarkedObject, Marks, Record};
 
@@ -34,9 +34,9 @@ impl Attempt<'_> {
     pub(super) fn inventory(&self, release: &Release, observations: &Observations) -> Marks {
         let known = |key: &ObjectKey| self.current.and_then(|c| c.inventory.find(key));
         let adopted = |key: &ObjectKey| match (observations.get(key), known(key)) {
-            (Some(Observed::Absent), _) => None,
+            (Some(Found::Absent), _) => None,
             (_, Some(known)) => known.adopted,
-            (Some(Observed::Read(found)), None) => found.adopted,
+            (Some(Found::Read(found)), None) => found.adopted,
             _ => None,
         };
         let namespace = &self.env.decoration.namespace;

@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::decide::{Standing, standing};
 use super::objects::{Stamp, check_ours};
 use crate::kube::waiting::pause::Pause;
-use crate::kube::writes::apply::{Applier, Existing, Observed, bytes, describe};
+use crate::kube::writes::apply::{Applier, Existing, Found, bytes, describe};
 use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{Live, Object, Response};
 
@@ -70,7 +70,7 @@ impl Applier {
             whole: None,
             adopted: None,
         };
-        match self.write_by_apply(body, &Observed::Read(Box::new(existing)), Previous::Apply).await {
+        match self.write_by_apply(body, &Found::Read(Box::new(existing)), Previous::Apply).await {
             Err(error) if error.is_conflict() => Ok(false),
             answer => answer.map(|_| true),
         }

@@ -26,7 +26,7 @@ pub(crate) struct Target<'a> {
     /// Which existing object may be changed.
     pub rule: Rule,
     /// The known state of the live object.
-    pub observed: Observed,
+    pub observed: Found,
     /// How the object was written before.
     pub previous: Previous,
     /// Whether the object may differ from the one that was applied last.
@@ -40,7 +40,7 @@ pub(crate) struct Target<'a> {
 
 /// The known state of a live object before a write.
 #[derive(Clone, Debug)]
-pub(crate) enum Observed {
+pub(crate) enum Found {
     /// Nothing is known; it is read first.
     Unknown,
     /// It does not exist.
@@ -58,11 +58,11 @@ pub(crate) enum Observed {
     Read(Box<Existing>),
 }
 
-impl Observed {
+impl Found {
     /// Returns the state of an object that the release already contains, with how it was adopted if that is not settled
     /// yet.
-    pub(crate) fn of_release(mut self, adopted: Option<Adopted>) -> Observed {
-        if let Observed::Read(existing) = &mut self {
+    pub(crate) fn of_release(mut self, adopted: Option<Adopted>) -> Found {
+        if let Found::Read(existing) = &mut self {
             existing.adopted = adopted;
         }
         self
@@ -71,15 +71,15 @@ impl Observed {
     /// Returns whether the live object's annotation keeps it.
     fn is_kept(&self) -> bool {
         match self {
-            Observed::Ours { kept, .. } => *kept,
-            Observed::Read(existing) => existing.kept,
-            Observed::Unknown | Observed::Absent => false,
+            Found::Ours { kept, .. } => *kept,
+            Found::Read(existing) => existing.kept,
+            Found::Unknown | Found::Absent => false,
         }
     }
 
     /// Returns whether the object existed before the release and does not belong to the resource.
     pub(in crate::kube) fn is_adopted(&self) -> bool {
-        let Observed::Read(existing) = self else { return false };
+        let Found::Read(existing) = self else { return false };
         matches!(existing.adopted, Some(Adopted::Claimed | Adopted::Unclaimed))
     }
 }
@@ -324,14 +324,14 @@ impl Applier {
         let mut body = self.body(object, decoration).await?;
         body.handed_over.clone_from(&target.handed_over);
         let mut observed = target.observed.clone();
-        if options.returns_to_apply(target.previous) && matches!(observed, Observed::Ours { .. }) {
-            observed = Observed::Unknown;
+        if options.returns_to_apply(target.previous) && matches!(observed, Found::Ours { .. }) {
+            observed = Found::Unknown;
         }
         let mut tries = 0;
         let Written { live, method, changed } = loop {
             tries += 1;
             let whole = body.needs_whole(&observed);
-            if !whole && !matches!(observed, Observed::Unknown) {
+            if !whole && !matches!(observed, Found::Unknown) {
                 if observed.is_kept() {
                     // With an owner reference, a foreground deletion of the resource deletes the object before the release is uninstalled.
                     let named = Decoration { tie: Tie::Annotations, ..decoration.clone() };
@@ -345,7 +345,7 @@ impl Applier {
             }
             let found = self.check_path(object, &body.path, &body.key, target.rule, decoration, whole).await;
             observed = found.map_err(failed)?.map_err(|c| ApplyError::Foreign(vec![c]))?;
-            if target.expires && matches!(observed, Observed::Absent) {
+            if target.expires && matches!(observed, Found::Absent) {
                 return Ok(None);
             }
             self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
@@ -378,8 +378,8 @@ impl Applier {
     }
 
     /// Hands the replicas over if an autoscaler outside the release sets them.
-    async fn leave_replicas(&self, body: &mut Body, live: &Observed, decoration: &Decoration) -> Result<(), Error> {
-        let Observed::Read(existing) = live else { return Ok(()) };
+    async fn leave_replicas(&self, body: &mut Body, live: &Found, decoration: &Decoration) -> Result<(), Error> {
+        let Found::Read(existing) = live else { return Ok(()) };
         if existing.whole.is_some()
             && has_replicas(&body.json)
             && !body.handed_over.contains(&Pointer::replicas())

@@ -5,7 +5,7 @@ use outside::{Call, Error};
 use serde_json::Value;
 
 use crate::kube::objects::decorate::Decoration;
-use crate::kube::writes::apply::{Applier, ApplyError, Existing, Observed, describe, key_of};
+use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, describe, key_of};
 use crate::kube::{Live, NotOurs, Object, ObjectKey, Proven, Rule};
 
 /// Maximum number of objects to read concurrently before a write.
@@ -47,7 +47,7 @@ impl Applier {
         &self,
         objects: &[(&Object, Rule)],
         decoration: &Decoration,
-    ) -> Result<Vec<(ObjectKey, Observed)>, ApplyError> {
+    ) -> Result<Vec<(ObjectKey, Found)>, ApplyError> {
         let looks: Vec<_> =
             objects.iter().map(|(object, rule)| self.check_object(object, *rule, decoration).boxed()).collect();
         let (found, foreign): (Vec<_>, Vec<_>) =
@@ -61,7 +61,7 @@ impl Applier {
         object: &Object,
         rule: Rule,
         decoration: &Decoration,
-    ) -> Result<Result<(ObjectKey, Observed), Conflict>, ApplyError> {
+    ) -> Result<Result<(ObjectKey, Found), Conflict>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
         let resource = self.resource(object).await?;
         let key = key_of(object, decoration, &resource);
@@ -79,13 +79,13 @@ impl Applier {
         rule: Rule,
         decoration: &Decoration,
         whole: bool,
-    ) -> Result<Result<Observed, Conflict>, Error> {
+    ) -> Result<Result<Found, Conflict>, Error> {
         let call = if whole { Call::get(path) } else { Call::metadata(path) };
         let answer = match self.api.send(call).await {
             Err(error) if error.is_not_found() => {
                 return match self.explain(object, error).await {
                     gone @ Error::NoKind { .. } => Err(gone),
-                    _ => Ok(Ok(Observed::Absent)),
+                    _ => Ok(Ok(Found::Absent)),
                 };
             }
             answer => answer?,
@@ -100,6 +100,6 @@ impl Applier {
         let (scaled, kept, whole, adopted) =
             (live.scaled, live.kept, whole.then_some(object), decoration.adopted(&live));
         let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };
-        Ok(Ok(Observed::Read(Box::new(existing))))
+        Ok(Ok(Found::Read(Box::new(existing))))
     }
 }

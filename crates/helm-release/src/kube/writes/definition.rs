@@ -3,7 +3,7 @@
 use outside::{Call, Error};
 use serde_json::Value;
 
-use crate::kube::writes::apply::{Applier, ApplyError, Existing, Observed, describe};
+use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, describe};
 use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{Decoration, Live, Object, ObjectKey, Ownership};
 
@@ -48,7 +48,7 @@ impl Applier {
         let key = ObjectKey::new(resource.group(), &resource.kind, "", &object.name);
         let body = Body { resource, key, path, json: object.as_sent(), handed_over: Vec::new(), owner: String::new() };
         let written: Result<_, Error> =
-            self.write_by_apply(&body, &Observed::Read(Box::new(existing)), Previous::Apply).await;
+            self.write_by_apply(&body, &Found::Read(Box::new(existing)), Previous::Apply).await;
         written.map(|_| false).map_err(failed)
     }
 }

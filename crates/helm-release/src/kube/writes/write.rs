@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::kube::fields::handover::hand_over;
 use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::fields::{replaced, unowned};
-use crate::kube::writes::apply::{Applier, Existing, Observed, bytes};
+use crate::kube::writes::apply::{Applier, Existing, Found, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
 use crate::kube::writes::client_side::{LastApplied, Merged};
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot};
@@ -126,12 +126,12 @@ pub(in crate::kube) struct Body {
 impl Body {
     /// Returns whether the whole live object must be read before the write, because other managers may own some of its
     /// fields.
-    pub(in crate::kube) fn needs_whole(&self, observed: &Observed) -> bool {
+    pub(in crate::kube) fn needs_whole(&self, observed: &Found) -> bool {
         let scaled = match observed {
-            Observed::Ours { scaled, .. } => *scaled,
-            Observed::Read(existing) if existing.whole.is_none() => existing.scaled,
-            Observed::Read(_) | Observed::Absent => return false,
-            Observed::Unknown => false,
+            Found::Ours { scaled, .. } => *scaled,
+            Found::Read(existing) if existing.whole.is_none() => existing.scaled,
+            Found::Read(_) | Found::Absent => return false,
+            Found::Unknown => false,
         };
         !self.handed_over.is_empty() || (scaled && has_replicas(&self.json))
     }
@@ -147,7 +147,7 @@ impl Applier {
     pub(in crate::kube) async fn write(
         &self,
         body: &Body,
-        observed: &Observed,
+        observed: &Found,
         previous: Previous,
         options: &WriteOptions<'_>,
     ) -> Result<Written, Error> {
@@ -175,7 +175,7 @@ impl Applier {
     async fn write_once_defined(
         &self,
         body: &Body,
-        observed: &Observed,
+        observed: &Found,
         previous: Previous,
         options: &WriteOptions<'_>,
     ) -> Result<Response, Error> {
@@ -197,13 +197,13 @@ impl Applier {
     pub(in crate::kube) async fn write_by_apply(
         &self,
         body: &Body,
-        observed: &Observed,
+        observed: &Found,
         previous: Previous,
     ) -> Result<Response, Error> {
         match observed {
-            Observed::Unknown | Observed::Absent => self.create(&body.path, &body.json).await,
-            Observed::Ours { uid, .. } => self.force_over_obstacles(body, uid).await,
-            Observed::Read(existing) => {
+            Found::Unknown | Found::Absent => self.create(&body.path, &body.json).await,
+            Found::Ours { uid, .. } => self.force_over_obstacles(body, uid).await,
+            Found::Read(existing) => {
                 let (body, managers) = taken_over(body, existing);
                 if previous != Previous::Apply {
                     // Moves the fields only if the server would accept the apply.

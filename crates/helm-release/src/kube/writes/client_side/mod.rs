@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use outside::{Call, Error};
 use serde_json::{Value, json};
 
-use crate::kube::writes::apply::{Applier, Observed, bytes};
+use crate::kube::writes::apply::{Applier, Found, bytes};
 use crate::kube::writes::write::{Body, WriteOptions};
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource};
 
@@ -41,16 +41,16 @@ impl Applier {
     pub(in crate::kube) async fn write_client_side(
         &self,
         body: &Body,
-        observed: &Observed,
+        observed: &Found,
         options: &WriteOptions<'_>,
     ) -> Result<Merged, Error> {
         let uid = match observed {
-            Observed::Unknown | Observed::Absent => {
+            Found::Unknown | Found::Absent => {
                 let live = self.post(&body.resource, &body.key.namespace, &body.json).await?;
                 return Ok(Merged { live, changed: true });
             }
-            Observed::Ours { uid, .. } => uid,
-            Observed::Read(existing) => &existing.uid,
+            Found::Ours { uid, .. } => uid,
+            Found::Read(existing) => &existing.uid,
         };
         let live = match self.api.send(Call::get(&body.path)).await {
             Err(error) if error.is_not_found() => return Err(changed(body)),

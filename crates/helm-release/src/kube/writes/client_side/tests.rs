@@ -236,11 +236,11 @@ async fn apply(
     mode: Mode,
 ) -> Result<Applied, ApplyError> {
     let uid = server.object(DEPLOYMENT).map(|live| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-    let ours = Observed::Ours { uid: uid.unwrap_or_else(|| "gone".into()), scaled: false, kept: false };
+    let ours = Found::Ours { uid: uid.unwrap_or_else(|| "gone".into()), scaled: false, kept: false };
     let (rule, observed, previous) = match mode {
-        Mode::New => (Rule::Import, Observed::Absent, Previous::Apply),
+        Mode::New => (Rule::Import, Found::Absent, Previous::Apply),
         Mode::Ours => (Rule::Keep, ours, Previous::Apply),
-        Mode::Adopt => (Rule::Adopt(Adopt::Any), Observed::Unknown, Previous::Apply),
+        Mode::Adopt => (Rule::Adopt(Adopt::Any), Found::Unknown, Previous::Apply),
         Mode::Client => (Rule::Keep, ours, Previous::Client { changed: false }),
         Mode::ClientChanged => (Rule::Keep, ours, Previous::Client { changed: true }),
     };
@@ -558,7 +558,7 @@ async fn new_crd_fields_are_awaited_before_writing_client_side() {
         let of = |object| Target {
             object,
             rule: Rule::Import,
-            observed: Observed::Absent,
+            observed: Found::Absent,
             previous: Previous::Apply,
             changed: false,
             handed_over: Vec::new(),

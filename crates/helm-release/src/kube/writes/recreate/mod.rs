@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::kube::live_state::live::Proven;
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
-use crate::kube::writes::apply::{Applied, Applier, ApplyError, Observed, Target, bytes, describe};
+use crate::kube::writes::apply::{Applied, Applier, ApplyError, Found, Target, bytes, describe};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::{Body, WriteOptions};
 use crate::kube::{FIELD_MANAGER, Live, Rule};
@@ -229,6 +229,6 @@ impl Applier {
         options: &WriteOptions<'_>,
     ) -> Result<Option<Applied>, ApplyError> {
         let rule = if matches!(target.rule, Rule::Adopt(_)) { target.rule } else { Rule::Import };
-        self.apply(&Target { rule, observed: Observed::Absent, expires: false, ..target.clone() }, options).await
+        self.apply(&Target { rule, observed: Found::Absent, expires: false, ..target.clone() }, options).await
     }
 }

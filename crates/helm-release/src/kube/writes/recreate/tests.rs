@@ -182,7 +182,7 @@ fn job(image: &str) -> Object {
 async fn apply(applier: &Applier, object: &Object, changed: bool, told: &Told) -> Result<Vec<Applied>, ApplyError> {
     let decoration = decoration();
     let options = WriteOptions { slot: told, ..WriteOptions::new(&decoration, Policy::Auto, told) };
-    let (rule, observed, previous) = (Rule::Keep, Observed::Unknown, Previous::Apply);
+    let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
     let target = Target { object, rule, observed, previous, changed, handed_over: Vec::new(), expires: false };
     applier.apply_all(&[target], &options).await
 }
@@ -339,7 +339,7 @@ async fn a_kinds_objects_are_all_judged_before_the_first_is_deleted() {
         let target = |object| Target {
             object,
             rule: Rule::Keep,
-            observed: Observed::Unknown,
+            observed: Found::Unknown,
             previous: Previous::Apply,
             changed: true,
             handed_over: Vec::new(),

@@ -11,24 +11,24 @@ use tokio::time::Instant;
 /// How long a refused permission is not tried again.
 const REFUSED: Duration = Duration::from_secs(600);
 
-/// Looks take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
+/// Diagnoses take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
 /// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
 const COOLDOWN: Cooldown = Cooldown { factor: 19, longest: Duration::from_secs(60) };
 
 /// The process's looks: one at a time, and what they may not read.
-pub(crate) struct Looks {
+pub(crate) struct Diagnoses {
     pub(crate) throttle: Throttle,
     /// Namespace and resource, and when the server refused them.
     refused: Mutex<HashMap<(String, &'static str), Instant>>,
 }
 
-impl Default for Looks {
-    fn default() -> Looks {
-        Looks { throttle: Throttle::new(COOLDOWN), refused: Mutex::default() }
+impl Default for Diagnoses {
+    fn default() -> Diagnoses {
+        Diagnoses { throttle: Throttle::new(COOLDOWN), refused: Mutex::default() }
     }
 }
 
-impl Looks {
+impl Diagnoses {
     pub(crate) fn is_refused(&self, namespace: &str, resource: &'static str) -> bool {
         let refused = lock(&self.refused);
         refused.get(&(namespace.to_owned(), resource)).is_some_and(|at| at.elapsed() < REFUSED)
