@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::context::Work;
 use crate::reconcile::decide::health::Unhealthy;
 use crate::reconcile::decide::inputs;
-use crate::reconcile::decide::memory::History;
+use crate::reconcile::decide::memory::ResourceMemory;
 pub(crate) use crate::reconcile::decide::memory::share;
 use crate::reconcile::decide::recorded::recorded;
 use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded};
@@ -51,7 +51,7 @@ impl Work<'_> {
         let history = self.shared.memory.of(self.key);
         let recorded = recorded(
             self.release().as_deref(),
-            is_lost(primary, &history) || history.took_over,
+            is_lost(primary, &history) || history.release.took_over,
             &primary.owner(),
             self.granted(primary),
             outside::now(),
@@ -79,7 +79,7 @@ impl Work<'_> {
 
     /// Whether this resource's release was uninstalled by this process.
     pub(crate) fn is_uninstalled(&self, primary: &Primary) -> bool {
-        self.shared.memory.of(self.key).cleared.as_deref() == Some(primary.uid())
+        self.shared.memory.of(self.key).release.cleared.as_deref() == Some(primary.uid())
     }
 
     pub(crate) fn release(&self) -> Option<Arc<Release>> {
@@ -141,7 +141,7 @@ impl Work<'_> {
 
     /// The objects to repair that are gone or lost fields of ours; without a watch, all objects once a period.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
-        let due = self.is_due(self.shared.memory.of(self.key).resynced);
+        let due = self.is_due(self.shared.memory.of(self.key).requests.resynced);
         let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
         let differs = |object: &&MarkedObject| self.differs(object, due) || self.is_bound(object);
         repaired.filter(differs).map(|object| object.key.clone()).collect()
@@ -230,7 +230,7 @@ impl Work<'_> {
 }
 
 /// Whether there was a release whose objects may remain: its record disappeared while we watched, or the status names one.
-fn is_lost(primary: &Primary, history: &History) -> bool {
-    let cleared = history.cleared.as_deref() == Some(primary.uid());
-    !cleared && (history.lost.is_some() || primary.status.deployed_release.is_some())
+fn is_lost(primary: &Primary, history: &ResourceMemory) -> bool {
+    let cleared = history.release.cleared.as_deref() == Some(primary.uid());
+    !cleared && (history.release.lost.is_some() || primary.status.deployed_release.is_some())
 }

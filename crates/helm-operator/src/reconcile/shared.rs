@@ -22,7 +22,7 @@ use super::accept::Intake;
 use crate::chart_metrics::{Census, ChartMetrics, Count};
 use crate::hooks::extensions::{Additions, Wakes};
 use crate::reconcile::decide::inputs;
-use crate::reconcile::decide::memory::{History, Memory};
+use crate::reconcile::decide::memory::{Memory, ResourceMemory};
 use crate::reconcile::decide::rollout::{self, Rollout};
 use crate::reconcile::report::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
@@ -174,7 +174,7 @@ impl Shared {
     pub(crate) fn recall(&self) {
         let (now, today) = (tokio::time::Instant::now(), outside::now());
         for primary in self.cache.primaries() {
-            if let Some(history) = History::recall(&primary, now, today) {
+            if let Some(history) = ResourceMemory::recall(&primary, now, today) {
                 report_recalled(&primary, &history, now);
                 self.memory.change(&primary.key(), |known| *known = history);
             }
@@ -332,13 +332,13 @@ impl ReleaseListener for Shared {
         if let Some(key) = self.cache.resource_of(record) {
             // An inventory is kept as long as its resource exists.
             let is_known = || self.cache.primary(&key).is_some();
-            self.memory.change_if(is_known, &key, |history| history.lost = Some(release.clone()));
+            self.memory.change_if(is_known, &key, |history| history.release.lost = Some(release.clone()));
         }
     }
 }
 
 /// Logs when a resource that failed before this start is tried again: whoever corrected something and restarted is waiting for it.
-fn report_recalled(primary: &Primary, history: &History, now: tokio::time::Instant) {
+fn report_recalled(primary: &Primary, history: &ResourceMemory, now: tokio::time::Instant) {
     if let Some(wait) = history.recalled_wait(now) {
         tracing::info!(
             resource = %primary.key(),

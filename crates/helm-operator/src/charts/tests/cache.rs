@@ -182,7 +182,7 @@ async fn a_lost_inventory_is_kept_while_the_resource_exists() {
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
     let world = World::on(server);
     let lose = || ReleaseListener::release_lost(&*world.shared, &key(), &Arc::default());
-    let is_lost = || world.shared.memory.of(&key()).lost.is_some();
+    let is_lost = || world.shared.memory.of(&key()).release.lost.is_some();
     lose();
     assert!(!is_lost(), "nobody is there to uninstall it for");
     world.shared.cache.store_written_primary(of("u", 1, 1));
@@ -316,8 +316,8 @@ fn only_the_owners_of_older_revisions_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_history_that_says_nothing_takes_no_memory() {
     let memory = Memory::default();
-    memory.change(&key(), |history| history.resynced = Some(Instant::now()));
+    memory.change(&key(), |history| history.requests.resynced = Some(Instant::now()));
     assert_eq!(memory.len(), 1);
-    memory.change(&key(), |history| history.resynced = None);
+    memory.change(&key(), |history| history.requests.resynced = None);
     assert_eq!(memory.len(), 0);
 }

@@ -61,7 +61,10 @@ async fn a_change_of_a_record_wakes_the_release_that_it_belongs_to_and_no_other(
     // Somebody deletes a record: its release is recorded anew, with the objects that it has.
     world.server.remove(&format!("{RECORDS}.ns.web.v1"));
     world.feed();
-    assert!(world.shared.memory.of(&keys[0]).lost.is_some() && world.shared.memory.of(&keys[1]).lost.is_none());
+    assert!(
+        world.shared.memory.of(&keys[0]).release.lost.is_some()
+            && world.shared.memory.of(&keys[1]).release.lost.is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -241,14 +241,14 @@ async fn a_failing_status_write_backs_off() {
     world.server.fail_after(Some(0));
     world.edit(|primary| primary["spec"]["broken"] = true.into());
     world.work_for(45 * SECOND).await;
-    let failures = world.shared.memory.of(&key()).unwritten.unwrap().retry.failures;
+    let failures = world.shared.memory.of(&key()).status.unwritten.unwrap().retry.failures;
     // After each attempt, and after each of its own waits.
     assert!((7..=14).contains(&failures), "{failures}");
     world.server.fail_after(None);
     world.annotate("suspend", "true");
     world.work_for(60 * SECOND).await;
     assert!(world.condition("Irreconcilable").unwrap().starts_with("True/RenderError/"));
-    assert_eq!(world.shared.memory.of(&key()).unwritten, None);
+    assert_eq!(world.shared.memory.of(&key()).status.unwritten, None);
     let before = world.reconciles();
     world.work_for(HOUR).await;
     assert_eq!(world.reconciles(), before);
@@ -264,12 +264,12 @@ async fn a_refused_status_is_written_again_ever_more_rarely_whatever_happens_mea
         world.edit(|primary| primary["spec"]["value"] = value.to_string().into());
         world.work_for(SECOND / 2).await;
     }
-    let failures = world.shared.memory.of(&key()).unwritten.unwrap().retry.failures;
+    let failures = world.shared.memory.of(&key()).status.unwritten.unwrap().retry.failures;
     assert!((6..=7).contains(&failures), "{failures}");
     assert_eq!(world.value_of("a"), json!("89"), "nothing else waits");
     world.server.accept();
     world.work_for(60 * SECOND).await;
-    assert_eq!(world.shared.memory.of(&key()).unwritten, None);
+    assert_eq!(world.shared.memory.of(&key()).status.unwritten, None);
     assert!(world.condition("Deployed").unwrap().contains("UpgradeSuccessful"));
 }
 

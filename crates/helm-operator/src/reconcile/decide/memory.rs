@@ -32,27 +32,27 @@ const SPREAD: Duration = Duration::from_secs(30);
 /// A shorter wait passes unnoticed.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
-/// The histories of one controller's resources.
+/// What happened lately to one controller's resources.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<HashMap<ResourceKey, Arc<History>>>);
+pub(crate) struct Memory(Mutex<HashMap<ResourceKey, Arc<ResourceMemory>>>);
 
 impl Memory {
-    /// Returns a resource's history; blank if nothing is known.
-    pub(crate) fn of(&self, key: &ResourceKey) -> Arc<History> {
+    /// Returns what is known of a resource; blank if nothing is known.
+    pub(crate) fn of(&self, key: &ResourceKey) -> Arc<ResourceMemory> {
         lock(&self.0).get(key).cloned().unwrap_or_default()
     }
 
-    /// Changes a resource's history. One that says nothing takes no memory.
-    pub(crate) fn change<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut History) -> T) -> T {
+    /// Changes what is known of a resource. What says nothing takes no memory.
+    pub(crate) fn change<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut ResourceMemory) -> T) -> T {
         change_in(&mut lock(&self.0), key, change)
     }
 
-    /// Changes a resource's history if it is still known: nothing is forgotten between the question and the change.
+    /// Changes what is known of a resource if it still exists: nothing is forgotten between the question and the change.
     pub(crate) fn change_if(
         &self,
         is_known: impl FnOnce() -> bool,
         key: &ResourceKey,
-        change: impl FnOnce(&mut History),
+        change: impl FnOnce(&mut ResourceMemory),
     ) {
         let mut histories = lock(&self.0);
         if is_known() {
@@ -73,9 +73,9 @@ impl Memory {
 }
 
 fn change_in<T>(
-    histories: &mut HashMap<ResourceKey, Arc<History>>,
+    histories: &mut HashMap<ResourceKey, Arc<ResourceMemory>>,
     key: &ResourceKey,
-    change: impl FnOnce(&mut History) -> T,
+    change: impl FnOnce(&mut ResourceMemory) -> T,
 ) -> T {
     let history = histories.entry(key.clone()).or_default();
     let result = change(Arc::make_mut(history));
@@ -85,9 +85,9 @@ fn change_in<T>(
     result
 }
 
-/// A resource's recent history. What few resources have is boxed: there is one for each resource that was ever reconciled with a result.
+/// What happened to a resource lately. What few resources have is boxed: there is one for each resource that was ever reconciled with a result.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct ResourceMemory {
     pub(crate) failure: Option<Box<LastFailure>>,
     /// Whether its last render took so long that it kept others waiting.
     pub(crate) is_slow: bool,
@@ -100,30 +100,51 @@ pub(crate) struct History {
     pub(crate) drift: Drift,
     /// Drift that is only reported.
     pub(crate) detected: Option<Box<Detections>>,
+    /// What the status writer remembers.
+    pub(crate) status: StatusMemory,
+    /// What the records of the release do not say.
+    pub(crate) release: ReleaseMemory,
+    /// What was done on request or on schedule.
+    pub(crate) requests: Requests,
+    /// Another process that serves the resource, too.
+    pub(crate) rival: Option<Box<Met>>,
+}
+
+/// What the status writer remembers of a resource.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StatusMemory {
     /// The notes for the next status write.
     pub(crate) notes: Option<String>,
     /// Hashes of the status that was written last, without its times, and of the server's answer, if the server changed it.
     pub(crate) written: Option<Box<(u64, u64)>>,
     /// When to write a status again that could not be written.
     pub(crate) unwritten: Option<Unwritten>,
+    /// Why a status field could not be computed.
+    pub(crate) field_fault: Option<Box<str>>,
+    /// Since when objects are not ready, and what is known of it.
+    pub(crate) waiting: Option<Box<Waiting>>,
+    /// Values that no template reads.
+    pub(crate) unread: Option<Box<Found>>,
+}
+
+/// What the records of a release do not say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReleaseMemory {
     /// The release whose records disappeared without our uninstalling it.
     pub(crate) lost: Option<Arc<Release>>,
     /// Whether this process took the release over from another resource in place, without a revision that would show it.
     pub(crate) took_over: bool,
     /// The uid of a resource whose uninstall left nothing to look for.
     pub(crate) cleared: Option<Box<str>>,
+}
+
+/// What was done on request or on schedule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Requests {
     /// What was done on request or on schedule.
     pub(crate) asked: Option<Box<Asked>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(crate) resynced: Option<Instant>,
-    /// Why a status field could not be computed.
-    pub(crate) field_fault: Option<Box<str>>,
-    /// Since when objects are not ready, and what is known of it.
-    pub(crate) waiting: Option<Box<Waiting>>,
-    /// Another process that serves the resource, too.
-    pub(crate) rival: Option<Box<Met>>,
-    /// Values that no template reads.
-    pub(crate) unread: Option<Box<Found>>,
 }
 
 /// A failure that still applies.
@@ -189,9 +210,18 @@ pub(crate) struct Drift {
     pub(crate) fault: Option<Box<Fault>>,
 }
 
-impl History {
+impl StatusMemory {
+    /// Returns whether it says nothing.
+    fn is_blank(&self) -> bool {
+        let StatusMemory { notes, written, unwritten, field_fault, waiting, unread } = self;
+        let is_unread = unread.is_none() && waiting.is_none();
+        is_unread && notes.is_none() && written.is_none() && unwritten.is_none() && field_fault.is_none()
+    }
+}
+
+impl ResourceMemory {
     /// The history that the status implies, if it says that the resource in its current form was failing.
-    pub(crate) fn recall(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<History> {
+    pub(crate) fn recall(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<ResourceMemory> {
         let stands = |kind| {
             let condition = primary.status.find(kind)?;
             (*condition.status == *"True" && condition.observed_generation == Some(primary.generation))
@@ -202,7 +232,7 @@ impl History {
             let fault = Fault { condition: kind, reason: Reason::DriftLoop, message: failing.message.to_string() };
             let fault = Some(Box::new(fault));
             let drift = Drift { streak: PATIENCE + 1, repaired: Some(now), fault, ..Drift::default() };
-            return Some(History { drift, ..History::default() });
+            return Some(ResourceMemory { drift, ..ResourceMemory::default() });
         }
         let lasted = lasted(failing, today);
         let retry_at = now + lasted.min(SPREAD).mul_f64(share(primary.uid()));
@@ -210,7 +240,7 @@ impl History {
         let attempts = backoff::failures_within(lasted);
         let is_costly = *failing.reason == Reason::RenderLimit;
         let recalled = Recalled { of: primary.clone(), attempts, exhausted, is_costly, retry_at };
-        Some(History { recalled: Some(Box::new(recalled)), ..History::default() })
+        Some(ResourceMemory { recalled: Some(Box::new(recalled)), ..ResourceMemory::default() })
     }
 
     /// Until when these inputs must not be tried again; `None` if they may be tried now.
@@ -287,7 +317,7 @@ impl History {
 
     /// Whether it says nothing that a new one would not.
     pub(crate) fn is_blank(&self) -> bool {
-        let History {
+        let ResourceMemory {
             failure: None,
             is_slow: false,
             refused: None,
@@ -295,23 +325,15 @@ impl History {
             recalled: None,
             drift,
             detected: None,
-            notes: None,
-            written: None,
-            unwritten: None,
-            lost: None,
-            took_over: false,
-            cleared: None,
-            asked: None,
-            resynced: None,
-            field_fault: None,
-            waiting: None,
+            status,
+            release: ReleaseMemory { lost: None, took_over: false, cleared: None },
+            requests: Requests { asked: None, resynced: None },
             rival: None,
-            unread: None,
         } = self
         else {
             return false;
         };
-        *drift == Drift::default()
+        *drift == Drift::default() && status.is_blank()
     }
 
     /// The current failure.
@@ -450,7 +472,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_same_inputs_back_off_and_other_inputs_are_tried_at_once() {
         let now = Instant::now();
-        let mut history = History::default();
+        let mut history = ResourceMemory::default();
         assert_eq!(history.held_until("a", now), None);
         for (attempt, wait) in [(1, 500), (2, 1_000), (3, 2_000)] {
             assert_eq!(history.fail(&blocked(Reason::Own("X")), "a".into(), now, None), attempt == 1);
@@ -471,7 +493,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_same_inputs_are_given_up_after_their_retries_but_not_for_outages() {
         let now = Instant::now();
-        let mut history = History::default();
+        let mut history = ResourceMemory::default();
         let mut fail = |inputs: &str, attempted| {
             history.fail(&failed(attempted), inputs.into(), now, Some(2));
             (history.is_exhausted(inputs), history.deadlines()[0].is_some())
@@ -491,8 +513,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn attempts_are_retries_from_a_failure_of_the_resources_own_until_a_success() {
         let now = Instant::now();
-        let mut history = History::default();
-        let fail = |history: &mut History, inputs: &str, attempted| {
+        let mut history = ResourceMemory::default();
+        let fail = |history: &mut ResourceMemory, inputs: &str, attempted| {
             history.fail(&failed(attempted), inputs.into(), now, None);
             history.is_retry()
         };
@@ -514,7 +536,7 @@ mod tests {
         for (reason, is_retry) in
             [(Reason::RenderLimit, true), (Reason::RenderError, false), (Reason::UpgradeError, false)]
         {
-            let history = History::recall(&failing(reason.as_str(), 2, "u"), Instant::now(), today()).unwrap();
+            let history = ResourceMemory::recall(&failing(reason.as_str(), 2, "u"), Instant::now(), today()).unwrap();
             assert_eq!((history.is_retry(), history.has_changed("a")), (is_retry, false), "{reason}");
         }
     }
@@ -527,7 +549,7 @@ mod tests {
         (stalled.kind, stalled.reason) = ("Stalled".into(), RETRIES_EXCEEDED.into());
         given_up.status.conditions.push(stalled);
         for (primary, exhausted) in [(Arc::new(given_up), true), (failing("UpgradeError", 2, "u"), false)] {
-            let mut history = History::recall(&primary, now, today()).unwrap();
+            let mut history = ResourceMemory::recall(&primary, now, today()).unwrap();
             assert!(history.recalled(&primary).is_some(), "it is tried");
             history.fail(&failed(true), "a".into(), now, Some(3));
             assert_eq!(history.is_exhausted("a"), exhausted);
@@ -538,7 +560,7 @@ mod tests {
     async fn after_a_restart_a_failure_is_retried_once_soon_and_then_backs_off_as_before() {
         let now = Instant::now();
         let primary = failing("InstallError", 2, "u");
-        let mut history = History::recall(&primary, now, today()).unwrap();
+        let mut history = ResourceMemory::recall(&primary, now, today()).unwrap();
         let retry_at = history.recalled(&primary).unwrap();
         assert_eq!(history.recalled_wait(now), Some(retry_at - now));
         assert_eq!(history.recalled_wait(retry_at), None, "not worth a line");
@@ -547,7 +569,7 @@ mod tests {
         assert!(history.fail(&blocked(Reason::InstallError), "any".into(), now, None));
         assert_eq!(history.held_until("any", now), Some(now + backoff::LONGEST));
         assert_eq!(history.recalled(&primary), None);
-        let mut history = History::recall(&primary, now, today()).unwrap();
+        let mut history = ResourceMemory::recall(&primary, now, today()).unwrap();
         let annotated = "{\"helm.sdk.operatorframework.io/adopt\": \"true\"}";
         assert_eq!(history.recalled(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
         history.retry_now(now);
@@ -559,7 +581,7 @@ mod tests {
         let now = Instant::now();
         let retry = |uid: usize, today| {
             let primary = failing("InstallError", 2, &uid.to_string());
-            History::recall(&primary, now, today).unwrap().recalled(&primary).unwrap() - now
+            ResourceMemory::recall(&primary, now, today).unwrap().recalled(&primary).unwrap() - now
         };
         let first = (0..100).filter(|uid| retry(*uid, today()) < SPREAD / 2).count();
         assert!((35..65).contains(&first), "{first} of 100 in the first half");
@@ -572,18 +594,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_restored_for_other_inputs_or_a_healthy_resource() {
         let now = Instant::now();
-        assert!(History::recall(&failing("InstallError", 1, "u"), now, today()).is_none());
+        assert!(ResourceMemory::recall(&failing("InstallError", 1, "u"), now, today()).is_none());
         let mut healthy = resource("InstallError", 2, "u", "{}");
         healthy.status.conditions[0].status = "False".into();
-        assert!(History::recall(&Arc::new(healthy.clone()), now, today()).is_none());
+        assert!(ResourceMemory::recall(&Arc::new(healthy.clone()), now, today()).is_none());
         healthy.status.conditions.clear();
-        assert!(History::recall(&Arc::new(healthy), now, today()).is_none());
+        assert!(ResourceMemory::recall(&Arc::new(healthy), now, today()).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_fight_is_restored_with_its_message() {
         let now = Instant::now();
-        let mut history = History::recall(&failing(Reason::DriftLoop.as_str(), 2, "u"), now, today()).unwrap();
+        let mut history = ResourceMemory::recall(&failing(Reason::DriftLoop.as_str(), 2, "u"), now, today()).unwrap();
         assert!(history.recalled.is_none());
         assert_eq!(history.fault().unwrap().message, "m");
         assert!(!history.drift.count(now + SECOND), "it was reported already");
@@ -629,12 +651,12 @@ mod tests {
         let mut drift = Drift::default();
         (0..=PATIENCE).for_each(|_| _ = drift.count(now));
         assert_eq!(
-            History { drift: drift.clone(), ..History::default() }.deadlines(),
+            ResourceMemory { drift: drift.clone(), ..ResourceMemory::default() }.deadlines(),
             [None, None, drift.hold_until, None]
         );
         drift.fault = Some(Box::new(fault(Reason::DriftLoop)));
         let over = now + 2 * SECOND + STREAK;
-        let history = History { drift: drift.clone(), ..History::default() };
+        let history = ResourceMemory { drift: drift.clone(), ..ResourceMemory::default() };
         assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
         drift.clear(over - SECOND);
         drift.succeed(true);

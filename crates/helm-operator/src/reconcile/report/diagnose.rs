@@ -32,14 +32,14 @@ pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Healt
     };
     let count = ObjectCount { ready: total - unhealthy.len(), total };
     if unhealthy.is_empty() {
-        if history.waiting.is_some() {
-            memory.change(work.key, |history| history.waiting = None);
+        if history.status.waiting.is_some() {
+            memory.change(work.key, |history| history.status.waiting = None);
         }
         return (Health::Ready, count);
     }
     let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
     let is_examinable = unhealthy.iter().any(is_examinable);
-    let known = history.waiting.clone();
+    let known = history.status.waiting.clone();
     let mut waiting = known.unwrap_or_else(|| Box::new(Waiting::begin(progress, is_stalled(primary), now)));
     waiting.observe(progress, is_examinable, now);
     // A fault says more than the health of an older revision.
@@ -48,7 +48,7 @@ pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Healt
     }
     let timed_out = waiting.is_timed_out(work.shared.settings.progress_timeout, now);
     let health = health(&unhealthy, Some(&waiting), timed_out);
-    memory.change(work.key, |history| history.waiting = Some(waiting));
+    memory.change(work.key, |history| history.status.waiting = Some(waiting));
     (health, count)
 }
 

@@ -13,7 +13,7 @@ use super::diagnose::current_health;
 use super::fields::fields;
 use crate::preflight::Refused;
 use crate::reconcile::context::Work;
-use crate::reconcile::decide::memory::{History, Unwritten};
+use crate::reconcile::decide::memory::{ResourceMemory, Unwritten};
 use crate::reconcile::decide::schedule::{End, Times, next_requeue};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::shared::Shared;
@@ -61,7 +61,7 @@ async fn read_description(work: &Work<'_>, primary: &Primary) {
     match described {
         Ok((packed, notes)) => {
             work.shared.cache.change_release(work.key, |release| release.packed = Some((version, packed)));
-            work.shared.memory.change(work.key, |history| history.notes = Some(notes));
+            work.shared.memory.change(work.key, |history| history.status.notes = Some(notes));
         }
         Err(error) => tracing::debug!(resource = %work.key, error, "Cannot read the record for the status"),
     }
@@ -106,7 +106,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
         stall: stall(&history),
         blocked: deployed.and_then(|_| blocked(work)),
         drift: if deployed.is_some() { work.detections(primary) } else { Vec::new() },
-        notes: history.notes.clone(),
+        notes: history.status.notes.clone(),
         paused: primary.annotations.pause(),
         suspended: primary.annotations.suspend(),
         in_line: Some(work.shared.rollout.limit()).filter(|_| work.shared.rollout.is_waiting(work.key)),
@@ -122,10 +122,10 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
 
 /// Logs and publishes why a status field keeps its old value, once.
 fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>) {
-    if work.shared.memory.of(work.key).field_fault.as_deref() == fault.as_deref() {
+    if work.shared.memory.of(work.key).status.field_fault.as_deref() == fault.as_deref() {
         return;
     }
-    work.shared.memory.change(work.key, |history| history.field_fault = fault.as_deref().map(Box::from));
+    work.shared.memory.change(work.key, |history| history.status.field_fault = fault.as_deref().map(Box::from));
     if let Some(fault) = fault {
         tracing::warn!(resource = %work.key, error = fault, "Cannot compute the status");
         work.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
@@ -133,7 +133,7 @@ fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>)
 }
 
 /// Why only a change can help against the current failure.
-fn stall(history: &History) -> Option<Stall> {
+fn stall(history: &ResourceMemory) -> Option<Stall> {
     let failed = history.failure.as_ref()?;
     let refused =
         history.refused.as_deref().is_some_and(|(inputs, refusal)| *inputs == failed.inputs && refusal.is_final());
@@ -189,10 +189,10 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
         return written(work);
     };
     // A schema may drop fields of ours; then the same status must not be written again and again.
-    if history.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
+    if history.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(work);
     }
-    if history.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
+    if history.status.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
         return;
     }
     if primary.has_manifest {
@@ -201,7 +201,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
     match apply(work.shared, primary, &status).await {
         Ok(None) => {
             let known = Box::new((timeless_hash(&status), hash(&primary.status)));
-            work.shared.memory.change(work.key, |h| (h.written, h.notes) = (Some(known), None));
+            work.shared.memory.change(work.key, |h| (h.status.written, h.status.notes) = (Some(known), None));
             written(work);
         }
         Ok(Some(answer)) => {
@@ -214,7 +214,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
             answered.fields = work.shared.cache.primary(work.key).map(|p| p.status.fields.clone()).unwrap_or_default();
             let is_changed = !answered.has_same(&status);
             let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
-            work.shared.memory.change(work.key, |h| (h.written, h.notes) = (known, None));
+            work.shared.memory.change(work.key, |h| (h.status.written, h.status.notes) = (known, None));
             written(work);
         }
         Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
@@ -226,8 +226,8 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
 fn unwritten(work: &Work<'_>, error: &helm_release::kube::Error) {
     let now = Instant::now();
     let (before, next) = work.shared.memory.change(work.key, |history| {
-        let next = Unwritten::after(history.unwritten, !error.is_transient(), now);
-        (history.unwritten.replace(next), next)
+        let next = Unwritten::after(history.status.unwritten, !error.is_transient(), now);
+        (history.status.unwritten.replace(next), next)
     });
     let error = chain(error);
     let rule = Refused::read(&error).map(|refused| refused.rule_of_served());
@@ -269,7 +269,7 @@ fn publish_mistakes(work: &Work<'_>, primary: &Primary, status: &Status) {
 }
 
 fn written(work: &Work<'_>) {
-    work.shared.memory.change(work.key, |history| history.unwritten = None);
+    work.shared.memory.change(work.key, |history| history.status.unwritten = None);
 }
 
 /// Shows in the status what a long step waits for.
@@ -368,9 +368,9 @@ fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
         period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(work.shared.settings.period),
         holds: history.deadlines(),
         asks,
-        waits: history.waiting.as_ref().map_or([None; 2], |w| w.next(work.shared.settings.progress_timeout)),
+        waits: history.status.waiting.as_ref().map_or([None; 2], |w| w.next(work.shared.settings.progress_timeout)),
         resync: work.full_resync_at(primary),
-        unwritten: history.unwritten.map(|unwritten| unwritten.retry.at),
+        unwritten: history.status.unwritten.map(|unwritten| unwritten.retry.at),
     };
     let look = next_requeue(end, &times);
     match look {

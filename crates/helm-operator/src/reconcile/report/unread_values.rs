@@ -23,12 +23,12 @@ impl Work<'_> {
         let message = describe(unread, &own);
         let is_news = !message.is_empty() || primary.status.find(condition::UNREAD_VALUES).is_some();
         let found = is_news.then(|| Box::new(Found { generation: primary.generation, message }));
-        self.shared.memory.change(self.key, |history| history.unread = found);
+        self.shared.memory.change(self.key, |history| history.status.unread = found);
     }
 
     /// What to say about the values of the resource as it is now; empty for nothing.
     pub(crate) fn unread(&self, primary: &Primary) -> String {
-        match &self.shared.memory.of(self.key).unread {
+        match &self.shared.memory.of(self.key).status.unread {
             Some(found) if found.generation == primary.generation => found.message.clone(),
             _ => known(primary).unwrap_or_default(),
         }

@@ -156,9 +156,9 @@ pub(crate) async fn record(work: &Work<'_>, outcome: Outcome, candidate: Option<
         release.put_written(outcome.version, Status::Deployed, outcome.written, outcome.marks);
     });
     shared.memory.change(work.key, |history| {
-        history.notes = Some(outcome.notes);
-        (history.lost, history.cleared) = (None, None);
-        history.resynced = Some(tokio::time::Instant::now());
+        history.status.notes = Some(outcome.notes);
+        (history.release.lost, history.release.cleared) = (None, None);
+        history.requests.resynced = Some(tokio::time::Instant::now());
     });
 }
 

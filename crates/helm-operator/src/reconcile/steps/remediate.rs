@@ -174,7 +174,7 @@ async fn remove_failed_install(work: &Work<'_>, primary: &Primary) -> Result<(),
         env.storage.delete(&decoration.namespace, &decoration.release, *version).await?;
     }
     work.shared.cache.change_release(work.key, |release| release.revisions.clear());
-    work.shared.memory.change(work.key, |history| history.lost = None);
+    work.shared.memory.change(work.key, |history| history.release.lost = None);
     Ok(())
 }
 

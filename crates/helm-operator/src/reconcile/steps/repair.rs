@@ -164,7 +164,7 @@ pub(crate) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Re
     whole.inputs = work.recorded_inputs(primary);
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
-        work.shared.memory.change(work.key, |history| history.took_over = true);
+        work.shared.memory.change(work.key, |history| history.release.took_over = true);
     }
     keep_written(work, version, whole, written);
     let mut kinds = Vec::new();
@@ -228,7 +228,7 @@ pub(crate) fn accept(work: &Work<'_>, version: u32, marks: &Arc<Marks>, accepted
 
 pub(crate) fn cache_applied(work: &Work<'_>, applied: &[Applied]) {
     work.shared.cache.store_applied(applied, work.key);
-    work.shared.memory.change(work.key, |history| history.resynced = Some(Instant::now()));
+    work.shared.memory.change(work.key, |history| history.requests.resynced = Some(Instant::now()));
 }
 
 /// Writes new marks if applying did not restore the old ones: the server's defaults or the kind's schema changed.

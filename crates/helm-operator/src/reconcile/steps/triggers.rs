@@ -15,11 +15,11 @@ use crate::view::primary::Primary;
 
 impl Work<'_> {
     fn asked(&self) -> Asked {
-        self.shared.memory.of(self.key).asked.as_deref().cloned().unwrap_or_default()
+        self.shared.memory.of(self.key).requests.asked.as_deref().cloned().unwrap_or_default()
     }
 
     fn change_asked(&self, change: impl FnOnce(&mut Asked)) {
-        self.shared.memory.change(self.key, |history| change(history.asked.get_or_insert_default()));
+        self.shared.memory.change(self.key, |history| change(history.requests.asked.get_or_insert_default()));
     }
 
     /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.

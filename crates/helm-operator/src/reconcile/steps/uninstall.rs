@@ -163,7 +163,7 @@ fn forget(work: &Work<'_>, primary: &Primary) {
         work.shared.cache.change_release(work.key, |release| release.revisions.clear());
     }
     work.shared.memory.change(work.key, |history| {
-        (history.lost, history.cleared) = (None, Some(primary.uid().into()));
+        (history.release.lost, history.release.cleared) = (None, Some(primary.uid().into()));
     });
 }
 
@@ -281,7 +281,7 @@ async fn delete_lost(
 ) -> Result<Option<String>, action::Error> {
     // Records that name another owner must not decide which objects are deleted.
     let is_displaced = work.is_displaced(primary);
-    let known = work.shared.memory.of(work.key).lost.as_ref().map(|release| release.inventory());
+    let known = work.shared.memory.of(work.key).release.lost.as_ref().map(|release| release.inventory());
     let known = known.filter(|_| !is_displaced);
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,
