@@ -6,7 +6,7 @@ use super::{Attempt, Changes};
 use crate::action::last::Deployed;
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Environment, Error};
-use crate::kube::{Object, ObjectKey, Found, Previous, Rule, Target, objects_of, uninstall_order};
+use crate::kube::{Found, Object, ObjectKey, Previous, Rule, Target, objects_of, uninstall_order};
 use crate::storage::{MarkedObject, Marks};
 
 /// Live objects as read before the first write.
