@@ -274,9 +274,8 @@ macro_rules! speakers {
         #[ignore = "a process that another test starts"]
         fn $name() {
             let Some(mut socket) = begin() else { return };
-            let bytes: Vec<u8> = $bytes.into();
             // The manager may hang up before the end.
-            _ = socket.write_all(&bytes);
+            _ = socket.write_all(&$bytes);
             _ = socket.read(&mut [0]);
         }
     )*};
@@ -289,7 +288,7 @@ speakers! {
     says_no_message => framed(b"{\"Render\": 1}"),
     says_a_nested_message => framed("[".repeat(200_000).as_bytes()),
     says_a_long_name => framed(lookup_of(&"a".repeat(5000)).as_bytes()),
-    ends_in_the_middle => b"\x09\0\0\0abc",
+    ends_in_the_middle => *b"\x09\0\0\0abc",
 }
 
 /// A frame with this text.
