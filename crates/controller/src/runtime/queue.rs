@@ -46,6 +46,12 @@ struct State<K> {
     metrics: Option<QueueMetrics>,
 }
 
+impl<K: Clone + Eq + Hash + Grouped> Default for Queue<K> {
+    fn default() -> Queue<K> {
+        Queue::new()
+    }
+}
+
 impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     /// Creates an empty queue that hands out nothing until it is opened.
     pub fn new() -> Queue<K> {
