@@ -1,5 +1,5 @@
-//! What a controller makes of a resource as the server sent it: whether this watch serves it, the namespace of its release, and its control
-//! annotations under their configured names.
+//! Decides whether a watch serves a received resource, and converts it: sets the namespace of its release, and reads
+//! its control annotations under their configured names.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::hooks::extensions::Judge;
 use crate::view::primary::{Primary, Received, status_fields};
 use crate::watches::{AnnotationNames, Field};
 
-/// The rules of one controller.
+/// One controller's rules for accepting resources.
 #[derive(Clone, Default)]
 pub(crate) struct Intake {
-    /// The namespace of the releases, where resources are cluster-scoped.
+    /// The namespace of the releases, if resources are cluster-scoped.
     pub(crate) release_namespace: Option<Arc<str>>,
-    /// Other names of control annotations.
+    /// The configured names of control annotations.
     pub(crate) annotations: AnnotationNames,
-    /// The version that this controller watches, where others watch the same kind in other versions.
+    /// The version that this controller watches, if others watch the same kind in other versions.
     pub(crate) version: Option<(String, Arc<Versions>)>,
-    /// Which resources the operator's author serves.
+    /// The filters of the operator's author, all of which must accept a resource.
     pub(crate) filters: Vec<Judge>,
-    /// Which ones the author leaves alone.
+    /// The author's conditions under which a resource is left alone.
     pub(crate) pauses: Vec<Judge>,
     /// Whether the author's code sees labels and annotations.
     pub(crate) keep_metadata: bool,
 }
 
 impl Intake {
-    /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines; `None` if the watch of another version
-    /// serves it, or the author's filter rejects it.
+    /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines. Returns
+    /// `None` if the watch of another version serves it, or the author's filter rejects it.
     pub(crate) fn admit(&self, received: Received, fields: &[Field]) -> Option<Primary> {
         let Received { mut primary, status, .. } = received;
         let paused = self.judge(&primary)?;
@@ -52,7 +52,8 @@ impl Intake {
         Some(primary)
     }
 
-    /// Whether the author pauses the resource; `None` if a filter rejects it. What has to be uninstalled is never rejected.
+    /// Returns whether the author pauses the resource; `None` if a filter rejects it. A resource that must be
+    /// uninstalled is never rejected.
     fn judge(&self, primary: &Primary) -> Option<bool> {
         if self.filters.is_empty() && self.pauses.is_empty() {
             return Some(false);
@@ -65,17 +66,17 @@ impl Intake {
         is_served.then(|| self.pauses.iter().any(|pauses| pauses(&object)))
     }
 
-    /// The key of a resource that the server sent.
+    /// Returns the key of a resource that the server sent.
     pub(crate) fn key_of(&self, primary: &Primary) -> ResourceKey {
         self.key(primary.namespace(), primary.name())
     }
 
-    /// The key of a resource with this namespace, which is empty if it is cluster-scoped.
+    /// Returns the key of a resource with this namespace, which is empty if it is cluster-scoped.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> ResourceKey {
         ResourceKey::new(self.release_namespace.as_deref().unwrap_or(namespace), name)
     }
 
-    /// Takes the resource for one reconcile; `None` while the controller of another version reconciles it.
+    /// Claims the resource for one reconcile; returns `None` while the controller of another version reconciles it.
     pub(crate) fn take(&self, key: &ResourceKey) -> Option<Reservation> {
         match &self.version {
             Some((_, versions)) => versions.take(key),

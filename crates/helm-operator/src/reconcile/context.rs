@@ -1,4 +1,4 @@
-//! What the steps of one reconcile work with: the resource, its release, and what was found out on the way.
+//! The context of one reconcile's steps: the resource, its release, and what earlier steps found.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,33 +26,33 @@ pub(crate) struct Work<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) key: &'a ResourceKey,
     pub(crate) slot: &'a dyn Slot,
-    /// Who the turn is for. Default: any resource.
+    /// The class of resources that the permit is for. Default: any resource.
     pub(crate) priority: Priority,
     /// Reads and writes the objects of the release, as the watch's ServiceAccount if it has one.
     pub(crate) applier: Applier,
-    /// Whether that account is gone, so that the operator itself cleans up.
+    /// Whether that account is deleted, so that the operator itself cleans up.
     pub(crate) orphaned: bool,
     /// The rendered candidate for the next revision.
     pub(crate) candidate: Option<Candidate>,
-    /// The deployed revision as the chart renders it, if its record has yet to be judged by that.
+    /// The deployed revision as the chart renders it, while its record has yet to be checked against that.
     pub(crate) rendered: Option<Candidate>,
-    /// What comparing or rendering found.
+    /// The result of comparing or rendering the inputs.
     pub(crate) judged: Option<Inputs>,
-    /// The discovery before it rendered.
+    /// The generation of discovery before the chart was rendered.
     pub(crate) discovered: Option<usize>,
-    /// The `spec` that the cache does not keep.
+    /// The `spec`, if the cache does not keep it.
     pub(crate) spec: Option<Spec>,
-    /// What the sources of values hold.
+    /// The content of the value sources.
     pub(crate) loaded: Option<Loaded>,
-    /// How far a full reconcile got.
+    /// How far a full reconcile has got.
     pub(crate) progress: Progress,
-    /// The hooks that ended and no event has named yet.
+    /// The hooks that ended and that no event has named yet.
     pub(crate) ran: Arc<RanHooks>,
-    /// The action that runs.
+    /// The running action.
     pub(crate) running: Arc<Running>,
-    /// Whether the resource waits for a place among the upgrades.
+    /// Whether the resource waits for an upgrade slot.
     pub(crate) in_line: bool,
-    /// Deleted objects that still exist.
+    /// Deleted objects that still exist, as a text.
     pub(crate) awaited: Option<String>,
     /// Whether the resource was read again.
     pub(crate) reread: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Work<'a> {
     pub(crate) steps: usize,
 }
 
-/// How far a full reconcile got.
+/// The progress of a full reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) rendered: bool,
@@ -70,29 +70,29 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The chart was rendered, and what differed was upgraded.
+    /// Records that the chart was rendered, and that any difference was upgraded.
     pub(crate) fn rendered(&mut self) {
         self.rendered = true;
     }
 }
 
-/// What a reconcile has read of the sources of values.
+/// What a reconcile has read from the value sources.
 pub(crate) struct Loaded {
-    /// What stands for the contents in the digest of the inputs.
+    /// The digest of the contents, as a part of the inputs' digest.
     pub(crate) digest: Value,
-    /// The resource's `spec` over the contents, until it is rendered.
+    /// The resource's `spec` merged over the contents, until it is rendered.
     pub(crate) spec: Option<Spec>,
-    /// Hides what Secrets hold.
+    /// Redacts the contents of Secrets.
     pub(crate) mask: Mask,
 }
 
 /// When to take the next step.
 pub(crate) enum Next {
-    /// At once.
+    /// Immediately.
     Again,
-    /// At once, with nothing that was found out before: the resource has changed.
+    /// Immediately, and without earlier findings, because the resource has changed.
     Anew,
-    /// When something changes, or after the period.
+    /// When something changes, or after the reconcile period.
     Done,
     /// When something changes, or at this time if no watch reports the change.
     At(Instant),
@@ -128,17 +128,17 @@ impl<'a> Work<'a> {
 }
 
 impl Work<'_> {
-    /// What identifies an attempt: different inputs are tried at once.
+    /// Returns what identifies an attempt. Different inputs are tried immediately.
     pub(crate) fn attempt(&self, primary: &Primary) -> String {
         if primary.deleting {
-            // An annotation may be what helps.
+            // Part of the identity, because an annotation may be the remedy.
             format!("uninstall {:?}", primary.annotations)
         } else {
             format!("{} {:?}", self.inputs_digest(primary), primary.annotations)
         }
     }
 
-    /// What the release, as it is recorded, adds to its objects.
+    /// Returns what the recorded release adds to its objects.
     pub(crate) fn decoration(&self, primary: &Primary) -> Decoration {
         let release = self.release().unwrap_or_default();
         let marks = release.base().or(release.newest()).and_then(|(_, revision)| revision.marks.clone());
@@ -153,7 +153,7 @@ impl Work<'_> {
     ) -> Environment<'b> {
         self.running.begin(Aim::of(primary, action), self.used_sources(primary));
         let options = Options {
-            // A hook is what the account may do, and not what the operator may.
+            // A hook may do what the account may do, and not what the operator may.
             disable_hooks: self.orphaned || primary.annotations.disable_hooks(action),
             adopt: self.granted(primary),
             description: primary.annotations.description(action),
@@ -178,14 +178,14 @@ impl Work<'_> {
         }
     }
 
-    /// The refusal of the last attempt, if it had the same inputs.
+    /// Returns the refusal of the last attempt, if it had the same inputs.
     fn refused(&self, primary: &Primary) -> Option<Refusal> {
         let history = self.shared.memory.of(self.key);
         let (inputs, refusal) = history.refused.as_deref()?;
         (*inputs == self.attempt(primary)).then(|| refusal.clone())
     }
 
-    /// The release as actions need it; `None` if no revision exists.
+    /// Returns the release in the form that actions need; `None` if no revision exists.
     pub(crate) fn current(&self) -> Option<Current> {
         let release = self.release()?;
         let (version, newest) = release.newest()?;
@@ -212,7 +212,7 @@ impl Work<'_> {
         })
     }
 
-    /// The records of the release.
+    /// Returns the records of the release.
     pub(crate) fn records(&self) -> Vec<Known> {
         let release = self.release().unwrap_or_default();
         let known = |(version, revision): (&u32, &Revision)| Known {
@@ -222,7 +222,7 @@ impl Work<'_> {
         release.revisions.iter().map(known).collect()
     }
 
-    /// The time limit of one of the chart's hooks. An unreadable annotation does not block a deletion.
+    /// Returns the time limit for one of the chart's hooks. An invalid annotation does not block a deletion.
     fn hook_timeout(&self, primary: &Primary) -> Option<Duration> {
         let asked = primary.annotations.hook_timeout().ok().flatten();
         Some(asked.unwrap_or(self.shared.settings.hook_timeout)).filter(|limit| !limit.is_zero())

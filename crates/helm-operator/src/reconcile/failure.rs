@@ -1,7 +1,9 @@
-//! Why a step failed. A failed attempt is a judgement of chart, values or an object: the same inputs fail again. Anything else is none: nothing is known
-//! about the inputs, so it uses up no retries, and nothing that an attempt made is removed because of it.
+//! Classifies why a step failed. A failed attempt is a verdict on the chart, the values or an object: the same inputs
+//! will fail again. Any other failure says nothing about the inputs, so it uses up no retries, and nothing that an
+//! attempt created is removed because of it.
 //!
-//! The kinds are types, and a [`FailedAttempt`] can be made only of what judges: what counts attempts and what cleans up accept nothing else.
+//! The classes are types. A [`FailedAttempt`] can be created only from such a verdict, and the code that counts
+//! attempts and cleans up accepts nothing else.
 
 use controller::report::chain;
 use helm_release::action;
@@ -10,32 +12,32 @@ use crate::rendering::request::RenderError;
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 
-/// An attempt that failed: its chart does not render, its values are invalid, or the server refuses one of its objects.
+/// An attempt that failed: its chart does not render, its values are invalid, or the server rejects one of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FailedAttempt(Fault);
 
-/// Something that was asked was not answered, by the API server or by code of the operator's author, or the answer could not be read.
+/// A question that the API server or the code of the operator's author did not answer, or answered illegibly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered(Fault);
 
-/// Why a step failed.
+/// The reason why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
-    /// It was an attempt, and it is cleaned up after.
+    /// An attempt failed, and is cleaned up after.
     Attempt(FailedAttempt),
-    /// It could not find out what it had to know.
+    /// The step could not determine what it needed to know.
     Unanswered(Unanswered),
-    /// There may be no attempt: the release is someone else's, an annotation is invalid, a right is missing.
+    /// No attempt is allowed: the release is someone else's, an annotation is invalid, or a permission is missing.
     Blocked(Fault),
 }
 
 impl FailedAttempt {
-    /// The chart does not render.
+    /// Creates the failure of a chart that does not render.
     pub(crate) fn rendering(reason: Reason, message: String) -> FailedAttempt {
         FailedAttempt(Fault { condition: condition::IRRECONCILABLE, reason, message })
     }
 
-    /// The values cannot be used.
+    /// Creates the failure of invalid values.
     pub(crate) fn invalid_values(message: String) -> FailedAttempt {
         FailedAttempt::rendering(Reason::InvalidValues, message)
     }
@@ -45,26 +47,27 @@ impl FailedAttempt {
         FailedAttempt(Fault { message, ..self.0 })
     }
 
-    /// The message.
+    /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 }
 
 impl Unanswered {
-    /// A request failed.
+    /// Creates the failure of a request.
     pub(crate) fn request(error: &(dyn std::error::Error + 'static)) -> Unanswered {
         Unanswered::with_reason(Reason::Unanswered, chain(error))
     }
 
-    /// Something else than a request failed, and has its own reason.
+    /// Creates the failure of something other than a request, which has its own reason.
     pub(crate) fn with_reason(reason: Reason, message: String) -> Unanswered {
         Unanswered(Fault { condition: condition::IRRECONCILABLE, reason, message })
     }
 }
 
 impl Failed {
-    /// Judges the failure of an action that makes a revision, or of a part of it. `reason` is that of a failed attempt.
+    /// Classifies the failure of an action that creates a revision, or of a part of one. `reason` applies to a failed
+    /// attempt.
     pub(crate) fn of_attempt(error: &action::Error, condition: &'static str, reason: Reason) -> Failed {
         match error.is_unanswered() {
             true => Failed::Unanswered(Unanswered::request(error)),
@@ -72,7 +75,7 @@ impl Failed {
         }
     }
 
-    /// Judges the failure of a step that makes no revision.
+    /// Classifies the failure of a step that creates no revision.
     pub(crate) fn of_step(error: &action::Error, condition: &'static str, reason: Reason) -> Failed {
         match error.is_unanswered() {
             true => Failed::Unanswered(Unanswered::request(error)),
@@ -80,7 +83,7 @@ impl Failed {
         }
     }
 
-    /// Judges the failure of a request of the reconciler's own.
+    /// Classifies the failure of one of the reconciler's own requests.
     pub(crate) fn of_request(error: &helm_release::kube::Error, what: &str) -> Failed {
         let message = format!("{what}: {}", chain(error));
         match error.is_unanswered() {
@@ -91,7 +94,7 @@ impl Failed {
         }
     }
 
-    /// What to report.
+    /// Returns the fault to report.
     pub(crate) fn fault(&self) -> &Fault {
         match self {
             Failed::Attempt(FailedAttempt(fault)) | Failed::Unanswered(Unanswered(fault)) | Failed::Blocked(fault) => {
@@ -100,7 +103,7 @@ impl Failed {
         }
     }
 
-    /// Returns the failure with other words.
+    /// Returns the failure with another fault to report.
     pub(crate) fn reported_as(self, fault: Fault) -> Failed {
         match self {
             Failed::Attempt(_) => Failed::Attempt(FailedAttempt(fault)),

@@ -1,7 +1,8 @@
 //! Keeps one resource's release in line with its chart and values.
 //!
-//! The loop is here. `observe` reads what is true, `decide` says what to do, `steps` act, and `report` records the outcome once.
-//! Counterpart: operator-sdk's `internal/helm/controller` and helm-operator-plugins' `pkg/reconciler`.
+//! The loop is here. `observe` reads what is true, `decide` determines the next step, `steps` act, and `report` records
+//! the outcome once. Counterpart: operator-sdk's `internal/helm/controller` and helm-operator-plugins'
+//! `pkg/reconciler`.
 
 pub(crate) mod context;
 pub(crate) mod shared;
@@ -49,7 +50,7 @@ use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 
-/// The limit of steps in one reconcile; reaching it is a bug.
+/// The maximum number of steps in one reconcile. Reaching it is a bug.
 const MAX_STEPS: usize = 12;
 
 /// How long a resource waits while the controller of another version reconciles it.
@@ -74,7 +75,7 @@ pub(crate) async fn reconcile(
     status_writer::settle(&work, end).await
 }
 
-/// Records that a reconcile panicked; the resource waits as after any failure.
+/// Records that a reconcile panicked. The resource waits as after any failure.
 pub(crate) async fn after_panic(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
     let work = Work::new(shared, key, &());
     if let Some(primary) = shared.cache.primary(key) {
@@ -86,7 +87,7 @@ pub(crate) async fn after_panic(shared: &Shared, key: &ResourceKey) -> Reconcile
 }
 
 impl Work<'_> {
-    /// Takes one step after another until nothing is left to do or one fails.
+    /// Takes steps until nothing is left to do, or one fails.
     async fn steps(&mut self) -> End {
         let mut left = MAX_STEPS;
         while left > 0 {
@@ -99,7 +100,7 @@ impl Work<'_> {
             self.report_rival(&primary);
             let observed = self.observe(&primary);
             let step = next_step(&observed);
-            // Reading what a reconcile starts from does nothing yet.
+            // Reading what a reconcile starts from changes nothing yet.
             self.steps += usize::from(step != Step::ReadSources);
             tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
             let done = match self.read_spec(step, &primary).await {
@@ -133,13 +134,13 @@ impl Work<'_> {
         End::Failed
     }
 
-    /// Forgets what was found out about the resource, as a new reconcile would.
+    /// Forgets all findings about the resource, as a new reconcile would.
     fn forget(&mut self) {
         let (priority, ran, running) = (self.priority, self.ran.clone(), self.running.clone());
         *self = Work { priority, ran, running, ..Work::new(self.shared, self.key, self.slot) };
     }
 
-    /// Logs, in upstream's words, that nothing is left to do; at debug level if this reconcile did nothing.
+    /// Logs, in upstream's words, that nothing is left to do. Uses debug level if this reconcile did nothing.
     fn log_rest(&self, primary: &Primary) {
         match self.recorded(primary) {
             _ if primary.annotations.pause() => {
@@ -151,7 +152,7 @@ impl Work<'_> {
         }
     }
 
-    /// A failed repair holds repairs; any other failure holds everything else.
+    /// Records a failure. A failed repair delays only repairs; any other failure delays everything but repairs.
     fn failed(&self, step: Step, primary: &Primary, failed: Failed) -> End {
         if matches!(step, Step::Repair | Step::Detect) {
             self.fail_repair(primary, failed.fault())
@@ -218,12 +219,13 @@ impl Work<'_> {
         }
     }
 
-    /// Whether the controller of another version may have made the newest revision, because it serves the resource now and this one's watch lags.
+    /// Returns whether the controller of another version may have created the newest revision, because it serves the
+    /// resource now and our watch lags behind.
     fn may_be_another_versions(&self) -> bool {
         self.shared.intake.version.is_some() && !self.reread && self.release().is_some()
     }
 
-    /// Reads the resource before an upgrade, once: it may be another controller's.
+    /// Reads the resource once before an upgrade, because another controller may serve it by now.
     async fn reread(&mut self, primary: &Primary) -> Result<Next, Failed> {
         self.reread = true;
         uninstall::read_again(self, primary)
@@ -232,20 +234,20 @@ impl Work<'_> {
         Ok(Next::Again)
     }
 
-    /// Waits for the turn of resources that failed.
+    /// Queues the resource for a retry permit.
     fn wait_for_retry(&self, primary: &Primary) -> Next {
         let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
         self.shared.queue.retry(self.key, has_changed);
         Next::Done
     }
 
-    /// The render kept others waiting: it is done in the turn of resources that failed, though nothing failed.
+    /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.
     pub(crate) fn postpone(&self) -> Next {
         self.shared.memory.change(self.key, |history| history.is_slow = true);
         Next::Again
     }
 
-    /// After a deployment that was asked for, every object is applied, those without a change included.
+    /// Makes a requested full reconcile apply every object after a deployment, including unchanged ones.
     fn deployed(&mut self, primary: &Primary) {
         if self.full_reconcile(primary).is_some() {
             self.judged = Some(Inputs::RenderedSame);
@@ -283,7 +285,7 @@ impl workers::Reconcile for Shared {
     }
 }
 
-/// A reconcile gives its turn up while it waits for a hook.
+/// A permit that a reconcile gives up while it waits for a hook.
 struct HeldPermit<'a>(&'a Permit);
 
 impl Slot for HeldPermit<'_> {

@@ -19,7 +19,7 @@ use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
-/// Why the annotation `adopt` has no effect.
+/// The reason why the annotation `adopt` has no effect.
 const ADOPT_REFUSED: &str = "annotation helm.sdk.operatorframework.io/adopt: the operator's watches.yaml says adopt: never, \
     so remove the annotation, or ask whoever runs the operator";
 
@@ -46,7 +46,7 @@ impl Work<'_> {
         }
     }
 
-    /// How the newest revision relates to the resource.
+    /// Returns how the newest revision relates to the resource.
     pub(crate) fn recorded(&self, primary: &Primary) -> Recorded {
         let history = self.shared.memory.of(self.key);
         let recorded = recorded(
@@ -57,7 +57,7 @@ impl Work<'_> {
             outside::now(),
         );
         match recorded {
-            // Whoever replaces all records must not thereby keep the objects.
+            // Someone who replaces all records must not gain the objects by that.
             Recorded::Foreign if primary.deleting && is_lost(primary, &history) && self.is_displaced(primary) => {
                 Recorded::Lost
             }
@@ -65,19 +65,20 @@ impl Work<'_> {
         }
     }
 
-    /// What the resource may take over: what its annotation asks for, as far as the watch grants it. A deletion takes nothing over.
+    /// Returns what the resource may take over: what its annotation requests, as far as the watch grants it. A deletion
+    /// takes nothing over.
     pub(crate) fn granted(&self, primary: &Primary) -> Adopt {
         let asks = primary.annotations.adopt() && !primary.deleting;
         if asks { self.shared.settings.adopt } else { Adopt::Never }
     }
 
-    /// Why an annotation of the resource is invalid, or not granted.
+    /// Returns why an annotation of the resource is invalid, or not granted.
     pub(crate) fn annotation_fault(&self, primary: &Primary) -> Option<String> {
         let is_refused = primary.annotations.adopt() && self.shared.settings.adopt == Adopt::Never;
         primary.annotations.fault().or_else(|| is_refused.then(|| ADOPT_REFUSED.to_owned()))
     }
 
-    /// Whether this resource's release was uninstalled by this process.
+    /// Returns whether this process has uninstalled this resource's release.
     pub(crate) fn is_uninstalled(&self, primary: &Primary) -> bool {
         self.shared.memory.of(self.key).release.cleared.as_deref() == Some(primary.uid())
     }
@@ -93,7 +94,7 @@ impl Work<'_> {
         }
     }
 
-    /// How the inputs of the deployed revision compare with the resource's, or what rendering found.
+    /// Returns how the inputs of the deployed revision compare with the resource's, or the result of rendering.
     pub(crate) fn compared(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
         if let Some(judged) = self.judged {
             return judged;
@@ -105,7 +106,8 @@ impl Work<'_> {
         inputs::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
     }
 
-    /// Digests of everything that the objects are made from: chart, override values and sources, and the resource itself.
+    /// Digests everything that the objects are made from: chart, override values, value sources and the resource
+    /// itself.
     pub(crate) fn inputs_digest(&self, primary: &Primary) -> String {
         let mut all = vec![json!(self.shared.renderer.digest())];
         all.extend(inputs::own(primary).map(Into::into));
@@ -134,12 +136,13 @@ impl Work<'_> {
         if looping { Objects::Looping } else { drift }
     }
 
-    /// The objects covered by a watch.
+    /// Returns the objects that a watch covers.
     pub(crate) fn watched<'m>(&self, marks: &'m Marks) -> Vec<&'m ObjectKey> {
         marks.objects.iter().map(|object| &object.key).filter(|key| self.shared.cache.is_synced(key)).collect()
     }
 
-    /// The objects to repair that are gone or lost fields of ours; without a watch, all objects once a period.
+    /// Returns the objects to repair, which are missing or lost fields of ours. Without a watch, returns all objects
+    /// once per period.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let due = self.is_due(self.shared.memory.of(self.key).requests.resynced);
         let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
@@ -153,29 +156,30 @@ impl Work<'_> {
         live.is_some_and(|live| live.is_bound && live.ours && !live.deleting)
     }
 
-    /// Whether an object is gone or lost fields of ours. `due` decides where no watch can tell.
+    /// Returns whether an object is missing or lost fields of ours. `due` decides if no watch covers it.
     pub(crate) fn differs(&self, object: &MarkedObject, due: bool) -> bool {
         let cache = &self.shared.cache;
         match cache.dependent(&object.key) {
             _ if !cache.is_synced(&object.key) => {
                 due && (!self.shared.settings.watch_dependents || cache.is_refused(&object.key))
             }
-            // It is repaired once it is gone.
+            // It is repaired once it is deleted.
             Some(live) if live.deleting => false,
             Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
             Some(live) => live.mark != object.mark,
-            // A Job that the server deletes once it finished has finished.
+            // If the server deletes a Job once it has finished, a missing one has finished.
             None => !object.expires,
         }
     }
 
-    /// What to do about an object's drift: its own annotation wins, then the resource's, then the watch's policy.
+    /// Returns the policy for an object's drift: its own annotation wins, then the resource's, then the watch's policy.
     pub(crate) fn drift_policy(&self, object: &MarkedObject, primary: &Primary) -> DriftPolicy {
         let own = || object.drift.or(primary.annotations.drift().ok().flatten());
         own().unwrap_or(self.shared.settings.drift.policy)
     }
 
-    /// Whether a period has passed since all objects were applied or looked at, for kinds whose drift no watch reports.
+    /// Returns whether a period has passed since all objects were applied or read, for kinds whose drift no watch
+    /// reports.
     pub(crate) fn is_due(&self, last: Option<Instant>) -> bool {
         let period = self.shared.settings.period;
         period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9))
@@ -183,25 +187,25 @@ impl Work<'_> {
 
     fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
         let history = self.shared.memory.of(self.key);
-        // An action that the previous process began is finished at once, whatever failed before.
+        // An action that the previous process started is finished immediately, no matter what failed before.
         let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
         let recalled = history.recalled(primary).is_some_and(|until| until > self.decided);
         let attempt = self.attempt(primary);
         (recalled && !begun) || history.held_until(&attempt, self.decided).is_some() || history.is_exhausted(&attempt)
     }
 
-    /// Whether a watch that has listed covers every object of the release.
+    /// Returns whether a watch that has listed covers every object of the release.
     pub(crate) fn is_watched(&self) -> bool {
         let marks = self.release().as_deref().and_then(Release::newest).and_then(|(_, newest)| newest.marks.clone());
         marks.is_some_and(|marks| marks.objects.iter().all(|object| self.shared.cache.is_synced(&object.key)))
     }
 
-    /// Whether the first list of a kind in the release is still running.
+    /// Returns whether the first list of a kind in the release is still running.
     pub(crate) fn is_listing(&self) -> bool {
         self.shared.cache.is_listing(self.key)
     }
 
-    /// The deployed objects that are not ready, failed ones first.
+    /// Returns the deployed objects that are not ready, failed ones first.
     pub(crate) fn unhealthy(&self, marks: &Marks) -> Vec<Unhealthy> {
         let unready = marks.objects.iter().filter_map(|object| {
             let unready = self.unready(object)?;
@@ -220,7 +224,7 @@ impl Work<'_> {
             // The watch may have failed before it reported the deletion.
             _ if self.shared.cache.is_unserved(key) => because("the server does not serve its kind"),
             Some(live) if live.deleting => because("it is being deleted"),
-            // Without a watch, nothing will tell more.
+            // Without a watch, nothing more will be known.
             Some(live) if live.is_partial && !self.shared.cache.is_synced(key) => None,
             Some(live) => live.unready.as_deref().cloned(),
             None if !object.expires && self.shared.cache.is_synced(key) => because("it does not exist"),
@@ -229,7 +233,8 @@ impl Work<'_> {
     }
 }
 
-/// Whether there was a release whose objects may remain: its record disappeared while we watched, or the status names one.
+/// Returns whether there was a release whose objects may remain: its record disappeared while we watched, or the status
+/// names one.
 fn is_lost(primary: &Primary, history: &ResourceMemory) -> bool {
     let cleared = history.release.cleared.as_deref() == Some(primary.uid());
     !cleared && (history.release.lost.is_some() || primary.status.deployed_release.is_some())

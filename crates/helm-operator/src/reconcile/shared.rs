@@ -1,4 +1,4 @@
-//! What all reconciles of one controller share, and what a change of a resource, a record or an object does to it.
+//! State shared by a controller's reconciles, and the handlers for watch events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,21 +37,21 @@ use crate::view::releases::ReleaseListener;
 use crate::view::sources::registry::Sources;
 use crate::watches::{AnnotationSources, Drift, Expressions, OnFailure, ServiceAccount};
 
-/// What all reconciles of one controller share.
+/// The state that all reconciles of one controller share.
 pub(crate) struct Shared {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) applier: Applier,
     pub(crate) storage: Storage,
     pub(crate) cache: Cache,
-    /// What happened to the resources lately.
+    /// The recent history of the resources.
     pub(crate) memory: Memory,
     pub(crate) queue: Queue<ResourceKey>,
     pub(crate) renderer: Arc<dyn Renderer>,
-    /// The process's Secrets and ConfigMaps that hold values.
+    /// The process's value sources: Secrets and ConfigMaps.
     pub(crate) sources: Arc<Sources>,
-    /// What the operator's author adds.
+    /// The code that the operator's author adds.
     pub(crate) additions: Additions,
-    /// For the author's code only: everything else goes through `api`.
+    /// Only for the author's code. Everything else uses `api`.
     pub(crate) client: kube::Client,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) resource: Arc<Resource>,
     /// Receives the kinds to watch.
     pub(crate) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
-    /// The process's looks at what is not ready.
+    /// The throttle for diagnoses of unready objects.
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The status fields that the kind's schema lacks.
     pub(crate) undeclared: Undeclared,
@@ -81,14 +81,14 @@ pub(crate) struct Settings {
     pub(crate) watch_dependents: bool,
     pub(crate) max_history: usize,
     pub(crate) suppress_overrides: bool,
-    /// As whom objects are read and written.
+    /// The account for reading and writing objects.
     pub(crate) account: Option<ServiceAccount>,
     pub(crate) apply: Policy,
-    /// How long a release may stay unready without progress; zero: no limit.
+    /// How long a release may stay unready without progress; zero means no limit.
     pub(crate) progress_timeout: Duration,
-    /// How many upgrades that something outside their resources causes run at a time; 0: no limit.
+    /// Maximum concurrent upgrades caused by chart, override or source changes; 0 means unlimited.
     pub(crate) max_parallel_upgrades: usize,
-    /// How often everything is applied again without a reason; zero: never.
+    /// How often everything is applied again without a reason; zero means never.
     pub(crate) full_resync: Duration,
     pub(crate) values_from: Arc<[ValuesSource]>,
     pub(crate) values_from_annotation: AnnotationSources,
@@ -97,12 +97,12 @@ pub(crate) struct Settings {
     /// What releases may contain.
     pub(crate) reach: Arc<Reach>,
     pub(crate) on_failure: OnFailure,
-    /// How often to try the same inputs again; `None` sets no limit.
+    /// How often to retry the same inputs; `None` means no limit.
     pub(crate) retries: Option<u32>,
     pub(crate) crds: CrdPolicy,
     pub(crate) recreate: Arc<[ObjectRule]>,
     pub(crate) expressions: Arc<Expressions>,
-    /// Where the records are.
+    /// Where the records are stored.
     pub(crate) home: Home,
 }
 
@@ -120,7 +120,7 @@ impl Shared {
         }
     }
 
-    /// Stores the answer to our own write.
+    /// Stores the response to one of our own writes.
     pub(crate) fn primary_written(&self, received: Received) {
         let (key, uid) = (self.intake.key_of(&received.primary), received.primary.uid().to_owned());
         match self.admit(received) {
@@ -133,12 +133,13 @@ impl Shared {
         self.intake.admit(received, self.settings.expressions.fields())
     }
 
-    /// Makes changes of sources wake their resources.
+    /// Makes changes of value sources wake their resources.
     pub(crate) fn connect_sources(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
         self.sources.connect(self.settings.controller.clone(), move |key| {
             if let Some(shared) = shared.upgrade() {
-                // A source is an input of the resource: the previous process's failure says nothing about the new content.
+                // A source is an input of the resource, so the previous process's failure says nothing about the new
+                // content.
                 shared.memory.change(key, |history| history.recalled = None);
                 shared.wake(key.clone());
             }
@@ -182,7 +183,8 @@ impl Shared {
         }
     }
 
-    /// An upgrade of the previous process keeps its place until the release is ready, unless the resource itself changed.
+    /// Restores the upgrade slot that the previous process's upgrade held. It keeps the slot until the release is
+    /// ready, unless the resource itself changed.
     fn recall_place(&self, primary: &Primary) {
         let release = self.cache.release(&primary.key()).unwrap_or_default();
         if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status) {
@@ -190,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Gives a resource's place among the upgrades to the next one.
+    /// Releases a resource's upgrade slot, and wakes the next holder.
     pub(crate) fn leave_rollout(&self, key: &ResourceKey) {
         self.rollout.leave(key).into_iter().for_each(|next| self.wake(next));
     }
@@ -200,13 +202,13 @@ impl Shared {
         GroupVersionKind::gvk(self.resource.group(), version, &self.resource.kind)
     }
 
-    /// Forgets a deleted resource, unless one with another uid has taken its name.
+    /// Forgets a deleted resource, unless one with another uid has its name.
     pub(crate) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
         let known = self.cache.remove_primary(key, uid);
         self.forget(key, known);
     }
 
-    /// Forgets a resource that another controller serves, or none. It may come back.
+    /// Forgets a resource that another controller, or none, serves now. It may come back.
     fn primary_left(&self, key: &ResourceKey, uid: &str) {
         let known = self.cache.leave_primary(key, uid);
         self.forget(key, known);
@@ -226,7 +228,7 @@ impl Shared {
     pub(crate) fn dependent_changed(&self, resource: &Resource, live: &Live, epoch: Epoch) {
         let key = key_of(resource, live);
         let owner = match self.claim(&key, live) {
-            // It belongs to another controller with a chart of the same name: ours with this key is gone.
+            // It belongs to another controller with a chart of the same name, so our object with this key is gone.
             Claim { owner: None, .. } => self.cache.drop_dependent(&key),
             claim => self.cache.store_dependent(key.clone(), live, claim, epoch),
         };
@@ -239,7 +241,8 @@ impl Shared {
         owner.into_iter().filter(|owner| self.cache.concerns(owner, &key)).for_each(|owner| self.wake(owner));
     }
 
-    /// Which resource a live object belongs to. One that lost the metadata naming its owner still wakes its previous owner, but proves nothing.
+    /// Returns the resource that a live object belongs to. An object that lost the metadata naming its owner still
+    /// wakes its previous owner, but proves nothing.
     pub(crate) fn claim(&self, key: &ObjectKey, live: &Live) -> Claim {
         let same_object = |known: &Dependent| live.metadata.uid.as_deref() == Some(&*known.uid);
         let known = || self.cache.dependent(key).filter(|known| same_object(known))?.owner.clone();
@@ -249,12 +252,12 @@ impl Shared {
         Claim { owner, ours }
     }
 
-    /// Counts and publishes an outcome of a resource, in the background.
+    /// Counts a resource's outcome, and publishes it in the background.
     pub(crate) fn publish(&self, primary: &Primary, outcome: Outcome) {
         events::publish(&self.metrics, &self.events, &self.settings.controller, primary.reference(), outcome);
     }
 
-    /// What a resource's release adds to its objects.
+    /// Returns what a resource's release adds to its objects.
     pub(crate) fn decoration(&self, primary: &Primary) -> Decoration {
         Decoration {
             release: primary.name().to_owned(),
@@ -265,7 +268,7 @@ impl Shared {
         }
     }
 
-    /// The custom resource of this kind that an object belongs to, by owner reference or by annotation.
+    /// Returns the custom resource of this kind that an object belongs to, by owner reference or by annotation.
     pub(crate) fn owner_of(&self, live: &Live) -> Option<ResourceKey> {
         if let Some(owner) = &live.controller {
             let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -312,7 +315,8 @@ impl Census for Shared {
 }
 
 impl ReleaseListener for Shared {
-    /// Somebody else's record is a change of the resource's inputs; our own records are the result of an attempt that may have failed.
+    /// Wakes the record's resource. A foreign record is a change of the resource's inputs, so it ends the wait after a
+    /// failure. Our own record may be the result of the attempt that failed.
     fn release_changed(&self, record: &ResourceKey, foreign: bool) {
         let Some(key) = self.cache.resource_of(record) else { return };
         if foreign {
@@ -337,7 +341,8 @@ impl ReleaseListener for Shared {
     }
 }
 
-/// Logs when a resource that failed before this start is tried again: whoever corrected something and restarted is waiting for it.
+/// Logs when a resource that failed before this start is retried. Someone who fixed something and restarted the
+/// operator is waiting for it.
 fn report_recalled(primary: &Primary, history: &ResourceMemory, now: tokio::time::Instant) {
     if let Some(wait) = history.recalled_wait(now) {
         tracing::info!(

@@ -1,7 +1,9 @@
-//! Watches of one kind in several versions, each with a chart of its own: exactly one of them serves a resource.
+//! Chooses among watches of one kind in several versions, each with its own chart: exactly one of them serves a
+//! resource.
 //!
-//! The server converts every resource to each version, so each watch sees them all. The one whose version the resource's `spec` was last
-//! written in serves it, else the first in watches.yaml. See docs/decisions/0023-two-versions-of-a-kind.md.
+//! The server converts every resource to each version, so each watch sees all of them. The watch for the version that
+//! the resource's `spec` was last written in serves it, or else the first in watches.yaml. See
+//! docs/decisions/0023-two-versions-of-a-kind.md.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,12 +22,12 @@ pub(crate) struct Versions {
     taken: Mutex<HashSet<ResourceKey>>,
 }
 
-/// A resource that is taken for a reconcile, until it is dropped.
+/// A resource claimed for a reconcile, until it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Reservation(Option<(Arc<Versions>, ResourceKey)>);
 
 impl Versions {
-    /// One for each kind that several watches share, in the order of the watches.
+    /// Returns one per kind that several watches share, in the order of the watches.
     pub(crate) fn of<'a>(watches: impl Iterator<Item = &'a Watch> + Clone) -> Vec<Option<Arc<Versions>>> {
         let kind = |watch: &Watch| (watch.group.clone(), watch.kind.clone());
         let mut kinds: BTreeMap<_, Versions> = BTreeMap::new();
@@ -38,7 +40,7 @@ impl Versions {
         watches.map(|watch| kinds.get(&kind(watch)).cloned()).collect()
     }
 
-    /// Whether the watch of this version serves the resource.
+    /// Returns whether the watch of this version serves the resource.
     pub(crate) fn serves(&self, version: &str, raw: &Raw) -> bool {
         let mut selecting = self.watches.iter().filter(|(_, selector)| selector.matches(&raw.labels));
         let first = selecting.clone().next();
@@ -47,7 +49,7 @@ impl Versions {
         chosen.is_some_and(|(chosen, _)| chosen == version)
     }
 
-    /// Takes a resource; `None` if it is taken.
+    /// Claims a resource; returns `None` if it is already claimed.
     pub(crate) fn take(self: &Arc<Self>, key: &ResourceKey) -> Option<Reservation> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.insert(key.clone()).then(|| Reservation(Some((self.clone(), key.clone()))))

@@ -1,7 +1,8 @@
 //! What the controller knows without a request: resources, releases and their objects.
 //!
-//! Fed by watches ([`controller::runtime::reflector`]) and by answers to our own writes; [`controller::runtime::freshness`] says how long to trust each. Of two versions of an object
-//! the newer wins, and an object seen as deleted does not come back.
+//! Fed by watches ([`controller::runtime::reflector`]) and by responses to our own writes;
+//! [`controller::runtime::freshness`] decides how long to trust each. Of two versions of an object the newer wins, and
+//! an object seen as deleted does not come back.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,7 +30,7 @@ use crate::watches::Expressions;
 pub(crate) struct Cache {
     state: Mutex<State>,
     releases: Arc<Releases>,
-    /// Where this controller's records are. `releases` goes by the records' own namespaces and names.
+    /// Where this controller's records are stored. `releases` is keyed by the records' own namespaces and names.
     home: Home,
     reader: ListenerId,
     expressions: Arc<Expressions>,
@@ -45,22 +46,22 @@ struct State {
 }
 
 impl Cache {
-    /// A cache over the process's releases.
+    /// Creates a cache over the process's releases.
     pub(crate) fn over(releases: Arc<Releases>) -> Cache {
         Cache { reader: releases.new_reader(), releases, ..Cache::default() }
     }
 
-    /// The cache with these expressions, which judge objects and read them.
+    /// Returns the cache with these expressions, which read objects and judge whether they are ready.
     pub(crate) fn judging(self, expressions: Arc<Expressions>) -> Cache {
         Cache { expressions, ..self }
     }
 
-    /// The cache of a controller whose records are at this place.
+    /// Returns the cache for a controller whose records are stored here.
     pub(crate) fn recording_at(self, home: Home) -> Cache {
         Cache { home, ..self }
     }
 
-    /// The cache that keeps large specs as far as there is room.
+    /// Returns the cache with this room for large specs.
     pub(crate) fn within(self, room: Room) -> Cache {
         Cache { room, ..self }
     }
@@ -75,7 +76,7 @@ impl Cache {
         primary
     }
 
-    /// The key of a resource's records.
+    /// Returns the key of a resource's records.
     fn record_of<'k>(&self, key: &'k ResourceKey) -> Cow<'k, ResourceKey> {
         match self.home.record(&key.namespace, &key.name) {
             (_, Cow::Borrowed(_)) => Cow::Borrowed(key),
@@ -83,7 +84,7 @@ impl Cache {
         }
     }
 
-    /// The known resource that a record belongs to.
+    /// Returns the known resource that a record belongs to.
     pub(crate) fn resource_of(&self, record: &ResourceKey) -> Option<ResourceKey> {
         let state = self.state();
         if self.home == Home::default() {
@@ -101,7 +102,7 @@ impl Cache {
         }
     }
 
-    /// Whether an object is ready, by the rule of its kind or else by kstatus, and what expressions read of it.
+    /// Judges whether an object is ready, by its kind's rule or else by kstatus, and keeps what expressions read of it.
     fn judge(&self, key: &ObjectKey, live: &Live) -> Judged {
         let (group, kind) = (&*key.group, &*key.kind);
         let (has_rule, reads) = (self.expressions.has_rule(group, kind), self.expressions.reads(group, kind));
@@ -131,20 +132,20 @@ impl Cache {
         self.state().put_primary(primary, Some(epoch))
     }
 
-    /// Stores a resource from the answer to our own write; returns whether it may need reconciling.
+    /// Stores a resource from the response to our own write; returns whether it may need reconciling.
     pub(crate) fn store_written_primary(&self, primary: Primary) -> bool {
         let primary = self.reduced(primary);
         let mut state = self.state();
         !state.gone.has(primary.uid()) && state.put_primary(primary, None)
     }
 
-    /// Drops a resource of this uid; returns whether it was known.
+    /// Removes a deleted resource with this uid; returns whether it was known.
     pub(crate) fn remove_primary(&self, key: &ResourceKey, uid: &str) -> bool {
         self.state().gone.add(uid);
         self.leave_primary(key, uid)
     }
 
-    /// Drops a resource of this uid that still exists; returns whether it was known.
+    /// Removes a resource with this uid that still exists; returns whether it was known.
     pub(crate) fn leave_primary(&self, key: &ResourceKey, uid: &str) -> bool {
         let mut state = self.state();
         let known = state.primaries.get(key).is_some_and(|(primary, _)| primary.uid() == uid);
@@ -154,7 +155,7 @@ impl Cache {
         known
     }
 
-    /// The resources in a scope that the list which just ended lacks.
+    /// Returns the cached resources of a scope that the completed list did not contain.
     pub(crate) fn unlisted_primaries(&self, scope: &Scope, list: Epoch) -> Vec<Arc<Primary>> {
         let state = self.state();
         let all = state.primaries.values().filter(|(primary, _)| scope.covers(primary.namespace()));
@@ -174,28 +175,28 @@ impl Cache {
         self.releases.lose_revision(&self.record_of(key), version);
     }
 
-    /// The namespace of a resource's records.
+    /// Returns the namespace of a resource's records.
     pub(crate) fn namespace_of_records(&self, key: &ResourceKey) -> Arc<str> {
         self.record_of(key).namespace.clone()
     }
 
-    /// Whether changes of a resource's records go unnoticed.
+    /// Returns whether changes of a resource's records go unnoticed.
     pub(crate) fn is_blind(&self, key: &ResourceKey) -> bool {
         self.releases.is_refused(&self.record_of(key).namespace)
     }
 
-    /// The resources whose records are in this scope.
+    /// Returns the resources whose records are in this scope.
     pub(crate) fn recorded_in(&self, scope: &Scope) -> Vec<ResourceKey> {
         let state = self.state();
         state.primaries.keys().filter(|key| scope.covers(&self.record_of(key).namespace)).cloned().collect()
     }
 
-    /// Tells the reader of changes to releases that this controller does not make itself.
+    /// Registers the reader of changes to releases that this controller does not make itself.
     pub(crate) fn report_releases_to(&self, reader: Weak<dyn ReleaseListener>) {
         self.releases.add_reader(self.reader, reader);
     }
 
-    /// Notes another process that writes the same records; returns whether it is new.
+    /// Records another process that writes the same records; returns whether it is new.
     pub(crate) fn meets(&self, writer: &Arc<str>) -> bool {
         self.releases.meets(writer)
     }
@@ -216,12 +217,12 @@ impl Cache {
         self.state().put_dependent(key, (live, judged), claim, Some(epoch))
     }
 
-    /// Drops the entry under the key of an object that belongs to nobody we know; returns its owner.
+    /// Removes the entry for an object that belongs to no known owner; returns its previous owner.
     pub(crate) fn drop_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
         self.state().dependents.remove(key).and_then(|dependent| dependent.owner.clone())
     }
 
-    /// Stores live objects from the answers to our own applies.
+    /// Stores live objects from the responses to our own applies.
     pub(crate) fn store_applied(&self, applied: &[Applied], owner: &ResourceKey) {
         let mut state = self.state();
         for one in applied {
@@ -233,7 +234,7 @@ impl Cache {
         }
     }
 
-    /// Stores an object of a release as we read it.
+    /// Stores an object of a release that we read.
     pub(crate) fn store_read(&self, key: &ObjectKey, live: &Live, owner: &ResourceKey) {
         let mut state = self.state();
         if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
@@ -242,7 +243,7 @@ impl Cache {
         }
     }
 
-    /// Drops a deleted object; returns its owner.
+    /// Removes a deleted object; returns its owner.
     pub(crate) fn remove_dependent(&self, key: &ObjectKey, live: &Live) -> Option<ResourceKey> {
         let mut state = self.state();
         let uid = live.metadata.uid.as_deref().unwrap_or_default();
@@ -253,7 +254,7 @@ impl Cache {
         state.dependents.remove(key).and_then(|dependent| dependent.owner.clone())
     }
 
-    /// Drops the objects of a kind and scope that the list which just ended lacks; returns the owners affected.
+    /// Removes the objects of a kind and scope that the completed list did not contain; returns the affected owners.
     pub(crate) fn sweep_dependents(&self, resource: &Resource, scope: &Scope, list: Epoch) -> BTreeSet<ResourceKey> {
         let mut owners = BTreeSet::new();
         self.state().dependents.retain(|key, dependent| {
@@ -267,20 +268,21 @@ impl Cache {
         owners
     }
 
-    /// The objects among these that we wrote and whose events are overdue.
+    /// Returns which of these objects we wrote, with an overdue event.
     pub(crate) fn overdue(&self, keys: &[&ObjectKey]) -> Vec<ObjectKey> {
         let (state, now) = (self.state(), Instant::now());
         keys.iter().filter(|key| state.ask_at(key).is_some_and(|at| at <= now)).map(|key| (*key).clone()).collect()
     }
 
-    /// When to ask for the first of these objects that we wrote; `None` if all their events have come.
+    /// Returns when to check the first of these objects that we wrote; `None` if all their events have arrived.
     pub(crate) fn ask_at(&self, keys: &[&ObjectKey]) -> Option<Instant> {
         let state = self.state();
         keys.iter().filter_map(|key| state.ask_at(key)).min()
     }
 
-    /// Stores the server's answer for an object whose event is overdue: metadata, with whose object it is. What someone else changed meanwhile counts
-    /// at once. The rest of the object, and the version, are the event's to tell.
+    /// Stores the server's response for an object whose event is overdue: its metadata, and whether it is ours. What
+    /// someone else changed in the meantime counts immediately. The rest of the object, and the version, come with the
+    /// event.
     pub(crate) fn confirm(&self, key: &ObjectKey, read: Option<(&Live, bool)>) {
         let mut state = self.state();
         let Some(known) = state.dependents.get_mut(key) else { return };
@@ -297,7 +299,7 @@ impl Cache {
         }
     }
 
-    /// Notes that a kind is watched; returns false if it was already.
+    /// Records that a kind is watched; returns false if it already was.
     pub(crate) fn start_kind(&self, resource: &Resource) -> bool {
         self.state().coverage.start(kind_key(resource))
     }
@@ -308,23 +310,23 @@ impl Cache {
         self.state().coverage.await_list(kind_key(resource), waiting);
     }
 
-    /// Ends the wait for a kind's first list, whose result is `None` if it takes too long.
+    /// Ends the wait for a kind's first list. The result is `None` if the list takes too long.
     pub(crate) fn kind_listed(&self, resource: &Resource, first: Option<First>) {
         self.state().coverage.listed(kind_key(resource), first);
     }
 
-    /// Whether a resource waits for the first list of a kind.
+    /// Returns whether a resource waits for the first list of a kind.
     pub(crate) fn is_listing(&self, key: &ResourceKey) -> bool {
         self.state().coverage.is_awaited_by(key)
     }
 
-    /// Whether no watch covers the object, because we may not list its kind.
+    /// Returns whether no watch covers the object, because we may not list its kind.
     pub(crate) fn is_refused(&self, key: &ObjectKey) -> bool {
         self.state().coverage.is_refused(key)
     }
 
-    /// Whether a change of an object may matter to a resource: the object is part of its release, or the release's objects are unknown. Objects of
-    /// hooks do not matter.
+    /// Returns whether a change of an object may matter to a resource: the object is part of its release, or the
+    /// release's objects are unknown. Objects of hooks do not matter.
     pub(crate) fn concerns(&self, owner: &ResourceKey, object: &ObjectKey) -> bool {
         let concerns = |release: &Release| {
             let is_known = release.revisions.values().any(|r| r.marks.is_some());
@@ -333,27 +335,28 @@ impl Cache {
         self.releases.read(&self.record_of(owner), concerns).unwrap_or(true)
     }
 
-    /// Notes that all of a kind's objects in this scope are known; returns whether its watch may have been refused before.
+    /// Records that all of a kind's objects in this scope are known; returns whether its watch may have been refused
+    /// before.
     pub(crate) fn kind_synced(&self, resource: &Resource, scope: &Scope) -> bool {
         self.state().coverage.synced(kind_key(resource), scope)
     }
 
-    /// Notes that a kind can no longer be watched in this scope. Returns whether that is news.
+    /// Records that a kind can no longer be watched in this scope; returns whether that is new.
     pub(crate) fn kind_lost(&self, kind: &KindKey, scope: &Scope, loss: Loss) -> bool {
         self.state().coverage.lost(kind.clone(), scope, loss)
     }
 
-    /// Whether no version of the object's kind was served when its watch last failed.
+    /// Returns whether no version of the object's kind was served when its watch last failed.
     pub(crate) fn is_unserved(&self, key: &ObjectKey) -> bool {
         self.state().coverage.is_unserved(key)
     }
 
-    /// Whether absence from the cache proves absence: a watch that covers the object has listed.
+    /// Returns whether absence from the cache proves absence: a watch that covers the object has listed.
     pub(crate) fn is_synced(&self, key: &ObjectKey) -> bool {
         self.state().coverage.covers(key)
     }
 
-    /// The resources whose releases have objects of a kind.
+    /// Returns the resources whose releases have objects of a kind.
     pub(crate) fn resources_with(&self, resource: &Resource) -> Vec<ResourceKey> {
         let has = |release: &Release| release.objects().any(|key| is_of(key, resource));
         let mut keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
@@ -361,7 +364,7 @@ impl Cache {
         keys
     }
 
-    /// The kinds of all objects of these resources' releases, as `(apiVersion, kind)`.
+    /// Returns the kinds of all objects in the releases of known resources, as `(apiVersion, kind)`.
     pub(crate) fn kinds_of_releases(&self) -> BTreeSet<(Arc<str>, Arc<str>)> {
         let keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
         let mut kinds = BTreeSet::new();
@@ -379,7 +382,7 @@ impl State {
     fn put_primary(&mut self, primary: Primary, epoch: Option<Epoch>) -> bool {
         let key = primary.key();
         let known = self.primaries.get_mut(&key).map(|(old, stamp)| {
-            // Versions of two objects with the same name do not compare.
+            // The versions of two objects with the same name are not comparable.
             let comparable = old.uid() == primary.uid();
             (stamp, comparable.then(|| version(old)))
         });
@@ -400,7 +403,7 @@ impl State {
         let version = live.resource_version();
         let known = self.dependents.get_mut(&key).map(|known| {
             let known = Arc::make_mut(known);
-            // The event of our own write completes what its answer had.
+            // The event of our own write completes a partial response.
             let completes = known.is_partial && !judged.is_partial && version == known.resource_version;
             (&mut known.stamp, Some(known.resource_version).filter(|_| !completes))
         });

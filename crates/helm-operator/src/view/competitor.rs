@@ -1,4 +1,4 @@
-//! What the records of a release show of another process that writes them, too.
+//! Detects another process that writes the same release, from the release's records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::release::Release;
 
-/// How long another process's action is left alone after the last write to its record. Without leader election the process may have ended in the
-/// middle of it.
+/// How long another process's action is left alone after the last write to its record. Without leader election, the
+/// process may have ended in the middle of the action.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// After this time without a revision by another process, waits are short again. Longer than the longest wait.
@@ -22,12 +22,12 @@ pub(crate) struct Rival {
     revision: Option<u32>,
     /// When its last write was seen.
     seen: Timestamp,
-    /// How many revisions it wrote without a quiet while between them.
+    /// How many revisions it wrote without a quiet period in between.
     pub(crate) rounds: u32,
 }
 
 impl Release {
-    /// Notes a record that another process wrote while this one was watching.
+    /// Records that another process wrote a record while this one was watching.
     pub(crate) fn note_rival(&mut self, writer: &str, version: u32, now: Timestamp) {
         let known = self.rival.take().filter(|known| now < known.seen + QUIET);
         let last = known.as_ref().and_then(|known| known.revision);
@@ -37,26 +37,26 @@ impl Release {
             Some(Box::new(Rival { writer: writer.into(), revision: last.max(Some(version)), seen: now, rounds }));
     }
 
-    /// Notes that this process has written a revision.
+    /// Records that this process has written a revision.
     pub(crate) fn note_own(&mut self, version: u32) {
         if let Some(rival) = &mut self.rival {
             rival.revision = rival.revision.filter(|revision| *revision != version);
         }
     }
 
-    /// The other process, if it wrote the newest revision.
+    /// Returns the other process, if it wrote the newest revision.
     pub(crate) fn winner(&self) -> Option<(u32, &Rival)> {
         let (newest, _) = self.newest()?;
         let rival = self.rival.as_deref().filter(|rival| rival.revision == Some(newest))?;
         Some((newest, rival))
     }
 
-    /// Until when to leave the newest revision alone, if another process is working on it.
+    /// Returns until when to leave the newest revision alone, if another process is working on it.
     pub(crate) fn left_to_rival(&self) -> Option<Timestamp> {
         self.winner()?.1.seen.checked_add(PATIENCE).ok()
     }
 
-    /// The other process that wrote the newest revision.
+    /// Returns the name of the other process, if it wrote the newest revision.
     pub(crate) fn written_by_rival(&self) -> Option<&str> {
         self.winner().map(|(_, rival)| &*rival.writer)
     }
@@ -74,7 +74,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// A release whose newest revision is this one.
+    /// Returns a release whose newest revision is this one.
     fn release(newest: u32) -> Release {
         let mut release = Release::default();
         release.put(newest, (Status::Deployed, Trust::Written(None)), 1, Marks::default());
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(release.written_by_rival(), None);
         release.note_rival("b", 2, at(0));
         assert_eq!((release.written_by_rival(), release.left_to_rival()), (Some("b"), Some(at(120))));
-        // It marks the one before as superseded.
+        // The other process marks the previous revision superseded.
         release.note_rival("b", 1, at(0));
         assert_eq!(release.written_by_rival(), Some("b"));
         release.put(2, (Status::Deployed, Trust::Written(None)), 2, Marks::default());

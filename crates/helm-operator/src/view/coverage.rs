@@ -1,4 +1,5 @@
-//! What the watches of dependent kinds cover: whether an object's absence proves anything, and whether a change of it would be reported. Pure.
+//! Tracks what the watches of dependent kinds cover: whether an object's absence proves anything, and whether a change
+//! of it would be reported. Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{First, Scope};
 use helm_release::kube::{ObjectKey, Resource};
 
-/// Group and kind.
+/// A kind's group and name.
 pub(crate) type KindKey = (Arc<str>, Arc<str>);
 
 pub(crate) fn kind_key(resource: &Resource) -> KindKey {
@@ -17,13 +18,13 @@ pub(crate) fn kind_key(resource: &Resource) -> KindKey {
 /// Why a kind can no longer be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// The server refuses.
+    /// The server refuses the watch.
     Refused,
-    /// It serves no version of the kind.
+    /// The server serves no version of the kind.
     Unserved,
 }
 
-/// What the watches of all kinds cover.
+/// The coverage of all kinds' watches.
 #[derive(Default)]
 pub(crate) struct Coverage(HashMap<KindKey, Kind>);
 
@@ -34,9 +35,10 @@ struct Kind {
     is_started: bool,
     /// The scopes whose objects are all known.
     listed: Vec<Scope>,
-    /// The resources that wait for the first list, while it runs.
+    /// The resources that wait for the first list while it is running.
     waiting: Option<HashSet<ResourceKey>>,
-    /// Whether some scope could not be listed: where no watch covers an object, its absence proves nothing, and nothing reports drift.
+    /// Whether some scope could not be listed. If no watch covers an object, its absence proves nothing, and drift is
+    /// not reported.
     is_refused: bool,
     /// Whether no version was served when a watch last failed.
     is_unserved: bool,
@@ -49,7 +51,7 @@ impl Kind {
 }
 
 impl Coverage {
-    /// Notes that a kind is watched; returns false if it was already.
+    /// Records that a kind is watched; returns false if it already was.
     pub(crate) fn start(&mut self, kind: KindKey) -> bool {
         !std::mem::replace(&mut self.kind(kind).is_started, true)
     }
@@ -59,19 +61,20 @@ impl Coverage {
         self.kind(kind).waiting = Some(waiting);
     }
 
-    /// Ends the wait for a kind's first list; `None` if it goes on without those who waited.
+    /// Ends the wait for a kind's first list. `None` means that the list continues, but nobody waits for it any longer.
     pub(crate) fn listed(&mut self, kind: KindKey, first: Option<First>) {
         let kind = self.kind(kind);
         kind.waiting = None;
         kind.is_refused |= first == Some(First::Refused);
     }
 
-    /// Whether a resource waits for the first list of a kind.
+    /// Returns whether a resource waits for the first list of a kind.
     pub(crate) fn is_awaited_by(&self, key: &ResourceKey) -> bool {
         self.0.values().any(|kind| kind.waiting.as_ref().is_some_and(|waiting| waiting.contains(key)))
     }
 
-    /// Notes that all of a kind's objects in this scope are known; returns whether its watch may have been refused before.
+    /// Records that all of a kind's objects in this scope are known; returns whether its watch may have been refused
+    /// before.
     pub(crate) fn synced(&mut self, kind: KindKey, scope: &Scope) -> bool {
         let kind = self.kind(kind);
         let is_new = !kind.listed.contains(scope);
@@ -82,7 +85,8 @@ impl Coverage {
         is_new && kind.is_refused
     }
 
-    /// Notes that a kind can no longer be watched in this scope: absence proves nothing any more. Returns whether any of this is news.
+    /// Records that a kind can no longer be watched in this scope, so that absence proves nothing. Returns whether any
+    /// of this is new.
     pub(crate) fn lost(&mut self, kind: KindKey, scope: &Scope, loss: Loss) -> bool {
         let kind = self.kind(kind);
         let lost = kind.listed.extract_if(.., |known| known == scope).count();
@@ -92,17 +96,18 @@ impl Coverage {
         lost > 0 || was_unserved != is_unserved
     }
 
-    /// Whether absence from the cache proves absence: a watch that covers the object has listed.
+    /// Returns whether absence from the cache proves absence: a watch that covers the object has listed.
     pub(crate) fn covers(&self, object: &ObjectKey) -> bool {
         self.of(object).is_some_and(|kind| kind.covers(&object.namespace))
     }
 
-    /// Whether no watch covers the object, because we may not list its kind. A list of another namespace changes nothing about that.
+    /// Returns whether no watch covers the object, because we may not list its kind. A list of another namespace does
+    /// not change that.
     pub(crate) fn is_refused(&self, object: &ObjectKey) -> bool {
         self.of(object).is_some_and(|kind| kind.is_refused && !kind.covers(&object.namespace))
     }
 
-    /// Whether no version of the object's kind was served when its watch last failed.
+    /// Returns whether no version of the object's kind was served when its watch last failed.
     pub(crate) fn is_unserved(&self, object: &ObjectKey) -> bool {
         self.of(object).is_some_and(|kind| kind.is_unserved)
     }
@@ -128,7 +133,7 @@ mod tests {
         ObjectKey::new("", "ConfigMap", namespace, "a")
     }
 
-    /// What is known of an object in each of the namespaces `a` and `b`: covered, refused, unserved.
+    /// Returns whether an object in each of the namespaces `a` and `b` is covered, refused and unserved.
     fn known(coverage: &Coverage) -> [(bool, bool, bool); 2] {
         ["a", "b"].map(object).map(|o| (coverage.covers(&o), coverage.is_refused(&o), coverage.is_unserved(&o)))
     }

@@ -1,4 +1,4 @@
-//! A live object of a release, as the cache keeps it.
+//! A live object of a release, reduced to what the cache keeps.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ pub(crate) struct Dependent {
     pub(crate) uid: Box<str>,
     pub(crate) resource_version: u64,
     pub(crate) mark: Option<Mark>,
-    /// Why it is not ready.
+    /// The reason why it is not ready.
     pub(crate) unready: Option<Box<Unready>>,
-    /// Its JSON, if the status fields of watches.yaml read it.
+    /// Its JSON, if status fields of watches.yaml read it.
     pub(crate) whole: Option<Arc<str>>,
-    /// Expressions need more of it than the answer to our own write had.
+    /// Whether expressions need more of it than the response to our own write contained.
     pub(crate) is_partial: bool,
     pub(crate) deleting: bool,
     /// The resource to reconcile when the object changes.
     pub(crate) owner: Option<ResourceKey>,
     /// Whether its metadata proves that it belongs to the owner's release.
     pub(crate) ours: bool,
-    /// Whether its annotation keeps it when the release goes.
+    /// Whether its annotation keeps it when the release is uninstalled.
     pub(crate) kept: bool,
     /// Whether it is kept, and the garbage collector would still delete it with its owner.
     pub(crate) is_bound: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Dependent {
     pub(crate) stamp: Stamp,
 }
 
-/// What is kept of an object's state.
+/// The part of an object's state that is kept.
 pub(crate) struct Judged {
     pub(crate) unready: Option<Box<Unready>>,
     pub(crate) whole: Option<Arc<str>>,
@@ -47,7 +47,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// Keeps what is known of an object that was read in part, unless the part says that it is not ready.
+    /// Fills a partial read from the cached entry, unless the partial read already shows that the object is unready.
     pub(crate) fn completed_by(self, old: Option<&Dependent>) -> Judged {
         match old {
             Some(old) if self.is_partial => {
@@ -63,13 +63,13 @@ impl Judged {
 }
 
 impl Dependent {
-    /// Whether it failed; `None` if it is ready. Other changes of an unready object wake nobody.
+    /// Returns whether the object failed; `None` if it is ready. Other changes of an unready object wake no resource.
     pub(crate) fn failed(&self) -> Option<bool> {
         self.unready.as_ref().map(|unready| unready.failed)
     }
 }
 
-/// Which resource an object belongs to, and whether the object's metadata proves it.
+/// The resource that an object belongs to, and whether the object's metadata proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) owner: Option<ResourceKey>,

@@ -1,7 +1,8 @@
-//! One watch of each kind of dependent object for the whole process, however many charts have objects of that kind.
+//! Shares one watch per kind of dependent object in the whole process, no matter how many charts have objects of that
+//! kind.
 //!
-//! The watch selects the objects of every chart that the process serves. A controller that joins a running watch lists its own objects, and sees
-//! the events that came meanwhile after them.
+//! The watch selects the objects of every chart that the process serves. A controller that joins a running watch lists
+//! its own objects, and then receives the events that arrived in the meantime.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -18,9 +19,9 @@ use tokio::time::Instant;
 
 use super::coverage::{KindKey, kind_key};
 
-/// Where the objects of a kind come from.
+/// The source of a kind's objects.
 pub(crate) trait Source: Send + Sync {
-    /// The namespaces to watch one by one; [`Scope::ALL`] for cluster-scoped kinds.
+    /// Returns a scope per namespace to watch; [`Scope::ALL`] for cluster-scoped kinds.
     fn scopes(&self, kind: &Resource) -> Vec<Scope>;
     /// Watches a kind's objects of these charts in a scope.
     fn watch(&self, kind: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live>;
@@ -33,7 +34,7 @@ pub(crate) trait Source: Send + Sync {
     ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>>;
 }
 
-/// Receives the objects of a kind.
+/// A receiver of a kind's objects.
 pub(crate) type Subscriber = Arc<dyn Sink<Arc<Live>> + Sync>;
 
 /// The watched kinds of the process.
@@ -63,9 +64,9 @@ struct Fanout {
     /// The charts whose objects the running watch selects.
     charts: BTreeSet<String>,
     members: Vec<Member>,
-    /// How many watches there were: events of an earlier one no longer count.
+    /// The number of watches so far. Events of earlier ones no longer count.
     run: u64,
-    /// The running list's number; the numbers go on from watch to watch.
+    /// Number of the current list; keeps increasing across watch restarts.
     epoch: u64,
     task: Option<AbortHandle>,
     refused: bool,
@@ -73,7 +74,7 @@ struct Fanout {
 
 struct Member {
     subscriber: Subscriber,
-    /// What happened since it joined, until its own list is complete.
+    /// The events since it joined, until its own list is complete.
     missed: Option<Vec<Event>>,
 }
 
@@ -108,13 +109,13 @@ impl Kinds {
         Kinds { source: Box::new(source), state: Mutex::default() }
     }
 
-    /// Announces a chart, so that watches which start later select its objects, too.
+    /// Announces a chart, so that watches that start later select its objects, too.
     pub(crate) fn announce(&self, chart: &str) {
         lock(&self.state).charts.insert(chart.to_owned());
     }
 
-    /// Feeds a chart's objects of a kind to a subscriber until the process ends. The future resolves when it knows all that exist, or when the
-    /// server refuses to list them.
+    /// Feeds a chart's objects of a kind to a subscriber until the process ends. The future resolves when the
+    /// subscriber knows all existing objects, or when the server refuses to list them.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         kind: &Arc<Resource>,
@@ -143,10 +144,10 @@ impl Kinds {
         })
     }
 
-    /// Lists a new member's objects, and then lets it see what it missed.
+    /// Lists a new member's objects, and then passes on the events that it missed.
     async fn catch_up(self: Arc<Self>, shared: Arc<SharedWatch>, chart: String, subscriber: Subscriber) -> First {
         for attempt in 1.. {
-            // The list will contain what happened before it: while lists fail, nothing piles up.
+            // The list will contain everything that happened before it. While lists fail, nothing accumulates.
             shared.forget_missed(&subscriber);
             let began = Instant::now();
             match self.source.list(&shared.kind, &shared.scope, &chart).await {
@@ -171,14 +172,14 @@ impl Kinds {
 
 /// How a member joins a watch.
 enum Joined {
-    /// The watch runs, and selects the member's objects.
+    /// The watch is running, and selects the member's objects.
     Running,
-    /// The watch must be started, or started again with a wider selection.
+    /// The watch must be started, or restarted with a wider selection.
     Restart,
 }
 
 impl SharedWatch {
-    /// Adds a member: it sees everything from now on.
+    /// Adds a member, which receives everything from now on.
     fn join(&self, chart: &str, subscriber: &Subscriber) -> Joined {
         let mut state = lock(&self.state);
         let running = state.task.is_some() && state.charts.contains(chart) && !state.refused;
@@ -219,7 +220,7 @@ impl SharedWatch {
         member.and_then(|member| member.missed.as_mut()).into_iter().for_each(Vec::clear);
     }
 
-    /// Gives a member the objects that exist, and then the events that it missed.
+    /// Passes the existing objects to a member, and then the events that it missed.
     fn admit(&self, subscriber: &Subscriber, all: Vec<Live>, began: Instant) {
         let mut state = lock(&self.state);
         let list = Epoch { number: state.epoch, began, is_list: false };
@@ -233,8 +234,8 @@ impl SharedWatch {
         }
     }
 
-    /// Lets a member whose list was refused see events from now on. It knows everything after the watch's next list; one that ended meanwhile may have
-    /// begun before the member joined.
+    /// Lets a member whose list was refused receive events from now on. It knows everything after the watch's next
+    /// list. A list that ended in the meantime may have started before the member joined.
     fn admit_unlisted(&self, subscriber: &Subscriber) {
         let mut state = lock(&self.state);
         let Some(member) = state.members.iter_mut().find(|m| Arc::ptr_eq(&m.subscriber, subscriber)) else { return };
@@ -243,7 +244,7 @@ impl SharedWatch {
     }
 }
 
-/// One watch's way to the members.
+/// The sink of one watch, which passes events to the members.
 struct Run {
     shared: Arc<SharedWatch>,
     number: u64,
@@ -252,7 +253,7 @@ struct Run {
 }
 
 impl Run {
-    /// Passes an event on, unless another watch has taken over.
+    /// Passes an event on, unless another watch has replaced this one.
     fn pass(&self, event: &Event) {
         let mut state = lock(&self.shared.state);
         if state.run == self.number {

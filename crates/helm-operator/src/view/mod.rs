@@ -1,4 +1,4 @@
-//! What the process knows without a request: resources, releases, their objects, and the sources of values.
+//! What the process knows without a request: resources, releases, their objects, and value sources.
 
 pub(crate) mod primary;
 

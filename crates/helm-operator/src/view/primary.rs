@@ -1,4 +1,5 @@
-//! A custom resource, reduced to what the reconciler needs; managed fields and foreign metadata are dropped while parsing.
+//! A custom resource, reduced to what the reconciler needs. Managed fields and foreign metadata are dropped while
+//! parsing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +18,13 @@ use crate::values::Spec;
 use crate::watches::Field;
 use crate::watches::annotations::Annotations;
 
-/// Our finalizer: that of helm-operator-plugins and of old operator-sdk. Both upstreams remove it, so a resource made here can go back to either.
+/// Our finalizer, which is that of helm-operator-plugins and of old operator-sdk. Both upstreams remove it, so a
+/// resource created here can be moved back to either.
 pub(crate) const FINALIZER: &str = "uninstall-helm-release";
-/// The finalizer of operator-sdk: recognised and removed. helm-operator-plugins would never remove it.
+/// operator-sdk's finalizer, which we recognise and remove. helm-operator-plugins would never remove it.
 pub(crate) const SDK_FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
 
-/// A custom resource, reduced. Thousands are cached: texts that several have are [interned](intern).
+/// A reduced custom resource. Thousands are cached, so texts that several share are [interned](intern).
 #[derive(Clone, Debug)]
 pub(crate) struct Primary {
     key: ResourceKey,
@@ -31,35 +33,35 @@ pub(crate) struct Primary {
     pub(crate) api_version: Arc<str>,
     pub(crate) kind: Arc<str>,
     pub(crate) generation: i64,
-    /// Seconds since the epoch at which it was created.
+    /// The creation time, in seconds since the epoch.
     pub(crate) created: f64,
     pub(crate) deleting: bool,
     pub(crate) finalizers: Box<[Arc<str>]>,
     pub(crate) annotations: Annotations,
-    /// Read into values only to render.
+    /// Parsed into values only for rendering.
     pub(crate) spec: Spec,
     pub(crate) status: Status,
     /// Whether the schema treats `status.conditions` as one field.
     pub(crate) conditions_are_one_field: bool,
-    /// Whether operator-sdk left the whole manifest, Secrets included, in the status.
+    /// Whether operator-sdk left the whole manifest, including Secrets, in the status.
     pub(crate) has_manifest: bool,
-    /// Whether its namespace is only that of its release.
+    /// Whether the resource is cluster-scoped; `key.namespace` is then the release's.
     is_cluster_scoped: bool,
-    /// What [`crate::reconcile::accept`] judges; kept only for the author's code.
+    /// What [`crate::reconcile::accept`] judges. Kept only for the author's code.
     pub(crate) raw: Option<Box<Raw>>,
 }
 
-/// A custom resource as the server sent it. [`crate::reconcile::accept`] makes a [`Primary`] of it.
+/// A custom resource as the server sent it. [`crate::reconcile::accept`] turns it into a [`Primary`].
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    /// Name, namespace, uid and resource version only.
+    /// Only name, namespace, uid and resource version.
     metadata: ObjectMeta,
     pub(crate) primary: Primary,
     /// The whole status.
     pub(crate) status: Option<Box<RawValue>>,
 }
 
-/// The metadata that only admitting a resource needs, and the author's code.
+/// The metadata that is needed only to accept a resource, and by the author's code.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Raw {
     pub(crate) annotations: BTreeMap<String, String>,
@@ -69,7 +71,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// The version in which the `spec` was last written.
+    /// Returns the version in which the `spec` was last written.
     pub(crate) fn spec_version(&self) -> Option<&str> {
         self.spec_written.as_ref().map(|(version, _)| version.as_str())
     }
@@ -84,12 +86,12 @@ impl Primary {
         &self.key.name
     }
 
-    /// The namespace of its release: its own, or for a cluster-scoped resource the configured one.
+    /// Returns the namespace of its release: its own, or the configured one for a cluster-scoped resource.
     pub(crate) fn namespace(&self) -> &str {
         &self.key.namespace
     }
 
-    /// Its own namespace; empty for a cluster-scoped resource.
+    /// Returns its own namespace; empty for a cluster-scoped resource.
     pub(crate) fn own_namespace(&self) -> &str {
         if self.is_cluster_scoped { "" } else { self.namespace() }
     }
@@ -108,35 +110,36 @@ impl Primary {
         &self.resource_version
     }
 
-    /// Whether it has our finalizer or an upstream's.
+    /// Returns whether it has our finalizer or an upstream's.
     pub(crate) fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|f| is_ours(f))
     }
 
-    /// The finalizers without ours and the upstreams'.
+    /// Returns the finalizers other than ours and the upstreams'.
     pub(crate) fn other_finalizers(&self) -> Vec<&str> {
         self.finalizers.iter().filter(|f| !is_ours(f)).map(|f| &**f).collect()
     }
 
-    /// The resource with another `spec`.
+    /// Returns the resource with another `spec`.
     pub(crate) fn with_spec(&self, spec: Spec) -> Primary {
         Primary { spec, ..self.clone() }
     }
 
-    /// Whether something changed that a reconcile may act on; our own status writes do not count.
+    /// Returns whether something changed that a reconcile may act on. Our own status writes do not count.
     pub(crate) fn differs_from(&self, older: &Primary) -> bool {
         self.uid() != older.uid()
             || self.generation != older.generation
             || self.deleting != older.deleting
             || self.annotations != older.annotations
             || self.has_finalizer() != older.has_finalizer()
-            // The status lists them.
+            // The status lists the finalizers.
             || (self.deleting && self.finalizers != older.finalizers)
             || self.spec.digest() != older.spec.digest()
             || self.raw != older.raw
     }
 
-    /// The resource for the author's code, without `spec` and status. Labels and annotations are those that [`crate::reconcile::accept`] keeps.
+    /// Returns the resource for the author's code, without `spec` and status. Labels and annotations are those that
+    /// [`crate::reconcile::accept`] keeps.
     pub(crate) fn object(&self) -> DynamicObject {
         let raw = self.raw.as_deref();
         let created = k8s_openapi::jiff::Timestamp::from_second(self.created as i64).unwrap_or_default();
@@ -156,7 +159,7 @@ impl Primary {
         DynamicObject { types: Some(types), metadata, data: serde_json::Value::Null }
     }
 
-    /// The resource as events name it.
+    /// Returns the reference to the resource for events.
     pub(crate) fn reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some(self.api_version.to_string()),
@@ -194,7 +197,8 @@ fn is_ours(finalizer: &str) -> bool {
     finalizer == FINALIZER || finalizer == SDK_FINALIZER
 }
 
-/// Parts that their author may nest to any depth are kept as text or skipped, so that one resource cannot block a whole list.
+/// A custom resource with the parts that its author may nest to any depth as text or skipped, so that one resource
+/// cannot block a whole list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Full {
@@ -314,7 +318,8 @@ impl From<Full> for Received {
     }
 }
 
-/// The version and time of the last write to the `spec`, subresources such as `scale` excepted. Times are RFC 3339 in UTC, and sort as text.
+/// Returns the version and time of the last write to the `spec`, except through subresources such as `scale`. Times are
+/// RFC 3339 in UTC, so they sort as text.
 fn spec_written(entries: &[Entry]) -> Option<(String, String)> {
     let specs = entries.iter().filter(|entry| entry.fields.spec.is_some() && entry.subresource.is_empty());
     let last = specs.max_by_key(|entry| entry.time.as_deref())?;
@@ -322,7 +327,7 @@ fn spec_written(entries: &[Entry]) -> Option<(String, String)> {
     Some((version.to_owned(), last.time.clone().unwrap_or_default()))
 }
 
-/// A status of an unknown shape is not ours and gets overwritten.
+/// Parses a status. One of an unknown shape is not ours and gets overwritten.
 fn read<T: DeserializeOwned + Default>(status: &str) -> T {
     serde_json::from_str(status).unwrap_or_default()
 }

@@ -1,9 +1,10 @@
-//! Which releases keep their record in memory: those that changed last, within a bound for the process. The others read it when an action needs it.
+//! Decides which releases keep their record in memory: the most recently changed ones, within a bound for the process.
+//! Other records are read when an action needs them.
 
 use controller::runtime::key::ResourceKey;
 use lru::LruCache;
 
-/// The bound, in compressed bytes: some two thousand releases of a small chart.
+/// The bound, in compressed bytes: about two thousand releases of a small chart.
 const MAX_BYTES: usize = 4 << 20;
 
 /// The sizes of the records in memory.
@@ -19,8 +20,8 @@ impl Default for RecentRecords {
 }
 
 impl RecentRecords {
-    /// Notes the size of the record that a release keeps from now on, if it keeps one. Returns the releases that must drop theirs; never the one that
-    /// has just changed, which writes its status from it.
+    /// Records the size of the record that a release keeps from now on, if it keeps one. Returns the releases that must
+    /// drop theirs. Never returns the one that has just changed, which writes its status from its record.
     pub(crate) fn note(&mut self, key: &ResourceKey, size: Option<usize>) -> Vec<ResourceKey> {
         let old = match size {
             Some(size) => self.sizes.put(key.clone(), size),

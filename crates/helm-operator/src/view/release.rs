@@ -1,4 +1,5 @@
-//! A release as the cache holds it: its revisions, from the metadata of their records. [`crate::reconcile::decide::recorded`] derives what they mean.
+//! A release as the cache holds it: its revisions, from the metadata of their records.
+//! [`crate::reconcile::decide::recorded`] interprets them.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use super::competitor::Rival;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Release {
     pub(crate) revisions: LiteMap<u32, Revision>,
-    /// The deployed revision's record, if this process read or wrote it.
+    /// The deployed revision's record, if this process has read or written it.
     pub(crate) packed: Option<(u32, Stored<Packed>)>,
-    /// Another process that writes the records, too.
+    /// Another process that also writes the records.
     pub(crate) rival: Option<Box<Rival>>,
 }
 
@@ -26,9 +27,10 @@ pub(crate) struct Release {
 pub(crate) struct Revision {
     pub(crate) status: Status,
     pub(crate) resource_version: u64,
-    /// The uids of the owners that the record names beside the one in its marks.
+    /// The uids of the owners that the record names, in addition to the one in its marks.
     pub(crate) owners: Box<[Box<str>]>,
-    /// What the record says of its objects: our own marks, or those that were read from the manifest of a record that is not ours.
+    /// What the record says about its objects: our own marks, or marks read from the manifest of a record that is not
+    /// ours.
     pub(crate) marks: Option<Arc<Marks>>,
     pub(crate) trust: Trust,
     pub(crate) stamp: Stamp,
@@ -36,16 +38,16 @@ pub(crate) struct Revision {
     pub(crate) written: Option<Timestamp>,
 }
 
-/// Who wrote a revision's record.
+/// The writer of a revision's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// This process, with this content unless the answer to the write is unknown.
+    /// This process, with this content unless the response to the write is unknown.
     Written(Option<Content>),
-    /// This operator, by the record's seal. It is authentic, but may have been put back.
+    /// This operator, proven by the record's seal. The record is authentic, but may have been put back.
     Sealed(Content),
     /// Helm or an upstream operator.
     Foreign,
-    /// Anybody: it looks like ours, and its seal is not valid.
+    /// Anyone: the record looks like ours, but its seal is invalid.
     Broken,
 }
 
@@ -59,23 +61,23 @@ impl From<Proof> for Trust {
     }
 }
 
-/// Whose a release is.
+/// The holder of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// The resource's, or an earlier one's of the same kind and name.
+    /// The resource, or an earlier one with the same kind and name.
     Resource,
-    /// No custom resource's: Helm made it.
+    /// No custom resource: Helm created the release.
     Nobody,
-    /// Another resource's, as an upstream operator recorded it.
+    /// Another resource, as an upstream operator recorded it.
     Upstream,
-    /// Another resource's.
+    /// Another resource.
     Other,
-    /// Another resource's that took it over from this one.
+    /// Another resource, which took it over from this one.
     Successor,
 }
 
 impl Revision {
-    /// A revision as its record's metadata describes it.
+    /// Creates a revision from its record's metadata.
     pub(crate) fn of(meta: RecordMeta, stamp: Stamp) -> Revision {
         let marked = meta.marks.as_ref().map(|marks| marks.owner.clone());
         let owners = meta.owners.into_iter().filter(|uid| marked.as_deref() != Some(uid));
@@ -94,29 +96,29 @@ impl Revision {
         self.is_marked() || !self.owners.is_empty()
     }
 
-    /// Whether the marks name an owner.
+    /// Returns whether the marks name an owner.
     fn is_marked(&self) -> bool {
         self.marks.as_ref().is_some_and(|m| !m.owner.is_empty() || !m.owner_type.is_empty())
     }
 
-    /// Whether the revision names this owner, or an earlier one of the same name.
+    /// Returns whether the revision names this owner, or an earlier one with the same name.
     fn names(&self, owner: &Owner) -> bool {
         self.marks.as_ref().is_some_and(|m| *m.owner == *owner.uid || *m.owner_type == *owner.annotated_type())
             || self.owners.iter().any(|uid| **uid == *owner.uid)
     }
 
-    /// Notes the version that our own write gave its record.
+    /// Records the resource version that our own write gave the record.
     pub(crate) fn rewritten(&mut self, resource_version: u64) {
         self.resource_version = resource_version;
         self.stamp = Stamp::written(Some(self.stamp));
     }
 
-    /// Whether this operator wrote the record.
+    /// Returns whether this operator wrote the record.
     pub(crate) fn is_sealed(&self) -> bool {
         matches!(self.trust, Trust::Written(_) | Trust::Sealed(_))
     }
 
-    /// What the revision's marks are written beside, if this operator wrote its record.
+    /// Returns the part of the record that marks are written for, if this operator wrote the record.
     pub(crate) fn body(&self, version: u32) -> Option<Body> {
         match self.trust {
             Trust::Written(Some(content)) | Trust::Sealed(content) => {
@@ -128,20 +130,20 @@ impl Revision {
 }
 
 impl Release {
-    /// Stores a revision whose whole record we wrote, and the record.
+    /// Stores a revision whose whole record we wrote, with the record.
     pub(crate) fn put_written(&mut self, version: u32, status: Status, written: Written, marks: Marks) {
         let Written { packed, resource_version } = written;
         self.put(version, (status, Trust::Written(Some(packed.content()))), resource_version, marks);
         self.packed = Some((version, Stored::Sealed(packed)));
     }
 
-    /// Stores a revision that was read, before a watch reports it.
+    /// Stores a revision that was read before a watch reports it.
     pub(crate) fn put_read(&mut self, meta: RecordMeta) {
         let stamp = Stamp::written(self.revisions.get(&meta.version).map(|known| known.stamp));
         self.revisions.insert(meta.version, Revision::of(meta, stamp));
     }
 
-    /// Stores a revision.
+    /// Stores a revision that we wrote.
     pub(crate) fn put(&mut self, version: u32, (status, trust): (Status, Trust), resource_version: u64, marks: Marks) {
         self.note_own(version);
         let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
@@ -150,20 +152,22 @@ impl Release {
         self.revisions.insert(version, revision);
     }
 
-    /// Whether a revision is the resource's own and as current as its status: only then is it restored, kept as it is while the next one fails, or asked
-    /// for hooks. A record that was put back is authentic and still not what runs.
+    /// Returns whether a revision is the resource's own and as current as its status. Only such a revision is rolled
+    /// back to, kept while the next one fails, or used for its hooks. A record that was put back is authentic, but not
+    /// what is running.
     pub(crate) fn is_vouched(&self, version: u32, uid: &str, at_least: u32) -> bool {
         let Some(revision) = self.revisions.get(&version) else { return false };
         let is_current = version >= at_least || matches!(revision.trust, Trust::Written(_));
         revision.is_sealed() && is_current && revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid)
     }
 
-    /// The revisions whose records look like ours and are not.
+    /// Returns the revisions whose records look like ours but are not.
     pub(crate) fn broken(&self) -> Vec<u32> {
         self.revisions.iter().filter(|(_, r)| r.trust == Trust::Broken).map(|(version, _)| *version).collect()
     }
 
-    /// Notes that a record is not what its metadata says: its marks, which the seal covers, stay; its content is anybody's.
+    /// Records that a record's content does not match its metadata. Its marks, which the seal covers, stay valid; its
+    /// content may be anyone's.
     pub(crate) fn distrust(&mut self, version: u32) {
         if let Some(revision) = self.revisions.get_mut(&version) {
             revision.trust = Trust::Broken;
@@ -171,7 +175,7 @@ impl Release {
         self.packed = self.packed.take().filter(|(of, _)| *of != version);
     }
 
-    /// The objects of all revisions with marks; some may occur twice.
+    /// Returns the objects of all revisions with marks. Some may occur twice.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
         let marks = self.revisions.values().filter_map(|r| r.marks.as_ref());
         marks.flat_map(|marks| &marks.objects).map(|object| &object.key)
@@ -181,27 +185,29 @@ impl Release {
         self.revisions.last().map(|(v, r)| (*v, r))
     }
 
-    /// The newest deployed revision.
+    /// Returns the newest deployed revision.
     pub(crate) fn deployed(&self) -> Option<(u32, &Revision)> {
         self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
     }
 
-    /// Deployed revisions that are not the newest: a crash or a failed request came between two writes.
+    /// Returns the deployed revisions that are not the newest, because a crash or a failed request came between two
+    /// writes.
     pub(crate) fn outdated(&self) -> Vec<u32> {
         let newest = self.deployed().map(|(version, _)| version);
         let deployed = self.revisions.iter().filter(|(_, r)| r.status == Status::Deployed).map(|(v, _)| *v);
         deployed.filter(|version| Some(*version) != newest).collect()
     }
 
-    /// The deployed revision, else the newest one that ever was deployed.
+    /// Returns the deployed revision, or else the newest one that was ever deployed.
     pub(crate) fn last_good(&self) -> Option<u32> {
         let newest = |status| self.revisions.iter().rev().find(|(_, r)| r.status == status).map(|(v, _)| *v);
         newest(Status::Deployed).or_else(|| newest(Status::Superseded))
     }
 
-    /// Whose the release is: the newest revision that names an owner decides, because a person's `helm upgrade` writes one that names none.
+    /// Returns the holder of the release. The newest revision that names an owner decides, because a person's `helm
+    /// upgrade` writes one that names none.
     pub(crate) fn holder(&self, owner: &Owner) -> Holder {
-        // What this operator recorded counts, whatever others have written beside it.
+        // This operator's own records count, no matter what others have written beside them.
         let has_own = self.revisions.values().any(|revision| revision.is_sealed() && revision.is_marked());
         let counts = |revision: &&Revision| {
             if has_own { revision.is_sealed() && revision.is_marked() } else { revision.names_owner() }
@@ -216,7 +222,8 @@ impl Release {
         }
     }
 
-    /// Drops the objects of revisions before the base: only later ones may be live. What remains is mostly the same for all of them, and shared.
+    /// Drops the objects of revisions before the base, because only later ones may be live. The remaining marks are
+    /// mostly equal, so they are shared.
     pub(crate) fn drop_old_objects(&mut self) {
         let base = self.base().map_or(0, |(version, _)| version);
         let mut last: Option<Arc<Marks>> = None;

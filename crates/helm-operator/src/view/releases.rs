@@ -1,6 +1,7 @@
-//! What the process knows of release records without a request: one store, fed by one watch, for all controllers.
+//! What the process knows about release records without a request: one store, fed by one watch, for all controllers.
 //!
-//! A release's name does not tell which kind its resource has, so a change goes to every controller with a resource of that name.
+//! A release's name does not show the kind of its resource, so a change is reported to every controller with a resource
+//! of that name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -15,7 +16,7 @@ use helm_release::storage::{Proof, RecordMeta, Stored};
 use super::record_cache::RecentRecords;
 use super::release::{Release, Revision};
 
-/// All releases, from the metadata of their records, by the records' namespaces and names.
+/// All releases, from the metadata of their records, keyed by the records' namespaces and names.
 #[derive(Default)]
 pub(crate) struct Releases {
     all: Mutex<HashMap<ResourceKey, Arc<Release>>>,
@@ -23,11 +24,11 @@ pub(crate) struct Releases {
     readers: Mutex<Readers>,
     /// The name of this process on the records that it writes.
     writer: Arc<str>,
-    /// Where the first list is complete.
+    /// The scopes whose first list is complete.
     listed: Mutex<Vec<Scope>>,
-    /// Where the server refuses to list or watch records: changes go unnoticed there until a list ends.
+    /// The scopes in which the server refuses to list or watch records. Changes go unnoticed there until a list ends.
     refused: Mutex<Vec<Scope>>,
-    /// Other processes that were met.
+    /// Other processes that were detected.
     met: Mutex<HashSet<Arc<str>>>,
 }
 
@@ -37,14 +38,14 @@ struct Readers {
     all: Vec<(ListenerId, Weak<dyn ReleaseListener>)>,
 }
 
-/// Identifies a reader among those of the process.
+/// Identifies a reader within the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListenerId(u32);
 
-/// Learns of changes to releases: a controller.
+/// A controller, which is notified of changes to releases.
 pub(crate) trait ReleaseListener: Send + Sync {
-    /// Handles a change that this reader did not make itself, of the release whose records have this namespace and name. `foreign`: the record that
-    /// changed is not ours.
+    /// Handles a change that this reader did not make itself, of the release whose records have this namespace and
+    /// name. `foreign` means that the changed record is not ours.
     fn release_changed(&self, record: &ResourceKey, foreign: bool);
     /// Handles the loss of a release's last record. A change follows.
     fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>);
@@ -53,17 +54,17 @@ pub(crate) trait ReleaseListener: Send + Sync {
 }
 
 impl Releases {
-    /// An empty store of the process with this name.
+    /// Creates an empty store for the process with this name.
     pub(crate) fn of(writer: Arc<str>) -> Releases {
         Releases { writer, ..Releases::default() }
     }
 
-    /// The name of this process on the records that it writes.
+    /// Returns the name of this process on the records that it writes.
     pub(crate) fn writer(&self) -> Arc<str> {
         self.writer.clone()
     }
 
-    /// Notes another process that writes the same records; returns whether it is new.
+    /// Records another process that writes the same records; returns whether it is new.
     pub(crate) fn meets(&self, writer: &Arc<str>) -> bool {
         lock(&self.met).insert(writer.clone())
     }
@@ -74,12 +75,12 @@ impl Releases {
         ListenerId(readers.last)
     }
 
-    /// Whether the server refuses to list or watch the records in this namespace.
+    /// Returns whether the server refuses to list or watch the records in this namespace.
     pub(crate) fn is_refused(&self, namespace: &str) -> bool {
         lock(&self.refused).iter().any(|scope| scope.covers(namespace))
     }
 
-    /// Tells the reader of changes from now on.
+    /// Notifies the reader of changes from now on.
     pub(crate) fn add_reader(&self, id: ListenerId, reader: Weak<dyn ReleaseListener>) {
         lock(&self.readers).all.push((id, reader));
     }
@@ -88,12 +89,12 @@ impl Releases {
         lock(&self.all).get(key).cloned()
     }
 
-    /// What `read` finds in a release; `None` if there is no such release.
+    /// Returns what `read` finds in a release; `None` if there is no such release.
     pub(crate) fn read<T>(&self, key: &ResourceKey, read: impl FnOnce(&Release) -> T) -> Option<T> {
         lock(&self.all).get(key).map(|release| read(release))
     }
 
-    /// Changes a release in the name of one reader. The others learn of it.
+    /// Changes a release in the name of one reader, and notifies the others.
     pub(crate) fn change<T>(&self, key: &ResourceKey, by: ListenerId, change: impl FnOnce(&mut Release) -> T) -> T {
         let mut all = lock(&self.all);
         let release = Arc::make_mut(all.entry(key.clone()).or_default());
@@ -127,10 +128,11 @@ impl Releases {
         let known_version = known.as_ref().and_then(|(_, version)| *version);
         let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
         if known_version.is_some_and(|version| meta.resource_version < version) {
-            // The server was restored from a backup. Later revisions, unless this list has them, are gone, and must not count as the base.
+            // The server was restored from a backup. Later revisions that this list does not contain no longer exist,
+            // and must not count as the base.
             release.revisions.retain(|version, later| *version <= meta.version || later.stamp.survives(epoch));
         }
-        // What somebody has replaced is not what this process remembers.
+        // A record that someone replaced is no longer the one in memory.
         let is_other = |packed: &Stored<Packed>| meta.proof != Proof::Sealed(packed.content());
         release.packed = release.packed.take().filter(|(of, packed)| *of != meta.version || !is_other(packed));
         let (version, writer) = (meta.version, meta.writer.clone());
@@ -142,13 +144,13 @@ impl Releases {
         true
     }
 
-    /// Whether a record that was deleted at this version is known, and was not made anew since.
+    /// Returns whether a record that was deleted at this version is known, and has not been recreated since.
     fn is_known(&self, key: &ResourceKey, meta: &RecordMeta) -> bool {
         let version = self.read(key, |release| Some(release.revisions.get(&meta.version)?.resource_version));
         version.flatten().is_some_and(|known| known <= meta.resource_version)
     }
 
-    /// The releases in a scope with records that the list which just ended lacks.
+    /// Returns the releases of a scope with records that the completed list did not contain.
     fn unlisted(&self, scope: &Scope, list: Epoch) -> BTreeSet<ResourceKey> {
         let all = lock(&self.all);
         let covered = all.iter().filter(|(key, _)| scope.covers(&key.namespace));
@@ -161,8 +163,8 @@ impl Releases {
         self.lose(key, false, |known, _| known == version);
     }
 
-    /// Drops revisions of a release. Its readers get the last one's inventory: deleting a namespace removes the record before the resource is
-    /// released.
+    /// Removes revisions of a release. If none is left, its readers get its inventory, because deleting a namespace
+    /// removes the record before the resource is released.
     fn lose(&self, key: &ResourceKey, foreign: bool, lost: impl Fn(u32, &Revision) -> bool) {
         let mut all = lock(&self.all);
         let Some(release) = all.get_mut(key) else { return };
@@ -182,7 +184,7 @@ impl Releases {
     }
 
     fn each_reader(&self, but: Option<ListenerId>, tell: impl Fn(&dyn ReleaseListener)) {
-        // Readers may read: they are told without a lock.
+        // Readers may read, so they are notified without a lock.
         let readers = lock(&self.readers).all.clone();
         let others = readers.iter().filter(|(id, _)| Some(*id) != but);
         others.filter_map(|(_, reader)| reader.upgrade()).for_each(|reader| tell(&*reader));

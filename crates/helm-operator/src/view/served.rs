@@ -1,4 +1,5 @@
-//! Watches a kind in a version that the server serves, whichever that is: a definition may drop a version, or go and come back, while the process runs.
+//! Watches a kind in any version that the server serves: a definition may drop a version, or disappear and come back,
+//! while the process runs.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use tokio::time::{Instant, sleep};
 
 type Events = BoxStream<'static, watcher::Result<Event<Live>>>;
 
-/// Lists and watches a kind with `open`. After a refusal it pauses, finds out which version is served now, and lists anew: what a watch missed
-/// meanwhile is known only then.
+/// Lists and watches a kind with `open`. After a refusal it pauses, determines which version is served now, and lists
+/// again, because only a list shows what the watch missed.
 pub(crate) fn watch(
     mapper: Arc<Mapper>,
     kind: Arc<Resource>,
@@ -29,7 +30,7 @@ struct Watch<F> {
     open: F,
     running: Option<Running>,
     refusals: Refusals,
-    /// The last one.
+    /// The time of the last refusal.
     refused: Instant,
 }
 
@@ -56,9 +57,9 @@ impl<F: Fn(&Resource) -> Events> Watch<F> {
         Some(event)
     }
 
-    /// Goes on in another version if this one is no longer served. Without an answer it keeps this one.
+    /// Switches to another version if this one is no longer served. Without a response, keeps this one.
     async fn find_version(&mut self) {
-        // What was discovered right after the refusal may be older.
+        // Discovery right after the refusal may be older than the change.
         if let Err(error) = self.mapper.refresh_if_older(self.refused.elapsed() / 2).await {
             tracing::debug!(error = controller::report::chain(&error), "Cannot find out which versions are served");
         }
@@ -86,10 +87,10 @@ mod tests {
         Err(watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status))))
     }
 
-    /// What one run of a watch brings, and after how long.
+    /// The events of one run of a watch, and the time until they arrive.
     type Run = (Duration, Vec<watcher::Result<Event<Live>>>);
 
-    /// A watch of Gear in v1 with these runs, and the versions in which it was opened.
+    /// Returns a watch of Gear in v1 with these runs, and the versions in which it was opened.
     fn gears(server: &Arc<MemoryApi>, runs: Vec<Run>) -> (Events, Arc<Mutex<Vec<String>>>) {
         let opened = Arc::<Mutex<Vec<String>>>::default();
         let (log, runs) = (opened.clone(), Mutex::new(runs.into_iter()));
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(*opened.lock().unwrap(), ["x.y/v1", "x.y/v1", "x.y/v2"]);
     }
 
-    /// When each of so many refusals comes, in seconds.
+    /// Returns when each of this many refusals arrives, in seconds.
     async fn seconds(events: &mut Events, refusals: usize) -> Vec<u64> {
         let (began, mut seconds) = (Instant::now(), Vec::new());
         for _ in 0..refusals {

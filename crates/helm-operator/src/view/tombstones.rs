@@ -1,11 +1,11 @@
-//! Recently deleted objects, so that a late answer to a write does not bring one back.
+//! Remembers recently deleted objects, so that a late response to a write does not bring one back.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a deletion is remembered. Longer than the answer to any write takes.
+/// How long a deletion is remembered. Longer than any write takes.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
 /// The uids of recently deleted objects.

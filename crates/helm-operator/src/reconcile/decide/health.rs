@@ -1,6 +1,8 @@
-//! The health of a deployed release: which objects are not ready and why, when to look closer, and whether anything still moves. Pure.
+//! Determines the health of a deployed release: which objects are not ready and why, when to diagnose them, and whether
+//! anything still makes progress. Pure.
 //!
-//! A look ([`crate::reconcile::report::diagnose`]) asks the server for what no watch reports: pods and events. Nothing here exists for a release that is ready.
+//! A diagnosis ([`crate::reconcile::report::diagnose`]) asks the server for what no watch reports: pods and events. A
+//! ready release has no state here.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -10,11 +12,11 @@ use tokio::time::Instant;
 
 use crate::status::Health;
 
-/// The wait before the first look, and the shortest between two.
+/// The wait before the first diagnosis, and the minimum between two.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(10);
-/// The longest wait between two looks.
+/// The maximum wait between two diagnoses.
 const RAREST_LOOK: Duration = Duration::from_secs(300);
-/// How many objects a message names, and how many one look examines.
+/// How many objects a message names, and how many one diagnosis examines.
 pub(crate) const NAMED: usize = 3;
 
 /// An object of the release that is not ready.
@@ -27,25 +29,25 @@ pub(crate) struct Unhealthy {
     pub(crate) unready: Unready,
 }
 
-/// What is remembered of a release while it is not ready.
+/// The state of a release that is not ready.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    /// A digest of the release's state.
+    /// A digest of the release's state, in which a change is progress.
     progress: u64,
     /// When that state was first seen.
     since: Instant,
-    /// Whether the previous process saw nothing move within the limit, and nothing has moved since.
+    /// Whether the previous process saw no progress within the limit, and there has been none since.
     was_stalled: bool,
     /// Diagnoses since the last progress.
     looks: u32,
     next_look: Instant,
-    /// Whether a look can find out more about one of the objects.
+    /// Whether a diagnosis can explain one of the objects.
     is_examinable: bool,
-    /// What the last look found, by object.
+    /// The causes that the last diagnosis found, by object.
     causes: Vec<(ObjectKey, String)>,
 }
 
-/// Digests the state of a release that is not ready; a change is progress.
+/// Digests the state of a release that is not ready. A changed digest is progress.
 pub(crate) fn progress_of(revision: u32, unhealthy: &[Unhealthy]) -> u64 {
     let mut hasher = DefaultHasher::new();
     revision.hash(&mut hasher);
@@ -61,7 +63,8 @@ impl Waiting {
         Waiting { progress, since: now, was_stalled, looks: 0, next_look, is_examinable: false, causes: Vec::new() }
     }
 
-    /// Compares the state with the one seen before. An object that has just appeared is left alone for as long as any other before the first look.
+    /// Compares the state with the previous one. An object that has just appeared gets the same time before its first
+    /// diagnosis as any other.
     pub(crate) fn observe(&mut self, progress: u64, is_examinable: bool, now: Instant) {
         if is_examinable && !self.is_examinable {
             self.next_look = self.next_look.max(now + FIRST_LOOK);
@@ -78,7 +81,8 @@ impl Waiting {
         self.is_examinable && self.next_look <= now
     }
 
-    /// Stores what a look found; the wait for the next one doubles. `None`: the look could not be taken.
+    /// Stores the findings of a diagnosis, and doubles the wait for the next one. `None` means that the diagnosis could
+    /// not run.
     pub(crate) fn looked(&mut self, causes: Option<Vec<(ObjectKey, String)>>, now: Instant) {
         if let Some(causes) = causes {
             self.causes = causes;
@@ -88,12 +92,12 @@ impl Waiting {
         self.next_look = now + FIRST_LOOK.saturating_mul(1 << doublings).min(RAREST_LOOK);
     }
 
-    /// Whether nothing has moved within the limit. Zero sets no limit.
+    /// Returns whether there was no progress within the limit. Zero sets no limit.
     pub(crate) fn is_timed_out(&self, limit: Duration, now: Instant) -> bool {
         !limit.is_zero() && (self.was_stalled || now >= self.since + limit)
     }
 
-    /// When to reconcile again for a look or for the limit. A deadline in the past has had its effect.
+    /// Returns when to reconcile again, for a diagnosis and for the limit. A past deadline has had its effect.
     pub(crate) fn next(&self, limit: Duration) -> [Option<Instant>; 2] {
         let deadline = (!limit.is_zero() && !self.was_stalled).then(|| self.since + limit);
         [self.is_examinable.then_some(self.next_look), deadline]
@@ -104,7 +108,7 @@ impl Waiting {
     }
 }
 
-/// The health of a release with these unready objects, failed ones first.
+/// Returns the health of a release with these unready objects, failed ones first.
 pub(crate) fn health(unhealthy: &[Unhealthy], waiting: Option<&Waiting>, timed_out: bool) -> Health {
     let Some(first) = unhealthy.first() else { return Health::Ready };
     let parts: Vec<String> = unhealthy.iter().take(NAMED).map(|one| sentence(one, waiting)).collect();
@@ -119,7 +123,7 @@ pub(crate) fn health(unhealthy: &[Unhealthy], waiting: Option<&Waiting>, timed_o
     }
 }
 
-/// `Deployment "web" is not ready: 0 of 1 replicas are available: pod "web-1": container "app" …`
+/// Describes one object: `Deployment "web" is not ready: 0 of 1 replicas are available: pod "web-1": container "app" …`
 fn sentence(one: &Unhealthy, waiting: Option<&Waiting>) -> String {
     let state = if one.unready.failed { "failed" } else { "is not ready" };
     let why = one.unready.why.trim_end_matches('.');

@@ -1,4 +1,4 @@
-//! Digests of what a release is made from, and what two of them say of each other. Pure.
+//! Digests the inputs of a release, and compares such digests. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,32 @@ use serde_json::json;
 use super::state::Inputs;
 use crate::view::primary::Primary;
 
-/// The scheme by which digests of inputs are made. Digests of different schemes are not compared; the record decides.
+/// The version of the digest scheme. Digests of different schemes are not compared; the record decides instead.
 const SCHEME: &str = "2";
 
-/// The digest of all inputs with its scheme, and with the digest of the resource's own part. The latter tells who caused a change and is not compared:
-/// earlier versions did not record it.
+/// Combines the digest of all inputs with its scheme and with the digest of the resource's own part. The latter shows
+/// who caused a change. It is not compared, because earlier versions did not record it.
 pub(crate) fn with_scheme(all: &str, own: &str) -> String {
     format!("{SCHEME}:{all}.{own}")
 }
 
-/// The digest with one for each input: `name=digest,…`. Only [`changed_parts`] reads them.
+/// Appends a digest per input: `name=digest,…`. Only [`changed_parts`] reads these.
 pub(crate) fn with_parts(digest: &str, parts: &str) -> String {
     format!("{digest}.{parts}")
 }
 
-/// The digest of all inputs, and that of the resource's own part if it is recorded.
+/// Splits a digest into that of all inputs and, if it is recorded, that of the resource's own part.
 fn parts(digest: &str) -> (&str, Option<&str>) {
     let mut parts = digest.splitn(3, '.');
     (parts.next().unwrap_or_default(), parts.next())
 }
 
-/// What differs between two digests of inputs, as far as they tell.
+/// The differences between two digests of inputs, as far as they are recorded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
-    /// Whether the resource's own part does.
+    /// Whether the resource's own part differs.
     pub(crate) own: bool,
-    /// The names of other inputs that do.
+    /// The names of the other inputs that differ.
     pub(crate) parts: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn changed_parts(recorded: &str, current: &str) -> Changed {
     Changed { own, parts }
 }
 
-/// A revision's inputs against the resource's, as far as digests can tell.
+/// Compares a revision's inputs with the resource's, as far as digests allow.
 pub(crate) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     match recorded {
         Some(recorded) if is_equal(recorded, current) => Inputs::Same,
@@ -60,27 +60,28 @@ pub(crate) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     }
 }
 
-/// Whether two digests stand for the same inputs.
+/// Returns whether two digests represent the same inputs.
 pub(crate) fn is_equal(recorded: &str, current: &str) -> bool {
     parts(recorded).0 == parts(current).0
 }
 
-/// Whether the resource's own part is this one, as far as the record tells.
+/// Returns whether the resource's own part has this digest. A record without that part counts as equal.
 pub(crate) fn has_own(recorded: &str, own: &str) -> bool {
     parts(recorded).1.is_none_or(|recorded| recorded == own)
 }
 
-/// Whether only inputs outside the resource differ: chart, override values or sources. A record that cannot tell counts as if they did.
+/// Returns whether only inputs outside the resource differ: chart, override values or value sources. So it does for a
+/// record without the resource's own part.
 pub(crate) fn is_from_outside(recorded: &str, current: &str) -> bool {
     !is_equal(recorded, current) && has_own(recorded, parts(current).1.unwrap_or_default())
 }
 
-/// The resource's own part of the inputs.
+/// Returns the resource's own part of the inputs.
 pub(crate) fn own(primary: &Primary) -> [&str; 3] {
     [primary.spec.digest(), primary.name(), primary.namespace()]
 }
 
-/// A digest of the resource's own part of the inputs.
+/// Digests the resource's own part of the inputs.
 pub(crate) fn own_digest(primary: &Primary) -> String {
     digest_json(&json!(own(primary)))
 }

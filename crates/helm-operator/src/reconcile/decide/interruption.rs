@@ -1,8 +1,8 @@
-//! Decides whether the wait for a hook ends early: when the resource is deleted, or its `spec`, what a source of its values holds, or its
-//! `…-disable-hooks` annotation changes.
+//! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
+//! its `…-disable-hooks` annotation changes.
 //!
-//! Anything else (the chart of a new process) is looked at once the hook has ended: only who sets the values can know that a running migration is
-//! worthless now. See docs/decisions/0045-interrupted-hooks.md.
+//! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
+//! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
 
 use std::sync::Mutex;
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::values_from::Resolved;
 use crate::view::primary::Primary;
 
-/// What a resource asked for when an action began, as far as it decides on hooks.
+/// The part of a resource's desired state that concerns hooks, as of the start of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Aim {
-    /// The action whose hooks run, as annotations name it.
+    /// The action whose hooks run, by its name in annotations.
     action: &'static str,
     uid: Box<str>,
     is_deleting: bool,
@@ -34,8 +34,8 @@ impl Aim {
         }
     }
 
-    /// Returns why hooks of an action with this aim are no longer waited for, now that the resource is this one, and its sources hold these values. While
-    /// it is paused, nothing would follow.
+    /// Returns why the hooks of an action with this aim are no longer waited for, given the resource and the state of
+    /// its value sources. While the resource is paused, the wait continues, because nothing would follow it.
     fn outdated(&self, now: Option<&Primary>, sources: Sources) -> Option<&'static str> {
         let Some(now) = now.filter(|now| now.uid() == &*self.uid) else {
             return Some("the resource is gone");
@@ -44,7 +44,7 @@ impl Aim {
         match () {
             () if now.annotations.pause() => None,
             () if aim.are_hooks_disabled && !self.are_hooks_disabled => Some("an annotation disables hooks"),
-            // The hooks of an uninstall come from the record.
+            // An uninstall takes its hooks from the record.
             () if self.action == "uninstall" => None,
             () if aim.is_deleting => Some("the resource is being deleted"),
             () if now.annotations.suspend() => None,
@@ -54,7 +54,7 @@ impl Aim {
     }
 }
 
-/// Whether the sources of values hold what an action began with, as far as that is known.
+/// Whether the value sources still hold what an action started with, as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sources {
     #[default]
@@ -62,10 +62,10 @@ enum Sources {
     Changed,
 }
 
-/// A source of values, with the digest of what it held.
+/// A value source, with the digest of its content.
 pub(crate) type Used = (Resolved, Value);
 
-/// The action that runs, shared by the steps and the slot that they wait in.
+/// The running action, shared by the steps and the slot that they wait in.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Mutex<Option<Action>>);
 
@@ -77,24 +77,24 @@ struct Action {
 }
 
 impl Running {
-    /// Notes that an action begins, with values from these sources.
+    /// Records that an action starts, with values from these sources.
     pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>) {
         *lock(&self.0) = Some(Action { aim, used, sources: Sources::Same });
     }
 
-    /// The sources that the action has its values from.
+    /// Returns the value sources of the action.
     pub(crate) fn used(&self) -> Vec<Used> {
         lock(&self.0).as_ref().map(|action| action.used.clone()).unwrap_or_default()
     }
 
-    /// Notes that one of them holds something else.
+    /// Records that one of the sources has changed.
     pub(crate) fn sources_changed(&self) {
         if let Some(action) = &mut *lock(&self.0) {
             action.sources = Sources::Changed;
         }
     }
 
-    /// Returns why the action's hooks are no longer waited for.
+    /// Returns why the action's hooks are no longer waited for; `None` while they are.
     pub(crate) fn outdated(&self, now: Option<&Primary>) -> Option<&'static str> {
         let running = lock(&self.0);
         let Action { aim, sources, .. } = running.as_ref()?;

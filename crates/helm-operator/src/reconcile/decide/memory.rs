@@ -1,6 +1,8 @@
-//! A resource's recent history: what failed, who fights over its objects, and what the previous process knew of both.
+//! Remembers a resource's recent history: what failed, which managers compete for its objects, and what the previous
+//! process recorded of both.
 //!
-//! Callers pass the time, so that every rule is a table. Holds expire; only a change of the resource's own inputs ends one early.
+//! Callers pass the time, so every rule can be tested as a table. Holds expire; only a change of the resource's own
+//! inputs ends one early.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -22,14 +24,14 @@ use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
-/// Repairs of one resource that follow each other within this time form one streak; a fight ends after this time without drift.
+/// Repairs within this time of each other form one streak. A drift loop ends after this time without drift.
 const STREAK: Duration = Duration::from_secs(20);
-/// A longer streak is a fight with another manager.
+/// A longer streak is a drift loop: another manager keeps changing the objects.
 const PATIENCE: u32 = 5;
-/// After a restart, each failing resource is tried once within this time: soon, because the restart may have brought a better chart, and spread
-/// out, because hundreds may be failing.
+/// After a restart, each failing resource is tried once within this time. The restart may have brought a better chart,
+/// so it is soon; hundreds may be failing, so it is spread out.
 const SPREAD: Duration = Duration::from_secs(30);
-/// A shorter wait passes unnoticed.
+/// Shorter waits are not logged.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
 /// What happened lately to one controller's resources.
@@ -60,12 +62,12 @@ impl Memory {
         }
     }
 
-    /// Forgets a resource that is gone.
+    /// Forgets a deleted resource.
     pub(crate) fn forget(&self, key: &ResourceKey) {
         lock(&self.0).remove(key);
     }
 
-    /// How many resources have a history.
+    /// Returns how many resources have a history.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
@@ -89,13 +91,13 @@ fn change_in<T>(
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceMemory {
     pub(crate) failure: Option<Box<LastFailure>>,
-    /// Whether its last render took so long that it kept others waiting.
+    /// Whether its last render took so long that others had to wait.
     pub(crate) is_slow: bool,
-    /// The permanent refusal of an attempt, and its inputs.
+    /// The permanent rejection of an attempt, and the attempt's inputs.
     pub(crate) refused: Option<Box<(String, Refusal)>>,
     /// An install whose retries would fail in the same way.
     pub(crate) unserved: Option<Box<Unserved>>,
-    /// The failure that the previous process left, until something is tried.
+    /// The failure recorded by the previous process, until the first attempt.
     pub(crate) recalled: Option<Box<Recalled>>,
     pub(crate) drift: Drift,
     /// Drift that is only reported.
@@ -104,7 +106,7 @@ pub(crate) struct ResourceMemory {
     pub(crate) status: StatusMemory,
     /// What the records of the release do not say.
     pub(crate) release: ReleaseMemory,
-    /// What was done on request or on schedule.
+    /// What was done on demand or on schedule.
     pub(crate) requests: Requests,
     /// Another process that serves the resource, too.
     pub(crate) rival: Option<Box<Met>>,
@@ -115,13 +117,13 @@ pub(crate) struct ResourceMemory {
 pub(crate) struct StatusMemory {
     /// The notes for the next status write.
     pub(crate) notes: Option<String>,
-    /// Hashes of the status that was written last, without its times, and of the server's answer, if the server changed it.
+    /// Hashes of the last written status, without its times, and of the server's response, if the server changed it.
     pub(crate) written: Option<Box<(u64, u64)>>,
-    /// When to write a status again that could not be written.
+    /// When to retry a failed status write.
     pub(crate) unwritten: Option<Unwritten>,
-    /// Why a status field could not be computed.
+    /// The reason why a status field could not be computed.
     pub(crate) field_fault: Option<Box<str>>,
-    /// Since when objects are not ready, and what is known of it.
+    /// Since when objects are not ready, and why.
     pub(crate) waiting: Option<Box<Waiting>>,
     /// Values that no template reads.
     pub(crate) unread: Option<Box<Found>>,
@@ -130,18 +132,18 @@ pub(crate) struct StatusMemory {
 /// What the records of a release do not say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleaseMemory {
-    /// The release whose records disappeared without our uninstalling it.
+    /// The release whose records disappeared although we did not uninstall it.
     pub(crate) lost: Option<Arc<Release>>,
     /// Whether this process took the release over from another resource in place, without a revision that would show it.
     pub(crate) took_over: bool,
-    /// The uid of a resource whose uninstall left nothing to look for.
+    /// The uid of a resource that was uninstalled completely.
     pub(crate) cleared: Option<Box<str>>,
 }
 
-/// What was done on request or on schedule.
+/// What was done on demand or on schedule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests {
-    /// What was done on request or on schedule.
+    /// What was done on demand or on schedule.
     pub(crate) asked: Option<Box<Asked>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(crate) resynced: Option<Instant>,
@@ -154,44 +156,45 @@ pub(crate) struct LastFailure {
     /// The inputs that failed.
     pub(crate) inputs: String,
     pub(crate) retry: Retry,
-    /// How many attempts with these inputs failed; outages do not count.
+    /// How many attempts with these inputs failed, not counting outages.
     pub(crate) attempts: u32,
-    /// Whether the resource itself is at fault, not an outage.
+    /// Whether the resource itself is the cause, and not an outage.
     pub(crate) is_own: bool,
-    /// Whether only other inputs are tried from now on.
+    /// Whether the retries are used up, so that only other inputs are tried.
     pub(crate) exhausted: bool,
 }
 
-/// A status that could not be written.
+/// A status write that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {
     pub(crate) retry: Retry,
-    /// Whether the server refused it, so that no status is likely to be accepted before something is mended.
+    /// Whether the server refused it, so that other statuses will be refused, too, until the cause is fixed.
     refused: bool,
 }
 
 impl Unwritten {
-    /// After one more attempt than `before` failed.
+    /// Records one more failed attempt after `before`.
     pub(crate) fn after(before: Option<Unwritten>, refused: bool, now: Instant) -> Unwritten {
         let failures = before.map_or(0, |unwritten| unwritten.retry.failures);
         Unwritten { retry: Retry::after(failures, now), refused }
     }
 
-    /// Returns whether a write has to wait. One that got no answer need not, because the server may have returned.
+    /// Returns whether a write must wait. After an unanswered one it need not, because the server may be available
+    /// again.
     pub(crate) fn holds(&self, now: Instant) -> bool {
         self.refused && now < self.retry.at
     }
 }
 
-/// A failure of a previous process, known from the status with its start time.
+/// A failure of the previous process, known from the status with the time when it started.
 #[derive(Clone, Debug)]
 pub(crate) struct Recalled {
-    /// The resource that the status describes: a different one, or a different spec, has not failed yet.
+    /// The resource that the status describes. A different one, or a different spec, has not failed yet.
     of: Arc<Primary>,
     attempts: u32,
     /// Whether the retries were used up.
     exhausted: bool,
-    /// Whether a limit ended its render.
+    /// Whether the render hit a limit.
     is_costly: bool,
     retry_at: Instant,
 }
@@ -199,14 +202,14 @@ pub(crate) struct Recalled {
 /// Repairs and their outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Drift {
-    /// Consecutive repairs, each soon after the one before.
+    /// Consecutive repairs, each soon after the previous one.
     streak: u32,
     repaired: Option<Instant>,
-    /// No repair before this time.
+    /// When repairs may run again.
     pub(crate) hold_until: Option<Instant>,
     /// Consecutive failed repairs.
     failures: u32,
-    /// The fight, or why the last repair failed.
+    /// The drift loop, or the failure of the last repair.
     pub(crate) fault: Option<Box<Fault>>,
 }
 
@@ -220,7 +223,7 @@ impl StatusMemory {
 }
 
 impl ResourceMemory {
-    /// The history that the status implies, if it says that the resource in its current form was failing.
+    /// Returns the history that the status implies, if it shows that the resource in its current form was failing.
     pub(crate) fn recall(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<ResourceMemory> {
         let stands = |kind| {
             let condition = primary.status.find(kind)?;
@@ -243,29 +246,30 @@ impl ResourceMemory {
         Some(ResourceMemory { recalled: Some(Box::new(recalled)), ..ResourceMemory::default() })
     }
 
-    /// Until when these inputs must not be tried again; `None` if they may be tried now.
+    /// Returns until when these inputs must not be retried; `None` if they may be tried now.
     pub(crate) fn held_until(&self, inputs: &str, now: Instant) -> Option<Instant> {
         self.failure.as_ref().filter(|f| f.inputs == inputs).map(|f| f.retry.at).filter(|until| *until > now)
     }
 
-    /// When the previous process's failure may be retried, if it is a failure of the resource as it is now.
+    /// Returns when the previous process's failure may be retried, if the resource has not changed since.
     pub(crate) fn recalled(&self, primary: &Primary) -> Option<Instant> {
         self.recalled.as_ref().filter(|recalled| !primary.differs_from(&recalled.of)).map(|recalled| recalled.retry_at)
     }
 
-    /// How much longer the previous process's failure is left alone; `None` if that is not worth a line in the log.
+    /// Returns how much longer the previous process's failure waits; `None` if that is too short to log.
     pub(crate) fn recalled_wait(&self, now: Instant) -> Option<Duration> {
         let wait = self.recalled.as_ref()?.retry_at.saturating_duration_since(now);
         (wait >= NOTICEABLE).then_some(wait)
     }
 
-    /// Records a failure: the same inputs wait longer each time, and are no longer tried after this many retries. Returns whether it is new.
+    /// Records a failure. The same inputs wait longer each time, and are no longer retried after `retries` retries.
+    /// Returns whether the failure is new.
     pub(crate) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
         let known = self.failure.as_ref();
         let (failures, attempts) = match (known, &self.recalled) {
             (Some(failure), _) if failure.inputs == inputs => (failure.retry.failures, failure.attempts),
             (Some(_), _) | (None, None) => (0, 0),
-            // After a restart one more attempt is allowed, because it may have brought a better chart.
+            // After a restart one more attempt is allowed, because the restart may have brought a better chart.
             (None, Some(recalled)) if recalled.exhausted => (recalled.attempts, retries.unwrap_or_default()),
             (None, Some(recalled)) => (recalled.attempts, 0),
         };
@@ -281,24 +285,25 @@ impl ResourceMemory {
         news
     }
 
-    /// Whether its next attempt may cost others their turns: the last one failed, though not for an outage, or was slow. Failures that a previous
-    /// process left are cheap unless a limit ended them, and a restart may have brought a better chart.
+    /// Returns whether the next attempt may delay others: the last one failed, other than by an outage, or was slow. A
+    /// failure of the previous process counts only if its render hit a limit, because the restart may have brought a
+    /// better chart.
     pub(crate) fn is_retry(&self) -> bool {
         let has_failed = self.failure.as_ref().is_some_and(|failure| failure.is_own);
         has_failed || self.is_slow || self.recalled.as_ref().is_some_and(|recalled| recalled.is_costly)
     }
 
-    /// Whether these inputs have not failed yet.
+    /// Returns whether these inputs have not failed yet.
     pub(crate) fn has_changed(&self, inputs: &str) -> bool {
         self.recalled.is_none() && self.failure.as_ref().is_none_or(|failure| failure.inputs != inputs)
     }
 
-    /// Whether these inputs failed so often that they are not tried again.
+    /// Returns whether the retries of these inputs are used up.
     pub(crate) fn is_exhausted(&self, inputs: &str) -> bool {
         self.failure.as_ref().is_some_and(|failure| failure.exhausted && failure.inputs == inputs)
     }
 
-    /// Clears the failure: something succeeded, or nothing is left to do.
+    /// Clears the failure, because something succeeded or nothing is left to do.
     pub(crate) fn succeed(&mut self) {
         self.failure = None;
         self.recalled = None;
@@ -306,7 +311,7 @@ impl ResourceMemory {
         self.is_slow = false;
     }
 
-    /// Allows an immediate retry: someone else changed the release.
+    /// Allows an immediate retry, because someone else changed the release.
     pub(crate) fn retry_now(&mut self, now: Instant) {
         if let Some(failure) = &mut self.failure {
             failure.retry.at = now;
@@ -315,7 +320,7 @@ impl ResourceMemory {
         self.recalled = None;
     }
 
-    /// Whether it says nothing that a new one would not.
+    /// Returns whether the history equals a new one.
     pub(crate) fn is_blank(&self) -> bool {
         let ResourceMemory {
             failure: None,
@@ -336,12 +341,12 @@ impl ResourceMemory {
         *drift == Drift::default() && status.is_blank()
     }
 
-    /// The current failure.
+    /// Returns the current failure.
     pub(crate) fn fault(&self) -> Option<&Fault> {
         self.failure.as_ref().map(|f| f.failed.fault()).or(self.drift.fault.as_deref())
     }
 
-    /// All deadlines, including past ones.
+    /// Returns all deadlines, including past ones.
     pub(crate) fn deadlines(&self) -> [Option<Instant>; 4] {
         [
             self.failure.as_ref().filter(|f| !f.exhausted).map(|f| f.retry.at),
@@ -353,8 +358,8 @@ impl ResourceMemory {
 }
 
 impl Drift {
-    /// Counts a repair that is about to start, and holds the next one if there were too many in a row. Returns whether a fight has just begun:
-    /// then this repair is skipped and reported.
+    /// Counts a repair that is about to start, and delays the next one if there were too many in a row. Returns whether
+    /// a drift loop has just started: then this repair is skipped and reported.
     pub(crate) fn count(&mut self, now: Instant) -> bool {
         let goes_on = self.quiet_at().is_some_and(|quiet| now < quiet);
         self.streak = if goes_on { self.streak.saturating_add(1) } else { 1 };
@@ -363,7 +368,8 @@ impl Drift {
         self.hold_until.is_some() && !self.is_fight()
     }
 
-    /// Records that the counted repair failed, which is not a fight. Returns whether it is new.
+    /// Records that the counted repair failed, which does not count towards a drift loop. Returns whether the failure
+    /// is new.
     pub(crate) fn fail(&mut self, fault: Fault, now: Instant) -> bool {
         self.streak = self.streak.saturating_sub(1);
         let retry = Retry::after(self.failures, now);
@@ -373,7 +379,8 @@ impl Drift {
         news
     }
 
-    /// Records that the counted repair succeeded, which does not end a fight. A repair that changed nothing does not count towards one.
+    /// Records that the counted repair succeeded, which does not end a drift loop. A repair that changed nothing does
+    /// not count towards one.
     pub(crate) fn succeed(&mut self, changed: bool) {
         if !changed {
             self.streak = self.streak.saturating_sub(1);
@@ -388,13 +395,13 @@ impl Drift {
         }
     }
 
-    /// Nothing has drifted: a failed repair no longer matters, and a fight ends after a quiet while.
+    /// Clears a failed repair when nothing has drifted, and ends a drift loop once it has been quiet long enough.
     pub(crate) fn clear(&mut self, now: Instant) {
         self.clear_ended_fight(now);
         self.clear_repair_failure();
     }
 
-    /// Ends a fight after a quiet while.
+    /// Ends a drift loop once it has been quiet long enough.
     pub(crate) fn clear_ended_fight(&mut self, now: Instant) {
         if self.is_fight() && self.quiet_at().is_none_or(|quiet| quiet <= now) {
             self.fault = None;
@@ -405,7 +412,7 @@ impl Drift {
         self.fault.as_ref().is_some_and(|f| f.reason == Reason::DriftLoop)
     }
 
-    /// When the streak ends unless something drifts first.
+    /// Returns when the streak ends unless something drifts first.
     fn quiet_at(&self) -> Option<Instant> {
         self.hold_until.max(self.repaired).map(|last| last + STREAK)
     }
@@ -416,7 +423,7 @@ fn lasted(failing: &Condition, today: Timestamp) -> Duration {
     since.and_then(|since| today.duration_since(since).try_into().ok()).unwrap_or_default()
 }
 
-/// A fraction from 0 to 1, fixed for each resource.
+/// Returns a fraction from 0 to 1, fixed for each resource.
 pub(crate) fn share(uid: &str) -> f64 {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
@@ -452,7 +459,7 @@ mod tests {
         resource.primary
     }
 
-    /// Half an hour after those conditions.
+    /// Returns the time half an hour after those conditions.
     fn today() -> Timestamp {
         "2026-01-01T00:30:00Z".parse().unwrap()
     }
@@ -461,7 +468,7 @@ mod tests {
         Failed::Blocked(fault(reason))
     }
 
-    /// A failed attempt, or a request that was not answered.
+    /// Returns a failed attempt, or an unanswered request.
     fn failed(attempted: bool) -> Failed {
         match attempted {
             true => FailedAttempt::rendering(Reason::Own("X"), "m".into()).into(),

@@ -1,4 +1,5 @@
-//! What a release's records say: which revision counts, which records to read, and whether somebody else is working on the release. Pure.
+//! Interprets a release's records: which revision counts, which records to read, and whether someone else is working on
+//! the release. Pure.
 
 use std::time::Duration;
 
@@ -10,16 +11,16 @@ use jiff::Timestamp;
 use super::state::Recorded;
 use crate::view::release::{Holder, Release, Revision, Trust};
 
-/// How long somebody else's action is left alone after its last sign of life. Helm gives up after five minutes.
+/// How long someone else's action is left alone after its last sign of life. Helm gives up after five minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The newest revision of a release, as far as decisions depend on it. Without a release, `lost` means that there was one whose objects may
-/// remain. With one that is another resource's, it means that this resource had it before.
+/// Classifies the newest revision of a release for decisions. If there is no release, `lost` means that there was one
+/// whose objects may remain. If it is another resource's, `lost` means that this resource had it before.
 pub(crate) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, adopt: Adopt, now: Timestamp) -> Recorded {
     let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
         return if lost { Recorded::Lost } else { Recorded::None };
     };
-    // What was taken over is not taken back, or two resources would do so in turn for ever.
+    // A release that was taken over is not taken back. Otherwise two resources would take it from each other forever.
     let may_act = match release.holder(owner) {
         Holder::Resource => true,
         Holder::Nobody => adopt >= Adopt::Released,
@@ -47,8 +48,9 @@ pub(crate) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, ado
 }
 
 impl Release {
-    /// The revision that the live objects come from: the newest that is deployed or being uninstalled, else the last that was ever deployed. A failed
-    /// `helm rollback` leaves nothing deployed; an older one may be deployed still, because a crash came between two writes.
+    /// Returns the revision that the live objects come from: the newest that is deployed or being uninstalled, or else
+    /// the last that was ever deployed. A failed `helm rollback` leaves nothing deployed. An older revision may still
+    /// be deployed after a crash between two writes.
     pub(crate) fn base(&self) -> Option<(u32, &Revision)> {
         let newest = |statuses: &[Status]| {
             let found = self.revisions.iter().rev().find(|(_, revision)| statuses.contains(&revision.status));
@@ -57,19 +59,20 @@ impl Release {
         newest(&[Status::Deployed, Status::Uninstalling]).or_else(|| newest(&[Status::Superseded]))
     }
 
-    /// The revisions that may have live objects but carry no marks: Helm made them, or dropped our marks when it wrote them.
+    /// Returns the revisions that may have live objects but no marks, because Helm created them, or dropped our marks
+    /// when it rewrote them.
     pub(crate) fn unmarked(&self) -> Vec<u32> {
         let base = self.base().map_or(0, |(version, _)| version);
         let live = self.revisions.iter().filter(|(version, _)| **version >= base);
         live.filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
     }
 
-    /// Until when to leave the newest revision alone because someone else's action on it is unfinished. Our records have marks,
-    /// and name the process; Helm's do not.
+    /// Returns until when to leave the newest revision alone, because someone else's action on it is unfinished. Our
+    /// records have marks and name the process; Helm's do not.
     pub(crate) fn in_flight(&self, now: Timestamp) -> Option<Timestamp> {
         let (_, newest) = self.newest()?;
         let under_way = newest.status.is_pending() || newest.status == Status::Uninstalling;
-        // Another process with another key seals it in turn.
+        // Another process with another key seals it.
         let is_broken = newest.trust == Trust::Broken;
         let until = match newest.marks {
             None if !is_broken => newest.written.and_then(|written| written.checked_add(PATIENCE).ok()),
@@ -78,28 +81,28 @@ impl Release {
         until.filter(|until| (under_way || is_broken) && now < *until)
     }
 
-    /// Whether Helm made one of the revisions that count.
+    /// Returns whether Helm created one of the revisions.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))
     }
 
-    /// Whether override values are strings in this release, since operator-sdk made it.
+    /// Returns whether override values are strings in this release, because operator-sdk created it.
     pub(crate) fn has_string_overrides(&self) -> bool {
         self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.string_overrides))
     }
 
-    /// When revision 1 was made, if the marks say so.
+    /// Returns when revision 1 was created, if the marks record it.
     pub(crate) fn first_deployed(&self) -> Option<Timestamp> {
         self.revisions.iter().rev().find_map(|(_, r)| r.marks.as_ref()?.first_deployed)
     }
 
-    /// The objects that may be live: those of the base revision and of every later one.
+    /// Returns the objects that may be live: those of the base revision and of every later one.
     pub(crate) fn inventory(&self) -> Marks {
         let base = self.base();
         let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
         let from = base.map_or(0, |(version, _)| version + 1);
         for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
-            // The objects are known, their marks are not.
+            // The objects are known, but not their marks.
             inventory.complete = false;
             for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
                 if inventory.find(&object.key).is_none() {
@@ -111,13 +114,15 @@ impl Release {
     }
 }
 
-/// Marks without objects belong to an empty release, or to one with too many objects to list.
+/// Returns whether the revision's objects are known. Marks without objects belong to an empty release, or to one with
+/// too many objects to list.
 fn is_known(revision: &Revision) -> bool {
     revision.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty())
 }
 
-/// Whether the records prove that no revision was ever deployed: the history is complete, and every revision is an install that failed. A manual
-/// rollback can fail and leave nothing `deployed` while everything runs, and old revisions may have been pruned.
+/// Returns whether the records prove that no revision was ever deployed: the history is complete, and every revision is
+/// a failed install. A manual rollback can fail and leave nothing `deployed` while everything runs, and old revisions
+/// may have been pruned.
 pub(crate) fn was_never_deployed(release: &Release) -> bool {
     let whole = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
     whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
@@ -142,7 +147,7 @@ mod tests {
         MarkedObject::new(key, "v1".into())
     }
 
-    /// Marks of ours with these objects.
+    /// Returns our marks with these objects.
     fn ours(names: &[&str]) -> Option<Marks> {
         let objects = names.iter().map(|name| object(name)).collect();
         Some(Marks { owner: "u1".into(), inputs: "i".into(), objects, ..Marks::default() })
@@ -152,7 +157,7 @@ mod tests {
         ours(names).map(|marks| Marks { complete: true, ..marks })
     }
 
-    /// Revisions from 1, written at second 1,000.
+    /// Returns revisions numbered from 1, written at second 1,000.
     fn release(revisions: &[(Status, Option<Marks>)]) -> Release {
         let revision = |(status, marks): &(Status, Option<Marks>)| Revision {
             status: *status,
@@ -216,7 +221,7 @@ mod tests {
         assert_eq!(recorded(Some(&Release::default()), false, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
     }
 
-    /// A deployed revision whose marks name this owner, or none.
+    /// Returns a deployed revision whose marks name this owner; empty means none.
     fn of(uid: &str) -> (Status, Option<Marks>) {
         let marks = complete(&["a"]).map(|marks| Marks { owner: uid.into(), ..marks });
         (Deployed, marks.filter(|_| !uid.is_empty()))
@@ -285,7 +290,8 @@ mod tests {
             &["a", "b"],
             false,
         );
-        // A crash left an older revision deployed before the uninstall began: its hooks must not run in place of the newer one's.
+        // A crash left an older revision deployed before the uninstall started. Its hooks must not run instead of the
+        // newer one's.
         check(&[(Deployed, complete(&["a"])), (Uninstalling, complete(&["b"]))], Some(2), &[], &["b"], true);
         assert!(Release::default().inventory().objects.is_empty());
     }

@@ -1,4 +1,4 @@
-//! What a resource's memory holds of single steps.
+//! Remembers the results of individual steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use tokio::time::Instant;
 
 use crate::status::Handled;
 
-/// What this process did without a reason in the inputs. Few resources have it.
+/// What this process did although the inputs gave no reason. Rare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// The tokens that this process handled.
+    /// The tokens that this process has handled.
     pub(crate) handled: Handled,
-    /// The token of `reconcile-now` whose work is complete.
+    /// The last `reconcile-now` token whose work is complete.
     pub(crate) done: Option<Box<str>>,
-    /// When everything was applied again for the last time.
+    /// When everything was last applied again.
     pub(crate) resynced: Option<Instant>,
 }
 
-/// How long an attempt speaks for its retries: what a chart renders may also depend on what it looks up.
+/// How long a failed attempt predicts its retries. What a chart renders may also depend on its lookups.
 const VALID: Duration = Duration::from_secs(900);
 
-/// An install that failed before it wrote anything.
+/// An install that failed before its first write.
 #[derive(Clone, Debug)]
 pub(crate) struct Unserved {
     pub(crate) attempt: String,
-    /// The discovery when it began.
+    /// The generation of discovery when it started.
     pub(crate) generation: usize,
     pub(crate) at: Instant,
 }
 
 impl Unserved {
-    /// Whether a retry of this attempt would fail in the same way.
+    /// Returns whether a retry of this attempt would fail in the same way.
     pub(crate) fn holds(&self, attempt: &str, generation: usize, now: Instant) -> bool {
         self.attempt == attempt && self.generation == generation && now < self.at + VALID
     }
@@ -46,12 +46,12 @@ pub(crate) struct Found {
     pub(crate) message: String,
 }
 
-/// What a resource's history knows of another process.
+/// What is known about another process that serves the resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
-    /// The process that was reported.
+    /// The process that was reported last.
     pub(crate) reported: Option<Arc<str>>,
-    /// The revision that this process has waited for.
+    /// The revision that this process has already waited for.
     pub(crate) waited_for: u32,
 }
 
@@ -59,14 +59,14 @@ pub(crate) struct Met {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detections {
     pub(crate) objects: BTreeMap<ObjectKey, Detection>,
-    /// When objects that no watch covers were last read.
+    /// When objects without a watch were last read.
     pub(crate) looked: Option<Instant>,
 }
 
-/// What a look at a drifted object found.
+/// The finding about one drifted object.
 #[derive(Clone, Debug)]
 pub(crate) struct Detection {
-    /// The cached object that prompted the look: its mark, or `None` if it was gone.
+    /// The mark of the cached object that caused the check; `None` inside if the object did not exist.
     pub(crate) seen: Option<Option<Mark>>,
     /// Who changed what; empty if the kind is no longer served.
     pub(crate) text: String,

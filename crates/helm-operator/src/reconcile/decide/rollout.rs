@@ -1,8 +1,10 @@
-//! Limits how many upgrades of one watch run at a time when something outside their resources changes: the chart, override values, a source of values.
+//! Limits how many upgrades of one watch run concurrently when something outside their resources changes: the chart,
+//! override values or a value source.
 //!
-//! A place is kept until the release is ready with what it was upgraded to. An upgrade that fails keeps its place, and so does one that leaves a ready
-//! release stalled: a broken chart stops after the first few. A release that was not ready before gives its place up once it is stalled, for the
-//! upgrade did not break it. Nobody waits for a place with a worker.
+//! An upgrade keeps its slot until the release is ready with the new revision. An upgrade that fails keeps its slot,
+//! and so does one that leaves a previously ready release stalled, so a broken chart stops after the first few
+//! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
+//! break it. Waiting for a slot does not occupy a worker.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,9 +17,9 @@ use crate::status::reason::Reason;
 use crate::status::{Condition, Status, condition};
 use crate::view::release::Release;
 
-/// The places of one controller.
+/// The upgrade slots of one controller.
 pub(crate) struct Rollout {
-    /// How many there are; 0 for no limit.
+    /// The number of slots; 0 means no limit.
     limit: usize,
     state: Mutex<State>,
 }
@@ -25,7 +27,7 @@ pub(crate) struct Rollout {
 #[derive(Default)]
 struct State {
     holders: HashSet<ResourceKey>,
-    /// Those of the holders whose release was not ready before.
+    /// Holders whose release was already unready before the upgrade.
     ailing: HashSet<ResourceKey>,
     waiting: VecDeque<ResourceKey>,
     queued: HashSet<ResourceKey>,
@@ -52,7 +54,7 @@ impl Rollout {
         self.state().queued.contains(key)
     }
 
-    /// Takes a place, or waits in line for one; returns whether it was taken.
+    /// Takes a slot, or queues for one; returns whether a slot was taken.
     pub(crate) fn take(&self, key: &ResourceKey) -> bool {
         let mut state = self.state();
         let is_free = state.holders.contains(key) || state.holders.len() < self.limit;
@@ -65,7 +67,7 @@ impl Rollout {
         is_free
     }
 
-    /// Takes a place even if none is free: the upgrade has begun already.
+    /// Takes a slot even if none is free, because the upgrade has already started.
     pub(crate) fn claim(&self, key: &ResourceKey) {
         if self.is_limited() {
             let mut state = self.state();
@@ -74,7 +76,7 @@ impl Rollout {
         }
     }
 
-    /// Takes the place that an upgrade of the previous process had.
+    /// Restores the slot that an upgrade of the previous process had.
     pub(crate) fn recall(&self, key: &ResourceKey, before: Before) {
         self.claim(key);
         if before == Before::Unready {
@@ -82,7 +84,7 @@ impl Rollout {
         }
     }
 
-    /// Notes that a holder's release was not ready before its upgrade.
+    /// Records that a holder's release was already unready before its upgrade.
     pub(crate) fn note_ailing(&self, key: &ResourceKey) {
         let mut state = self.state();
         if state.holders.contains(key) {
@@ -90,7 +92,7 @@ impl Rollout {
         }
     }
 
-    /// How a holder's release was before its upgrade.
+    /// Returns whether a holder's release was ready before its upgrade.
     pub(crate) fn before(&self, key: &ResourceKey) -> Option<Before> {
         let state = self.state();
         let before = if state.ailing.contains(key) { Before::Unready } else { Before::Ready };
@@ -101,7 +103,7 @@ impl Rollout {
         self.state().ailing.contains(key)
     }
 
-    /// Leaves place and line. Returns the resources that got a place and have to be woken.
+    /// Releases the slot or queue position. Returns the resources that now hold a slot and must be requeued.
     pub(crate) fn leave(&self, key: &ResourceKey) -> Vec<ResourceKey> {
         let mut state = self.state();
         state.leave_line(key);
@@ -131,8 +133,9 @@ impl State {
     }
 }
 
-/// How a release was before an upgrade that keeps its place over a restart, because it failed, is unfinished, or left the release unready; `None` if no
-/// upgrade does. `own` is the digest of the resource's own part: if that changed since, the next upgrade needs no place.
+/// Returns the state that a release had before an upgrade that keeps its slot across a restart, because it failed, is
+/// unfinished, or left the release unready. Returns `None` if there is no such upgrade. `own` is the digest of the
+/// resource's own part: if that has changed since, the next upgrade needs no slot.
 pub(crate) fn unfinished(release: &Release, own: &str, status: &Status) -> Option<Before> {
     let deployed = release.deployed()?.1.marks.as_ref()?;
     let newest = release.newest()?.1;

@@ -1,4 +1,4 @@
-//! When to reconcile a resource again if nothing happens first. Pure.
+//! Decides when to reconcile a resource again if nothing happens before. Pure.
 
 use std::time::Duration;
 
@@ -11,35 +11,35 @@ pub(crate) enum End {
     Idle,
     /// Everything that can be done now is done.
     Rest,
-    /// It waits for something that no watch reports, and asks at this time.
+    /// Waiting for something that no watch reports, to be checked at this time.
     At(Instant),
     /// A step failed.
     Failed,
 }
 
-/// The times to choose from.
+/// The possible times of the next reconcile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// When the last step was decided.
     pub(crate) decided: Instant,
     /// When the reconcile ended.
     pub(crate) ended: Instant,
-    /// The reconcile period; zero for none.
+    /// The reconcile period; zero means none.
     pub(crate) period: Duration,
     /// When holds end.
     pub(crate) holds: [Option<Instant>; 4],
-    /// When to ask for an own write that no event has confirmed.
+    /// When to check an own write that no event has confirmed.
     pub(crate) asks: Option<Instant>,
-    /// When to look closer at objects that are not ready, and when they have had long enough.
+    /// When to diagnose unready objects, and when they count as stalled.
     pub(crate) waits: [Option<Instant>; 2],
     /// When to apply everything again.
     pub(crate) resync: Option<Instant>,
-    /// When to write a status again that could not be written.
+    /// When to retry a failed status write.
     pub(crate) unwritten: Option<Instant>,
 }
 
-/// When to reconcile again; `None` if only a change may wake the resource. A deadline that had passed when the last step was decided has had its
-/// effect and does not count.
+/// Returns when to reconcile again; `None` if only a change may wake the resource. A deadline that had passed when the
+/// last step was decided has had its effect and does not count.
 pub(crate) fn next_requeue(end: End, times: &Times) -> Option<Instant> {
     if end == End::Idle {
         return times.unwritten;

@@ -1,6 +1,7 @@
-//! What is true of a resource, and what to do about it: the whole policy, pure.
+//! The whole policy as a pure function: from what is true of a resource to the next step.
 //!
-//! Counterpart: fluxcd/helm-controller's `state.go` and `atomic_release.go`; the rules are operator-sdk's and helm-operator-plugins'.
+//! Counterpart: fluxcd/helm-controller's `state.go` and `atomic_release.go`; the rules are operator-sdk's and
+//! helm-operator-plugins'.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ pub(crate) struct Observed {
     pub(crate) finalizer: bool,
     /// Its annotation suspends it.
     pub(crate) suspended: bool,
-    /// Its annotation pauses it, even its deletion.
+    /// Its annotation pauses it, including its deletion.
     pub(crate) paused: bool,
     /// The newest revision of the release.
     pub(crate) release: Recorded,
@@ -21,45 +22,45 @@ pub(crate) struct Observed {
     pub(crate) inputs: Inputs,
     /// How the live objects compare with the revision's.
     pub(crate) objects: Objects,
-    /// An annotation of the resource cannot be read.
+    /// An annotation of the resource is invalid.
     pub(crate) invalid_annotation: bool,
-    /// The same inputs failed, and it is too early to try again.
+    /// The same inputs failed, and it is too early to retry.
     pub(crate) held: bool,
     /// The first list of a kind in the release is still running.
     pub(crate) listing: bool,
-    /// What to do although nothing differs.
+    /// What to do even if nothing differs.
     pub(crate) again: Again,
-    /// Whether an upgrade may start.
+    /// Whether an upgrade that is subject to the rollout limit may start.
     pub(crate) upgrade_slot: UpgradeSlot,
-    /// The last attempt failed, and this turn is not one of those that such resources have.
+    /// The last attempt failed, and this permit is not reserved for retries.
     pub(crate) yields: bool,
-    /// Another process made the newest revision, and this one has not waited for it yet.
+    /// Another process created the newest revision, and this one has not yet waited for it.
     pub(crate) contested: bool,
     /// Changes of its records go unnoticed, because the server refuses to list or watch them.
     pub(crate) blind: bool,
-    /// Older revisions than the deployed one are recorded as deployed, too.
+    /// Revisions older than the deployed one are also recorded as deployed.
     pub(crate) outdated: bool,
 }
 
-/// What to do although nothing differs.
+/// What to do even if nothing differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     /// Nothing.
     Nothing,
-    /// Render, then apply: a user asked for it.
+    /// Render, then apply, because a user requested it.
     Render,
     /// Apply everything.
     Apply,
 }
 
-/// Whether an upgrade that something outside the resource causes may start.
+/// Whether a rollout-limited upgrade may start, which is one caused by something outside the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpgradeSlot {
-    /// It may, or is of another kind.
+    /// Allowed, or not subject to the limit.
     NotNeeded,
-    /// It has to take one of a limited number of places.
+    /// Needs one of the limited slots.
     Needed,
-    /// It waits for one.
+    /// Queued for a slot.
     Waiting,
 }
 
@@ -68,11 +69,11 @@ pub(crate) enum UpgradeSlot {
 pub(crate) enum Recorded {
     /// No revision exists.
     None,
-    /// Its records are gone, but we have not uninstalled it.
+    /// Its records disappeared, but we did not uninstall it.
     Lost,
     /// It belongs to someone else.
     Foreign,
-    /// Somebody else is working on it: a person's `helm`, or an upstream.
+    /// Someone else is working on it: a person with `helm`, or an upstream operator.
     InFlight,
     /// An install is unfinished.
     PendingInstall,
@@ -82,9 +83,9 @@ pub(crate) enum Recorded {
     Failed,
     /// The last action failed, and nothing is deployed.
     FailedInstall,
-    /// It is uninstalled but its record is kept.
+    /// It is uninstalled, but its record is kept.
     Uninstalled,
-    /// Revisions that may have live objects carry no marks of ours: Helm or an upstream wrote them.
+    /// Revisions that may have live objects have no marks, because Helm or an upstream operator wrote them.
     Unmarked,
     /// It is deployed.
     Deployed,
@@ -95,15 +96,16 @@ pub(crate) enum Recorded {
 pub(crate) enum Inputs {
     /// Equal: rendering would produce the same objects.
     Same,
-    /// Recorded by Helm, an upstream, or an operator with another digest scheme: only the record can tell.
+    /// Recorded by Helm, an upstream operator, or an operator with another digest scheme. Only the record itself can be
+    /// compared.
     Uncompared,
-    /// A source of values has changed since it was read, or is missing.
+    /// A value source has changed since it was read, or is missing.
     Unread,
     /// Different, and not rendered yet.
     Changed,
-    /// Rendered; the objects are those of the revision.
+    /// Rendered, with the revision's objects as the result.
     RenderedSame,
-    /// Rendered; the objects differ.
+    /// Rendered, with other objects as the result.
     RenderedOther,
 }
 
@@ -114,11 +116,11 @@ pub(crate) enum Objects {
     Intact,
     /// Applied by someone else for this release.
     Unmarked,
-    /// Some are gone or lost fields of ours.
+    /// Some are missing, or lost fields of ours.
     Drifted,
-    /// Some of those whose drift is only reported drifted, and how is not known yet.
+    /// Some objects whose drift is only reported have drifted, and it is not known how.
     Unreported,
-    /// They keep drifting, and it is too early to repair.
+    /// They keep drifting, and it is too early to repair them.
     Looping,
     /// As we left them, but the events of our own writes are overdue.
     Unconfirmed,
@@ -129,7 +131,7 @@ pub(crate) enum Objects {
 pub(crate) enum Step {
     /// Nothing is left to do.
     Nothing,
-    /// It is too early; the queue knows when.
+    /// Too early; the requeue time is set.
     Wait,
     /// Report that the release belongs to someone else.
     Refuse,
@@ -137,27 +139,27 @@ pub(crate) enum Step {
     ReportInvalidAnnotation,
     /// Report that the records cannot be watched.
     ReportBlindness,
-    /// Report that somebody else is working on the release, and until when that is respected.
+    /// Report that someone else is working on the release, and how long that is respected.
     LeaveAlone,
     /// Add our finalizer to the resource.
     AddFinalizer,
-    /// Read the records that Helm or an upstream wrote.
+    /// Read the records that Helm or an upstream operator wrote.
     Read,
-    /// Read the sources of values.
+    /// Read the value sources.
     ReadSources,
-    /// Compare chart and values with those of the record.
+    /// Compare chart and values with those in the record.
     Compare,
-    /// Take a place among the upgrades that may run at a time.
+    /// Take one of the limited upgrade slots, or queue for one.
     Queue,
-    /// Wait before the next revision replaces that of another process.
+    /// Wait before replacing the revision of another process.
     GiveWay,
-    /// Wait for a turn of resources that failed.
+    /// Wait for a permit that is reserved for retries.
     Retry,
     /// Render the chart.
     Render,
-    /// Make the first revision, or continue making it.
+    /// Create the first revision, or continue to.
     Install,
-    /// Make the next revision.
+    /// Create the next revision.
     Upgrade,
     /// Take ownership of objects.
     TakeOwnership,
@@ -165,20 +167,20 @@ pub(crate) enum Step {
     Repair,
     /// Apply every object again.
     Reapply,
-    /// Find out who changed which fields, and report it.
+    /// Determine who changed which fields, and report it.
     Detect,
-    /// Read objects whose events are overdue.
+    /// Read the objects of own writes whose events are overdue.
     Confirm,
     /// Mark replaced revisions superseded.
     Supersede,
     /// Delete the objects and the records.
     Uninstall,
-    /// Release the resource.
+    /// Remove our finalizer from the resource.
     RemoveFinalizer,
 }
 
 impl Step {
-    /// Whether the step works with the values of the resource.
+    /// Returns whether the step uses the values of the resource.
     pub(crate) fn reads_values(self) -> bool {
         use Step::{Compare, Install, ReadSources, Render, Uninstall, Upgrade};
         matches!(self, ReadSources | Compare | Render | Install | Upgrade | Uninstall)
@@ -186,13 +188,13 @@ impl Step {
 }
 
 impl Observed {
-    /// Whether there is nothing to do until something changes.
+    /// Returns whether there is nothing to do until something changes.
     pub(crate) fn is_idle(&self) -> bool {
         self.paused || if self.deleting { !self.finalizer } else { self.suspended }
     }
 }
 
-/// Words for the log: `install`.
+/// Formats the step for the log: `install`.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -224,7 +226,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Words for the log: `release deployed, inputs changed, objects intact, held`.
+/// Formats the observation for the log: `release deployed, inputs changed, objects intact, held`.
 impl fmt::Display for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "release {}, inputs {}, objects {}", self.release, self.inputs, self.objects)?;
@@ -288,7 +290,8 @@ impl fmt::Display for Objects {
     }
 }
 
-/// Returns the next step. An attempt begins with a render: one that may fail again takes no turn from others.
+/// Returns the next step. An attempt starts with a render. If it may fail again, it uses a permit for retries, so that
+/// it does not delay others.
 pub(crate) fn next_step(observed: &Observed) -> Step {
     match wanted_step(observed) {
         Step::Render if observed.yields => Step::Retry,
@@ -319,7 +322,7 @@ fn wanted_step(observed: &Observed) -> Step {
     match observed.release {
         Recorded::Deployed if observed.finalizer => when_deployed(observed),
         Recorded::InFlight if observed.finalizer => Step::LeaveAlone,
-        // A failure holds every step; only repairs have a hold of their own.
+        // A failure holds every step except repairs, which have their own hold.
         _ if observed.held => Step::Wait,
         Recorded::Foreign => Step::Refuse,
         _ if !observed.finalizer => Step::AddFinalizer,
@@ -328,7 +331,8 @@ fn wanted_step(observed: &Observed) -> Step {
     }
 }
 
-/// What records say may be old: acting on it could undo what someone else did, or leave behind what was never seen.
+/// Decides while the records cannot be watched. They may be outdated, so acting on them could undo someone else's
+/// change, or leave objects behind that were never seen.
 fn when_blind(observed: &Observed) -> Step {
     if observed.held { Step::Wait } else { Step::ReportBlindness }
 }
@@ -337,7 +341,7 @@ fn when_deleting(observed: &Observed) -> Step {
     match observed.release {
         _ if !observed.finalizer => Step::Nothing,
         _ if observed.blind => when_blind(observed),
-        // Objects that it is about to create would be left behind.
+        // Objects that the other action is about to create would be left behind.
         Recorded::InFlight => Step::LeaveAlone,
         _ if observed.held => Step::Wait,
         Recorded::None | Recorded::Foreign => Step::RemoveFinalizer,
@@ -364,7 +368,7 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 fn when_deployed(observed: &Observed) -> Step {
     let waits = observed.held || observed.upgrade_slot == UpgradeSlot::Waiting;
     match (observed.inputs, observed.objects) {
-        // The deployed revision is maintained even while the next one cannot be made.
+        // The deployed revision is maintained even while the next one cannot be created.
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
         (inputs, _) if differs(inputs) && waits => Step::Wait,
@@ -387,7 +391,7 @@ fn when_deployed(observed: &Observed) -> Step {
     }
 }
 
-/// Whether the next revision has yet to be made, as far as is known.
+/// Returns whether the next revision has yet to be created, as far as is known.
 fn differs(inputs: Inputs) -> bool {
     !matches!(inputs, Inputs::Same | Inputs::RenderedSame)
 }

@@ -1,6 +1,8 @@
-//! Finds which value of the user a rejected field comes from, and where the template uses it: `spec.service.port, used in shop/templates/service.yaml:9`.
+//! Finds the user's value that a rejected field comes from, and where the template uses it: `spec.service.port, used in
+//! shop/templates/service.yaml:9`.
 //!
-//! A guess, made only where little else is possible: the field's content is the value, or the template's line for the field names it. Never quotes a value.
+//! This is a guess, made only if there is little room for error: the field's content equals the value, or the
+//! template's line for the field names it. Never quotes a value.
 
 use helm_release::action::{self, Candidate};
 use helm_release::kube::{Object, objects_of, value_at};
@@ -10,10 +12,10 @@ use crate::rendering::request::Renderer;
 use crate::view::primary::Primary;
 use crate::watches::Overrides;
 
-/// How templates refer to values.
+/// The prefix by which templates refer to values.
 const VALUES: &str = ".Values.";
 
-/// Returns what to add to the message of a rejected object; empty if nothing is known.
+/// Returns an addition to the message of a rejected object; empty if nothing is known.
 pub(crate) fn blame(
     error: &action::Error,
     candidate: &Candidate,
@@ -39,7 +41,7 @@ pub(crate) fn blame(
     }
 }
 
-/// The object that was rejected: `Kind "name"`, or that of a hook's template.
+/// Returns the rejected object. `what` is `Kind "name"`, or the path of a hook's template.
 fn rejected(candidate: &Candidate, what: &str) -> Option<Object> {
     let is_it = |object: &&Object| format!("{} {:?}", object.kind, object.name) == what;
     candidate.objects.iter().find(is_it).cloned().or_else(|| {
@@ -49,7 +51,7 @@ fn rejected(candidate: &Candidate, what: &str) -> Option<Object> {
     })
 }
 
-/// Where values come from, from the strongest to the weakest.
+/// The origins of values, from highest to lowest precedence.
 struct Values<'a> {
     spec: Value,
     config: &'a Value,
@@ -58,12 +60,12 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// The value at a path, as templates see it.
+    /// Returns the value at a path, as templates see it.
     fn at(&self, path: &str) -> Option<&Value> {
         value_at(self.config, path).or_else(|| value_at(&self.defaults, path))
     }
 
-    /// Names the value by the place where a person sets it.
+    /// Names a value by the place where it is set.
     fn name(&self, path: &str) -> String {
         let is_overridden = |overrides: &&Overrides| overrides.texts().keys().any(|key| key == path);
         if self.overrides.as_ref().is_some_and(is_overridden) {
@@ -80,11 +82,12 @@ impl Values<'_> {
 /// A template.
 struct Source<'s> {
     text: &'s str,
-    /// Where values have those of its chart: empty, or `cache` for a subchart.
+    /// The path of the chart's values: empty, or `cache` for a subchart.
     chart: String,
 }
 
-/// The path of a subchart's values, from a template's name: `cache` for `shop/charts/cache/templates/a.yaml`. Empty for the chart itself.
+/// Returns the path of a subchart's values, given a template's name: `cache` for `shop/charts/cache/templates/a.yaml`.
+/// Empty for the root chart.
 fn subchart(template: &str) -> String {
     let mut parts = template.split('/').skip(1);
     let mut path = Vec::new();
@@ -94,12 +97,12 @@ fn subchart(template: &str) -> String {
     path.join(".")
 }
 
-/// A place in a template that names a value.
+/// A use of a value in a template.
 struct Use<'s> {
     line: usize,
-    /// What the line sets, if it begins with a key.
+    /// The key that the line sets, if it starts with one.
     key: &'s str,
-    /// As the whole chart's values have it.
+    /// The path in the root chart's values.
     path: String,
 }
 
@@ -120,7 +123,7 @@ fn uses<'s>(source: &'s Source<'_>) -> impl Iterator<Item = Use<'s>> {
     })
 }
 
-/// The path of the value that a field comes from, with the line of the template that uses it.
+/// Returns the path of the value that a field comes from, with the template's line that uses it.
 fn origin(field: &str, content: &Value, source: &Source<'_>, values: &Values<'_>) -> Option<(String, Option<usize>)> {
     let key = field.rsplit(['.', ']']).next().unwrap_or_default();
     let is_content = |one: &Use<'_>| values.at(&one.path).is_some_and(|value| is_same(value, content));
@@ -138,13 +141,13 @@ fn origin(field: &str, content: &Value, source: &Source<'_>, values: &Values<'_>
     (equal.len() == 1 && is_telling(content)).then(|| (equal.swap_remove(0), None))
 }
 
-/// Whether a field's content is a value, which a template may have quoted or not.
+/// Returns whether a field's content equals a value, which a template may or may not have quoted.
 fn is_same(value: &Value, content: &Value) -> bool {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     value == content || (!value.is_null() && text(value) == text(content))
 }
 
-/// Whether a content is unlikely to be that of another value by chance.
+/// Returns whether another value is unlikely to have the same content by chance.
 fn is_telling(content: &Value) -> bool {
     content.as_str().is_some_and(|text| text.len() > 2) || content.as_i64().is_some_and(|number| number.abs() > 9)
 }
@@ -203,7 +206,7 @@ mod tests {
         check("spec.type", json!("x-y"), json!({"service": {"type": "y"}}), Some("spec.service.type Some(3)"));
         check("spec.ports[0].targetPort", json!("x"), json!({}), None);
         check("spec.type", json!("ClusterIP"), json!({}), Some("service.type in the chart's values.yaml Some(3)"));
-        // No line names it, but only one value is the same.
+        // No line names it, but only one value has the same content.
         let deep = json!({"a": {"b": [{"c": "a long text"}]}});
         check("spec.x", json!("a long text"), deep, Some("spec.a.b[0].c None"));
         check("spec.x", json!("same"), json!({"a": "same", "b": "same"}), None);

@@ -1,4 +1,5 @@
-//! What actions changed, in words for their events: pruned objects, hooks with their durations, and repaired drift. Pure.
+//! Describes the changes of actions for their events: pruned objects, hooks with their durations, and repaired drift.
+//! Pure.
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -7,18 +8,18 @@ use std::time::Duration;
 use controller::runtime::sync::lock;
 use helm_release::kube::{Applied, ObjectKey, Rival};
 
-/// An event names at most this many objects or hooks.
+/// How many objects or hooks an event names.
 pub(crate) const NAMED: usize = 3;
 
 /// A hook that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RanHook {
-    /// Its object: `Job "shop-migrate"`.
+    /// The hook's object: `Job "shop-migrate"`.
     pub(crate) object: String,
     pub(crate) took: Duration,
 }
 
-/// The hooks that ended since they were last taken. One for each reconcile.
+/// The hooks that ended since they were last taken. One per reconcile.
 #[derive(Debug, Default)]
 pub(crate) struct RanHooks(Mutex<Vec<RanHook>>);
 
@@ -27,7 +28,7 @@ impl RanHooks {
         lock(&self.0).push(hook);
     }
 
-    /// Forgets the hooks, and returns what an event says of them.
+    /// Takes the hooks, and returns their description for an event.
     pub(crate) fn take(&self) -> String {
         let ran = std::mem::take(&mut *lock(&self.0));
         let one = |hook: &RanHook| format!("{} ({})", hook.object, seconds(hook.took));
@@ -51,18 +52,19 @@ fn named<T: Display>(all: impl ExactSizeIterator<Item = T>) -> String {
     if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
-/// Returns what an event says of the objects that an upgrade deleted.
+/// Describes the objects that an upgrade deleted, for an event.
 pub(crate) fn pruned(objects: &[ObjectKey]) -> String {
     if objects.is_empty() { String::new() } else { format!("; deleted {}", named(objects.iter())) }
 }
 
-/// The objects that a repair changed. Empty if someone removed only fields that the chart does not set: a client owns the defaults of what it
-/// creates.
+/// Returns the objects that a repair changed. Empty if someone removed only fields that the chart does not set: a
+/// client owns the defaults of objects that it creates.
 pub(crate) fn put_back(applied: &[Applied]) -> Vec<&ObjectKey> {
     applied.iter().filter(|one| one.changed).map(|one| &one.key).collect()
 }
 
-/// Returns what an event says of repaired objects: `repaired Deployment "web" (kubectl changed .spec.replicas)`. `rivals` has what was found before.
+/// Describes repaired objects for an event: `repaired Deployment "web" (kubectl changed .spec.replicas)`. `rivals`
+/// contains the managers found before.
 pub(crate) fn repaired(objects: &[&ObjectKey], rivals: &[(ObjectKey, Rival)]) -> String {
     let one = |key: &&ObjectKey| {
         let change = rivals.iter().find(|(of, _)| of == *key).and_then(|(_, rival)| rival.describe_change());

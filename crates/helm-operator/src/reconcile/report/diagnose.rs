@@ -16,11 +16,11 @@ use crate::status::{Health, ObjectCount, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
-/// Pods and events read by one look at an object.
+/// How many pods or events a diagnosis reads for one object.
 const PAGE: u32 = 50;
-/// The most bytes of them: whoever may create pods decides how large they are.
+/// The maximum size of these, in bytes, because anyone who may create pods decides how large they are.
 const MAX_BYTES: usize = 2 << 20;
-/// The health of the deployed release and the number of its objects; takes a look if one is due.
+/// Returns the health of the deployed release and the number of its objects. Runs a diagnosis if one is due.
 pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Health, ObjectCount) {
     let memory = &work.shared.memory;
     let (now, history) = (Instant::now(), memory.of(work.key));
@@ -42,7 +42,7 @@ pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Healt
     let known = history.status.waiting.clone();
     let mut waiting = known.unwrap_or_else(|| Box::new(Waiting::begin(progress, is_stalled(primary), now)));
     waiting.observe(progress, is_examinable, now);
-    // A fault says more than the health of an older revision.
+    // A failure is more important than the health of an older revision.
     if waiting.is_look_due(now) && history.failure.is_none() {
         waiting.looked(look(work, &unhealthy).await, Instant::now());
     }
@@ -57,7 +57,7 @@ fn is_stalled(primary: &Primary) -> bool {
     stalled.is_some_and(|c| *c.reason == *"ProgressTimeout" && c.observed_generation == Some(primary.generation))
 }
 
-/// Whether a look at an object can find more than its own status says.
+/// Returns whether a diagnosis of an object can find more than its own status says.
 fn is_examinable(one: &Unhealthy) -> bool {
     let kinds: &[&str] = match &*one.key.group {
         "" => &["Pod", "PersistentVolumeClaim", "ReplicationController", "Service"],
@@ -68,7 +68,8 @@ fn is_examinable(one: &Unhealthy) -> bool {
     one.is_live && kinds.contains(&&*one.key.kind)
 }
 
-/// Examines the objects that the message names, without a worker's slot; `None` if others are looking or have just looked.
+/// Examines the objects that the message names, without occupying a worker. Returns `None` if another diagnosis is
+/// running or in its cooldown.
 async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
     let taken = work.shared.diagnoses.throttle.try_begin()?;
     work.slot.leave();
@@ -84,13 +85,14 @@ async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey
     Some(causes)
 }
 
-/// Why a hook's pod does not run; `None` if nothing says so, or if others are looking or have just looked.
+/// Returns why a hook's pod does not run. Returns `None` if no cause is found, or if another diagnosis is running or in
+/// its cooldown.
 pub(crate) async fn at_hook(shared: &Shared, key: &ObjectKey, api_version: &str) -> Option<String> {
     let _taken = shared.diagnoses.throttle.try_begin()?;
     Look { shared, key, api_version }.cause().await
 }
 
-/// A look at one object.
+/// The diagnosis of one object.
 struct Look<'a> {
     shared: &'a Shared,
     key: &'a ObjectKey,
@@ -98,7 +100,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Why the object is not ready, as far as its pods and events tell.
+    /// Returns why the object is not ready, if its pods and events show it.
     async fn cause(&self) -> Option<String> {
         let ObjectKey { kind, name, .. } = self.key;
         let resource = self.shared.applier.mapper.any_version(self.api_version, kind).await.ok()?;
@@ -109,7 +111,7 @@ impl Look<'_> {
             _ => pods::culprit(&self.pods(&object).await?),
         };
         let Some(culprit) = culprit else {
-            // The controllers of these say in a condition why they create no pods.
+            // The controllers of these kinds explain in a condition why they create no pods.
             let is_told = ["Deployment", "ReplicaSet", "ReplicationController"].contains(&&**kind);
             return if is_told { None } else { self.event(object.pointer("/metadata/uid")?.as_str()?).await };
         };
@@ -126,7 +128,7 @@ impl Look<'_> {
         items(self.get("pods", path).await?)
     }
 
-    /// The newest event about an object that explains something.
+    /// Returns the newest event about an object that explains something.
     async fn event(&self, uid: &str) -> Option<String> {
         let namespace = self.namespace();
         let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid={uid}&limit={PAGE}");
@@ -151,7 +153,7 @@ impl Look<'_> {
     }
 }
 
-/// The selector of a workload's pods, as a query value. ReplicationControllers select by plain labels.
+/// Returns the selector of a workload's pods, as a query value. ReplicationControllers select by plain labels.
 fn pod_selector(workload: &Value) -> Option<String> {
     let selector = workload.pointer("/spec/selector")?;
     let is_plain = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();

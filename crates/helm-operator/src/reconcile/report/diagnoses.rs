@@ -1,4 +1,4 @@
-//! Limits how often the process looks closer at what is not ready.
+//! Limits how often the process diagnoses unready objects.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,17 +8,17 @@ use controller::runtime::sync::lock;
 use controller::runtime::throttle::{Cooldown, Throttle};
 use tokio::time::Instant;
 
-/// How long a refused permission is not tried again.
+/// How long to remember a denied permission.
 const REFUSED: Duration = Duration::from_secs(600);
 
 /// Diagnoses take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
 /// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
 const COOLDOWN: Cooldown = Cooldown { factor: 19, longest: Duration::from_secs(60) };
 
-/// The process's looks: one at a time, and what they may not read.
+/// The process's diagnoses: a throttle, and what the server refuses to list.
 pub(crate) struct Diagnoses {
     pub(crate) throttle: Throttle,
-    /// Namespace and resource, and when the server refused them.
+    /// When the server refused a resource in a namespace.
     refused: Mutex<HashMap<(String, &'static str), Instant>>,
 }
 

@@ -10,10 +10,10 @@ use crate::status::Fields;
 use crate::view::primary::Primary;
 use crate::watches::{Expressions, names};
 
-/// The largest value of a field, in bytes of JSON: each list of resources repeats it.
+/// The maximum size of a field's value, in bytes of JSON, because each list of resources contains it.
 const MAX_VALUE: usize = 4096;
 
-/// The fields, and the first that could not be computed: those keep their old values.
+/// Returns the fields, and the first error. A field that could not be computed keeps its old value.
 pub(crate) fn fields(work: &Work<'_>, primary: &Primary, objects: &[ObjectKey]) -> (Fields, Option<String>) {
     let expressions = &work.shared.settings.expressions;
     if expressions.fields().is_empty() {
@@ -24,7 +24,7 @@ pub(crate) fn fields(work: &Work<'_>, primary: &Primary, objects: &[ObjectKey]) 
     compute(expressions, &itself(primary, spec), &objects, &primary.status.fields)
 }
 
-/// The variable `self`: the custom resource as its user wrote it.
+/// Returns the variable `self`: the custom resource as its user wrote it.
 fn itself(primary: &Primary, spec: &str) -> Value {
     let spec: Value = serde_json::from_str(spec).unwrap_or_default();
     json!({
@@ -33,7 +33,7 @@ fn itself(primary: &Primary, spec: &str) -> Value {
     })
 }
 
-/// The variable `objects`: by kind, as expressions name it, and by name.
+/// Returns the variable `objects`: objects by kind, as expressions name it, and by name.
 fn by_kind<T: AsRef<str>>(
     expressions: &Expressions,
     all: &[ObjectKey],

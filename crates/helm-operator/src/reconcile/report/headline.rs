@@ -1,14 +1,14 @@
-//! Puts what and where into the first line of a failure's message: `kubectl get` cuts a text at its first newline, and Helm's texts begin with what is
-//! the same for all.
+//! Puts the object and the cause into the first line of a failure's message. `kubectl get` cuts a text at its first
+//! newline, and Helm's texts start with what is always the same.
 //!
 //! Helm's own text follows unchanged.
 
 use crate::status::Fault;
 
-/// How Helm's text about schemas begins.
+/// The start of Helm's text about schemas.
 const SCHEMA: &str = "values don't meet the specifications of the schema(s)";
 
-/// Part of Helm's text about an object that someone else owns.
+/// A part of Helm's text about an object that has another owner.
 const CONFLICT: &str = " exists and cannot be imported into the current release: ";
 
 /// Returns the fault with the useful line first. `chart` is the root chart's name.
@@ -24,7 +24,7 @@ pub(crate) fn arrange(fault: Fault, chart: &str) -> Fault {
     }
 }
 
-/// `spec.size: got string, want integer (and 2 more)`, from Helm's list of violations by chart.
+/// Returns `spec.size: got string, want integer (and 2 more)` from Helm's list of violations by chart.
 fn schema(text: &str, chart: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().skip(1).collect();
     let indent = |line: &str| line.len() - line.trim_start().len();
@@ -33,7 +33,7 @@ fn schema(text: &str, chart: &str) -> Option<String> {
         if let Some(name) = line.strip_suffix(':').filter(|name| !name.contains([' ', '\''])) {
             of = name;
         }
-        // What follows a line with a deeper indent explains it.
+        // A line is explained by the following ones if they are indented further.
         let is_explained = lines.get(at + 1).is_some_and(|next| indent(next) > indent(line));
         let violation = line.trim_start().strip_prefix("- at '").filter(|_| !is_explained);
         found.extend(violation.and_then(|rest| rest.split_once("': ")).map(|(pointer, what)| (of, pointer, what)));
@@ -48,7 +48,7 @@ fn schema(text: &str, chart: &str) -> Option<String> {
     Some(format!("{owner}{path}: {what}{more}").replace(": : ", ": "))
 }
 
-/// Which object, and what helps.
+/// Returns the object, and what to do.
 fn conflict(text: &str) -> Option<String> {
     let (before, why) = text.split_once(CONFLICT)?;
     let object = before.rsplit([':', ';']).next()?.trim();
@@ -59,7 +59,8 @@ fn conflict(text: &str) -> Option<String> {
     ))
 }
 
-/// `web/templates/a.yaml:3:4: nil pointer …`: Helm's stack of places begins with a line that is a place only, and ends with the cause.
+/// Returns `web/templates/a.yaml:3:4: nil pointer …`. Helm's stack of places starts with a line that contains only a
+/// place, and ends with the cause.
 fn place(text: &str) -> Option<String> {
     let (first, rest) = text.split_once('\n')?;
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

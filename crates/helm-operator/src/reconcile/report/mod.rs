@@ -1,4 +1,4 @@
-//! What a reconcile says: status, events, log. Values are hidden here.
+//! Reports a reconcile: status, events and log. Redacts values.
 
 pub(crate) mod outcome;
 

@@ -20,7 +20,7 @@ use crate::view::primary::Primary;
 use crate::view::release::Release;
 
 impl Work<'_> {
-    /// Counts an action that ended, by its error.
+    /// Counts a finished action by its error.
     pub(crate) fn count_action(&self, action: Action, began: Instant, error: Option<&action::Error>) {
         let result = match error {
             None => "success",
@@ -31,7 +31,7 @@ impl Work<'_> {
         self.shared.counts.acted(&self.shared.settings.controller, action, result, began.elapsed());
     }
 
-    /// Reports that somebody else is working on the release; retries when they finish or their time is up.
+    /// Reports that someone else is working on the release. Retries when they finish, or when their time is up.
     pub(crate) fn leave(&self, primary: &Primary) -> Next {
         let (release, now) = (self.release(), outside::now());
         let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(now)?))) else {
@@ -59,7 +59,7 @@ impl Work<'_> {
         Next::At(at)
     }
 
-    /// Records a failure: the same inputs wait longer each time, other inputs are tried at once.
+    /// Records a failure. The same inputs wait longer each time; other inputs are tried immediately.
     pub(crate) fn fail(&self, primary: &Primary, failed: &Failed) {
         let (inputs, fault) = (self.attempt(primary), failed.fault());
         let retries = self.shared.settings.retries;
@@ -78,7 +78,7 @@ impl Work<'_> {
         }
     }
 
-    /// Records a failed repair, which holds only repairs.
+    /// Records a failed repair, which delays only repairs.
     pub(crate) fn fail_repair(&self, primary: &Primary, fault: &Fault) {
         let noted = fault.clone();
         let news = self.shared.memory.change(self.key, |h| h.drift.fail(noted, Instant::now()));
@@ -97,7 +97,8 @@ impl Work<'_> {
         }
     }
 
-    /// Nothing is left to do, so nothing is wrong; a fight, however, ends only after a quiet while.
+    /// Clears the failure, because nothing is left to do. A drift loop, however, ends only once it has been quiet long
+    /// enough.
     pub(crate) fn clear_failure(&self, primary: &Primary) {
         if primary.deleting || primary.annotations.suspend() || primary.annotations.pause() {
             return;
@@ -108,7 +109,7 @@ impl Work<'_> {
         });
     }
 
-    /// Clears the failure: something succeeded.
+    /// Clears the failure, because something succeeded.
     pub(crate) fn succeed(&self) {
         self.shared.memory.change(self.key, |history| history.succeed());
     }
@@ -130,7 +131,7 @@ fn in_words(wait: Duration) -> String {
     golibs::time::Duration(i64::try_from(rounded).unwrap_or(i64::MAX)).to_string()
 }
 
-/// The time is shown in seconds.
+/// Describes someone else's unfinished action. The time is shown in seconds.
 fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -150,7 +151,7 @@ pub(crate) fn invalid_annotation(why: &str) -> Fault {
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::InvalidAnnotation, message }
 }
 
-/// The server refuses to list or watch the records in this namespace.
+/// Describes that the server refuses to list or watch the records in this namespace.
 pub(crate) fn unwatched_records(namespace: &str) -> Unanswered {
     let rule = "{apiGroups: [\"\"], resources: [secrets], verbs: [get, list, watch, create, patch, delete]}";
     let message = format!(

@@ -1,27 +1,27 @@
-//! Explains from its pods and events why a workload is not ready. Pure.
+//! Explains why a workload is not ready, from its pods and events. Pure.
 //!
-//! Quotes only what the kubelet, the scheduler and controllers say of their own: a container's termination message and a probe's output may hold
-//! secrets.
+//! Quotes only the kubelet, the scheduler and controllers. A container's termination message and a probe's output may
+//! contain secrets.
 
 use std::cmp::Reverse;
 
 use controller::report::shorten;
 use serde_json::Value;
 
-/// The longest quotation, in bytes.
+/// The maximum length of a quotation, in bytes.
 const QUOTED: usize = 400;
 
 /// The pod that explains most.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Culprit {
     pub(crate) uid: String,
-    /// `pod "web-1": container "app" cannot pull image "x": ErrImagePull`
+    /// The explanation: `pod "web-1": container "app" cannot pull image "x": ErrImagePull`
     pub(crate) text: String,
-    /// Whether an event of the pod may tell more.
+    /// Whether an event of the pod may explain more.
     pub(crate) ask: bool,
 }
 
-/// What is wrong with a pod; the first variant explains most.
+/// The problem of a pod, the most explanatory variant first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Image,
@@ -53,7 +53,7 @@ const TELLING: [&str; 14] = [
     "WaitForFirstConsumer",
 ];
 
-/// Chooses the pod that explains most: the gravest problem, of the newest pod.
+/// Returns the pod that explains most: the one with the gravest problem, and of these the newest.
 pub(crate) fn culprit(pods: &[Value]) -> Option<Culprit> {
     let alive = pods.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
     let mut problems: Vec<(Rank, &Value, String)> =
@@ -71,7 +71,7 @@ pub(crate) fn culprit(pods: &[Value]) -> Option<Culprit> {
     Some(Culprit { uid: text(pod, "/metadata/uid").to_owned(), text: words, ask })
 }
 
-/// The newest event that tells why something does not happen: `FailedMount: secret "x" not found`.
+/// Returns the newest event that explains why something does not happen: `FailedMount: secret "x" not found`.
 pub(crate) fn event(events: &[Value]) -> Option<String> {
     let telling = events.iter().filter(|event| TELLING.contains(&text(event, "/reason")));
     let time = |event: &&Value| {
@@ -90,7 +90,7 @@ fn list<'a>(of: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     of.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// `reason: message`, shortened, on one line.
+/// Returns `reason: message`, shortened, on one line.
 fn quote(reason: &str, message: &str) -> String {
     let message = shorten(message, QUOTED).split_whitespace().collect::<Vec<_>>().join(" ");
     match (reason, &*message) {
@@ -172,7 +172,7 @@ fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Rank, 
     Some((Rank::Probe, format!("runs, but {}", probe(status, spec))))
 }
 
-/// Which probe keeps a running container from being ready, and how often it was restarted.
+/// Returns which probe keeps a running container from being ready, and how often it was restarted.
 fn probe(status: &Value, spec: &Value) -> String {
     let has = |probe: &str| spec.get(probe).is_some();
     let started = status.get("started").and_then(Value::as_bool).unwrap_or(true);
@@ -185,7 +185,7 @@ fn probe(status: &Value, spec: &Value) -> String {
     if restarted { format!("{which}; {}", last_exit(status)) } else { which.to_owned() }
 }
 
-/// `exit code 137 (OOMKilled), 5 restarts`
+/// Returns `exit code 137 (OOMKilled), 5 restarts`.
 fn last_exit(status: &Value) -> String {
     let states = ["/state/terminated", "/lastState/terminated"];
     let exit = states.into_iter().find_map(|state| status.pointer(state).filter(|t| t.get("exitCode").is_some()));
@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// A pod with this status and one container, which has both probes.
+    /// Returns a pod with this status and one container, which has both probes.
     fn pod(name: &str, status: &Value) -> Value {
         let probes = json!({"name": "app", "startupProbe": {}, "readinessProbe": {}});
         json!({

@@ -1,4 +1,5 @@
-//! Shows in the status what a long step waits for: seldom, and only if it changed. Publishes what it deletes to create anew.
+//! Writes what a long step is waiting for into the status, rate limited and only on change. Publishes an event for each
+//! recreated object.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use crate::reconcile::decide::interruption::Running;
 use crate::reconcile::shared::Shared;
 use crate::reconcile::steps::sources::have_changed;
 
-/// A shorter wait is not worth a write.
+/// The minimum wait that is worth a write.
 const SHORT: Duration = Duration::from_secs(2);
-/// The time between two writes.
+/// The minimum time between two writes.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The slot of a running step, which also receives what the step waits for.
@@ -32,12 +33,12 @@ pub(crate) struct Progress<'a> {
     running: Arc<Running>,
 }
 
-/// What a step waits for.
+/// The state of a step's wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// Empty while the step does not wait.
+    /// What the step waits for; empty while it does not wait.
     text: String,
-    /// The object of the hook that it waits for, with its API version, if pods can say why it does not end.
+    /// The object of the hook that it waits for, with its API version, if pods can explain why it does not end.
     hook: Option<(ObjectKey, &'static str)>,
 }
 
@@ -46,12 +47,12 @@ impl<'a> Progress<'a> {
         Progress { shared, key, slot, waits: watch::Sender::default(), ran: Arc::default(), running: Arc::default() }
     }
 
-    /// The hooks that ended during the step.
+    /// Returns the hooks that ended during the step.
     pub(crate) fn ran(&self) -> Arc<RanHooks> {
         self.ran.clone()
     }
 
-    /// The action that runs.
+    /// Returns the running action.
     pub(crate) fn running(&self) -> Arc<Running> {
         self.running.clone()
     }
@@ -70,7 +71,7 @@ impl<'a> Progress<'a> {
         });
     }
 
-    /// The object of a hook in the resource's namespace.
+    /// Returns the object of a hook in the resource's namespace.
     fn object(&self, hook: &Hook) -> Option<(ObjectKey, &'static str)> {
         let (group, api_version) = match hook.kind.as_str() {
             "Job" => ("batch", "batch/v1"),
@@ -143,7 +144,7 @@ pub(crate) async fn publish_progress<T>(
             write(shared, key, wait, &mut reported).await;
         });
         match select(steps, write).await {
-            // A status write in flight must not arrive after that of the outcome.
+            // A status write in flight must not arrive after the outcome's.
             Either::Left((result, write)) => {
                 write.await;
                 return result;
@@ -154,7 +155,7 @@ pub(crate) async fn publish_progress<T>(
     }
 }
 
-/// Writes what a step waits for into the status. Why a hook's pod does not run is an event, too, once.
+/// Writes what a step waits for into the status. Also publishes, once, why a hook's pod does not run.
 async fn write(shared: &Shared, key: &ResourceKey, wait: Wait, reported: &mut Option<String>) {
     let cause = match &wait.hook {
         Some((object, api_version)) => diagnose::at_hook(shared, object, api_version).await,
@@ -171,19 +172,19 @@ async fn write(shared: &Shared, key: &ResourceKey, wait: Wait, reported: &mut Op
     status_writer::write_progress(shared, key, &described(&wait.text, cause.as_deref(), primary.deleting)).await;
 }
 
-/// What the status says of a wait.
+/// Returns the status text of a wait.
 fn described(wait: &str, cause: Option<&str>, is_deleting: bool) -> String {
     let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
     let deletion = if is_deleting { "the deletion waits: " } else { "" };
     format!("{deletion}{wait}{cause}")
 }
 
-/// What the step waits for after this time, once it changed.
+/// Returns what the step waits for after this time, once it has changed.
 async fn next_wait(waits: &mut watch::Receiver<Wait>, pause: Duration) -> Wait {
     tokio::time::sleep(pause.saturating_sub(SHORT)).await;
     loop {
         if waits.changed().await.is_err() {
-            // The sender lives as long as the steps.
+            // This is never reached: the sender lives as long as the steps.
             return pending().await;
         }
         tokio::time::sleep(SHORT).await;

@@ -1,4 +1,5 @@
-//! Hides values in what a reconcile tells: the user's and the operator's, those of Secrets, and those that the chart renders into Secrets.
+//! Redacts values in a reconcile's messages: the user's and the operator's, those in Secrets, and those that the chart
+//! renders into Secrets.
 //!
 //! Runs only after a failure, so it may read the record once more.
 
@@ -17,7 +18,7 @@ use crate::view::release::Release;
 use crate::watches::Overrides;
 
 impl Work<'_> {
-    /// The fault without values in its message.
+    /// Returns the fault with a redacted message.
     pub(crate) async fn veiled(&self, primary: &Primary, fault: Fault) -> Fault {
         if primary.spec.is_away() {
             let message = "the message is hidden: the values to hide in it could not be read".to_owned();
@@ -27,7 +28,7 @@ impl Work<'_> {
         Fault { message, ..fault }
     }
 
-    /// What to hide in messages: the values of the resource, its release and a candidate for it.
+    /// Returns what to redact in messages: the values of the resource, of its release and of a candidate for it.
     pub(crate) async fn veil(&self, primary: &Primary, candidate: Option<&Candidate>) -> Mask {
         let mut mask = self.secrets();
         mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);
@@ -51,7 +52,7 @@ impl Work<'_> {
         mask
     }
 
-    /// The record of the release as it is, from memory if it is there.
+    /// Returns the current record of the release, from memory if it is there.
     async fn record(&self, primary: &Primary) -> Option<Record> {
         let release = self.release()?;
         if let Some((_, packed)) = &release.packed {
@@ -63,7 +64,8 @@ impl Work<'_> {
     }
 }
 
-/// What to hide in a candidate's notes: they may name the values that users configured, which the same status' resource shows.
+/// Redacts a candidate's notes. They may contain the values that users configured, which the resource next to the
+/// status shows anyway.
 pub(crate) async fn hide_notes(mut mask: Mask, candidate: &Candidate) -> String {
     mask.add_objects(&candidate.objects);
     mask.hide_apart(candidate.notes.clone()).await
@@ -75,7 +77,7 @@ pub(crate) fn add_candidate(mask: &mut Mask, candidate: &Candidate) {
     mask.add_hooks(&candidate.hooks);
 }
 
-/// A `spec` that cannot be read has no values to quote.
+/// Adds the values of a `spec`. One that cannot be read has none to quote.
 fn add_spec(mask: &mut Mask, spec: &Spec) {
     if let Ok(values) = spec.values() {
         mask.add_values(&json::to_serde(&Value::Map(values)));

@@ -1,4 +1,4 @@
-//! Records the outcome of a reconcile: at most one status write, and when to reconcile again.
+//! Records the outcome of a reconcile with at most one status write, and schedules the next one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -31,7 +31,8 @@ pub(crate) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     work.handle_failed(&primary, end);
     let mut known_health = None;
     if has_status(&primary) {
-        // The previous process's failure stays until something is tried. The health of the objects is known only once they are listed.
+        // The previous process's failure stays until the first attempt. The health of the objects is unknown until they
+        // are listed.
         let is_known = work.shared.memory.of(work.key).recalled(&primary).is_none() && !work.is_listing();
         if is_known {
             read_description(work, &primary).await;
@@ -44,8 +45,8 @@ pub(crate) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
     plan(work, &primary, end)
 }
 
-/// Reads chart and notes of a revision that the status does not show yet, if this process did not make it: the one that did has died before it could
-/// write the status, or lost the answer.
+/// Reads the chart and notes of a deployed revision that the status does not show yet, if this process did not create
+/// it: the process that did ended before it wrote the status, or lost the response.
 async fn read_description(work: &Work<'_>, primary: &Primary) {
     let release = work.release().unwrap_or_default();
     let Some((version, _)) = release.deployed().filter(|_| !primary.deleting) else { return };
@@ -67,14 +68,15 @@ async fn read_description(work: &Work<'_>, primary: &Primary) {
     }
 }
 
-/// A resource that is being released, or never was ours, gets no status, unless others keep it.
+/// Returns whether the resource gets a status. One that is being released, or was never ours, gets none, unless other
+/// finalizers keep it.
 fn has_status(primary: &Primary) -> bool {
     let kept_by_others =
         || primary.status.find(condition::DEPLOYED).is_some() && !primary.other_finalizers().is_empty();
     !primary.deleting || primary.has_finalizer() || kept_by_others()
 }
 
-/// What a reconcile found, and why a status field could not be computed.
+/// Returns the facts that a reconcile found, and the reason why a status field could not be computed.
 fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
     let release = work.release();
     let deployed = release.as_deref().and_then(Release::deployed);
@@ -85,7 +87,8 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
         false => Vec::new(),
     };
     let deployed = deployed.filter(|_| recorded != Recorded::Foreign && work.awaited.is_none() && kept_by.is_empty());
-    // Only the status still names a release whose record is gone, until that release is uninstalled, and what a person's helm replaces just now.
+    // Only the status still names a release whose record disappeared, until it is uninstalled, and one that a person's
+    // helm is replacing.
     let last = primary.status.deployed_release.clone();
     let lost = last.filter(|_| matches!(recorded, Recorded::Lost | Recorded::InFlight));
     let objects: Vec<ObjectKey> = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
@@ -120,7 +123,7 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
     (facts, fault)
 }
 
-/// Logs and publishes why a status field keeps its old value, once.
+/// Logs and publishes, once, why a status field keeps its old value.
 fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>) {
     if work.shared.memory.of(work.key).status.field_fault.as_deref() == fault.as_deref() {
         return;
@@ -132,7 +135,7 @@ fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>)
     }
 }
 
-/// Why only a change can help against the current failure.
+/// Returns why only a change can end the current failure.
 fn stall(history: &ResourceMemory) -> Option<Stall> {
     let failed = history.failure.as_ref()?;
     let refused =
@@ -143,16 +146,16 @@ fn stall(history: &ResourceMemory) -> Option<Stall> {
     }
 }
 
-/// What stops every render: an upstream's release still works, but nothing can change it.
+/// Returns what prevents every render: a release of an upstream operator still works, but nothing can change it.
 fn blocked(work: &Work<'_>) -> Option<Fault> {
     let blocked = work.shared.renderer.blocked()?;
     let message = format!("the release stays as it is, and no change of the resource can be rendered: {blocked}");
     Some(Fault { condition: condition::IRRECONCILABLE, reason: Reason::named(blocked.reason()), message })
 }
 
-/// The status keeps its chart unless this process knows the record.
+/// Returns the deployed release for the status. Keeps the chart in the status unless this process has read the record.
 ///
-/// A revision that was put back does not replace a later one: that is how it is known.
+/// A revision that was put back does not replace a later one, which is how it is recognised.
 fn deployed_release(work: &Work<'_>, primary: &Primary, version: u32) -> DeployedRelease {
     let release = work.release().unwrap_or_default();
     if let Some(later) =
@@ -188,7 +191,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
     let Some(status) = primary.status.next(&facts, outside::now()) else {
         return written(work);
     };
-    // A schema may drop fields of ours; then the same status must not be written again and again.
+    // A schema may drop fields of ours. Then the same status must not be written again and again.
     if history.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(work);
     }
@@ -210,7 +213,7 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
             publish_recovery(work, primary, &status);
             let mut answered = answer.primary.status.clone();
             work.shared.primary_written(answer);
-            // The cache reads the computed fields of an answer.
+            // The cache parses the computed fields of a response.
             answered.fields = work.shared.cache.primary(work.key).map(|p| p.status.fields.clone()).unwrap_or_default();
             let is_changed = !answered.has_same(&status);
             let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
@@ -222,7 +225,8 @@ async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, object
     }
 }
 
-/// Logs why the status could not be written, and plans the next attempt. Between two of its own attempts it is said at debug level only.
+/// Logs why the status could not be written, and schedules the next attempt. A failure before that attempt is logged
+/// only at debug level.
 fn unwritten(work: &Work<'_>, error: &helm_release::kube::Error) {
     let now = Instant::now();
     let (before, next) = work.shared.memory.change(work.key, |history| {
@@ -240,7 +244,7 @@ fn unwritten(work: &Work<'_>, error: &helm_release::kube::Error) {
     }
 }
 
-/// Publishes that nothing moves any more, once.
+/// Publishes, once, that there is no more progress.
 fn publish_timeout(work: &Work<'_>, primary: &Primary, status: &Status) {
     let timeout =
         |status: &Status| status.find(condition::STALLED).filter(|c| *c.reason == *"ProgressTimeout").cloned();
@@ -249,7 +253,7 @@ fn publish_timeout(work: &Work<'_>, primary: &Primary, status: &Status) {
     }
 }
 
-/// Publishes that a failure is over: the last event of a healthy resource must not be the warning about it.
+/// Publishes that a failure is over. Otherwise the last event of a healthy resource would be the warning about it.
 fn publish_recovery(work: &Work<'_>, primary: &Primary, status: &Status) {
     if let Some(note) = summary::recovery(&primary.status, status) {
         tracing::info!(resource = %work.key, "{note}");
@@ -257,7 +261,7 @@ fn publish_recovery(work: &Work<'_>, primary: &Primary, status: &Status) {
     }
 }
 
-/// Publishes and logs what has no effect or is not ours, once for each change.
+/// Publishes and logs what has no effect or is not ours, once per change.
 fn publish_mistakes(work: &Work<'_>, primary: &Primary, status: &Status) {
     for kind in [condition::UNREAD_VALUES, condition::IGNORED_ANNOTATIONS, condition::UNPROVEN_RECORDS] {
         let said = |status: &Status| status.find(kind).map(|condition| condition.message.to_string());
@@ -272,7 +276,7 @@ fn written(work: &Work<'_>) {
     work.shared.memory.change(work.key, |history| history.status.unwritten = None);
 }
 
-/// Shows in the status what a long step waits for.
+/// Writes what a long step waits for into the status.
 pub(crate) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &str) {
     let Some(primary) = shared.cache.primary(key) else { return };
     let Some(status) = primary.status.in_progress(primary.generation, what, outside::now()) else { return };
@@ -282,7 +286,7 @@ pub(crate) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &st
     }
 }
 
-/// Removes the manifest that operator-sdk kept in the status; applying our own fields would leave it there.
+/// Removes the manifest that operator-sdk kept in the status. Applying our own fields would leave it there.
 async fn drop_manifest(work: &Work<'_>, primary: &Primary) {
     let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
     let patch = json!({"metadata": {"uid": primary.uid()}, "status": {"deployedRelease": {"manifest": null}}});
@@ -292,7 +296,7 @@ async fn drop_manifest(work: &Work<'_>, primary: &Primary) {
     }
 }
 
-/// A hash of a status without its times.
+/// Hashes a status without its times.
 fn timeless_hash(status: &Status) -> u64 {
     let mut status = status.clone();
     status.conditions.iter_mut().for_each(|c| c.last_transition_time = None);
@@ -305,7 +309,7 @@ fn hash(status: &Status) -> u64 {
     hasher.finish()
 }
 
-/// Applies what the definition's schema declares of the status; `None` if that is nothing.
+/// Applies the status fields that the definition's schema declares; returns `None` if there are none.
 async fn apply(
     shared: &Shared,
     primary: &Primary,
@@ -344,7 +348,7 @@ async fn apply_fields(
     shared.api.send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
 }
 
-/// Logs, once for each field, that the status has less than the operator knows.
+/// Logs, once per field, that the schema lacks a status field.
 fn report_undeclared(primary: &Primary, fields: &[String]) {
     if !fields.is_empty() {
         let (kind, fields) = (&*primary.kind, fields.join(", "));

@@ -1,6 +1,8 @@
-//! Values of a resource that no template of its chart reads: mostly typing errors, which Helm accepts in silence.
+//! Finds a resource's values that no template of its chart reads. They are mostly typing errors, which Helm accepts
+//! silently.
 //!
-//! A render finds them. What it found holds for the generation that it rendered, and the condition keeps it over a restart.
+//! A render finds them. The findings are valid for the generation that was rendered, and the condition keeps them
+//! across a restart.
 
 use helm::reads::Unread;
 use serde_json::Value;
@@ -14,7 +16,8 @@ use crate::view::primary::Primary;
 const NAMED: usize = 5;
 
 impl Work<'_> {
-    /// Notes which values of the resource's own `spec` were not read. The author's mappers may read any.
+    /// Records which values of the resource's own `spec` were not read. Does nothing if the author's code maps values,
+    /// because it may read any.
     pub(crate) fn note_unread(&self, primary: &Primary, unread: &[Unread]) {
         if self.maps_values() {
             return;
@@ -26,7 +29,7 @@ impl Work<'_> {
         self.shared.memory.change(self.key, |history| history.status.unread = found);
     }
 
-    /// What to say about the values of the resource as it is now; empty for nothing.
+    /// Returns the warning about the values of the resource as it is now; empty if there is none.
     pub(crate) fn unread(&self, primary: &Primary) -> String {
         match &self.shared.memory.of(self.key).status.unread {
             Some(found) if found.generation == primary.generation => found.message.clone(),
@@ -35,13 +38,14 @@ impl Work<'_> {
     }
 }
 
-/// What this or a previous process has already said about this generation.
+/// Returns the warning about this generation that this process or the previous one wrote.
 fn known(primary: &Primary) -> Option<String> {
     let condition = primary.status.find(condition::UNREAD_VALUES)?;
     (condition.observed_generation == Some(primary.generation)).then(|| condition.message.to_string())
 }
 
-/// Names the values that are in `own`, and which were probably meant. Those that the chart documents are no typing errors.
+/// Names the unread values that are in `own`, and what was probably meant. Values that the chart documents are not
+/// typing errors.
 fn describe(unread: &[Unread], own: &Value) -> String {
     let mistakes: Vec<String> =
         unread.iter().filter(|one| !one.is_documented && has(own, &one.path)).map(word).collect();

@@ -1,6 +1,7 @@
-//! Why a revision is made: which inputs differ from those of the deployed one, for its event.
+//! Determines why a revision is created: which inputs differ from those of the deployed one, for its event.
 //!
-//! Records keep a digest of each input behind the digest of all of them ([`super::compare`]), so that a restart forgets no cause.
+//! Records contain a digest per input after the digest of all of them ([`super::compare`]), so that no cause is lost in
+//! a restart.
 
 use helm_release::action::Candidate;
 use helm_release::kube::digest_json;
@@ -17,10 +18,10 @@ const OVERRIDES: &str = "overrides";
 const CODE: &str = "code";
 const MAPPED: &str = "mapped";
 
-/// An event names at most this many causes.
+/// How many causes an event names.
 const MAX_NAMED: usize = 5;
 
-/// The charts of the deployed and of the next revision, such as `shop-0.1.0`; empty if unknown.
+/// The charts of the deployed and the next revision, such as `shop-0.1.0`; empty if unknown.
 #[derive(Clone, Copy)]
 struct Charts<'a> {
     from: &'a str,
@@ -28,7 +29,7 @@ struct Charts<'a> {
 }
 
 impl Work<'_> {
-    /// The digest of all inputs as records keep it: with a short digest of each.
+    /// Returns the digest of all inputs in the form that records contain: with a short digest per input.
     pub(crate) fn recorded_inputs(&self, primary: &Primary) -> String {
         let overrides = self.shared.renderer.overrides().map(|o| json!([o.texts(), format!("{:?}", o.kind())]));
         let mut parts = vec![(CHART.to_owned(), json!(self.shared.renderer.digest()))];
@@ -40,7 +41,8 @@ impl Work<'_> {
         inputs::with_parts(&self.inputs_digest(primary), &parts.join(","))
     }
 
-    /// Why the candidate becomes a revision: `spec changed (generation 4), chart shop-0.1.0 → shop-0.2.0`. Empty if that is not known.
+    /// Returns why the candidate becomes a revision: `spec changed (generation 4), chart shop-0.1.0 → shop-0.2.0`.
+    /// Empty if that is unknown.
     pub(crate) fn why(&self, primary: &Primary, candidate: &Candidate) -> String {
         let release = self.release();
         let Some((version, deployed)) = release.as_deref().and_then(Release::deployed) else { return String::new() };
@@ -63,13 +65,13 @@ impl Work<'_> {
     }
 }
 
-/// The chart of a revision in the status.
+/// Returns the chart that the status shows for a revision.
 fn known_chart(primary: &Primary, version: u32) -> String {
     let known = primary.status.deployed_release.as_ref().filter(|known| known.revision == version);
     known.map(|known| known.chart.to_string()).unwrap_or_default()
 }
 
-/// What differs between two recorded digests, in words.
+/// Describes the differences between two recorded digests.
 fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) -> Vec<String> {
     let changed = inputs::changed_parts(recorded, current);
     let has = |part: &str| changed.parts.iter().any(|name| name == part);
@@ -80,7 +82,7 @@ fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) ->
     }
     match (charts.from, charts.to) {
         (from, to) if !from.is_empty() && from != to => causes.push(format!("chart {from} → {to}")),
-        // The chart's part covers the override values, too.
+        // The chart's digest covers the override values, too.
         (_, to) if has(CHART) && !has(OVERRIDES) => causes.push(format!("the files of chart {to} changed")),
         _ => {}
     }
@@ -104,12 +106,12 @@ pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     !changed.own && !changed.parts.iter().any(|part| part == CODE)
 }
 
-/// The name of a source in records: `ConfigMap/defaults/values.yaml`.
+/// Returns the name of a source in records: `ConfigMap/defaults/values.yaml`.
 pub(crate) fn source_part(kind: &str, name: &str, key: &str) -> String {
     format!("{kind}/{name}/{key}")
 }
 
-/// The name of the mapped values in records.
+/// Returns the name of the mapped values in records.
 pub(crate) fn mapped_part() -> String {
     MAPPED.to_owned()
 }

@@ -1,5 +1,6 @@
-//! Whether a recorded revision was made from the resource's chart and values when its digest cannot tell, because Helm, an upstream or another
-//! version of this operator wrote it. If so, the revision stays as it was rendered, random values included, and only the digest is written.
+//! Checks whether a recorded revision was made from the resource's chart and values if its digest cannot show it,
+//! because Helm, an upstream operator or another version of this operator wrote it. If it was, the revision stays as it
+//! was rendered, including random values, and only the digest is written.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::rendering::request::Rendered;
 use crate::view::primary::Primary;
 use crate::view::release::{Release, Revision, Trust};
 
-/// Compares the deployed revision's chart and values with the resource's, and records today's digest if they are equal.
+/// Compares the deployed revision's chart and values with the resource's, and records the current digest if they are
+/// equal.
 pub(crate) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     work.load_sources(primary).await?;
@@ -34,7 +36,7 @@ pub(crate) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     if is_same {
         work.judged = Some(Inputs::Same);
         work.drop_source_values();
-        // Otherwise taking ownership of the objects records it.
+        // Otherwise it is recorded when ownership of the objects is taken.
         let is_own = work.release().as_deref().and_then(Release::deployed).is_some_and(|(_, r)| r.is_sealed());
         if is_own && marks.complete && *marks.owner == *primary.uid() {
             note_inputs(work, primary, version, work.recorded_inputs(primary)).await?;
@@ -43,7 +45,7 @@ pub(crate) async fn compare(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     Ok(Next::Again)
 }
 
-/// The revision's record; `None` if it cannot be decoded, since then it proves nothing.
+/// Reads the revision's record; returns `None` if it cannot be decoded, because then it proves nothing.
 async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option<Record>, Failed> {
     let packed = work.release().and_then(|release| release.packed.clone()).filter(|(known, _)| *known == version);
     if let Some((_, packed)) = packed {
@@ -56,7 +58,7 @@ async fn read(work: &Work<'_>, primary: &Primary, version: u32) -> Result<Option
     }
 }
 
-/// Whether a record proves that it was made from the resource's chart and values.
+/// Returns whether a record proves that it was made from the resource's chart and values.
 pub(crate) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Record) -> bool {
     let sources = work.shared.renderer.sources(&work.effective_spec(primary), work.overrides_type());
     let Some((chart, values)) = sources else { return false };
@@ -111,7 +113,7 @@ async fn had_release_before(work: &Work<'_>, primary: &Primary, version: u32) ->
     Ok(false)
 }
 
-/// Gives a pending revision today's digest, so that its finished steps are not repeated.
+/// Gives a pending revision the current digest, so that its finished steps are not repeated.
 pub(crate) fn mark_as_current(work: &Work<'_>, version: u32, marks: &Marks, inputs: &str) {
     let marks = Arc::new(Marks { inputs: inputs.to_owned(), ..marks.clone() });
     work.shared.cache.change_release(work.key, |release| {

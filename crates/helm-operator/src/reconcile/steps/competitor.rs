@@ -1,8 +1,10 @@
-//! Another process of ours that works on the same releases at the same time, because it holds no lease, or another one.
+//! Detects another process of ours that works on the same releases at the same time, because it holds no lease, or
+//! another one.
 //!
-//! Every record names the process that wrote it last. A record from the first list was written by a process that came before: it has ended, or waits
-//! for the lease. One that another process writes later proves that two are at work. Then the one that notices gives way: it leaves an
-//! unfinished action alone, and waits longer each time before it replaces the other's revision, unless its own inputs change.
+//! Every record names the process that wrote it last. A record in the first list was written by an earlier process,
+//! which has ended or waits for the lease. A record that another process writes later proves that two are running. Then
+//! the one that notices gives way: it leaves an unfinished action alone, and waits longer each time before it replaces
+//! the other's revision, unless its own inputs change.
 
 use controller::report::Outcome;
 use controller::runtime::backoff::{self, Retry};
@@ -18,10 +20,11 @@ use crate::status::{Fault, condition};
 use crate::view::competitor::Rival;
 use crate::view::primary::Primary;
 
-/// The first wait is the one after this many failures and one more: four seconds, so that a process that ends does not hold up the next one.
+/// The first wait is that after this many failures plus one: four seconds, so that a process that is ending does not
+/// delay the next one.
 const FIRST_WAIT: u32 = 3;
 
-/// What to do about two operators.
+/// The remedy for two operators.
 const REMEDY: &str = "stop one of them, or run both with --leader-elect and the same --leader-election-id";
 
 impl Work<'_> {
@@ -31,7 +34,7 @@ impl Work<'_> {
         self.release().is_some_and(|release| release.winner().is_some_and(|(revision, _)| revision != waited_for))
     }
 
-    /// Reports another process that writes this release's records, once.
+    /// Reports, once, another process that writes this release's records.
     pub(crate) fn report_rival(&self, primary: &Primary) {
         let Some(release) = self.release().filter(|release| release.rival.is_some()) else { return };
         let Some(writer) = release.rival.as_ref().map(|rival| rival.writer.clone()) else { return };
@@ -54,10 +57,10 @@ impl Work<'_> {
         self.shared.publish(primary, Outcome::warning(Reason::OtherOperator.as_str(), "Reconcile", message));
     }
 
-    /// Waits before the next revision replaces that of another process: longer each time, and not at all for other inputs.
+    /// Waits before the next revision replaces another process's: longer each time, but not at all for other inputs.
     pub(crate) fn give_way(&mut self, primary: &Primary) -> Next {
         let Some(release) = self.release() else { return Next::Again };
-        // It may be made from what was rendered here meanwhile.
+        // In the meantime, the other process may have used the inputs that were rendered here.
         (self.judged, self.candidate) = (None, None);
         if self.compared(Some(&release), primary) == Inputs::Same {
             return Next::Again;
@@ -95,7 +98,7 @@ fn contested(primary: &Primary, revision: u32, rival: &Rival) -> Fault {
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }
 }
 
-/// The action of another process that is left alone.
+/// Describes another process's unfinished action, which is left alone.
 pub(crate) fn at_work(primary: &Primary, (version, status): (u32, &str), writer: &str, until: &str) -> Fault {
     let message = format!(
         "another operator also serves this resource: {writer} is working on revision {version} of release {:?} ({status}); {REMEDY}. This operator \

@@ -1,4 +1,5 @@
-//! Makes the next revision: installs the first, upgrades to any other. [`super::remediate`] rolls back what a failed attempt left.
+//! Creates the next revision: installs the first one, upgrades to any later one. [`super::remediate`] rolls back what a
+//! failed attempt left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,10 @@ use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::watches::Overrides;
 
-/// How long to wait for the event of a revision that someone else made.
+/// How long to wait for the event of a revision that someone else created.
 const TAKEN: Duration = Duration::from_secs(5);
 
-/// How an action is named in logs, events and conditions.
+/// An action's names in logs, events and conditions.
 struct Words {
     action: &'static str,
     done: &'static str,
@@ -70,13 +71,14 @@ pub(crate) async fn upgrade(work: &mut Work<'_>, primary: &Primary) -> Result<Ne
     keep_failed(work, candidate, concluded)
 }
 
-/// Keeps a failed candidate until its failure is reported: that tells values from names.
+/// Keeps a failed candidate until its failure is reported, because it shows which words in the message are values and
+/// which are names.
 fn keep_failed(work: &mut Work<'_>, candidate: Candidate, concluded: Result<Next, Failed>) -> Result<Next, Failed> {
     work.candidate = concluded.is_err().then_some(candidate);
     concluded
 }
 
-/// Publishes what the user should know beforehand, and runs the author's hooks.
+/// Publishes what the user should know before the action, and runs the author's hooks.
 async fn prepare(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
     _ = work.ran.take();
     publish_overrides(work, primary);
@@ -84,7 +86,7 @@ async fn prepare(work: &Work<'_>, primary: &Primary, candidate: &Candidate) {
     work.before(primary, candidate).await;
 }
 
-/// Records the action's outcome; a success comes with the note of its event.
+/// Records the action's outcome. A success comes with the note for its event.
 async fn conclude(
     work: &Work<'_>,
     primary: &Primary,
@@ -101,7 +103,7 @@ async fn conclude(
             work.succeed();
             Ok(Next::Again)
         }
-        // Its event follows, or came in the meantime.
+        // Its event will follow, or has already arrived.
         Err(failure) if failure.cause.is_taken() => {
             tracing::info!(resource = %work.key, "Somebody else has just made the next revision");
             Ok(Next::At(Instant::now() + TAKEN))
@@ -114,7 +116,7 @@ async fn conclude(
     }
 }
 
-/// Reports that the resource no longer wants the action whose hook ran; what it wants now follows.
+/// Reports that the resource no longer wants the action whose hook was running. The action that it wants now follows.
 pub(crate) async fn interrupted(
     work: &Work<'_>,
     primary: &Primary,
@@ -170,7 +172,8 @@ fn publish_duplicates(work: &Work<'_>, primary: &Primary, candidate: &Candidate)
     }
 }
 
-/// Why the candidate becomes a revision; empty if that is not known. Publishes which person's `helm rollback` or `helm upgrade` it undoes.
+/// Returns why the candidate becomes a revision; empty if unknown. Publishes whether it undoes a person's `helm
+/// rollback` or `helm upgrade`.
 fn why(work: &Work<'_>, primary: &Primary, candidate: &Candidate) -> String {
     let why = work.why(primary, candidate);
     let Some(version) = made_with_helm(work, primary) else { return why };
@@ -179,7 +182,8 @@ fn why(work: &Work<'_>, primary: &Primary, candidate: &Candidate) -> String {
     if why.is_empty() { undone } else { format!("{undone}, {why}") }
 }
 
-/// The deployed revision, if a person made it with helm. What was deployed before the resource's first revision does not count.
+/// Returns the deployed revision if a person created it with helm. A revision from before the resource's first one does
+/// not count.
 pub(crate) fn made_with_helm(work: &Work<'_>, primary: &Primary) -> Option<u32> {
     let release = work.release()?;
     let (version, deployed) = release.deployed()?;
@@ -188,7 +192,7 @@ pub(crate) fn made_with_helm(work: &Work<'_>, primary: &Primary) -> Option<u32> 
     (by_helm && (1..version).contains(&before)).then_some(version)
 }
 
-/// Publishes that a person's change is undone, and how to keep such a change.
+/// Publishes that a person's change is being undone, and how to keep such a change.
 fn publish_undone(work: &Work<'_>, primary: &Primary, candidate: &Candidate, version: u32) {
     let release = work.release();
     let packed = release.as_deref().and_then(|release| release.packed.as_ref()).filter(|(of, _)| *of == version);
@@ -204,7 +208,8 @@ fn publish_undone(work: &Work<'_>, primary: &Primary, candidate: &Candidate, ver
     work.shared.publish(primary, report::Outcome::warning("HelmChangeUndone", "Upgrade", note));
 }
 
-/// Publishes an event for each override value in use, in the words of the upstream that the resource comes from.
+/// Publishes an event for each override value in use, in the words of the upstream operator that the resource comes
+/// from.
 fn publish_overrides(work: &Work<'_>, primary: &Primary) {
     let (reason, by) = match primary.status.is_from_plugins() {
         true => ("ValueOverridden", "operator"),

@@ -1,4 +1,5 @@
-//! Reports drift of objects whose policy is `detect`: reads each drifted object once, and names the fields and who changed them. Writes nothing to it.
+//! Reports drift of objects whose policy is `detect`: reads each drifted object once, and names the fields and the
+//! manager that changed them. Never writes to the objects.
 
 use controller::report::Outcome;
 use helm_release::action;
@@ -14,7 +15,7 @@ use crate::status::{DETECTED, condition};
 use crate::view::primary::Primary;
 
 impl Work<'_> {
-    /// The objects whose drift is to be reported and that changed since they were last read.
+    /// Returns the objects whose drift is to be reported, and that changed since they were last read.
     pub(crate) fn unreported(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let known = self.shared.memory.of(self.key).detected.clone().unwrap_or_default();
         let due = self.is_due(known.looked);
@@ -30,13 +31,13 @@ impl Work<'_> {
         self.shared.cache.dependent(key).map(|live| live.mark)
     }
 
-    /// Describes the drift that still exists, one text an object, and forgets the rest.
+    /// Describes the drift that still exists, one text per object, and forgets the rest.
     pub(crate) fn detections(&self, primary: &Primary) -> Vec<String> {
         let Some(mut known) = self.shared.memory.of(self.key).detected.clone() else { return Vec::new() };
         let marks = deployed(self).map(|(_, marks)| marks).unwrap_or_default();
         known.objects.retain(|key, _| {
             let reported = marks.find(key).filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
-            // Without a watch, only the next look tells that it is over.
+            // Without a watch, only the next read shows that it is over.
             reported.is_some_and(|object| !self.shared.cache.is_synced(key) || self.differs(object, false))
         });
         let texts = known.objects.values().map(|found| found.text.clone()).filter(|text| !text.is_empty()).collect();
@@ -71,18 +72,18 @@ pub(crate) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     Ok(Next::Again)
 }
 
-/// Returns the object as it is if it has everything that the release applies.
+/// Returns the live object if it has everything that the release applies.
 fn undisturbed(key: &ObjectKey, look: &mut Look) -> Option<(ObjectKey, Live)> {
     if look.rival.is_nobody() { Some((key.clone(), look.live.take()?)) } else { None }
 }
 
-/// Stores what was found, and publishes what is new.
+/// Stores the findings, and publishes new ones.
 fn report(work: &Work<'_>, primary: &Primary, found: Vec<(ObjectKey, Detection)>, unwatched: bool) {
     let before = primary.status.find(condition::DRIFTED).map(|c| c.message.clone()).unwrap_or_default();
     let mut known = work.shared.memory.of(work.key).detected.clone().unwrap_or_default();
     for (key, detection) in found {
         let old = known.objects.insert(key, detection.clone());
-        // A previous process may have reported it.
+        // The previous process may have reported it.
         let is_old = old.map_or_else(|| before.contains(&*detection.text), |old| old.text == detection.text);
         if !is_old && !detection.text.is_empty() {
             tracing::warn!(resource = %work.key, drift = detection.text, "Drift detected");

@@ -1,4 +1,4 @@
-//! The operator author's code in a reconcile: value mappers, and hooks around actions.
+//! Runs the operator author's code in a reconcile: value mappers, post-renderers, and hooks around actions.
 
 use controller::report::{chain, shorten};
 use helm_release::action::{Candidate, Outcome};
@@ -13,19 +13,19 @@ use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::view::primary::Primary;
 
-/// The longest error of a mapper in a condition, in bytes.
+/// The maximum length of a mapper's error in a condition, in bytes.
 const MESSAGE: usize = 1024;
 
 impl Work<'_> {
-    /// Whether the author's code makes the values.
+    /// Returns whether the author's code maps the values.
     pub(crate) fn maps_values(&self) -> bool {
         !self.shared.additions.mappers.is_empty()
     }
 
-    /// Runs the mappers over the values.
+    /// Runs the mappers on the values.
     ///
     /// # Errors
-    /// The `spec` cannot be read, or a mapper fails or returns no map.
+    /// The `spec` cannot be read, or a mapper fails or returns something other than a map.
     pub(crate) async fn map_values(&self, primary: &Primary, spec: Spec) -> Result<Spec, Failed> {
         if !self.maps_values() {
             return Ok(spec);
@@ -40,7 +40,7 @@ impl Work<'_> {
                 voice: self.voice(primary),
             };
             let mapped = mapper.map(mapping).await;
-            // The author's code may ask anyone; its failure judges nothing.
+            // The author's code may depend on other systems, so its failure is no verdict on the inputs.
             values = mapped.map_err(|e| unanswered(Reason::ValueMappingFailed, format!("cannot map values: {e}")))?;
         }
         match values {
@@ -49,16 +49,16 @@ impl Work<'_> {
         }
     }
 
-    /// What the post-renderers do, for the digest of the inputs; `None` without any.
+    /// Returns the versions of the post-renderers, for the digest of the inputs; `None` if there are none.
     pub(crate) fn post_renderers(&self) -> Option<Value> {
         let versions: Vec<&str> = self.shared.additions.post_renderers.iter().map(|(v, _)| v.as_str()).collect();
         (!versions.is_empty()).then(|| serde_json::json!(["post-rendered", versions]))
     }
 
-    /// Runs the post-renderers over a rendered candidate.
+    /// Runs the post-renderers on a rendered candidate.
     ///
     /// # Errors
-    /// One fails, or returns something else than objects.
+    /// A post-renderer fails, or returns something other than objects.
     pub(crate) async fn post_render(&self, primary: &Primary, mut candidate: Candidate) -> Result<Candidate, Failed> {
         let renderers = &self.shared.additions.post_renderers;
         if renderers.is_empty() {
@@ -77,7 +77,7 @@ impl Work<'_> {
         Ok(candidate)
     }
 
-    /// Runs the hooks before an action; as upstream, a failing one stops nothing.
+    /// Runs the pre-action hooks. As in upstream, a failed hook is logged and ignored.
     pub(crate) async fn before(&self, primary: &Primary, candidate: &Candidate) {
         let hooks = &self.shared.additions.before;
         let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
@@ -95,7 +95,7 @@ impl Work<'_> {
         }
     }
 
-    /// Runs the hooks after an action.
+    /// Runs the post-action hooks.
     pub(crate) async fn after(&self, primary: &Primary, outcome: &Outcome, manifest: &str) {
         let hooks = &self.shared.additions.after;
         let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
@@ -114,7 +114,7 @@ impl Work<'_> {
         }
     }
 
-    /// The resource as the author's code sees it.
+    /// Returns the resource as the author's code sees it.
     fn object(&self, primary: &Primary) -> Result<DynamicObject, Failed> {
         let mut object = primary.object();
         object.data = serde_json::json!({"spec": read(&primary.spec)?});
@@ -131,7 +131,7 @@ impl Work<'_> {
     }
 }
 
-/// The values of a `spec`; none for `null`. The parser's message could quote it.
+/// Parses the values of a `spec`; `null` has none. The parser's message is not used, because it could quote a value.
 fn read(spec: &Spec) -> Result<Value, Failed> {
     let json = spec.json().map_err(|why| failed(Reason::InvalidValues, why.to_string()))?;
     let read = serde_json::from_str(json).map_err(|_| "it nests too deep for code of the operator (limit 128)");

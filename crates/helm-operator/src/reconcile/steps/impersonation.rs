@@ -1,4 +1,5 @@
-//! As whom a release is read and written: the operator, or a ServiceAccount with fewer rights. Records, status and watches stay the operator's.
+//! Determines as which account a release is read and written: the operator, or a ServiceAccount with fewer permissions.
+//! Records, status and watches always use the operator's.
 
 use helm_release::kube::{Call, Resource};
 
@@ -10,7 +11,8 @@ use crate::view::primary::Primary;
 use crate::watches::ServiceAccount;
 
 impl Work<'_> {
-    /// Whether the account does not exist. The server would not say so: to it, an account is only a name.
+    /// Returns whether the account does not exist. Impersonation would not show it, because to the server an account is
+    /// only a name.
     pub(crate) async fn is_account_gone(&self, primary: &Primary) -> bool {
         let Some(account) = &self.shared.settings.account else { return false };
         let namespace = account.namespace(primary.namespace());
@@ -29,14 +31,16 @@ impl Work<'_> {
         Fault { condition: condition::IRRECONCILABLE, reason: Reason::ServiceAccountMissing, message }
     }
 
-    /// Lets the operator itself delete what a gone account leaves: with its namespace go its roles, and the release must not stay.
+    /// Lets the operator itself delete what a deleted account leaves. The account's roles disappear with its namespace,
+    /// and the release must not stay.
     pub(crate) fn act_as_operator(&mut self) {
         self.applier = self.shared.applier.clone();
         self.orphaned = true;
     }
 }
 
-/// Adds to a refusal by the API server which right is missing where that is not what the message says. `served` is the custom resources' kind.
+/// Adds the missing permission to an API server's refusal, if the message does not name it. `served` is the custom
+/// resources' kind.
 pub(crate) fn explain(fault: Fault, account: Option<&ServiceAccount>, served: &Resource) -> Fault {
     if let Some(account) = account.filter(|_| fault.message.contains(IMPERSONATION)) {
         let rule = format!(
@@ -56,16 +60,17 @@ pub(crate) fn explain(fault: Fault, account: Option<&ServiceAccount>, served: &R
         Some(account) => (format!("ServiceAccount {}", account.name), refused.rule()),
         None => ("the operator".to_owned(), refused.rule()),
     };
-    // Asking again does not help as long as the right is missing.
+    // Retrying does not help as long as the permission is missing.
     let reason = if fault.reason == Reason::Unanswered { Reason::Forbidden } else { fault.reason };
     let message = format!("{}; add this rule to the role of {whose}: {rule}", fault.message);
     Fault { reason, message, ..fault }
 }
 
-/// Part of Kubernetes' refusal to act as somebody: `cannot impersonate resource`, or since 1.36 `cannot impersonate-on:serviceaccount:get resource`.
+/// A part of Kubernetes' refusal of impersonation: `cannot impersonate resource`, or since 1.36 `cannot
+/// impersonate-on:serviceaccount:get resource`.
 const IMPERSONATION: &str = " cannot impersonate";
 
-/// Part of Kubernetes' refusal of a Role or binding that grants more than its writer has.
+/// A part of Kubernetes' refusal of a Role or binding that grants more than its writer has.
 const ESCALATION: &str = "is attempting to grant RBAC permissions not currently held";
 
 const ESCALATION_HELP: &str = "Kubernetes lets an account grant only what it holds: add these rules to that account's own role \

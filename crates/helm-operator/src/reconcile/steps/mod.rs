@@ -1,4 +1,4 @@
-//! The steps of a reconcile, one file each, in the order in which a resource meets them.
+//! The steps of a reconcile, one file each, in the order in which a resource encounters them.
 
 pub(crate) mod override_types;
 pub(crate) mod sources;

@@ -1,5 +1,6 @@
-//! How override values become values for one release. Where watches.yaml leaves it open, they have types, except in a release that operator-sdk made:
-//! it keeps strings, or the take-over could restart its pods (docs/decisions/0048-override-values-of-a-taken-over-release.md).
+//! Determines how override values become values for one release. If watches.yaml does not set it, they are typed,
+//! except in a release that operator-sdk created. That release keeps strings, because the takeover could otherwise
+//! restart its pods (docs/decisions/0048-override-values-of-a-taken-over-release.md).
 
 use controller::report::Outcome;
 use helm_release::release::Packed;
@@ -15,13 +16,13 @@ impl Work<'_> {
         chosen.unwrap_or(if self.keeps_strings() { OverrideValuesType::String } else { OverrideValuesType::Typed })
     }
 
-    /// Returns whether only the release itself decides that override values are strings.
+    /// Returns whether override values are strings only because of the release.
     pub(crate) fn keeps_strings(&self) -> bool {
         let is_open = self.shared.renderer.overrides().is_some_and(|overrides| overrides.kind().is_none());
         is_open && self.release().is_some_and(|release| release.has_string_overrides())
     }
 
-    /// Returns whether another operator's revision was made with override values as strings, and says so.
+    /// Returns whether another operator's revision was made with override values as strings, and publishes it.
     pub(crate) fn finds_strings(&self, primary: &Primary, record: &Packed) -> bool {
         let Some(overrides) = self.shared.renderer.overrides().filter(|overrides| overrides.kind().is_none()) else {
             return false;

@@ -1,6 +1,7 @@
 //! Cleans up after a failed attempt: rolls back to the deployed revision, or removes an install that never succeeded.
 //!
-//! The attempt that left something need not be the one that failed now: a later one may fail before it writes anything.
+//! The attempt that left something need not be the one that failed now, because a later one may fail before its first
+//! write.
 
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Candidate, Current, Failure};
@@ -21,16 +22,16 @@ use crate::view::primary::Primary;
 use crate::view::release::{Release, Revision, Trust};
 use crate::watches::OnFailure;
 
-/// How to clean up after an attempt.
+/// The remediation after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remedy {
     /// There is nothing to clean up.
     Nothing,
     /// Roll back to this deployed revision.
     RollBack(u32),
-    /// No revision was ever deployed: remove objects and records.
+    /// Remove objects and records, because no revision was ever deployed.
     RemoveFailedInstall,
-    /// Uninstall the release, hooks included.
+    /// Uninstall the release, including its hooks.
     Uninstall,
 }
 
@@ -44,7 +45,8 @@ pub(crate) enum Stage {
 }
 
 fn remedy(release: &Release, policy: OnFailure, stage: Stage, is_vouched: impl Fn(u32) -> bool) -> Remedy {
-    // A revision that this operator did not record is Helm's, which a person may be writing now, or anybody's.
+    // A revision that this operator did not record is Helm's, which a person may be writing right now, or someone
+    // else's.
     let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
         return Remedy::Nothing;
     };
@@ -62,8 +64,8 @@ fn remedy(release: &Release, policy: OnFailure, stage: Stage, is_vouched: impl F
     }
 }
 
-/// Notes what a failed action left, and cleans up if it was a failed attempt. After anything else the attempt continues later. `reason` is that of a
-/// failed attempt.
+/// Stores what a failed action left, and cleans up if it was a failed attempt. After any other failure, the attempt
+/// continues later. `reason` applies to a failed attempt.
 pub(crate) async fn after_action(
     work: &Work<'_>,
     primary: &Primary,
@@ -100,7 +102,7 @@ pub(crate) async fn clean_up(
 }
 
 async fn with_undo(work: &Work<'_>, primary: &Primary, message: String, stage: Stage) -> String {
-    // What someone else is making is theirs to clean up.
+    // What someone else is creating is theirs to clean up.
     let release = work.release().filter(|release| release.in_flight(outside::now()).is_none());
     let Some(release) = release else { return message };
     let is_vouched = |version| work.vouches(&release, version, primary);
@@ -136,9 +138,9 @@ async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Fa
     let Some(current) = work.current() else { return Ok(()) };
     let decoration = work.decoration(primary);
     let mut env = work.environment(&decoration, primary, "upgrade");
-    // The event of the rollback names its own hooks.
+    // The event of the rollback names only its own hooks.
     _ = work.ran.take();
-    // The refusal was for another revision.
+    // The refusal was about another revision.
     env.options.refused = None;
     let inputs = current.inventory.inputs.clone();
     let began = Instant::now();
@@ -169,7 +171,7 @@ async fn remove_failed_install(work: &Work<'_>, primary: &Primary) -> Result<(),
     let env = work.environment(&decoration, primary, "uninstall");
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;
-    // The oldest goes last: a history without its beginning does not prove that no revision was ever deployed.
+    // The oldest is deleted last: a history without its start does not prove that no revision was ever deployed.
     for version in current.versions.iter().rev() {
         env.storage.delete(&decoration.namespace, &decoration.release, *version).await?;
     }
@@ -178,13 +180,14 @@ async fn remove_failed_install(work: &Work<'_>, primary: &Primary) -> Result<(),
     Ok(())
 }
 
-/// The release to upgrade from. If nothing is deployed, the live objects are those of the last good revision and of the newest one.
+/// Returns the release to upgrade from. If nothing is deployed, the live objects are those of the last good revision
+/// and of the newest one.
 pub(crate) async fn base(env: &action::Environment<'_>, current: Current) -> Result<Current, action::Error> {
     let good: Vec<u32> = current.last_good.into_iter().filter(|_| current.deployed.is_none()).collect();
     with_recorded_objects(env, current, &good).await
 }
 
-/// Adds the objects in these revisions' manifests, and in the newest one's if it has no marks of ours.
+/// Adds the objects in these revisions' manifests, and in the newest one's if it has no marks.
 async fn with_recorded_objects(
     env: &action::Environment<'_>,
     mut current: Current,
@@ -194,7 +197,7 @@ async fn with_recorded_objects(
     for version in versions.iter().copied().chain(newest) {
         let marks = match action::inventory_of(env, version).await {
             Ok((marks, _)) => marks,
-            // It was damaged from outside, so its objects may stay behind.
+            // It was damaged by someone else, so its objects may stay behind.
             Err(action::Error::Storage(error)) if error.is_damage() => {
                 tracing::warn!(release = env.decoration.release, version, %error, "A damaged record names no objects");
                 continue;
@@ -207,7 +210,7 @@ async fn with_recorded_objects(
     Ok(current)
 }
 
-/// Publishes each change to objects that server-side apply refused and that were written client-side.
+/// Publishes each change that server-side apply rejected and that was applied client-side instead.
 pub(crate) async fn publish_client_side_applies(
     work: &Work<'_>,
     primary: &Primary,
@@ -240,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A release with these revisions, the newest of which has these marks.
+    /// Returns a release with these revisions. The newest one has these marks.
     fn release(statuses: &[(u32, Status)], marks: Option<Marks>) -> Release {
         let stamp = Stamp::written(None);
         let revision = |status| Revision {

@@ -1,4 +1,4 @@
-//! The next revision: rendered, or taken from an interrupted action that had rendered it.
+//! Renders the next revision, or takes it from an interrupted action that had rendered it.
 
 use std::collections::BTreeSet;
 
@@ -39,16 +39,17 @@ impl Work<'_> {
         rendered
     }
 
-    /// Renders with the sources that are loaded. A render that is postponed changes nothing.
+    /// Renders with the loaded sources. A postponed render changes nothing.
     async fn render_loaded(&mut self, primary: &Primary) -> Result<Next, Failed> {
         let release = self.release();
         let newest = release.as_deref().and_then(Release::newest).map(|(v, _)| v);
         let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone(), r.is_sealed()));
-        // An action begun since then may have changed the objects, whatever the deployed revision says about them.
+        // A later action may have changed the objects, no matter what the deployed revision says about them.
         if let Some((revision, Some(marks), is_own)) = &deployed
             && newest == Some(*revision)
         {
-            // Rendered with the deployed revision's number, so that a chart which prints its revision counts as unchanged.
+            // Rendered with the deployed revision's number, so that a chart that prints its revision counts as
+            // unchanged.
             let Rendered::Done(candidate) = self.candidate(primary, *revision).await? else {
                 return Ok(self.postpone());
             };
@@ -85,8 +86,8 @@ impl Work<'_> {
         Ok(Next::Again)
     }
 
-    /// Whether a revision's record has the candidate's hooks: an uninstall and a rollback run those of the record. The hooks of a record that proves
-    /// nothing never run, so that they don't count.
+    /// Returns whether a revision's record has the candidate's hooks, because an uninstall and a rollback run those in
+    /// the record. The hooks of an unproven record never run, so they do not count.
     async fn has_same_hooks(&self, primary: &Primary, revision: u32, candidate: &Candidate) -> Result<bool, Failed> {
         match self.stored(primary, revision).await {
             Ok(Stored::Sealed(release)) => Ok(texts(&release.into_inner().hooks) == texts(&candidate.hooks)),
@@ -96,8 +97,8 @@ impl Work<'_> {
         }
     }
 
-    /// Records a release that is recorded elsewhere; returns whether there was one. Without it, a release that only the status knows would be installed
-    /// anew.
+    /// Imports a release that is recorded elsewhere; returns whether there was one. Otherwise, a release that only the
+    /// status names would be installed again.
     async fn import(&self, primary: &Primary) -> Result<bool, Failed> {
         let decoration = self.decoration(primary);
         let env = self.environment(&decoration, primary, "upgrade");
@@ -112,14 +113,15 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Replaces the chart's definitions although no object changed, if that is the policy.
+    /// Replaces the chart's custom resource definitions even if no object changed, if that is the policy.
     async fn replace_crds(&self, primary: &Primary, candidate: &Candidate) -> Result<(), Failed> {
         let decoration = self.decoration(primary);
         let env = self.environment(&decoration, primary, "upgrade");
         action::replace_crds(&env, candidate).await.map_err(|e| fault_of(&e))
     }
 
-    /// The candidate of our own interrupted action on the same inputs, as it was rendered then, random values included.
+    /// Returns the candidate of our own interrupted action on the same inputs, as it was rendered then, including
+    /// random values.
     async fn unfinished(&self, primary: &Primary) -> Result<Unfinished, Failed> {
         let inputs = self.recorded_inputs(primary);
         let release = self.release();
@@ -166,8 +168,9 @@ impl Work<'_> {
         }
     }
 
-    /// Notes that the action on a pending revision has ended: the answer to its last write was lost, and the watch is late. To repeat the action would run
-    /// its hooks again. Returns whether the record is still there.
+    /// Checks whether the action on a pending revision has ended, because the response to its last write was lost and
+    /// the watch is late. Repeating the action would run its hooks again. Returns whether it had ended, and stores its
+    /// end.
     async fn note_end(&self, primary: &Primary, version: u32) -> Result<bool, Failed> {
         let history = self.shared.storage.history(primary.namespace(), primary.name()).await;
         let history = history.map_err(|e| fault_of(&e.into()))?;
@@ -188,12 +191,12 @@ impl Work<'_> {
         };
         self.note_unread(primary, &candidate.unread);
         let candidate = self.post_render(primary, candidate).await?;
-        // The status shows them.
+        // The status shows the notes.
         let notes = hide_notes(self.secrets(), &candidate).await;
         Ok(Rendered::Done(Candidate { notes, ..candidate }))
     }
 
-    /// What a revision is rendered from.
+    /// Returns the request to render a revision.
     pub(crate) fn request(&self, primary: &Primary, revision: u32) -> Request {
         Request {
             name: primary.name().into(),
@@ -206,7 +209,7 @@ impl Work<'_> {
         }
     }
 
-    /// A render that a limit ended may cost others their turns, whoever is at fault.
+    /// Records that a render hit a limit. It may delay others, no matter who is responsible.
     fn slowed(&self, failed: Failed) -> Failed {
         if failed.fault().reason == Reason::RenderLimit {
             self.shared.memory.change(self.key, |history| history.is_slow = true);
@@ -215,13 +218,13 @@ impl Work<'_> {
     }
 }
 
-/// What is left of an interrupted action of ours.
+/// The rest of our own interrupted action.
 enum Unfinished {
     /// Nothing that can be continued.
     None,
-    /// Nothing: it has ended.
+    /// Nothing, because the action had ended.
     Ended,
-    /// All of it.
+    /// The whole candidate.
     Candidate(Box<Candidate>),
 }
 
@@ -234,17 +237,18 @@ enum Own {
     Gone,
 }
 
-/// The failure of what a render reads and writes besides its chart.
+/// Classifies a failure of what a render reads and writes other than its chart.
 fn fault_of(error: &action::Error) -> Failed {
     Failed::of_attempt(error, condition::IRRECONCILABLE, Reason::ReconcileError)
 }
 
-/// What hooks are, in any order, without what is known of their last run.
+/// Returns the texts of hooks as a set, without the results of their last run.
 fn texts(hooks: &[Hook]) -> BTreeSet<(&str, &str)> {
     hooks.iter().map(|hook| (&*hook.path, &*hook.manifest)).collect()
 }
 
-/// Whether a candidate has exactly the objects in the marks, in any order, which name their owner in the same way.
+/// Returns whether a candidate has exactly the objects in the marks, in any order, and they name their owner in the
+/// same way.
 fn is_same(candidate: &Candidate, marks: &Marks, namespace: &str) -> bool {
     let mut new: Vec<(&str, &str, &str, Option<ObjectDigest>)> = candidate
         .objects

@@ -1,4 +1,4 @@
-//! Repairs drift and takes ownership of objects that an upstream left; neither makes a revision.
+//! Repairs drift, and takes ownership of objects that an upstream operator left. Neither creates a revision.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Trust};
 
-/// A message names at most this many objects.
+/// How many objects a message names.
 const MAX_NAMED: usize = 3;
 
-/// Applies the objects that are gone or lost fields of ours.
+/// Applies the objects that are missing or lost fields of ours.
 pub(crate) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let drifted = work.drifted(&marks, primary);
@@ -56,13 +56,14 @@ pub(crate) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
     cache_applied(work, &applied);
     remediate::publish_client_side_applies(work, primary, &applied, None).await;
     update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
-    // Without a watch nothing reports whether it helped.
+    // Without a watch, nothing reports whether it helped.
     Ok(if watched { Next::Again } else { Next::Done })
 }
 
-/// Fails for an object whose watch saw it go with its kind: nothing would be repaired, and it would drift for ever.
+/// Fails if a drifted object's kind is no longer served. Its watch saw the object disappear with the kind, so nothing
+/// could be repaired and it would drift forever.
 ///
-/// Soon the watch fails, too, and the object no longer counts as drifted but as not ready.
+/// Soon the watch fails, too, and the object then counts as unready instead of drifted.
 async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> Result<(), Failed> {
     for object in drifted.iter().filter(|key| work.shared.cache.is_synced(key)).filter_map(|key| marks.find(key)) {
         let served = work.shared.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
@@ -73,7 +74,8 @@ async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> 
     Ok(())
 }
 
-/// Who keeps changing or deleting what. If that cannot be read, the message says less.
+/// Describes which managers keep changing or deleting which objects. If that cannot be read, the message is less
+/// specific.
 async fn fight(
     env: &Environment<'_>,
     version: u32,
@@ -100,19 +102,19 @@ async fn fight(
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::DriftLoop, message }
 }
 
-/// Reads the records without marks of ours and notes their objects.
+/// Reads the records without marks and stores their objects.
 pub(crate) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some(release) = work.release() else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "upgrade");
     let base = release.base().map(|(v, _)| v);
-    // Reading takes nothing over: only a record that we wrote does.
+    // Reading takes nothing over. Only a record that we wrote does.
     let is_ours = release.holder(&primary.owner()) == Holder::Resource;
     for version in release.unmarked() {
         let (mut marks, packed) = match action::inventory_of(&env, version).await {
             Ok((marks, packed)) => (marks, Some(packed)),
             Err(action::Error::Storage(error)) if error.is_damage() => (Marks::default(), None),
-            // Its manifest is not one.
+            // Its manifest cannot be parsed.
             Err(action::Error::Manifest(_)) => (Marks::default(), None),
             Err(error) => return Err(fault(&error)),
         };
@@ -189,7 +191,7 @@ pub(crate) async fn confirm(work: &mut Work<'_>) -> Result<Next, Failed> {
     Ok(Next::Again)
 }
 
-/// Records the digest of other inputs that render to the deployed objects.
+/// Records the digest of other inputs that render to the same deployed objects.
 pub(crate) async fn note_inputs(
     work: &Work<'_>,
     primary: &Primary,
@@ -207,7 +209,8 @@ pub(crate) fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
     Some((version, revision.marks.clone()?))
 }
 
-/// Keeps the marks of objects that lost only fields that others own. In memory only: nothing of ours changed, and after a restart one more look tells.
+/// Updates the marks of objects that lost only fields that others own. Only in memory: nothing of ours changed, and
+/// after a restart one more read will show it again.
 pub(crate) fn accept(work: &Work<'_>, version: u32, marks: &Arc<Marks>, accepted: &[(ObjectKey, Live)]) -> Arc<Marks> {
     if accepted.is_empty() {
         return marks.clone();
@@ -231,7 +234,8 @@ pub(crate) fn cache_applied(work: &Work<'_>, applied: &[Applied]) {
     work.shared.memory.change(work.key, |history| history.requests.resynced = Some(Instant::now()));
 }
 
-/// Writes new marks if applying did not restore the old ones: the server's defaults or the kind's schema changed.
+/// Writes new marks if applying did not restore the old ones, because the server's defaults or the kind's schema
+/// changed.
 pub(crate) async fn update_marks(
     work: &Work<'_>,
     primary: &Primary,
@@ -249,7 +253,7 @@ pub(crate) async fn update_marks(
     if new == *marks { Ok(()) } else { write_marks(work, primary, version, new).await }
 }
 
-/// Writes marks of a revision that this operator recorded; those of another are kept in memory.
+/// Writes the marks of a revision that this operator recorded. Those of any other revision are kept only in memory.
 async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Marks) -> Result<(), action::Error> {
     let body = work.release().and_then(|release| release.revisions.get(&version)?.body(version));
     let written = match body {

@@ -1,4 +1,4 @@
-//! Applies every object of a release again although no mark says that one drifted: on request, or once in a long while.
+//! Applies every object of a release again even if no mark shows drift: on demand, or periodically at long intervals.
 
 use controller::report::Outcome;
 use helm_release::action;
@@ -12,7 +12,8 @@ use crate::reconcile::failure::Failed;
 use crate::reconcile::report::changes::{put_back, repaired};
 use crate::view::primary::Primary;
 
-/// Applies every object of the deployed revision; unasked, only those whose drift is repaired.
+/// Applies every object of the deployed revision. If this was not requested, applies only those whose drift is
+/// repaired.
 pub(crate) async fn reapply(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
     let decoration = work.decoration(primary);

@@ -1,4 +1,5 @@
-//! Sources in a reconcile: which ones a resource has, whether they have changed, and their values while they are needed.
+//! Handles the value sources in a reconcile: which ones a resource has, whether they have changed, and their values
+//! while they are needed.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +21,12 @@ use crate::view::primary::Primary;
 use crate::view::sources::registry::Read;
 use crate::watches::AnnotationSources;
 
-/// What allows a cluster-scoped resource to name sources: whoever may create it need not be allowed to read them.
+/// What allows a cluster-scoped resource to name sources. Anyone who may create the resource need not be allowed to
+/// read them.
 const OPEN: &str =
     "valuesFromAnnotation: {namespaces: […]} in watches.yaml lists those that a cluster-scoped resource may name";
 
-/// Returns the sources, if a resource of this namespace (empty if it has none) may name them.
+/// Returns the sources if a resource in this namespace, which is empty if it is cluster-scoped, may name them.
 fn admit(allowed: &AnnotationSources, namespace: &str, sources: Vec<Resolved>) -> Result<Vec<Resolved>, String> {
     let open: &[String] = match allowed {
         _ if !namespace.is_empty() => return Ok(sources),
@@ -38,7 +40,7 @@ fn admit(allowed: &AnnotationSources, namespace: &str, sources: Vec<Resolved>) -
 }
 
 impl Work<'_> {
-    /// Notes what the resource depends on, so that a change wakes it.
+    /// Records the resource's sources, so that a change of one wakes it.
     pub(crate) fn depend_on_sources(&self, primary: &Primary) {
         let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
         let sources = if idle { Vec::new() } else { self.sources(primary).unwrap_or_default() };
@@ -46,7 +48,7 @@ impl Work<'_> {
         self.shared.sources.depend(user, sources.into_iter().map(|source| source.key));
     }
 
-    /// The resource's sources: those of its watch, then those of its annotation.
+    /// Returns the resource's sources: those of its watch, then those of its annotation.
     fn sources(&self, primary: &Primary) -> Result<Vec<Resolved>, Failed> {
         let settings = &self.shared.settings;
         let resolve = |entries: &[ValuesSource]| values_from::resolve(entries, primary.own_namespace(), primary.name());
@@ -63,7 +65,7 @@ impl Work<'_> {
         Ok(sources)
     }
 
-    /// Whether the content of every source is known, and none that is required is missing.
+    /// Returns whether the content of every source is known, and no required source is missing.
     pub(crate) fn knows_sources(&self, primary: &Primary) -> bool {
         let is_known = |source: &Resolved| {
             let known = self.shared.sources.known(&source.key).0;
@@ -73,17 +75,18 @@ impl Work<'_> {
             || !self.maps_values() && self.sources(primary).is_ok_and(|sources| sources.iter().all(is_known))
     }
 
-    /// What stands for the sources and mapped values in the digest of the inputs; `None` if there are none. Differs whenever a source may have changed.
+    /// Returns the digest of the sources and mapped values, for the digest of the inputs; `None` if there are none. It
+    /// differs whenever a source may have changed.
     pub(crate) fn sources_digest(&self, primary: &Primary) -> Option<Value> {
         if let Some(loaded) = &self.loaded {
             return Some(loaded.digest.clone());
         }
         let known = self.known_digest(primary);
-        // Only the mappers can tell what the values are.
+        // Only the mappers can determine the values.
         if self.maps_values() { Some(json!(["unmapped", known])) } else { known }
     }
 
-    /// The same, one by one under the names that records keep.
+    /// Returns the same digests individually, under the names that records contain.
     pub(crate) fn source_parts(&self, primary: &Primary) -> Vec<(String, Value)> {
         let Some(Value::Array(digests)) = self.sources_digest(primary) else { return Vec::new() };
         let name =
@@ -102,20 +105,20 @@ impl Work<'_> {
         (!sources.is_empty()).then(|| sources.iter().map(part).collect())
     }
 
-    /// The values to render with: the `spec` over the sources that [`Work::load_sources`] read.
+    /// Returns the values to render with: the `spec` merged over the sources that [`Work::load_sources`] read.
     pub(crate) fn effective_spec(&self, primary: &Primary) -> Spec {
         self.loaded.as_ref().and_then(|loaded| loaded.spec.clone()).unwrap_or_else(|| primary.spec.clone())
     }
 
-    /// What the Secrets among the sources hold, until it is dropped.
+    /// Returns a mask of the contents of Secrets among the sources, until they are dropped.
     pub(crate) fn secrets(&self) -> Mask {
         self.loaded.as_ref().map(|loaded| loaded.mask.clone()).unwrap_or_default()
     }
 
-    /// Reads the sources, unless this reconcile has done so.
+    /// Reads the sources, unless this reconcile has already done so.
     ///
     /// # Errors
-    /// One is missing, unreadable or invalid.
+    /// A source is missing, unreadable or invalid.
     pub(crate) async fn load_sources(&mut self, primary: &Primary) -> Result<(), Failed> {
         let sources = self.sources(primary)?;
         if (sources.is_empty() && !self.maps_values())
@@ -150,14 +153,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Drops the values: they may be secret, and the next step may take an hour.
+    /// Drops the values, because they may be secret, and the next step may take an hour.
     pub(crate) fn drop_source_values(&mut self) {
         if let Some(loaded) = &mut self.loaded {
             (loaded.spec, loaded.mask) = (None, Mask::default());
         }
     }
 
-    /// The sources that this reconcile has read, with the digests of what they held.
+    /// Returns the sources that this reconcile has read, with the digests of their contents.
     pub(crate) fn used_sources(&self, primary: &Primary) -> Vec<Used> {
         match self.loaded.as_ref().map(|loaded| &loaded.digest) {
             Some(Value::Array(digests)) => {
@@ -168,8 +171,8 @@ impl Work<'_> {
     }
 }
 
-/// Returns whether one of these sources holds something else by now. Reads only what a watch has reported. What cannot be read, or is missing for a
-/// moment, judges nothing.
+/// Returns whether one of these sources has changed. Reads only those for which a watch has reported a change. A source
+/// that cannot be read, or is missing for a moment, counts as unchanged.
 pub(crate) async fn have_changed(shared: &Shared, used: &[Used]) -> bool {
     for (source, before) in used {
         let read = match shared.sources.known(&source.key).0 {
@@ -205,12 +208,12 @@ async fn read_source(shared: &Shared, key: &SourceKey) -> Result<Content, Unansw
     Ok(content)
 }
 
-/// Its place in the values, and the digest of its content: under another name the same content is no change.
+/// Digests a source's target path and content. The same content under another name is no change.
 fn digest(source: &Resolved, read: &Read) -> Value {
     json!([source.target_path, read.digest(&source.values_key)])
 }
 
-/// A source may be missing for a moment only, so it judges nothing.
+/// Describes a missing source. It may be missing only for a moment, so this is no verdict on the inputs.
 fn missing(source: &Resolved, content: &Content) -> Unanswered {
     let namespace = &source.key.namespace;
     let what = if content.version == 0 { "does not exist" } else { "has no such key" };

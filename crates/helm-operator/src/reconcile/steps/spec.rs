@@ -1,4 +1,5 @@
-//! The `spec` of a resource in a reconcile: the cache keeps only so many bytes of large ones, so it may have to be read again.
+//! Provides the `spec` of a resource in a reconcile. The cache keeps a limited amount of large ones, so it may have to
+//! be read again.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::status::reason::Reason;
 use crate::view::primary::{Primary, Received};
 
 impl Work<'_> {
-    /// The resource with the `spec` that this reconcile has read, if it is still the same.
+    /// Returns the resource with the `spec` that this reconcile has read, if it is still the same.
     pub(crate) fn with_spec(&self, primary: Arc<Primary>) -> Arc<Primary> {
         match &self.spec {
             Some(spec) if primary.spec.is_away() && spec.digest() == primary.spec.digest() => {
@@ -22,7 +23,8 @@ impl Work<'_> {
         }
     }
 
-    /// Reads the `spec` that a step needs and the cache does not keep. `None` if it is at hand; else the step is decided again.
+    /// Reads the `spec` if a step needs it and the cache does not keep it. Returns `None` if it is available; otherwise
+    /// the step is decided again.
     ///
     /// # Errors
     /// The server does not answer.
@@ -35,7 +37,7 @@ impl Work<'_> {
         Ok(Some(Next::Again))
     }
 
-    /// The resource with its `spec`, for what must not go without.
+    /// Returns the resource with its `spec`; `None` if the `spec` cannot be read.
     pub(crate) async fn completed(&mut self, primary: &Arc<Primary>) -> Option<Arc<Primary>> {
         if primary.spec.is_away() {
             self.fetch_spec(primary).await.ok()?;
@@ -52,7 +54,7 @@ impl Work<'_> {
             Unanswered::with_reason(Reason::Unanswered, format!("cannot read the resource: {}", chain(&error)))
         })?;
         self.spec = Some(received.primary.spec.clone());
-        // If it has changed meanwhile, what comes next goes by the new one.
+        // If the resource has changed in the meantime, the next steps use the new one.
         shared.primary_written(received);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Marks revisions superseded that stayed deployed when the action that replaced them was cut off, or their records could not be written then.
+//! Marks revisions superseded that stayed deployed because the action that replaced them was interrupted, or could not
+//! write their records.
 
 use helm_release::action;
 use helm_release::release::Status;
@@ -8,7 +9,8 @@ use crate::reconcile::failure::Failed;
 use crate::status::condition;
 use crate::status::reason::Reason;
 
-/// Supersedes every deployed revision but the newest: helm lists, and an uninstall takes, each deployed one for the one that is live.
+/// Supersedes every deployed revision but the newest. Otherwise helm lists, and an uninstall uses, each of them as the
+/// live one.
 pub(crate) async fn supersede(work: &Work<'_>) -> Result<Next, Failed> {
     let outdated = work.release().map(|release| release.outdated()).unwrap_or_default();
     for version in outdated {

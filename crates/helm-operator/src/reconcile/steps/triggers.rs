@@ -1,7 +1,8 @@
-//! What users ask for by annotation, once per token: `reconcile-now` renders and applies everything, `retry-now` ends every wait after a failure.
+//! Handles what users request by annotation, once per token: `reconcile-now` renders and applies everything,
+//! `retry-now` ends every wait after a failure.
 //!
-//! A token counts as handled when its reconcile ends, whatever the outcome, and the status says so. A full reconcile that failed is completed by the
-//! retries of this process.
+//! A token counts as handled when its reconcile ends, with any outcome, and is then recorded in the status. A full
+//! reconcile that failed is completed by the retries of this process.
 
 use tokio::time::Instant;
 
@@ -31,7 +32,7 @@ impl Work<'_> {
         (asked.done.as_deref() != Some(token) && (is_ours || !is_told)).then_some(token)
     }
 
-    /// Ends every wait after a failure, if a new token asks for it.
+    /// Ends every wait after a failure, if a new token requests it.
     pub(crate) fn accept_retry(&self, primary: &Primary) {
         let idle = primary.annotations.suspend() || primary.annotations.pause();
         let Some(token) = primary.annotations.retry_now().filter(|_| !idle) else { return };
@@ -47,7 +48,7 @@ impl Work<'_> {
         self.change_asked(|asked| asked.handled.retry_now = Some(token.into()));
     }
 
-    /// What to do although nothing differs.
+    /// Returns what to do even if nothing differs.
     pub(crate) fn again(&self, primary: &Primary) -> Again {
         let asked = self.full_reconcile(primary).is_some();
         match self.progress {
@@ -57,7 +58,7 @@ impl Work<'_> {
         }
     }
 
-    /// Notes that every object was applied.
+    /// Records that every object was applied.
     pub(crate) fn applied_everything(&mut self, primary: &Primary) {
         self.progress.applied = true;
         let token: Option<Box<str>> = self.full_reconcile(primary).filter(|_| self.progress.rendered).map(Box::from);
@@ -69,14 +70,14 @@ impl Work<'_> {
         });
     }
 
-    /// Notes that a reconcile with a token ended in a failure, which the status tells.
+    /// Records that a reconcile with a token failed, so that the status shows the token as handled.
     pub(crate) fn handle_failed(&self, primary: &Primary, end: End) {
         if let (End::Failed, Some(token)) = (end, self.full_reconcile(primary)) {
             self.change_asked(|asked| asked.handled.reconcile_now = Some(token.into()));
         }
     }
 
-    /// The tokens for the status: this process's, else those that it shows.
+    /// Returns the tokens for the status: this process's, or else those that the status shows.
     pub(crate) fn handled(&self, primary: &Primary) -> Option<Box<Handled>> {
         let (ours, told) = (self.asked().handled, primary.status.last_handled());
         let handled = Handled {
@@ -86,8 +87,8 @@ impl Work<'_> {
         (handled != Handled::default()).then(|| Box::new(handled))
     }
 
-    /// When to apply everything again: after a start spread over a whole period, then once a period with a factor of its own, so that resources do not
-    /// come together again.
+    /// Returns when to apply everything again: spread over a whole period after a start, and then once per period,
+    /// varied by a factor per resource so that resources do not coincide again.
     pub(crate) fn full_resync_at(&self, primary: &Primary) -> Option<Instant> {
         let period = self.shared.settings.full_resync;
         if period.is_zero() {
@@ -104,7 +105,7 @@ impl Work<'_> {
         self.full_resync_at(primary).is_some_and(|at| at <= self.decided)
     }
 
-    /// When this process started, or the resource was created, whichever is later.
+    /// Returns when this process started, or when the resource was created, whichever is later.
     fn first_seen(&self, primary: &Primary) -> Instant {
         let now = Instant::now();
         let age = outside::now().as_second() as f64 - primary.created;

@@ -1,4 +1,5 @@
-//! Uninstalls a release with its custom resource, from the record alone; and manages the finalizer that makes time for it.
+//! Uninstalls a release with its custom resource, using only the record. Also manages the finalizer that delays the
+//! resource's deletion until then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,24 +24,24 @@ use crate::status::reason::Reason;
 use crate::view::primary::{FINALIZER, Primary, Received};
 use crate::view::release::Trust;
 
-/// How often to look at objects that no watch covers.
+/// How often to read objects that no watch covers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The way out when a hook blocks the uninstall, or a record that may have hooks and cannot be decoded.
+/// The remedy when a hook, or an undecodable record that may have hooks, blocks the uninstall.
 pub(crate) const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
 
-/// The field manager of finalizers. With the manager of releases, the finalizer of a resource that is itself an object of a release would count as a
-/// change of what that release applied.
+/// The field manager of finalizers. If it were the releases' manager, the finalizer of a resource that is itself an
+/// object of a release would count as a change of what that release applied.
 const FINALIZER_MANAGER: &str = "helm-operator-finalizer";
 
-/// Adds our finalizer before anything is created that it has to remove.
+/// Adds our finalizer before anything is created that must be removed on deletion.
 pub(crate) async fn add_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let mut finalizers: Vec<&str> = primary.finalizers.iter().map(|finalizer| &**finalizer).collect();
     finalizers.push(FINALIZER);
     set_finalizers(work, primary, &finalizers, "add").await
 }
 
-/// Removes our finalizer and the upstreams'.
+/// Removes our finalizer and those of upstream operators.
 pub(crate) async fn remove_finalizer(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     if work.recorded(primary) == Recorded::None && !work.is_uninstalled(primary) {
         tracing::info!(resource = %work.key, "Release not found");
@@ -53,7 +54,7 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[&str],
     let what = format!("failed to {verb} uninstall finalizer");
     let failed = |e: helm_release::kube::Error| Failed::of_request(&e, &what);
     let path = work.shared.resource.path(primary.namespace(), primary.name()).map_err(failed)?;
-    // A finalizer that someone just added must not be lost, nor a resource with another uid touched.
+    // A finalizer that someone has just added must not be lost, and a resource with another uid must not be changed.
     let patch = json!({"metadata": {
         "finalizers": finalizers, "uid": primary.uid(), "resourceVersion": primary.resource_version(),
     }});
@@ -69,7 +70,7 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[&str],
             }
             Ok(if gone { Next::Done } else { Next::Again })
         }
-        // Deleted, or changed a moment ago.
+        // The resource was deleted, or changed a moment ago.
         Err(error) if error.is_not_found() || error.is_conflict() => {
             refresh(work, primary).await;
             Ok(Next::Again)
@@ -78,7 +79,7 @@ async fn set_finalizers(work: &Work<'_>, primary: &Primary, finalizers: &[&str],
     }
 }
 
-/// Reads the resource after the server showed that the cache is stale. If that fails, the watch catches up.
+/// Reads the resource after the server showed that the cache is stale. If that fails, the watch will catch up.
 pub(crate) async fn refresh(work: &Work<'_>, primary: &Primary) {
     if let Err(error) = read_again(work, primary).await {
         tracing::debug!(resource = %work.key, error = chain(&error), "Cannot read the resource again");
@@ -104,13 +105,13 @@ pub(crate) async fn read_again(work: &Work<'_>, primary: &Primary) -> Result<(),
     }
 }
 
-/// Deletes hooks, objects and records; with `uninstall-wait` the records stay until the objects are gone.
+/// Deletes hooks, objects and records. With `uninstall-wait`, the records stay until the objects are deleted.
 pub(crate) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
     let beginning = begin(work, primary).await?;
     let version = uninstalling(work).map(|at| at.version);
     let began = Instant::now();
     let deleted = delete(work, primary, beginning).await;
-    // What waits for objects has not ended.
+    // An uninstall that waits for objects has not ended.
     if !matches!(deleted, Ok(Some(_))) {
         work.count_action(Action::Uninstall, began, deleted.as_ref().err());
     }
@@ -145,7 +146,8 @@ pub(crate) async fn uninstall(work: &mut Work<'_>, primary: &Primary) -> Result<
     }
 }
 
-/// Uninstalls a release whose upgrade failed, so that the next attempt installs it again; returns the objects to wait for.
+/// Uninstalls a release whose upgrade failed, so that the next attempt installs it again. Returns the objects to wait
+/// for.
 pub(crate) async fn uninstall_failed(work: &Work<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
     let awaited = delete(work, primary, Beginning::Recorded).await?;
     if awaited.is_none() {
@@ -167,16 +169,17 @@ fn forget(work: &Work<'_>, primary: &Primary) {
     });
 }
 
-/// What an uninstall starts from.
+/// The starting point of an uninstall.
 #[allow(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 enum Beginning {
-    /// What this operator recorded.
+    /// This operator's own record.
     Recorded,
-    /// What anybody may have recorded, and what the objects themselves say. The hooks are the chart's, if it renders.
+    /// A record that anyone may have written, and what the objects themselves say. The hooks are the chart's, if it
+    /// renders.
     Unproven(Option<Candidate>),
 }
 
-/// Finds out whether the record counts, and which hooks the chart has if it does not.
+/// Determines whether the record counts and, if not, which hooks the chart has.
 async fn begin(work: &mut Work<'_>, primary: &Primary) -> Result<Beginning, Failed> {
     let (Some(release), Some(at)) = (work.release(), uninstalling(work)) else { return Ok(Beginning::Recorded) };
     if work.vouches(&release, at.version, primary) || is_uninstalling(&release, &at, primary) {
@@ -194,7 +197,7 @@ async fn begin(work: &mut Work<'_>, primary: &Primary) -> Result<Beginning, Fail
     }))
 }
 
-/// Deletes what is recorded; returns the objects to wait for.
+/// Deletes what is recorded. Returns the objects to wait for.
 async fn delete(work: &Work<'_>, primary: &Primary, beginning: Beginning) -> Result<Option<String>, action::Error> {
     let decoration = work.decoration(primary);
     let env = work.environment(&decoration, primary, "uninstall");
@@ -223,13 +226,14 @@ async fn delete(work: &Work<'_>, primary: &Primary, beginning: Beginning) -> Res
             PostDelete::GivenUp(error) => publish_given_up_hook(work, primary, &error).await,
         }
     }
-    // The revision that records how far the uninstall got goes last.
+    // The revision that records the progress of the uninstall is deleted last.
     env.storage.delete_all(&decoration.namespace, &decoration.release, &work.records(), at.version).await?;
     publish_left_records(work, primary).await;
     Ok(None)
 }
 
-/// Publishes which records a release had before its watch got a `storageNamespace`: `helm list` shows them, and they hold its values.
+/// Publishes which records a release had before its watch got a `storageNamespace`. `helm list` shows them, and they
+/// contain its values.
 async fn publish_left_records(work: &Work<'_>, primary: &Primary) {
     let left = work.shared.storage.left_beside(primary.namespace(), primary.name(), primary.uid()).await;
     match left {
@@ -246,7 +250,8 @@ async fn publish_left_records(work: &Work<'_>, primary: &Primary) {
     }
 }
 
-/// Adds to an unproven record the live objects that name the release as their owner, and replaces its hooks with the chart's.
+/// Adds the live objects that name the release as their owner to an unproven record, and replaces its hooks with the
+/// chart's.
 async fn complete(
     env: &Environment<'_>,
     at: &mut Uninstalling,
@@ -262,7 +267,7 @@ async fn complete(
     }
 }
 
-/// The objects that still exist, if the resource asks to wait for them.
+/// Returns the objects that still exist, if the resource asks to wait for them.
 async fn still_there(
     work: &Work<'_>,
     primary: &Primary,
@@ -272,8 +277,8 @@ async fn still_there(
     if primary.annotations.uninstall_wait() { awaited(work, env, inventory).await } else { Ok(None) }
 }
 
-/// Deletes the objects of a release without a record: those known to the cache, else those that name the release. Hooks are in the record, so none
-/// runs.
+/// Deletes the objects of a release without a record: those of the lost inventory, or else of a record elsewhere, or
+/// else those that name the release as their owner. Hooks are in the record, so none runs.
 async fn delete_lost(
     work: &Work<'_>,
     primary: &Primary,
@@ -296,7 +301,7 @@ async fn delete_lost(
     still_there(work, primary, env, &inventory).await
 }
 
-/// The revision whose hooks run: the one that the live objects come from, else the newest.
+/// Returns the revision whose hooks run: the one that the live objects come from, or else the newest.
 fn uninstalling(work: &Work<'_>) -> Option<Uninstalling> {
     let release = work.release()?;
     let (version, _) = release.base().or(release.newest())?;
@@ -318,7 +323,7 @@ fn cache_hook_records(work: &Work<'_>, at: &Uninstalling) {
     });
 }
 
-/// Publishes which hooks did not run because the namespace is being deleted.
+/// Publishes which hooks were skipped because the namespace is being deleted.
 async fn publish_skipped_hooks(work: &Work<'_>, primary: &Primary, hooks: &[HookError]) {
     if hooks.is_empty() {
         return;

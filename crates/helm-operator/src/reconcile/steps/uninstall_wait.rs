@@ -1,4 +1,4 @@
-//! What a waiting uninstall waits for: the objects that still exist, and the finalizers that hold them.
+//! Describes what an uninstall waits for: the objects that still exist, and the finalizers that keep them.
 
 use helm_release::action::{self, Cached, Environment};
 use helm_release::kube::{ObjectKey, Ownership};
@@ -6,7 +6,7 @@ use helm_release::storage::{MarkedObject, Marks};
 
 use crate::reconcile::context::Work;
 
-/// A message names at most this many objects.
+/// How many objects a message names.
 const MAX_NAMED: usize = 3;
 
 /// An object that still exists.
@@ -15,7 +15,7 @@ struct Held {
     finalizers: Vec<String>,
 }
 
-/// Names the objects of the uninstall that still exist; `None` once all are gone.
+/// Names the objects of the uninstall that still exist; returns `None` once all are deleted.
 pub(crate) async fn awaited(
     work: &Work<'_>,
     env: &Environment<'_>,
@@ -23,13 +23,14 @@ pub(crate) async fn awaited(
 ) -> Result<Option<String>, action::Error> {
     let deleted: Vec<&MarkedObject> =
         inventory.objects.iter().filter(|object| !object.kept && object.adopted.is_none()).collect();
-    // For kinds without a watch the cache holds our own writes only, and nothing reports their deletion.
+    // For kinds without a watch, the cache holds only our own writes, and nothing reports deletions.
     let is_seen = |object: &&&MarkedObject| {
         work.shared.cache.is_synced(&object.key)
             && matches!(env.live.cached(&object.key, env.decoration), Cached::Ours(live) if !live.kept)
     };
     let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
-    // An object in a watched kind's cache exists until the watch says otherwise. Its finalizers need a request; they are left out if it fails.
+    // An object in a watched kind's cache exists until the watch reports otherwise. Its finalizers need a request, and
+    // are left out if that fails.
     let mut held = Vec::new();
     for object in seen.iter().take(MAX_NAMED) {
         let finalizers = look(work, env, object).await.ok().flatten().unwrap_or_default();
@@ -38,7 +39,7 @@ pub(crate) async fn awaited(
     if !seen.is_empty() {
         return Ok(Some(describe(&held, seen.len() - held.len())));
     }
-    // An object that the watches lack may exist all the same.
+    // An object that no watch has seen may exist nevertheless.
     for object in deleted {
         if let Some(finalizers) = look(work, env, object).await? {
             return Ok(Some(describe(&[Held { key: object.key.clone(), finalizers }], 0)));
@@ -47,7 +48,7 @@ pub(crate) async fn awaited(
     Ok(None)
 }
 
-/// The finalizers of an object of this release; `None` if it is gone, or is to be kept.
+/// Returns the finalizers of an object of this release; `None` if it is deleted, or is to be kept.
 async fn look(
     work: &Work<'_>,
     env: &Environment<'_>,
@@ -58,7 +59,7 @@ async fn look(
     Ok(ours.map(|live| live.metadata.finalizers.unwrap_or_default()))
 }
 
-/// `ConfigMap ns/a (finalizers: x/y), Pod ns/b and 4 more`.
+/// Formats the objects: `ConfigMap ns/a (finalizers: x/y), Pod ns/b and 4 more`.
 fn describe(held: &[Held], more: usize) -> String {
     let one = |held: &Held| {
         let key = &held.key;

@@ -1,6 +1,8 @@
-//! Records that this operator did not write, or that were put back: what they may decide, and how they are imported.
+//! Handles records that this operator did not write, or that were put back: what they may decide, and how they are
+//! imported.
 //!
-//! What such a record says is compared with what the chart renders and with what is live. It is never applied as it stands, and none of its hooks runs.
+//! Their content is compared with what the chart renders and with what is live. It is never applied as it is, and none
+//! of its hooks runs.
 
 use controller::report::Outcome;
 use helm_release::action::{self, Admission, Admitted, Candidate, Uninstalling};
@@ -16,11 +18,12 @@ use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Release, Trust};
 
-/// A message names at most this many records.
+/// How many records a message names.
 const MAX_NAMED: usize = 3;
 
 impl Work<'_> {
-    /// Whether a revision is the resource's own and as current as its status, as this operator recorded it.
+    /// Returns whether this operator recorded a revision for the resource, and it is as current as the resource's
+    /// status.
     pub(crate) fn vouches(&self, release: &Release, version: u32, primary: &Primary) -> bool {
         release.is_vouched(version, primary.uid(), told(primary))
     }
@@ -30,19 +33,19 @@ impl Work<'_> {
         release.deployed().is_some_and(|(version, _)| self.vouches(&release, version, primary))
     }
 
-    /// Whether a record is older than what the status names, though this process did not write it.
+    /// Returns whether a record is older than the revision in the status, although this process did not write it.
     pub(crate) fn is_put_back(&self, release: &Release, version: u32, primary: &Primary) -> bool {
         let written = |revision: &crate::view::release::Revision| matches!(revision.trust, Trust::Written(_));
         version < told(primary) && !release.revisions.get(&version).is_some_and(written)
     }
 
-    /// Returns whether none of the records is this operator's: they name no owner, or another one.
+    /// Returns whether none of the records is this operator's, because they name no owner, or another one.
     pub(crate) fn is_displaced(&self, primary: &Primary) -> bool {
         let holder = self.release().map(|release| release.holder(&primary.owner()));
         matches!(holder, Some(Holder::Nobody | Holder::Upstream))
     }
 
-    /// Which records look like this operator's and are not, and what to do about them; empty for none.
+    /// Returns which records look like this operator's but are not, and what to do about them; empty if there are none.
     pub(crate) fn unproven(&self, primary: &Primary) -> String {
         let broken = self.release().map(|release| release.broken()).unwrap_or_default();
         if broken.is_empty() {
@@ -61,7 +64,8 @@ impl Work<'_> {
         )
     }
 
-    /// Passes on what an action found in this revision, or notes that its record is not ours: then the next step judges it.
+    /// Returns an action's result. If the action found that the revision's record is not ours, records that and returns
+    /// `None`: the next step then judges the record.
     pub(crate) fn unless_unproven<T>(
         &self,
         version: u32,
@@ -82,7 +86,7 @@ impl Work<'_> {
         self.shared.cache.change_release(self.key, |release| release.distrust(version));
     }
 
-    /// The deployed revision if its record may become this operator's; `None` if the chart has to decide instead.
+    /// Returns the deployed revision if its record may become this operator's; `None` if the chart must decide instead.
     pub(crate) async fn admitted(&mut self, primary: &Primary, version: u32) -> Result<Option<Admitted>, Failed> {
         let recorded = match self.stored(primary, version).await {
             Ok(Stored::Sealed(release)) => return Ok(Some(release.into())),
@@ -90,7 +94,7 @@ impl Work<'_> {
             Err(error) if error.is_damage() => None,
             Err(error) => return Err(fault(&error.into())),
         };
-        // Then it renders to just what is deployed.
+        // Then it renders to exactly what is deployed.
         let is_same = self.rendered.is_some();
         let Some(candidate) = self.rendered_as(primary, version).await? else { return Ok(None) };
         let Some(recorded) = recorded else {
@@ -112,10 +116,10 @@ impl Work<'_> {
         }
     }
 
-    /// The record of a revision.
+    /// Returns the record of a revision.
     ///
     /// # Errors
-    /// It cannot be read or decoded.
+    /// The record cannot be read or decoded.
     pub(crate) async fn stored(
         &self,
         primary: &Primary,
@@ -128,7 +132,7 @@ impl Work<'_> {
         Ok(self.shared.storage.get(primary.namespace(), primary.name(), version).await?.release)
     }
 
-    /// What the chart renders as this revision; `None` if the render is postponed.
+    /// Returns what the chart renders as this revision; `None` if the render is postponed.
     async fn rendered_as(&mut self, primary: &Primary, version: u32) -> Result<Option<Candidate>, Failed> {
         if let Some(candidate) = self.rendered.take() {
             return Ok(Some(candidate));
@@ -145,7 +149,8 @@ impl Work<'_> {
         }
     }
 
-    /// The hooks of an uninstall whose record has none that may run: the chart's, or none if it does not render. Returns why not.
+    /// Returns the chart's hooks for an uninstall whose record has no hooks that may run. If the chart does not render,
+    /// returns the reason instead.
     pub(crate) async fn chart_hooks(
         &mut self,
         primary: &Primary,
@@ -159,7 +164,7 @@ impl Work<'_> {
         }
     }
 
-    /// Says that an uninstall runs no hooks.
+    /// Publishes that an uninstall runs no hooks.
     pub(crate) fn publish_unproven_hooks(&self, primary: &Primary, why: &str) {
         let message = format!(
             "the release is uninstalled without its hooks: this operator did not write its record, and the chart cannot tell them: {why}"
@@ -169,13 +174,13 @@ impl Work<'_> {
     }
 }
 
-/// Whether an action met a record that this operator did not write as it is.
+/// Returns whether an action failed because this operator did not write a record as it is.
 pub(crate) fn is_unproven(error: &action::Error) -> bool {
     matches!(error, action::Error::Unproven { .. } | action::Error::Manifest(_))
         || matches!(error, action::Error::Storage(error) if error.is_damage())
 }
 
-/// Whether this operator's own uninstall has begun.
+/// Returns whether this operator's own uninstall has started.
 pub(crate) fn is_uninstalling(release: &Release, at: &Uninstalling, primary: &Primary) -> bool {
     let revision = release.revisions.get(&at.version);
     let is_own = |owner: &str| owner == primary.uid();
@@ -184,13 +189,13 @@ pub(crate) fn is_uninstalling(release: &Release, at: &Uninstalling, primary: &Pr
     })
 }
 
-/// Whether a chart has hooks that run when the release goes.
+/// Returns whether a chart has hooks that run when the release is deleted.
 pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
     let of = |event| candidate.hooks.iter().any(|hook| hook.events.contains(&event));
     of(HookEvent::PreDelete) || of(HookEvent::PostDelete)
 }
 
-/// The revision that the status names; 0 without one.
+/// Returns the revision in the status; 0 if there is none.
 fn told(primary: &Primary) -> u32 {
     primary.status.deployed_release.as_ref().map_or(0, |told| told.revision)
 }

@@ -1,6 +1,7 @@
-//! A release that needs a kind which the server does not serve: the retry of its install renders again only when discovery has changed.
+//! Handles a release that needs an unserved kind: the retry of its install renders again only when discovery has
+//! changed.
 //!
-//! Until then it would fail in the same way, and rendering may cost much: some charts make keys.
+//! Until then it would fail in the same way, and rendering may be expensive, because some charts generate keys.
 
 use helm_release::action::Failure;
 use tokio::time::Instant;
@@ -11,7 +12,8 @@ use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::view::primary::Primary;
 
 impl Work<'_> {
-    /// What a failed install says about its retries; `None` if they may succeed. The author's code may change what is rendered or served.
+    /// Returns what a failed install predicts about its retries; `None` if they may succeed. The author's code may
+    /// change what is rendered or served.
     pub(crate) fn unserved(&self, primary: &Primary, failure: &Failure) -> Option<Box<Unserved>> {
         let is_untouched = failure.recorded.is_none() && self.release().is_none();
         let is_certain = failure.cause.is_unserved_kind() && !self.shared.additions.need_metadata();
@@ -19,7 +21,7 @@ impl Work<'_> {
         (is_untouched && is_certain).then(|| Box::new(Unserved { attempt: self.attempt(primary), generation, at }))
     }
 
-    /// The failure of the same attempt, if discovery still finds the same. Notes what discovery finds.
+    /// Returns the failure of the same attempt, if discovery has not changed. Records the state of discovery.
     pub(crate) async fn still_unserved(&mut self, primary: &Primary) -> Option<FailedAttempt> {
         let mapper = &self.shared.applier.mapper;
         let history = self.shared.memory.of(self.key);

@@ -1,4 +1,4 @@
-//! The place of an upgrade that something outside its resource causes: taken, waited for, and given back.
+//! Manages the slot of a rollout-limited upgrade: taking it, waiting for it, and releasing it.
 
 use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::inputs;
@@ -8,7 +8,7 @@ use crate::view::primary::Primary;
 use crate::view::release::Release;
 
 impl Work<'_> {
-    /// The place that an upgrade needs. One that a person asked for needs none.
+    /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.
     pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&Release>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
         let is_free = !rollout.is_limited()
@@ -22,13 +22,13 @@ impl Work<'_> {
         }
     }
 
-    /// Takes a place, or gets in line for one. No worker waits for it: whoever leaves wakes the next.
+    /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource.
     pub(crate) fn get_in_line(&mut self) -> Next {
         self.in_line = !self.shared.rollout.take(self.key);
         Next::Again
     }
 
-    /// Notes that an upgrade begins. One that an earlier process began takes a place although none may be free.
+    /// Records that an upgrade starts. One that an earlier process started takes a slot even if none is free.
     pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&Release>) {
         if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
             self.shared.rollout.claim(self.key);
@@ -40,7 +40,8 @@ impl Work<'_> {
         }
     }
 
-    /// Whether the resource itself is as it was when its deployed revision was made, but something outside is not.
+    /// Returns whether the resource itself has not changed since its deployed revision was created, but something
+    /// outside has.
     fn is_from_outside(&self, primary: &Primary, release: Option<&Release>) -> bool {
         let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
         marks.is_some_and(|marks| inputs::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
@@ -55,7 +56,7 @@ impl Work<'_> {
         let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
         let history = self.shared.memory.of(self.key);
         let fault = history.fault();
-        // Nothing was changed by a chart that does not render, unless an earlier attempt did.
+        // A chart that does not render has changed nothing, unless an earlier attempt did.
         let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());
         let never_began = !has_begun && fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
         let settled = fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary);

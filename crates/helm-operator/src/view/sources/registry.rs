@@ -1,7 +1,8 @@
-//! What the process knows of the objects that hold values: digests of their content, and which resources depend on them. Never the content.
+//! What the process knows about value sources: digests of their content, and which resources depend on them, but never
+//! the content.
 //!
-//! One metadata watch a kind (a namespace, if the operator serves only some) says when to read an object again, for all controllers. Objects that no
-//! resource names are dropped as they arrive.
+//! One metadata watch per kind, and per namespace if the operator is restricted to some, shows when to read an object
+//! again, for all controllers. Objects that no resource names are dropped as they arrive.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +22,10 @@ pub(crate) type User = (Arc<str>, ResourceKey);
 /// Wakes a resource of one controller.
 type Wake = Box<dyn Fn(&ResourceKey) + Send + Sync>;
 
-/// What is known of the objects that hold values. One for the process.
+/// The process's registry of value sources.
 pub(crate) struct Sources {
     namespaces: Namespaces,
-    /// `None` in tests, which feed the watches themselves.
+    /// `None` in tests, which feed the registry themselves.
     client: Option<kube::Client>,
     state: Mutex<State>,
 }
@@ -40,19 +41,20 @@ struct State {
 #[derive(Default)]
 struct Object {
     users: BTreeSet<User>,
-    /// What the last read found; `None` if it has to be read.
+    /// The result of the last read; `None` if the object must be read.
     read: Option<Read>,
-    /// Counts what watches reported, so that a read knows whether it was overtaken.
+    /// Counts the changes that watches reported, so that a read knows whether it was overtaken.
     changes: u64,
     /// When it was last read.
     read_at: Option<Instant>,
-    /// The version from which on a read knows all that watches reported; it only grows, so that no older read replaces a newer one.
+    /// Minimum resource version a read needs to be current. It only increases, so a late, older read cannot replace a
+    /// newer one.
     needs: u64,
-    /// The list that last contained it.
+    /// The number of the last list that contained it.
     epoch: u64,
 }
 
-/// The digest of each key of an object.
+/// The result of a read: the digest of each key of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     /// The resource version; 0 if the object does not exist.
@@ -60,7 +62,7 @@ pub(crate) struct Read {
     digests: BTreeMap<Box<str>, Box<str>>,
 }
 
-/// A watch, and why the server refuses it.
+/// A watch, and the reason if the server refuses it.
 struct Watched {
     scope: Scope,
     refusal: Option<String>,
@@ -73,24 +75,24 @@ impl Read {
         Read { version: content.version, digests: content.digests() }
     }
 
-    /// The digest of a key; `None` if the object or the key does not exist.
+    /// Returns the digest of a key; `None` if the object or the key does not exist.
     pub(crate) fn digest(&self, key: &str) -> Option<&str> {
         self.digests.get(key).map(|digest| &**digest)
     }
 }
 
 impl Sources {
-    /// Knows nothing and watches nothing until a resource names an object.
+    /// Creates an empty registry. It watches nothing until a resource names an object.
     pub(crate) fn new(client: Option<kube::Client>, namespaces: Namespaces) -> Arc<Sources> {
         Arc::new(Sources { namespaces, client, state: Mutex::default() })
     }
 
-    /// Notes how to wake a controller's resources.
+    /// Sets how to wake a controller's resources.
     pub(crate) fn connect(&self, controller: Arc<str>, wake: impl Fn(&ResourceKey) + Send + Sync + 'static) {
         self.state().controllers.insert(controller, Box::new(wake));
     }
 
-    /// Notes the objects that a resource depends on, and watches them.
+    /// Records the objects that a resource depends on, and watches them.
     pub(crate) fn depend(self: &Arc<Self>, user: User, on: impl IntoIterator<Item = SourceKey>) {
         let keys: BTreeSet<SourceKey> = on.into_iter().collect();
         let mut state = self.state();
@@ -109,7 +111,7 @@ impl Sources {
         }
     }
 
-    /// Drops what only this resource depended on.
+    /// Drops the objects that only this resource depended on.
     pub(crate) fn forget(&self, controller: &Arc<str>, key: &ResourceKey) {
         let user = (controller.clone(), key.clone());
         let mut state = self.state();
@@ -118,24 +120,26 @@ impl Sources {
         }
     }
 
-    /// Without a restriction one watch covers all namespaces. Else each namespace gets its own, as the rights may end there.
+    /// Returns the scope of a watch. An unrestricted operator has one watch for all namespaces. Otherwise each
+    /// namespace has its own, because the permissions may end there.
     fn scope(&self, namespace: &str) -> Scope {
         if self.namespaces.is_all() { Scope::ALL } else { Scope::namespace(namespace) }
     }
 
-    /// What the last read of an object found, if nothing has changed since; and how often it changed.
+    /// Returns the result of an object's last read if it has not changed since, and how often it has changed.
     pub(crate) fn known(&self, key: &SourceKey) -> (Option<Read>, u64) {
         self.state().objects.get(key).map_or((None, 0), |object| (object.read.clone(), object.changes))
     }
 
-    /// Why changes of an object would go unnoticed.
+    /// Returns why changes of an object would go unnoticed.
     pub(crate) fn refusal(&self, key: &SourceKey) -> Option<String> {
         let state = self.state();
         let watches = state.watches.get(&key.kind)?;
         watches.iter().find(|watched| watched.scope.covers(&key.namespace))?.refusal.clone()
     }
 
-    /// Stores what a read found that began after this many changes. One that was overtaken by a change is repeated, unless it saw that change.
+    /// Stores the result of a read that started after this many changes. A read that was overtaken by a change is
+    /// repeated, unless it saw that change.
     pub(crate) fn store(&self, key: &SourceKey, read: Read, changes: u64) {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
@@ -146,29 +150,31 @@ impl Sources {
         }
     }
 
-    /// An object was seen in a list or an event.
+    /// Handles an object that was seen in a list or an event.
     pub(crate) fn changed(&self, key: &SourceKey, version: u64, epoch: Epoch) {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
         object.epoch = epoch.number;
-        // A list that began after the read is the truth, whatever its version: the server was restored from a backup.
+        // A list that started after the read is the truth, even with a lower version: the server was restored from a
+        // backup.
         let is_later = epoch.is_list && object.read_at.is_some_and(|at| at < epoch.began);
         if object.read.as_ref().is_none_or(|read| read.version < version || (is_later && read.version != version)) {
             state.invalidate(key, version);
         }
     }
 
-    /// An object was deleted; `version` is that of its deletion.
+    /// Handles an object's deletion. `version` is that of the deletion.
     pub(crate) fn deleted(&self, key: &SourceKey, version: u64) {
         let mut state = self.state();
         let Some(object) = state.objects.get(key) else { return };
-        // A newer one of the same name may have been read.
+        // A newer object with the same name may have been read.
         if object.read.as_ref().is_none_or(|read| read.version <= version) {
             state.invalidate(key, version + 1);
         }
     }
 
-    /// A list ended. What it lacks is read again if it was thought to exist, which settles whether it or the read is older.
+    /// Handles the end of a list. An object that it did not contain is read again if it was thought to exist, which
+    /// settles whether the list or the read is older.
     pub(crate) fn sweep(&self, kind: SourceKind, scope: &Scope, list: Epoch) {
         let mut state = self.state();
         for watched in state.watches.get_mut(&kind).into_iter().flatten().filter(|watched| watched.scope == *scope) {
@@ -183,7 +189,7 @@ impl Sources {
         gone.iter().for_each(|key| state.invalidate(key, u64::MAX));
     }
 
-    /// The server refuses a watch: whoever depends on it has to say so.
+    /// Records that the server refuses a watch; dependents report it.
     pub(crate) fn refused(&self, kind: SourceKind, scope: &Scope, why: &str) {
         let mut state = self.state();
         let Some(watched) = state.watches.get_mut(&kind).into_iter().flatten().find(|w| w.scope == *scope) else {
@@ -197,7 +203,7 @@ impl Sources {
         covered.iter().for_each(|key| state.invalidate(key, u64::MAX));
     }
 
-    /// How many objects are known.
+    /// Returns how many objects are known.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.state().objects.len()

@@ -1,6 +1,6 @@
-//! The metadata watches of Secrets and ConfigMaps.
+//! Runs the metadata watches of Secrets and ConfigMaps.
 //!
-//! Release records, by far the most and the largest Secrets, are left out by the server.
+//! The server leaves out release records, which are by far the most and the largest Secrets.
 
 use std::sync::{Arc, Weak};
 
@@ -30,7 +30,7 @@ pub(crate) struct SourceMeta {
     pub(crate) version: u64,
 }
 
-/// Starts a watch; it ends with the registry.
+/// Starts a watch, which ends with the registry.
 pub(crate) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, scope: &Scope) -> Watcher {
     tracing::info!(kind = kind.as_str(), "Watching sources of values");
     let stream = match kind {
@@ -71,7 +71,7 @@ impl SourceMeta {
     }
 }
 
-/// Tells the registry.
+/// A sink that updates the registry.
 pub(crate) struct SourceSink {
     pub(crate) sources: Weak<Sources>,
     pub(crate) kind: SourceKind,
