@@ -51,8 +51,8 @@ impl Server {
         Server { objects, asked: Asked::default() }
     }
 
-    /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do this for theirs, and for what the
-    /// reconciler watches.
+    /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do so for their kinds, and for those
+    /// that the reconciler watches.
     pub fn serve<K: Kind>(&self) {
         self.serve_kind(&Watched::of::<K>());
     }

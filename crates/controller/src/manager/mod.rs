@@ -73,7 +73,7 @@ pub enum Error {
     /// A controller ended although it was not asked to.
     #[error("controller {name:?} ended")]
     Controller {
-        /// The controller's name.
+        /// Returns the controller's name.
         name: String,
         /// Its error, if it returned one.
         source: Option<native::Error>,

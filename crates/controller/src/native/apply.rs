@@ -2,20 +2,21 @@
 
 use serde_json::{Map, Value};
 
-/// Fields that identify an object; the server records no manager for them.
+/// The fields that identify an object; the server records no manager for them.
 const IDENTITY: [&str; 2] = ["apiVersion", "kind"];
 const PLACE: [&str; 3] = ["name", "namespace", "uid"];
 
-/// Whether an apply of `wanted` by this manager would change the live object: a value differs, a field has another manager, or the manager has a field
-/// that is no longer wanted. Values that the server writes in another way, such as `0.5` of a processor, count as different; the apply then changes
-/// nothing.
+/// Returns whether an apply of `wanted` by this manager would change the live object: a value differs, another manager
+/// has a field, or the manager has a field that is no longer wanted.
+///
+/// A value that the server normalizes, such as `0.5` of a processor, counts as different; its apply changes nothing.
 pub(super) fn differs(wanted: &Value, live: &Value, manager: &str) -> bool {
     let Some(fields) = applied_by(live, manager) else { return true };
     let managed = managed_part(wanted);
     !(contains(live, wanted) && has_all(fields, &managed) && has_only(fields, &managed))
 }
 
-/// The fields that the manager last applied.
+/// Returns the fields that the manager last applied.
 fn applied_by<'a>(live: &'a Value, manager: &str) -> Option<&'a Value> {
     let mut entries = live["metadata"]["managedFields"].as_array()?.iter();
     let ours = |entry: &&Value| {
@@ -25,7 +26,7 @@ fn applied_by<'a>(live: &'a Value, manager: &str) -> Option<&'a Value> {
     entries.find(ours).map(|entry| &entry["fieldsV1"])
 }
 
-/// The object without the fields that no manager has.
+/// Returns the object without the fields that no manager has.
 fn managed_part(wanted: &Value) -> Value {
     let mut managed = wanted.clone();
     let remove = |from: Option<&mut Map<String, Value>>, names: &[&str]| {
@@ -36,7 +37,8 @@ fn managed_part(wanted: &Value) -> Value {
     managed
 }
 
-/// Whether the live value has everything that is wanted. Lists of objects may have more, as sidecars do; other lists must be equal.
+/// Returns whether the live value has everything that is wanted. A list of objects may have more items, such as
+/// sidecars; other lists must be equal.
 fn contains(live: &Value, wanted: &Value) -> bool {
     match (wanted, live) {
         (wanted, Value::Null) => is_empty(wanted),
@@ -48,7 +50,7 @@ fn contains(live: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Whether each wanted field is among the manager's.
+/// Returns whether the manager has every wanted field.
 fn has_all(fields: &Value, wanted: &Value) -> bool {
     is_leaf(fields)
         || match wanted {
@@ -64,7 +66,7 @@ fn has_all(fields: &Value, wanted: &Value) -> bool {
         }
 }
 
-/// Whether each of the manager's fields is wanted.
+/// Returns whether every field of the manager is wanted.
 fn has_only(fields: &Value, wanted: &Value) -> bool {
     fields.as_object().into_iter().flatten().all(|(key, sub)| match (key.strip_prefix("f:"), wanted) {
         _ if key == "." => true,
@@ -74,7 +76,8 @@ fn has_only(fields: &Value, wanted: &Value) -> bool {
     })
 }
 
-/// Whether the key of a managed list item (`k:{"name":"web"}`, `v:"web"`) names the item. Keys may hold defaults that the item leaves out.
+/// Returns whether the key of a managed list item (`k:{"name":"web"}`, `v:"web"`) identifies the item. The key may
+/// contain defaults that the item omits.
 fn names_item(key: &str, item: &Value) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     match key.split_at_checked(2) {
@@ -88,12 +91,12 @@ fn names_item(key: &str, item: &Value) -> bool {
     }
 }
 
-/// Whether the fields below are managed as one.
+/// Returns whether the value is managed as a whole.
 fn is_leaf(fields: &Value) -> bool {
     fields.as_object().is_some_and(Map::is_empty)
 }
 
-/// Whether the server drops the value.
+/// Returns whether the server drops the value.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -119,7 +122,7 @@ mod tests {
         })
     }
 
-    /// As the server keeps it: with defaults, and the fields of the manager `m`.
+    /// Returns the object as the server stores it: with defaults, and the fields of the manager `m`.
     fn live() -> Value {
         let mut live = wanted();
         let container = json!({

@@ -1,4 +1,5 @@
-//! A controller's view of a store: its objects by the resource that they belong to, and by indexes of the controller.
+//! A controller's view of a store: its objects by the resource to which they belong, and by the controller's own
+//! indexes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
@@ -10,9 +11,11 @@ use super::store::{Store, StoreListener};
 use crate::ResourceKey;
 use crate::runtime::sync::lock;
 
-/// The objects of one kind as last seen, by the resource that they belong to. Cheap to clone; reading costs no request.
+/// The objects of one kind as last seen, by the resource to which they belong. Cheap to clone; reading sends no
+/// request.
 ///
-/// It lags behind the server, behind own writes too, by the time of an event. It lacks objects that the Rust type cannot hold.
+/// The cache lags behind the server, and behind the controller's own writes, until their events arrive. It omits
+/// objects that the Rust type cannot decode.
 pub struct Cache<K> {
     store: Arc<Store<K>>,
     index: Arc<Index<ResourceKey, K>>,
@@ -44,7 +47,7 @@ impl<K: Kind> Cache<K> {
         self.index.get(&ResourceKey::of(resource))
     }
 
-    /// Returns the object with this key, whatever it belongs to.
+    /// Returns the object with this key, regardless of the resource to which it belongs.
     pub fn get(&self, key: &ResourceKey) -> Option<Arc<K>> {
         self.store.get(key)
     }
@@ -54,8 +57,8 @@ impl<K: Kind> Cache<K> {
         self.store.all()
     }
 
-    /// Adds an index, which finds objects by what `keys` returns for each, such as the names of the Secrets that a pod mounts. Call it in
-    /// [`Reconciler::watch`](super::Reconciler::watch), and keep the result with the caches.
+    /// Adds an index, which finds objects by what `keys` returns for each, such as the names of the Secrets that a pod
+    /// mounts. Call it in [`Reconciler::watch`](super::Reconciler::watch), and return the result among the caches.
     pub fn indexed<I, Keys>(&self, keys: impl Fn(&K) -> Keys + Send + Sync + 'static) -> Indexed<I, K>
     where
         I: Clone + Eq + Hash + Send + Sync + 'static,
@@ -71,18 +74,19 @@ impl<K: Kind> Cache<K> {
         self.store.invalid(key)
     }
 
-    /// Wakes a resource once, as soon as the object changes or goes, whatever it belongs to.
+    /// Wakes a resource once, when the object next changes or is deleted, regardless of the resource to which it
+    /// belongs.
     pub(super) fn wake_on_change(&self, object: &K, resource: ResourceKey) {
         let key = ResourceKey::of(object);
         lock(&self.index.waiting).entry(key.clone()).or_default().insert(resource);
-        // It may have changed just before.
+        // The object may have changed since it was read.
         if self.get(&key).is_none_or(|now| now.meta().resource_version != object.meta().resource_version) {
             self.index.wake_waiting(&key);
         }
     }
 }
 
-/// The objects of a [`Cache`] by an index of the controller: [`Cache::indexed`]. Cheap to clone.
+/// The objects of a [`Cache`] by an index of the controller, see [`Cache::indexed`]. Cheap to clone.
 pub struct Indexed<I, K>(Arc<Index<I, K>>);
 
 impl<I, K> Clone for Indexed<I, K> {
@@ -103,13 +107,13 @@ type KeysOf<I, K> = dyn Fn(&K) -> Vec<I> + Send + Sync;
 type Wake<I, K> = dyn Fn(I, Option<&K>, Option<&K>) + Send + Sync;
 type OnInvalid = dyn Fn(&ResourceKey, &Invalid) + Send + Sync;
 
-/// The objects of a store by a key, such as their resource; wakes the keys whose objects change.
+/// The objects of a store by a key, such as their resource. Wakes the keys whose objects change.
 pub(super) struct Index<I, K> {
     keys_of: Box<KeysOf<I, K>>,
     wake: Box<Wake<I, K>>,
     on_invalid: Box<OnInvalid>,
     objects: RwLock<HashMap<I, Objects<K>>>,
-    /// Who waits for the next change of an object.
+    /// The keys that wait for the next change of an object.
     waiting: Mutex<HashMap<ResourceKey, HashSet<I>>>,
 }
 
@@ -128,7 +132,7 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
         }
     }
 
-    /// Calls `handle` with each object whose state stops to decode.
+    /// Calls `handle` for each object whose new state cannot be decoded.
     pub(super) fn on_invalid(self, handle: impl Fn(&ResourceKey, &Invalid) + Send + Sync + 'static) -> Index<I, K> {
         Index { on_invalid: Box::new(handle), ..self }
     }
@@ -138,7 +142,7 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
         objects.get(key).into_iter().flat_map(|all| all.values().cloned()).collect()
     }
 
-    /// Files the object under the keys that it has now.
+    /// Moves the object to the keys that it has now.
     fn file(&self, key: &ResourceKey, left: &[I], joined: &[I], now: Option<&Arc<K>>) {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         for of in left {

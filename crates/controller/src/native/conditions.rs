@@ -1,4 +1,4 @@
-//! The conditions of a resource's status. Counterpart: apimachinery's `meta.SetStatusCondition`.
+//! The conditions of a resource's status, like apimachinery's `meta.SetStatusCondition`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -6,7 +6,8 @@ use kube::Resource;
 
 /// The conditions of a resource, for its next status.
 ///
-/// The time of a condition changes only with its status, so an equal outcome gives an equal status, which costs no write.
+/// The transition time of a condition changes only with its status. An equal outcome therefore gives an equal status,
+/// which needs no write.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     generation: Option<i64>,
@@ -14,30 +15,30 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Starts with the conditions of the resource's last status.
+    /// Starts from the conditions of the resource's last status.
     pub fn after(resource: &impl Resource, last: &[Condition]) -> Conditions {
         Conditions { generation: resource.meta().generation, list: last.to_vec() }
     }
 
-    /// Sets a condition that holds. `reason` is one word in upper camel case, `message` a sentence for people.
+    /// Sets a condition to `True`. `reason` is one word in upper camel case, `message` a sentence for people.
     #[must_use]
     pub fn set_true(self, type_: &str, reason: &str, message: impl Into<String>) -> Conditions {
         self.set(type_, "True", (reason, message.into()))
     }
 
-    /// Sets a condition that does not hold.
+    /// Sets a condition to `False`.
     #[must_use]
     pub fn set_false(self, type_: &str, reason: &str, message: impl Into<String>) -> Conditions {
         self.set(type_, "False", (reason, message.into()))
     }
 
-    /// Sets a condition that cannot be judged.
+    /// Sets a condition to `Unknown`.
     #[must_use]
     pub fn set_unknown(self, type_: &str, reason: &str, message: impl Into<String>) -> Conditions {
         self.set(type_, "Unknown", (reason, message.into()))
     }
 
-    /// The conditions as a status holds them.
+    /// Returns the conditions in the form that a status has.
     pub fn list(self) -> Vec<Condition> {
         self.list
     }
@@ -61,7 +62,7 @@ impl Conditions {
     }
 }
 
-/// Kubernetes stores whole seconds: a fraction would differ from the stored value.
+/// Returns the time in whole seconds, as Kubernetes stores it: a fraction would differ from the stored value.
 fn now() -> Time {
     let now = outside::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))

@@ -1,6 +1,6 @@
-//! Objects that may not be what their Rust type expects: one that cannot be decoded stops no list and no watch.
+//! Decodes objects one by one: an object that cannot be decoded does not end its list or watch.
 //!
-//! Counterpart: kube's `DeserializeGuard`, which says neither which field is wrong nor allows objects that are written again.
+//! kube's `DeserializeGuard` neither names the wrong field nor allows objects to be written again.
 
 use std::borrow::Cow;
 
@@ -13,17 +13,17 @@ use super::untyped::Untyped;
 /// An object of a list or watch.
 #[derive(Clone, Debug)]
 pub(super) enum Decoded<K> {
-    /// It is what the type expects.
+    /// It fits the type.
     Valid(K),
-    /// It is not.
+    /// It does not fit the type.
     Invalid(Box<Invalid>),
 }
 
-/// An object that its Rust type cannot hold.
+/// An object that its Rust type cannot decode.
 #[derive(Clone, Debug)]
 pub(super) struct Invalid {
     pub(super) metadata: ObjectMeta,
-    /// The field, and what is wrong with it.
+    /// The wrong field, and what is wrong with it.
     pub(super) cause: String,
 }
 

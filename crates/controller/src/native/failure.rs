@@ -1,25 +1,25 @@
-//! Why a reconcile failed, as people and retries see it.
+//! Failures of a reconcile: their reasons, messages and retries.
 
 use std::time::Duration;
 
 use crate::report::{Reason, chain};
 
-/// Why a reconcile failed.
+/// The reason why a reconcile failed.
 pub(super) enum Failure<E> {
-    /// The reconciler's own error.
+    /// The reconciler returned an error.
     Reconciler(E),
     /// The finalizers could not be written.
     Finalizer(kube::Error),
     /// The resource does not fit its type; the text names the field.
     Undecodable(String),
-    /// It took longer than allowed.
+    /// The reconcile took longer than allowed.
     Timeout(Duration),
-    /// It panicked.
+    /// The reconciler panicked.
     Panicked,
 }
 
 impl<E: Reason + 'static> Failure<E> {
-    /// Returns the stable name for log, event and metric.
+    /// Returns the stable reason for logs, events and metrics.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Failure::Reconciler(error) => error.reason(),
@@ -30,7 +30,7 @@ impl<E: Reason + 'static> Failure<E> {
         }
     }
 
-    /// Returns what people read.
+    /// Returns the message for people.
     pub(super) fn message(&self) -> String {
         match self {
             Failure::Reconciler(error) => chain(error),
@@ -45,7 +45,7 @@ impl<E: Reason + 'static> Failure<E> {
         }
     }
 
-    /// Reports whether only a change can help.
+    /// Returns whether only a change of the resource can help.
     pub(super) fn is_terminal(&self) -> bool {
         match self {
             Failure::Reconciler(error) => error.is_terminal(),

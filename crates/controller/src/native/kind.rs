@@ -1,4 +1,4 @@
-//! The kinds of objects that a reconciler works with, in namespaces or cluster-scoped.
+//! The kinds of objects that a reconciler works with, namespaced or cluster-scoped.
 
 use std::fmt::Debug;
 
@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::ResourceKey;
 
-/// A kind with a Rust type, such as `Deployment`, `Node` or a custom resource. `PartialObjectMeta<K>` is one whose objects are only metadata,
-/// which saves memory and traffic.
+/// A kind with a Rust type, such as `Deployment`, `Node` or a custom resource. With `PartialObjectMeta<K>`, only the
+/// metadata of the objects is read, which saves memory and traffic.
 pub trait Kind:
     Resource<DynamicType = (), Scope: Reach> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
@@ -21,12 +21,13 @@ impl<K> Kind for K where
 {
 }
 
-/// Where the objects of a kind live: in namespaces, or in the cluster.
+/// The scope of a kind: its objects are namespaced or cluster-scoped.
 pub trait Reach: Sized + 'static {
-    /// Whether each object is in a namespace.
+    /// Whether the objects are namespaced.
     const NAMESPACED: bool;
 
-    /// Returns the API of a kind in a namespace. Without one (`""`), and for cluster-scoped kinds, it covers the whole cluster.
+    /// Returns the API of a kind in a namespace. It covers the whole cluster if the namespace is empty or the kind is
+    /// cluster-scoped.
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K>;
 }
 
@@ -46,12 +47,12 @@ impl Reach for ClusterResourceScope {
     }
 }
 
-/// Reports whether the kind's objects are in namespaces.
+/// Returns whether a kind is namespaced.
 pub(super) const fn is_namespaced<K: Kind>() -> bool {
     <K::Scope as Reach>::NAMESPACED
 }
 
-/// Returns the API of a kind in a namespace: [`Reach::api`].
+/// Returns the API of a kind in a namespace, see [`Reach::api`].
 pub(super) fn api<K: Resource<DynamicType = (), Scope: Reach>>(client: Client, namespace: &str) -> Api<K> {
     <K::Scope as Reach>::api(client, namespace)
 }

@@ -1,4 +1,4 @@
-//! Which resources exist: what is left of a deleted one, such as its pods while they end, wakes nothing.
+//! The resources that exist. Remains of a deleted one, such as its terminating pods, wake nothing.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use crate::ResourceKey;
 use crate::runtime::sync::lock;
 
-/// The resources of a reconciler that its watch has delivered and that it has not seen go.
+/// The resources that the watch has delivered and no reconcile has found deleted.
 #[derive(Default)]
 pub(super) struct Known(Mutex<HashSet<ResourceKey>>);
 
 impl Known {
-    /// Notes that the watch delivered the resource.
+    /// Records that the watch delivered the resource.
     pub(super) fn add(&self, key: &ResourceKey) {
         let mut known = lock(&self.0);
         if !known.contains(key) {
@@ -19,18 +19,19 @@ impl Known {
         }
     }
 
-    /// Returns whether a change of an object that belongs to the resource matters. If the resource comes later, its own event wakes it.
+    /// Returns whether a change of an object that belongs to the resource matters. A resource that is created later is
+    /// woken by its own event.
     pub(super) fn contains(&self, key: &ResourceKey) -> bool {
         lock(&self.0).contains(key)
     }
 
-    /// Returns all of them.
+    /// Returns the keys of all resources.
     pub(super) fn all(&self) -> Vec<ResourceKey> {
         lock(&self.0).iter().cloned().collect()
     }
 
-    /// Notes that a reconcile found the resource gone; returns whether it is the first to do so. `exists` looks again: the resource may have come
-    /// back after the reconcile looked.
+    /// Records that a reconcile found the resource deleted, and returns whether it is the first to do so. `exists`
+    /// checks again, because the resource may have been created anew meanwhile.
     pub(super) fn remove(&self, key: &ResourceKey, exists: impl FnOnce() -> bool) -> bool {
         let is_first = lock(&self.0).remove(key);
         if exists() {

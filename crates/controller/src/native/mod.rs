@@ -1,8 +1,9 @@
 //! Controllers in Rust.
 //!
-//! A [`Reconciler`] serves one kind of custom resource: it says what wakes it, and makes the cluster look as a resource asks. Queue, caches, retries,
-//! events, metrics and finalizers are the library's. A [`Controller`] is the seam below it, what the manager runs: a name, and a loop that ends on
-//! request. Chart controllers are controllers, too. Counterparts: controller-runtime's `reconcile.Reconciler` and `manager.Runnable`.
+//! A [`Reconciler`] serves one kind of custom resource: it declares what triggers a reconcile, and makes the cluster
+//! match a resource's `spec`. The library provides queue, caches, retries, events, metrics and finalizers. A
+//! [`Controller`] is what the manager runs: a name, and a loop that ends on request. Controllers of charts implement
+//! it, too. The counterparts in controller-runtime are `reconcile.Reconciler` and `manager.Runnable`.
 
 mod apply;
 mod cache;
@@ -43,28 +44,31 @@ pub use serve::{Served, rights};
 pub use store::Stores;
 pub use watching::{Objects, Watched, Watching, generation_changed};
 
-/// Why a controller ended early.
+/// The reason why a controller ended early.
 pub use crate::runtime::BoxError as Error;
 
 /// A controller that a manager runs.
 ///
 /// # Contract
-/// The manager calls [`run`](Self::run) once, and only while this process leads. It cancels [`Context::shutdown`] to end the controller, then waits
-/// for at most [`Config::shutdown_grace`](crate::manager::Config::shutdown_grace). If the lease is lost, the grace period ends or a second signal
-/// arrives, it drops the future: assume that any `.await` may be the last, and make each write idempotent.
+/// The manager calls [`run`](Self::run) once, and only while this process leads. It cancels [`Context::shutdown`] to
+/// end the controller, then waits for at most [`Config::shutdown_grace`](crate::manager::Config::shutdown_grace). If
+/// the lease is lost, the grace period ends or a second signal arrives, it drops the future: any `.await` may be the
+/// last, so each write must be idempotent.
 ///
-/// Nothing is retried: returning early, with or without an error, ends the process. Retry inside; [`crate::backoff::Backoff`] has the waits, and
-/// [`Context::events`] publishes outcomes.
+/// Nothing is retried: a return before shutdown, with or without an error, ends the process. Retry within `run`:
+/// [`crate::backoff::Backoff`] computes the waits, and [`Context::events`] publishes outcomes.
 pub trait Controller: Send + 'static {
-    /// The name in logs, metrics and events: `<kind in lower case>-controller`. The manager numbers duplicates.
+    /// Returns the name for logs, metrics and events: `<kind in lower case>-controller`. The manager numbers
+    /// duplicates.
     fn name(&self) -> &str;
 
-    /// The kind that it reconciles: `Shop.apps.my.domain`. The lease of a process names the kinds of its controllers. Default: unknown.
+    /// Returns the kind that the controller reconciles: `Shop.apps.my.domain`. The lease of a process names the kinds
+    /// of its controllers. Default: unknown.
     fn serves(&self) -> Option<String> {
         None
     }
 
-    /// Tells the process what the controller needs. Called for every controller before any of them runs.
+    /// Declares what the controller needs from the process. Called for every controller before any of them runs.
     fn prepare(&self, _context: &Context) {}
 
     /// Reconciles until [`Context::shutdown`] is cancelled, then finishes running work and returns.

@@ -10,8 +10,8 @@ use super::watching::{Watched, Watching};
 use crate::ResourceKey;
 use crate::context::Context;
 
-/// Lists what the reconciler watches, then reconciles the resource, or cleans up after it if it is being deleted. A resource that does not exist needs
-/// nothing. `serve` gets each watched kind before its first list.
+/// Lists what the reconciler watches, then reconciles the resource once, or cleans up after it if it is being deleted.
+/// Does nothing if the resource does not exist. Calls `serve` with each watched kind before its first list.
 pub async fn once<R: Reconciler>(
     reconciler: &R,
     context: &Context,

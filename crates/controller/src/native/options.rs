@@ -1,4 +1,4 @@
-//! How an object is applied.
+//! Options for applying an object.
 
 /// An object, and how [`Scope::apply`](super::Scope::apply) writes it. An object alone is applied as the resource's own: with the resource as its
 /// controller, and with force.
@@ -18,25 +18,28 @@ pub struct Apply<K> {
     pub(super) dry_run: bool,
 }
 
-/// What an applied object says about its resource.
+/// The owner reference of an applied object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {
-    /// The resource is its controller. An object that has another one, or none, is left alone. The default.
+    /// The resource is the object's controller. An object that has another controller, or none, is not written. The
+    /// default.
     #[default]
     Controller,
-    /// The resource is one of its owners: the garbage collector deletes the object once all of them are gone. Objects of others are written, too.
+    /// The resource is one of the object's owners: the garbage collector deletes the object after the last of them.
+    /// Objects of others are written, too.
     Owner,
-    /// Nothing: the object may be in any namespace, it stays when the resource goes, and objects of others are written, too.
+    /// The object has no owner reference: it may be in any namespace and outlives the resource. Objects of others are
+    /// written, too.
     None,
 }
 
 /// What happens if another field manager has a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflicts {
-    /// The field is taken over. The default.
+    /// The apply takes the field over. The default.
     #[default]
     TakeOver,
-    /// The apply fails, and names the manager.
+    /// The apply fails, and the error names the manager.
     Fail,
 }
 
@@ -47,20 +50,20 @@ impl<K> From<K> for Apply<K> {
 }
 
 impl<K> Apply<K> {
-    /// Sets what the object says about its resource.
+    /// Sets the owner reference of the object.
     #[must_use]
     pub fn owned(self, ownership: Ownership) -> Apply<K> {
         Apply { ownership, ..self }
     }
 
-    /// Sets what happens if another field manager has a field. To leave a field to another manager altogether, such as the replicas that an autoscaler
-    /// sets, leave it out of the object.
+    /// Sets what happens if another field manager has a field. To leave a field to another manager for good, such as
+    /// the replicas that an autoscaler sets, omit it from the object.
     #[must_use]
     pub fn on_conflict(self, conflicts: Conflicts) -> Apply<K> {
         Apply { conflicts, ..self }
     }
 
-    /// Asks the server what would become of the object, and writes nothing.
+    /// Makes the apply a dry run: the server returns the object that it would store, and stores nothing.
     #[must_use]
     pub fn dry_run(self) -> Apply<K> {
         Apply { dry_run: true, ..self }

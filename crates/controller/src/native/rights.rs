@@ -1,11 +1,11 @@
-//! What a reconciler may do in the cluster: its role is written from it (`generate rbac`), and the start checks it.
+//! The permissions of a reconciler: `generate rbac` writes its role from them, and the startup checks them.
 
 use kube::Resource;
 
 use super::kind::Kind;
 use crate::rights::Need;
 
-/// What a reconciler does in the cluster beside reading its own resources and publishing events.
+/// The permissions that a reconciler needs, besides reading its own resources and publishing events.
 ///
 /// ```
 /// use controller::native::Rights;
@@ -25,7 +25,7 @@ pub struct Rights {
     owns_objects: bool,
 }
 
-/// Verbs on the objects of a kind.
+/// The verbs that are needed on a resource of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
     pub group: String,
@@ -33,44 +33,46 @@ pub struct Right {
     pub verbs: Vec<&'static str>,
 }
 
-/// The verbs in the order in which roles name them.
+/// The verbs in the order in which roles list them.
 const VERBS: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// What a watch and [`Cache`](super::Cache) need.
+/// The verbs that a watch and a [`Cache`](super::Cache) need.
 const READ: &[&str] = &["get", "list", "watch"];
 
 impl Rights {
-    /// Nothing more.
+    /// Needs no further permission.
     pub fn none() -> Rights {
         Rights::default()
     }
 
-    /// Writes the status of its resources, as [`Scope::status`](super::Scope::status) does.
+    /// Adds writing the status of the reconciler's resources, as [`Scope::status`](super::Scope::status) does.
     #[must_use]
     pub fn status(self) -> Rights {
         Rights { writes_status: true, ..self }
     }
 
-    /// Reads and watches objects, as [`Watching::mapped`](super::Watching::mapped) does.
+    /// Adds reading and watching objects, as [`Watching::mapped`](super::Watching::mapped) does.
     #[must_use]
     pub fn reads<K: Resource<DynamicType = ()>>(self) -> Rights {
         self.on::<K>(READ)
     }
 
-    /// Watches objects that a resource owns, creates and changes them, as [`Scope::apply`](super::Scope::apply) does.
+    /// Adds watching, creating and changing objects that a resource owns, as [`Scope::apply`](super::Scope::apply)
+    /// does.
     #[must_use]
     pub fn applies<K: Resource<DynamicType = ()>>(self) -> Rights {
         let rights = self.on::<K>(READ).on::<K>(&["create", "patch"]);
         Rights { owns_objects: true, ..rights }
     }
 
-    /// Watches and deletes objects, as [`Scope::delete`](super::Scope::delete) does.
+    /// Adds watching and deleting objects, as [`Scope::delete`](super::Scope::delete) does.
     #[must_use]
     pub fn deletes<K: Resource<DynamicType = ()>>(self) -> Rights {
         self.on::<K>(READ).on::<K>(&["delete"])
     }
 
-    /// Any other rule of a role, on a resource such as `deployments` or `deployments/scale`. The core group is `""`.
+    /// Adds any other rule of a role, on a resource such as `deployments` or `deployments/scale`. The core group is
+    /// `""`.
     #[must_use]
     pub fn rule(mut self, group: &str, resource: &str, verbs: &[&'static str]) -> Rights {
         add(&mut self.all, group, resource, verbs);
@@ -81,12 +83,12 @@ impl Rights {
         self.rule(&K::group(&()), &K::plural(&()), verbs)
     }
 
-    /// Whether its objects have owner references, which some clusters guard.
+    /// Returns whether the reconciler sets owner references, which some clusters guard.
     pub fn owns_objects(&self) -> bool {
         self.owns_objects
     }
 
-    /// All rights, those of the library on resources of kind `R` first.
+    /// Returns all permissions; those of the library on resources of kind `R` come first.
     pub fn of_reconciler<R: Kind>(&self, has_finalizer: bool) -> Vec<Right> {
         let (group, plural) = (R::group(&()), R::plural(&()));
         let mut all = Vec::new();
@@ -109,7 +111,7 @@ impl Right {
         Need { group: &self.group, resource: &self.resource, verbs: &self.verbs, name: None, namespace: None }
     }
 
-    /// Whether it suffices for a watch of this resource.
+    /// Returns whether the permission suffices for a watch of this resource.
     pub fn covers_watch(&self, group: &str, resource: &str) -> bool {
         (&*self.group, &*self.resource) == (group, resource) && ["list", "watch"].iter().all(|v| self.verbs.contains(v))
     }

@@ -1,4 +1,4 @@
-//! One reconcile of one resource: what it may do.
+//! What one reconcile of one resource may do.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::context::Context;
 use crate::events;
 use crate::report::{Outcome, Reason};
 
-/// A resource that is being reconciled, and the helpers for the common cases: apply what it owns, report a status, tell its users.
+/// A resource that is being reconciled, with helpers for the common cases: apply what it owns, write a status, publish
+/// an event.
 pub struct Scope<'a, R> {
     context: &'a Context,
     resource: &'a Arc<R>,
@@ -29,11 +30,11 @@ pub struct Scope<'a, R> {
 /// What an apply did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The object did not exist.
+    /// It created the object.
     Created,
-    /// It was written.
+    /// It updated the object.
     Updated,
-    /// It is as wanted, or is being deleted: no request was sent.
+    /// It sent no request: the object is as wanted, or is being deleted.
     Unchanged,
 }
 
@@ -42,14 +43,14 @@ pub enum Change {
 pub struct Applied<K> {
     /// What the apply did.
     pub change: Change,
-    /// The object as the server answered, or as the cache has it.
+    /// The object as the server returned it, or as the cache has it.
     pub object: Arc<K>,
 }
 
-/// Why a write failed. A reconciler may return it as its own error.
+/// The reason why a write failed. A reconciler may return it as its own error.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// An object of that name does not belong to the resource.
+    /// An object of that name exists and does not belong to the resource.
     #[error("{kind} {name:?} exists and belongs to something else: delete it, or rename one of the two")]
     Foreign {
         /// The object's kind.
@@ -64,7 +65,7 @@ pub enum WriteError {
         kind: String,
         /// Its name.
         name: String,
-        /// Where it is: `is in namespace "x"`.
+        /// The place of the object: `is in namespace "x"`.
         place: String,
         /// The kind of the resource.
         owner: String,
@@ -77,20 +78,20 @@ pub enum WriteError {
         /// Its name.
         name: String,
     },
-    /// An object cannot be written.
+    /// The object could not be written.
     #[error("cannot write {kind} {name:?}")]
     Write {
         /// The object's kind.
         kind: String,
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         source: kube::Error,
     },
-    /// The object or status is no JSON object.
+    /// The object or status is not a JSON object.
     #[error("cannot encode {0}")]
     Encode(String, #[source] serde_json::Error),
-    /// The status cannot be written.
+    /// The status could not be written.
     #[error("cannot write the status")]
     Status(#[source] kube::Error),
 }
@@ -105,24 +106,24 @@ impl Reason for WriteError {
         }
     }
 
-    /// The same object is as invalid the next time.
+    /// Returns whether the object is invalid, because the next attempt would write the same one.
     fn is_terminal(&self) -> bool {
         self.reason() == "InvalidObject"
     }
 }
 
 impl<'a, R: Kind> Scope<'a, R> {
-    /// The scope of a reconcile whose writes carry this field manager. The library makes it; tests may, too.
+    /// Creates the scope of a reconcile whose writes have this field manager. The library does so, and tests may.
     pub fn new(context: &'a Context, resource: &'a Arc<R>, manager: &'a str) -> Scope<'a, R> {
         Scope { context, resource, manager }
     }
 
-    /// The resource as last seen.
+    /// Returns the resource as last seen.
     pub fn resource(&self) -> &R {
         self.resource
     }
 
-    /// The process's handles: client, settings, metrics.
+    /// Returns the process's handles: client, settings, metrics.
     pub fn context(&self) -> &Context {
         self.context
     }
@@ -141,17 +142,19 @@ impl<'a, R: Kind> Scope<'a, R> {
         self.resource.namespace().unwrap_or_default()
     }
 
-    /// Makes an object exist as given, by default owned by the resource: [`Apply`] has other ways. `cache` must cover it. Fields that the object leaves
-    /// out stay other managers'; those that it once had and no longer has are removed.
+    /// Makes an object exist as given, by default owned by the resource; [`Apply`] has other options. `cache` must
+    /// cover the object. Fields that the object omits stay with other managers; fields that an earlier apply set and
+    /// this one omits are removed.
     ///
-    /// Sends nothing if the cached object is as wanted: any number of reconciles cost one write.
+    /// Sends nothing if the cached object is as wanted: any number of reconciles need one write.
     ///
-    /// A namespaced resource owns objects in its own namespace, which the object need not name. A cluster-scoped resource owns cluster-scoped objects,
-    /// and those of the namespaces that they name.
+    /// A namespaced resource owns objects in its own namespace, which the object need not name. A cluster-scoped
+    /// resource owns cluster-scoped objects, and objects in the namespaces that they name.
     ///
     /// # Errors
-    /// An object of that name has another controller, or none; the resource cannot own it; or the server refuses it. Once a foreign object that
-    /// `cache` has changes or goes, the resource is reconciled again.
+    /// Fails if an object of that name has another controller, or none, if the resource cannot own the object, or if
+    /// the server rejects it. When a foreign object that `cache` contains changes or is deleted, the resource is
+    /// reconciled again.
     pub async fn apply<K: Kind>(&self, cache: &Cache<K>, apply: impl Into<Apply<K>>) -> Result<Applied<K>, WriteError> {
         let apply = self.placed(apply.into())?;
         let cached = cache.get(&ResourceKey::of(&apply.object));
@@ -168,7 +171,7 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
     }
 
-    /// Places the object where it belongs, with the owner reference that it shall have.
+    /// Sets the object's namespace and owner reference.
     fn placed<K: Kind>(&self, mut apply: Apply<K>) -> Result<Apply<K>, WriteError> {
         let (kind, name, own) = (kind(&apply.object), apply.object.name_any(), self.namespace());
         let metadata = apply.object.meta_mut();
@@ -184,7 +187,7 @@ impl<'a, R: Kind> Scope<'a, R> {
             Ownership::Owner => self.resource.owner_ref(&()),
             Ownership::None => return Ok(apply),
         };
-        // An owner in another namespace is no owner: the garbage collector would delete the object.
+        // An owner in another namespace does not count: the garbage collector would delete the object.
         if !own.is_empty() && metadata.namespace.as_ref() != Some(&own) {
             let place = metadata
                 .namespace
@@ -196,7 +199,7 @@ impl<'a, R: Kind> Scope<'a, R> {
         Ok(apply)
     }
 
-    /// Reports whether the resource is the object's controller.
+    /// Returns whether the resource is the object's controller.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
         let uid = self.resource.meta().uid.as_deref();
         let mut owners = metadata.owner_references.iter().flatten();
@@ -207,7 +210,8 @@ impl<'a, R: Kind> Scope<'a, R> {
         apply.ownership != Ownership::Controller || self.owns(live)
     }
 
-    /// Creates what the cache does not have. It may exist all the same: the cache may lag behind, or select other labels.
+    /// Creates an object that the cache does not contain. It may exist nevertheless, because the cache may lag behind
+    /// or select other labels.
     async fn create<K: Kind>(&self, apply: &Apply<K>, wanted: Value) -> Result<Applied<K>, WriteError> {
         let object = &apply.object;
         let found = self.api_of(object).get_metadata_opt(&object.name_any()).await;
@@ -221,7 +225,8 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
     }
 
-    /// Applies the object. The `uid` keeps it from replacing another object; without one, it takes no field from anybody.
+    /// Applies the object. The `uid` prevents the apply from changing another object of that name; without one, it
+    /// takes no field over.
     async fn write<K: Kind>(&self, apply: &Apply<K>, mut wanted: Value, uid: Option<String>) -> Result<K, WriteError> {
         let object = &apply.object;
         let force = uid.is_some() && apply.conflicts == Conflicts::TakeOver;
@@ -237,10 +242,10 @@ impl<'a, R: Kind> Scope<'a, R> {
         self.api_in(object.meta().namespace.as_deref().unwrap_or_default())
     }
 
-    /// Deletes an object of the resource; returns whether it existed. `cache` must cover it.
+    /// Deletes an object of the resource, and returns whether it existed. `cache` must cover it.
     ///
     /// # Errors
-    /// It has another controller, or none; or the server refuses.
+    /// Fails if the object has another controller, or none, or if the server rejects the request.
     pub async fn delete<K: Kind>(&self, cache: &Cache<K>, key: &ResourceKey) -> Result<bool, WriteError> {
         let Some(live) = cache.get(key) else { return Ok(false) };
         if !self.owns(live.meta()) {
@@ -257,10 +262,11 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
     }
 
-    /// Writes the status, if it differs from the resource's; returns whether it did. Other managers' fields of the status stay.
+    /// Writes the status if it differs from the resource's, and returns whether it did. Fields of the status that other
+    /// managers set stay.
     ///
     /// # Errors
-    /// The server refuses the status. That the resource is gone is no error.
+    /// Fails if the server rejects the status. A resource that no longer exists is not an error.
     pub async fn status(&self, status: &R::Status) -> Result<bool, WriteError>
     where
         R: HasStatus,
@@ -271,7 +277,7 @@ impl<'a, R: Kind> Scope<'a, R> {
         if self.resource.status().map(encoded).transpose()?.as_ref() == Some(&wanted) {
             return Ok(false);
         }
-        // The uid keeps the apply from writing to a resource that took the name of a deleted one.
+        // The uid prevents the apply from writing to a new resource with the name of a deleted one.
         let patch = json!({
             "apiVersion": R::api_version(&()), "kind": R::kind(&()),
             "metadata": {"uid": self.resource.uid()}, "status": wanted,
@@ -284,7 +290,8 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
     }
 
-    /// Logs, counts and publishes something that the resource's users should know, in the background. Once for each change, not for each reconcile.
+    /// Logs, counts and publishes an outcome for the resource's users, in the background. Call it once for each change,
+    /// not for each reconcile.
     pub fn publish(&self, outcome: Outcome) {
         let object = reference(&**self.resource);
         log(self.context, &object, &outcome);
@@ -306,7 +313,7 @@ fn place(object: &ObjectReference) -> (&str, &str) {
     (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref().unwrap_or_default())
 }
 
-/// The object as events name it.
+/// Returns the reference by which events name the object.
 pub(super) fn reference<K: Kind>(object: &K) -> ObjectReference {
     object.object_ref(&())
 }
@@ -323,7 +330,7 @@ fn failed<K: Kind>(object: &K, source: kube::Error) -> WriteError {
     WriteError::Write { kind: kind(object), name: object.name_any(), source }
 }
 
-/// The object as JSON, with its kind: Rust types of own kinds do not encode it.
+/// Encodes the object as JSON, with its kind, which Rust types of custom resources do not encode.
 fn encode<K: Kind>(object: &K) -> Result<Value, WriteError> {
     let mut encoded = serde_json::to_value(object).map_err(|e| WriteError::Encode(kind(object), e))?;
     encoded["apiVersion"] = K::api_version(&()).into();
@@ -339,7 +346,7 @@ fn updated<K>(object: K) -> Applied<K> {
     Applied { change: Change::Updated, object: Arc::new(object) }
 }
 
-/// Whether the object is gone, has changed, or another has its name.
+/// Returns whether the object was deleted, was changed, or has been replaced by another of its name.
 pub(super) fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict())
 }

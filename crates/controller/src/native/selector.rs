@@ -1,10 +1,11 @@
-//! Which objects of a kind a watch delivers.
+//! Selectors of the objects that a watch delivers.
 
 use std::fmt;
 
 use kube::runtime::watcher;
 
-/// Selects objects of a kind. A string is a label selector, such as `app=memcached`; the empty one selects every object.
+/// A selector of objects of a kind. A string is a label selector, such as `app=memcached`; the empty string selects
+/// every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector {
     labels: String,
@@ -18,7 +19,8 @@ impl From<&str> for Selector {
 }
 
 impl Selector {
-    /// Adds a field selector, such as `spec.nodeName=a`. The server knows few fields of each kind, and `metadata.name` of all.
+    /// Adds a field selector, such as `spec.nodeName=a`. The server supports `metadata.name` for every kind, and few
+    /// other fields.
     #[must_use]
     pub fn fields(self, fields: &str) -> Selector {
         Selector { fields: fields.to_owned(), ..self }
@@ -29,7 +31,7 @@ impl Selector {
         if self.fields.is_empty() { config } else { config.fields(&self.fields) }
     }
 
-    /// Names the kind's selected objects: `Pod.v1 with labels app=x`.
+    /// Returns a name for the kind's selected objects: `Pod.v1 with labels app=x`.
     pub(super) fn of(&self, kind: String) -> String {
         if self == &Selector::default() { kind } else { format!("{kind} with {self}") }
     }

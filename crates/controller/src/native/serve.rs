@@ -1,4 +1,4 @@
-//! Runs a reconciler: fills its caches, then reconciles what they wake.
+//! Runs a reconciler: fills its caches, then reconciles the resources that they wake.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Served<R> {
 }
 
 impl<R: Reconciler> Served<R> {
-    /// The controller of this reconciler.
+    /// Creates the controller of this reconciler.
     pub fn new(reconciler: R) -> Served<R> {
         Served { name: reconciler.name(), reconciler }
     }
@@ -48,7 +48,7 @@ impl<R: Reconciler> Controller for Served<R> {
     }
 }
 
-/// Met once the controller has started its watches, each of which is its own requirement.
+/// Returns the requirement that is met once the controller has started its watches. Each watch has its own requirement.
 fn started(context: &Context, name: &str) -> Requirement {
     context.readiness.require(name, "not started yet")
 }
@@ -75,7 +75,7 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     tokio::select! {
         biased;
         () = lists => {}
-        // Nothing runs yet, and a kind that is not served never lists.
+        // No reconcile has started, and the list of a kind that is not served never completes.
         () = context.shutdown.cancelled() => return Ok(()),
     }
     settings.queue.open();
@@ -91,7 +91,7 @@ pub fn rights<R: Reconciler>(reconciler: &R) -> Vec<Right> {
     reconciler.rights().of_reconciler::<R::Resource>(!reconciler.finalizers().is_empty())
 }
 
-/// Returns the watched kinds that the rights do not cover.
+/// Returns the watched kinds that the permissions do not cover.
 fn undeclared<'k>(kinds: &'k [Watched], rights: &'k [Right]) -> impl Iterator<Item = String> + 'k {
     let is_missing = |kind: &&Watched| !rights.iter().any(|right| right.covers_watch(&kind.group, &kind.plural));
     let name = |kind: &Watched| format!("{}.{}", kind.plural, kind.group).trim_end_matches('.').to_owned();

@@ -1,4 +1,4 @@
-//! A reconciler at work: what happens to a key of its queue.
+//! A running reconciler: how it handles a key of its queue.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -26,13 +26,13 @@ use crate::runtime::queue::Queue;
 use crate::runtime::sync::lock;
 use crate::runtime::workers::Reconcile;
 
-/// The longest message of an event, in bytes: the server's limit.
+/// The longest message of an event in bytes, as the server limits it.
 const MESSAGE: usize = 1024;
 
-/// The shortest wait that a reconciler may ask for: [`Next::After`] zero would keep a worker busy for ever.
+/// The shortest wait that a reconciler may ask for. [`Next::After`] with zero would keep a worker busy for ever.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// A reconciler at work.
+/// A running reconciler.
 pub(super) struct Serving<R: Reconciler> {
     context: Context,
     reconciler: R,
@@ -41,7 +41,7 @@ pub(super) struct Serving<R: Reconciler> {
     caches: R::Caches,
     resources: Cache<R::Resource>,
     settings: Settings<R::Resource>,
-    /// The last failure of each failing resource, published once.
+    /// The last failure of each failing resource, so that each is published once.
     published: Mutex<HashMap<ResourceKey, String>>,
 }
 
@@ -57,7 +57,7 @@ impl<R: Reconciler> Serving<R> {
         Serving { context, reconciler, manager, caches, resources, settings, published: Mutex::default() }
     }
 
-    /// Does what the resource needs next, within the reconciler's time.
+    /// Does the next step for the resource, within the reconciler's timeout.
     async fn work(&self, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
         match self.settings.timeout {
             None => self.step(resource).await,
@@ -96,7 +96,8 @@ impl<R: Reconciler> Serving<R> {
         self.reconciler.finalizers().iter().copied().filter(move |name| of(name))
     }
 
-    /// Writes the finalizers; the resource's event continues the work. A resource that has changed meanwhile gets its own event.
+    /// Writes the finalizers; the event of that change continues the work. A resource that changed meanwhile gets an
+    /// event, too.
     async fn set_finalizers(&self, resource: &R::Resource, finalizers: Vec<&str>) -> Result<Next, Failure<R::Error>> {
         let namespace = resource.namespace().unwrap_or_default();
         let resources = kind::api::<R::Resource>(self.context.client.clone(), &namespace);
@@ -110,15 +111,15 @@ impl<R: Reconciler> Serving<R> {
         }
     }
 
-    /// Reports whether the reconciler has something to do with the resource. A deleted one is cleaned up after even if the filters reject it by now:
-    /// its finalizer would keep it for ever.
+    /// Returns whether the reconciler has work for the resource. A deleted resource is cleaned up even if the filters
+    /// reject it by now, because its finalizer would keep it for ever.
     fn serves(&self, resource: &R::Resource) -> bool {
         let waits_for_cleanup = resource.meta().deletion_timestamp.is_some()
             && self.own_finalizers(|name| has_finalizer(resource, name)).next().is_some();
         waits_for_cleanup || self.settings.serves(resource)
     }
 
-    /// Logs, counts and publishes a failure, each message once, and decides when the next attempt is.
+    /// Logs, counts and publishes a failure, each message once, and schedules the next attempt.
     fn failed(&self, key: &ResourceKey, object: ObjectReference, failure: &Failure<R::Error>) -> ReconcileResult {
         let (reason, message) = (failure.reason(), failure.message());
         let controller = &self.context.controller;
@@ -160,7 +161,7 @@ impl<R: Reconciler> Serving<R> {
         self.resources.get(key).is_some() || self.resources.invalid(key).is_some()
     }
 
-    /// Returns how events name the resource, whatever its state.
+    /// Returns the reference by which events name the resource, whatever its state.
     fn reference(&self, key: &ResourceKey) -> ObjectReference {
         let metadata = match (self.resources.get(key), self.resources.invalid(key)) {
             (Some(resource), _) => resource.meta().clone(),

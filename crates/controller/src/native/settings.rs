@@ -1,4 +1,4 @@
-//! How a reconciler runs, and which changes of its resources wake it.
+//! Settings of a reconciler, and the changes of its resources that wake it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::runtime::queue::Queue;
 
 type Filter<R> = Box<dyn Fn(&R) -> bool + Send + Sync>;
 
-/// How a reconciler runs.
+/// The settings of a reconciler.
 pub(super) struct Settings<R> {
     pub(super) queue: Arc<Queue<ResourceKey>>,
     pub(super) known: Arc<Known>,
@@ -46,12 +46,12 @@ impl<R: Kind> Settings<R> {
         }
     }
 
-    /// Reports whether the reconciler serves the resource.
+    /// Returns whether the filters accept the resource.
     pub(super) fn serves(&self, resource: &R) -> bool {
         self.filters.iter().all(|serves| serves(resource))
     }
 
-    /// Counts a resource's change, and queues the resource if it matters.
+    /// Counts a resource's change, and queues the resource if the change matters.
     pub(super) fn wakes(&self) -> impl Fn(ResourceKey, Option<&R>, Option<&R>) + Send + Sync + 'static {
         let (queue, known) = (self.queue.clone(), self.known.clone());
         let (metrics, ignore_status) = (self.metrics.clone(), self.ignore_status);
@@ -72,7 +72,7 @@ impl<R: Kind> Settings<R> {
         }
     }
 
-    /// Queues a resource that does not decode, so that its reconcile reports it.
+    /// Queues a resource that cannot be decoded, so that its reconcile reports it.
     pub(super) fn on_invalid(&self) -> impl Fn(&ResourceKey, &Invalid) + Send + Sync + 'static {
         let (queue, known) = (self.queue.clone(), self.known.clone());
         move |key, _| {
@@ -82,7 +82,7 @@ impl<R: Kind> Settings<R> {
     }
 }
 
-/// Reports whether two states of a resource differ in nothing but the status and managed fields.
+/// Returns whether two states of a resource differ only in the status and managed fields.
 fn is_alike<R: Kind>(a: &R, b: &R) -> bool {
     let (a, b) = (a.meta(), b.meta());
     (&a.uid, a.generation, &a.deletion_timestamp, &a.labels, &a.annotations, &a.finalizers)

@@ -45,7 +45,7 @@ impl Stores {
         context.part(new)
     }
 
-    /// No stores yet.
+    /// Creates an empty set of stores.
     pub fn new(client: Client, namespaces: Namespaces, readiness: Readiness) -> Stores {
         Stores { client, namespaces, readiness, all: Mutex::default(), watches: Mutex::default() }
     }
@@ -88,7 +88,7 @@ impl Stores {
         store
     }
 
-    /// Returns the scopes that cover a kind: cluster-scoped objects are in no namespace.
+    /// Returns the scopes that cover a kind. Cluster-scoped objects have no namespace, so one scope covers them.
     fn scopes<K: Kind>(&self) -> Vec<Scope> {
         match &self.namespaces.0[..] {
             names if kind::is_namespaced::<K>() && !names.is_empty() => {
@@ -102,7 +102,7 @@ impl Stores {
 /// The objects of one kind and selector, as last seen.
 pub(super) struct Store<K> {
     state: RwLock<State<K>>,
-    /// The namespaces whose first lists are missing.
+    /// The namespaces whose first list is not complete.
     missing: watch::Sender<Vec<Scope>>,
 }
 
@@ -113,20 +113,21 @@ struct State<K> {
 
 struct Kept<K> {
     object: Decoded<Arc<K>>,
-    /// The list or event stream that last contained it.
+    /// The list or event stream that last contained the object.
     epoch: u64,
 }
 
-/// Follows the changes of a store.
+/// A reader that follows the changes of a store.
 pub(super) trait StoreListener<K>: Send + Sync {
-    /// Called when an object appeared, changed or went. The store is locked: the reader must not read it.
+    /// Handles an object that was created, changed or deleted. The store is locked: the reader must not read it.
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>);
 
-    /// Called when an object's state became one that does not decode. If it did before, [`changed`](Self::changed) says first that it went.
+    /// Handles an object whose new state cannot be decoded. If the previous state could, [`changed`](Self::changed) is
+    /// called first, as if the object had been deleted.
     fn invalid(&self, key: &ResourceKey, invalid: &Invalid);
 }
 
-/// Sees each object before and after each change.
+/// Calls a function with each object before and after each change.
 struct Follower<F>(F);
 
 impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
@@ -137,7 +138,7 @@ impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
     fn invalid(&self, _: &ResourceKey, _: &Invalid) {}
 }
 
-/// Completes when every first list is complete.
+/// Waits until every first list is complete.
 pub(super) struct Listed(watch::Receiver<Vec<Scope>>);
 
 impl Listed {
@@ -164,7 +165,7 @@ impl<K: Kind> Store<K> {
         Listed(self.missing.subscribe())
     }
 
-    /// Reports to a reader each known object, then every change.
+    /// Adds a reader: passes it each object in the store, then every change.
     pub(super) fn join(&self, reader: Arc<dyn StoreListener<K>>) {
         let mut state = self.write();
         for (key, kept) in &state.objects {
@@ -180,7 +181,7 @@ impl<K: Kind> Store<K> {
         self.read().objects.get(key).and_then(Kept::valid).cloned()
     }
 
-    /// Returns the object with this key if its current state does not decode.
+    /// Returns the invalid state of the object with this key, if its current state cannot be decoded.
     pub(super) fn invalid(&self, key: &ResourceKey) -> Option<Invalid> {
         match &self.read().objects.get(key)?.object {
             Decoded::Valid(_) => None,
@@ -200,7 +201,7 @@ impl<K: Kind> Store<K> {
         let (first, listed) = oneshot::channel();
         let scope = stream.scope.clone();
         let counted = async {
-            // A refused list is no list: what the store lacks may exist.
+            // A rejected list does not count: objects that the store does not contain may exist.
             if listed.await == Ok(reflector::First::Listed) {
                 self.missing.send_modify(|missing| missing.retain(|other| *other != scope));
             }
@@ -228,7 +229,7 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// Removes what the list lacks that just ended.
+    /// Removes the objects that the completed list did not contain.
     fn sweep(&self, scope: &Scope, list: u64) {
         let mut state = self.write();
         let unlisted = state.objects.iter().filter(|(key, kept)| scope.covers(&key.namespace) && kept.epoch != list);
@@ -276,7 +277,7 @@ impl<K: Kind> State<K> {
                 if valid.is_some() {
                     self.readers.iter().for_each(|reader| reader.changed(key, valid, None));
                 }
-                // A list repeats what is known.
+                // A list repeats states that the readers know.
                 if before.is_none_or(|kept| kept.meta().resource_version != invalid.metadata.resource_version) {
                     self.readers.iter().for_each(|reader| reader.invalid(key, invalid));
                 }
@@ -297,7 +298,7 @@ fn reduced<K: Kind>(mut object: K) -> K {
     object
 }
 
-/// Whether a server-side apply of the whole object wrote the entry, as [`super::Scope::apply`] does.
+/// Returns whether a server-side apply of the whole object wrote the entry, as [`super::Scope::apply`] does.
 fn is_applied(entry: &ManagedFieldsEntry) -> bool {
     entry.operation.as_deref() == Some("Apply") && entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
@@ -335,7 +336,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})).unwrap()
     }
 
-    /// Records every change.
+    /// A reader that records every change.
     #[derive(Default)]
     struct Changes(Mutex<Vec<String>>);
 
@@ -419,7 +420,7 @@ mod tests {
         assert_eq!(changes.taken(), ["a/x >1"]);
     }
 
-    /// An object of this version that a ConfigMap cannot hold.
+    /// Returns an object of this version that a ConfigMap cannot decode.
     fn invalid(name: &str, version: &str) -> Decoded<ConfigMap> {
         let metadata = json!({"namespace": "a", "name": name, "uid": "1", "resourceVersion": version});
         Decoded::of(serde_json::from_value(json!({"metadata": metadata, "data": 7})).unwrap())

@@ -1,4 +1,4 @@
-//! Reconciles and whole reconcilers against the API server in memory.
+//! Tests of reconciles and whole reconcilers against the API server in memory.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ struct NoteStatus {
 }
 
 const MAP: &str = "/api/v1/namespaces/ns/configmaps/a";
-/// What the server in memory notes for every apply.
+/// The manager that the server in memory records for every apply.
 const MANAGER: &str = "helm-operator";
 
 struct World {
@@ -51,7 +51,7 @@ impl World {
         World::on(server)
     }
 
-    /// A process that has just started.
+    /// Creates a process that has just started.
     fn on(server: Arc<MemoryApi>) -> World {
         let asked = Asked::default();
         let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
@@ -71,13 +71,13 @@ impl World {
         self.server.object(&format!("/apis/example.com/v1/namespaces/ns/notes/{name}"))
     }
 
-    /// The ConfigMap as a cache would have it.
+    /// Returns a cache that contains the ConfigMap.
     fn cached(&self) -> Cache<ConfigMap> {
         let live = self.server.object(MAP).map(|live| serde_json::from_value(live).unwrap());
         Cache::with(live, |map: &ConfigMap| Some(ResourceKey::new("ns", &map.name_any())))
     }
 
-    /// The published events about a note: `Warning Timeout: …`.
+    /// Returns the published events about a note: `Warning Timeout: …`.
     fn events(&self, name: &str) -> Vec<String> {
         let paths = self.server.paths();
         let events = paths.iter().filter(|path| path.contains("/events/")).filter_map(|path| self.server.object(path));
@@ -86,7 +86,7 @@ impl World {
         events.map(|e| format!("{} {}: {}", text(&e, "type"), text(&e, "reason"), text(&e, "note"))).collect()
     }
 
-    /// Takes the requests since the last call, as `METHOD path`.
+    /// Returns the requests since the last call, as `METHOD path`.
     fn asked(&self) -> Vec<String> {
         let asked = std::mem::take(&mut *lock(&self.asked));
         let plain = |line: &String| line.split('?').next().unwrap_or_default().to_owned();
@@ -211,7 +211,7 @@ async fn a_status_is_written_once() {
     assert_eq!(world.asked(), Vec::<String>::new());
 }
 
-/// Keeps a ConfigMap for each note; does what the text says first.
+/// A reconciler that keeps a ConfigMap for each note, after it has done what the text says.
 #[derive(Clone, Default)]
 struct Notes {
     finalizers: &'static [&'static str],

@@ -1,6 +1,7 @@
-//! Lists and watches of objects whose kind is known at run time only.
+//! Lists and watches objects whose kind is known only at run time.
 //!
-//! All kinds share them: a project's own crate, which is compiled at each save, then has no code for lists and watches of each of its kinds.
+//! All kinds share this code, so that a project's own crate, which is compiled after each save, contains none for each
+//! of its kinds.
 
 use std::borrow::Cow;
 
@@ -33,17 +34,17 @@ impl<'de> Deserialize<'de> for Untyped {
     }
 }
 
-/// What to list and watch.
+/// The objects to list and watch.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) resource: ApiResource,
-    /// Empty: every namespace, and objects without one.
+    /// The namespace; empty for all namespaces, and for cluster-scoped kinds.
     pub(super) namespace: String,
-    /// Whether the server sends the metadata alone.
+    /// Whether only the metadata is requested.
     pub(super) is_metadata: bool,
 }
 
-/// Lists and watches objects, again and again.
+/// Lists and watches objects repeatedly.
 pub(super) fn watch(
     client: &Client,
     target: &Target,
@@ -68,7 +69,7 @@ fn pages_of<const METADATA: bool>(
     pages::watch(api, config).filter_map(|event| ready(reflector::reduce(event, |asked| Some(asked.0)))).boxed()
 }
 
-/// An object that was asked for whole, or its metadata alone: kube decides that by the type.
+/// An object that is requested as a whole, or as metadata only: kube decides that by the type.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
 struct Asked<const METADATA: bool>(Untyped);

@@ -1,4 +1,4 @@
-//! How a reconciler says what wakes it, and how it runs.
+//! The watches and settings that a reconciler declares.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Watched {
     pub kind: String,
     /// The kind in paths: `deployments`.
     pub plural: String,
-    /// Whether its objects are in namespaces.
+    /// Whether its objects are namespaced.
     pub is_namespaced: bool,
 }
 
@@ -39,7 +39,7 @@ impl Watched {
     }
 }
 
-/// What wakes a reconciler, and how it runs.
+/// The declaration of a reconciler's watches and settings.
 pub struct Watching<R> {
     stores: Arc<Stores>,
     settings: Settings<R>,
@@ -53,20 +53,21 @@ impl<R: Kind> Watching<R> {
         Watching { stores, settings, listed: Vec::new(), kinds: Vec::new() }
     }
 
-    /// Starts to declare a watch of a kind's selected objects. It begins with the call that returns its [`Cache`].
+    /// Starts the declaration of a watch of a kind's selected objects. The watch starts with the call that returns its
+    /// [`Cache`].
     ///
     /// Controllers that select the same objects share one watch and one store.
     pub fn objects<K: Kind>(&mut self, selector: impl Into<Selector>) -> Objects<'_, R, K> {
         Objects { watching: self, selector: selector.into(), matters: Box::new(|_, _| true) }
     }
 
-    /// Watches the objects that a resource owns, by their controller reference: any change wakes the owner.
+    /// Watches the objects that a resource owns by their controller reference: any change wakes the owner.
     pub fn owned<K: Kind>(&mut self, selector: impl Into<Selector>) -> Cache<K> {
         self.objects(selector).owned()
     }
 
-    /// Watches objects that belong to resources for another reason: any change wakes the resources that `resources_of` returns, before and after
-    /// the change. Objects that outlive their resource wake nothing.
+    /// Watches objects that belong to resources in another way: any change wakes the resources that `resources_of`
+    /// returns for the object before and after the change. Objects that outlive their resource wake nothing.
     pub fn mapped<K: Kind, I: IntoIterator<Item = ResourceKey>>(
         &mut self,
         selector: impl Into<Selector>,
@@ -81,27 +82,28 @@ impl<R: Kind> Watching<R> {
         self
     }
 
-    /// Serves only the resources that `serves` accepts. One that it rejects after a change keeps its objects; if it is deleted while it has a
-    /// finalizer of the reconciler, it is cleaned up after all the same.
+    /// Serves only the resources that `serves` accepts. A resource that it rejects after a change keeps its objects. If
+    /// the resource is deleted while it has a finalizer of the reconciler, it is cleaned up nevertheless.
     pub fn filter(&mut self, serves: impl Fn(&R) -> bool + Send + Sync + 'static) -> &mut Self {
         self.settings.filters.push(Box::new(serves));
         self
     }
 
-    /// Ignores writes to the resource that change only its status or managed fields. Default: they wake it, too, so that a foreign write to the
-    /// status is noticed.
+    /// Ignores writes to the resource that change only its status or managed fields. By default they wake it, too, so
+    /// that a foreign write to the status is noticed.
     pub fn ignore_status(&mut self) -> &mut Self {
         self.settings.ignore_status = true;
         self
     }
 
-    /// How many resources are reconciled at once; at least 1. Default: `--max-concurrent-reconciles`.
+    /// Sets how many resources are reconciled at once; at least 1. Default: `--max-concurrent-reconciles`.
     pub fn concurrency(&mut self, workers: usize) -> &mut Self {
         self.settings.workers = workers.max(1);
         self
     }
 
-    /// Sets the waits after failures of a resource: the first, doubled each time up to the longest. Default: 500 ms and 5 minutes.
+    /// Sets the waits after failures of a resource: the first is doubled each time up to the longest. Default: 500 ms
+    /// and 5 minutes.
     pub fn backoff(&mut self, first: Duration, longest: Duration) -> &mut Self {
         self.settings.backoff = Backoff::between(first, longest);
         self
@@ -113,7 +115,7 @@ impl<R: Kind> Watching<R> {
         self
     }
 
-    /// Returns the resources themselves; called last, when the selector is known.
+    /// Returns the cache of the resources themselves. Called last, because the selector must be known.
     pub(super) fn resources(mut self) -> (Cache<R>, Settings<R>, Vec<Listed>) {
         let (selector, wakes, on_invalid) =
             (self.settings.selector.clone(), self.settings.wakes(), self.settings.on_invalid());
@@ -132,7 +134,7 @@ impl<R: Kind> Watching<R> {
 
 type Matters<K> = Box<dyn Fn(Option<&K>, Option<&K>) -> bool + Send + Sync>;
 
-/// A watch that is being declared: [`Watching::objects`].
+/// A watch that is being declared, see [`Watching::objects`].
 #[must_use = "the watch begins with the call that returns its cache"]
 pub struct Objects<'w, R, K> {
     watching: &'w mut Watching<R>,
@@ -141,19 +143,19 @@ pub struct Objects<'w, R, K> {
 }
 
 impl<R: Kind, K: Kind> Objects<'_, R, K> {
-    /// Ignores changes that `matters` rejects; it gets the object before and after a change, or nothing where there was none. The cache has them all
-    /// the same. [`generation_changed`] is the usual choice.
+    /// Ignores changes that `matters` rejects; it gets the object before and after a change, or `None` where it did not
+    /// exist. The cache contains ignored changes nevertheless. [`generation_changed`] is the usual choice.
     pub fn when(self, matters: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static) -> Self {
         Objects { matters: Box::new(matters), ..self }
     }
 
-    /// Watches the objects that a resource owns, by their controller reference: a change wakes the owner.
+    /// Watches the objects that a resource owns by their controller reference: a change wakes the owner.
     pub fn owned(self) -> Cache<K> {
         self.mapped(owner::<R, K>)
     }
 
-    /// Watches objects that belong to resources for another reason: a change wakes the resources that `resources_of` returns, before and after the
-    /// change. Objects that outlive their resource wake nothing.
+    /// Watches objects that belong to resources in another way: a change wakes the resources that `resources_of`
+    /// returns for the object before and after the change. Objects that outlive their resource wake nothing.
     pub fn mapped<I: IntoIterator<Item = ResourceKey>>(
         self,
         resources_of: impl Fn(&K) -> I + Send + Sync + 'static,
@@ -168,7 +170,7 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
         self.watching.read(&self.selector, Index::new(resources_of, wake).on_invalid(log_invalid::<K>))
     }
 
-    /// Watches objects that all resources depend on, such as a shared ConfigMap: a change wakes every resource.
+    /// Watches objects on which all resources depend, such as a shared ConfigMap: a change wakes every resource.
     pub fn shared(self) -> Cache<K> {
         let (queue, known) = (self.watching.settings.queue.clone(), self.watching.settings.known.clone());
         let matters = self.matters;
@@ -188,8 +190,8 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
     }
 }
 
-/// Reports whether a change touches more than status and metadata, for [`Objects::when`]. Each change of an object without a generation, such as a
-/// ConfigMap, counts.
+/// Returns whether a change affects more than status and metadata, for [`Objects::when`]. Each change of an object
+/// without a generation, such as a ConfigMap, counts.
 pub fn generation_changed<K: Kind>(before: Option<&K>, now: Option<&K>) -> bool {
     let (Some(before), Some(now)) = (before, now) else { return true };
     let (before, now) = (before.meta(), now.meta());

@@ -1,7 +1,9 @@
-//! How long a failing resource waits for its next try: the wait doubles with each failure, separately for each resource.
+//! Decides how long a failing resource waits for its next attempt. The wait doubles with each failure, separately for
+//! each resource.
 //!
-//! kube's `Controller` has no such policy. Counterpart: client-go's `ItemExponentialFailureRateLimiter`, which starts earlier and ends later: here
-//! an API server in trouble does not get 200 requests a second, and a repaired one is noticed within minutes.
+//! kube's `Controller` has no such policy. Counterpart: client-go's `ItemExponentialFailureRateLimiter`, which starts
+//! lower and ends higher: here an overloaded API server does not get 200 requests per second, and a repaired one is
+//! noticed within minutes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,7 +17,8 @@ pub const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
 pub const LONGEST: Duration = Duration::from_secs(300);
 
-/// The wait after this many failures in a row: [`FIRST`], doubled each time up to [`LONGEST`]; zero after none.
+/// Returns the wait after this many consecutive failures: [`FIRST`], doubled each time up to [`LONGEST`]; zero after no
+/// failure.
 pub fn wait(failures: u32) -> Duration {
     wait_between(FIRST, LONGEST, failures)
 }
@@ -25,32 +28,32 @@ fn wait_between(first: Duration, longest: Duration, failures: u32) -> Duration {
     first.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(longest)
 }
 
-/// How many failures in a row a resource has had that has been failing for this long. The inverse of [`wait`], for a process that takes over from
-/// another.
+/// Returns how many consecutive failures a resource has had that has been failing for this long. The inverse of
+/// [`wait`], for a process that takes over from another.
 pub fn failures_within(failing: Duration) -> u32 {
     // After n failures a resource has waited 2^n - 1 times the first wait.
     let waits = failing.as_millis() / FIRST.as_millis() + 1;
     waits.ilog2()
 }
 
-/// Consecutive failures, and when to try again.
+/// A count of consecutive failures, and when to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How many there were.
+    /// The number of failures.
     pub failures: u32,
-    /// When to try again.
+    /// When to retry.
     pub at: Instant,
 }
 
 impl Retry {
-    /// After one more failure than `failures`.
+    /// Creates the retry after one more failure than `failures`.
     pub fn after(failures: u32, now: Instant) -> Retry {
         let failures = failures.saturating_add(1);
         Retry { failures, at: now + wait(failures) }
     }
 }
 
-/// Counts each resource's failures in a row. Only failing resources use memory.
+/// Counts each resource's consecutive failures. Only failing resources use memory.
 #[derive(Debug)]
 pub struct Backoff<K> {
     first: Duration,
@@ -58,7 +61,7 @@ pub struct Backoff<K> {
     failures: Mutex<HashMap<K, u32>>,
 }
 
-/// Waits of 500 ms, doubled each time up to 5 minutes.
+/// Waits from 500 ms, doubled each time up to 5 minutes.
 impl<K> Default for Backoff<K> {
     fn default() -> Self {
         Backoff::between(FIRST, LONGEST)
@@ -66,14 +69,15 @@ impl<K> Default for Backoff<K> {
 }
 
 impl<K> Backoff<K> {
-    /// Waits as long as `first` after a failure, and twice as long after each further one, up to `longest`.
+    /// Creates a backoff that waits for `first` after a failure, and twice as long after each further one, up to
+    /// `longest`.
     pub fn between(first: Duration, longest: Duration) -> Backoff<K> {
         Backoff { first, longest, failures: Mutex::default() }
     }
 }
 
 impl<K: Hash + Eq> Backoff<K> {
-    /// Counts a failure of `key`; returns how long to wait before the next try.
+    /// Counts a failure of `key`; returns how long to wait before the next attempt.
     pub fn failed(&self, key: K) -> Duration {
         let mut failures = self.lock();
         let count = failures.entry(key).or_default();
@@ -81,7 +85,7 @@ impl<K: Hash + Eq> Backoff<K> {
         wait_between(self.first, self.longest, *count)
     }
 
-    /// Forgets the failures of `key`: it succeeded or is gone.
+    /// Forgets the failures of `key`, which succeeded or was deleted.
     pub fn forget(&self, key: &K) {
         self.lock().remove(key);
     }

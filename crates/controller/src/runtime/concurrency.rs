@@ -1,5 +1,5 @@
-//! How many reconciles run at once: so many of each controller, and so many in the whole process, whose memory they share. Beside them, one
-//! resource of the process that failed is tried again, so that those which fail take no turn from the others.
+//! Limits concurrent reconciles, per controller and per process. One extra permit is reserved for retries, so failing
+//! resources never starve healthy ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,21 +9,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::priority::Priority;
 use super::sync::lock;
 
-/// The process's limit for each processor. Reconciles mostly wait for the API server.
+/// The process-wide limit per processor. Reconciles mostly wait for the API server.
 const FOR_EACH_PROCESSOR: usize = 4;
-/// The least limit of the process.
+/// Minimum of the process-wide limit.
 const LEAST: usize = 16;
 
 /// The process's limits. Controllers that wait get permits in the order in which they asked.
 pub struct ConcurrencyLimit {
     permits: Arc<Semaphore>,
     limit: AtomicUsize,
-    /// The only one for retries.
+    /// The only permit for retries.
     retries: Arc<Semaphore>,
 }
 
 impl Default for ConcurrencyLimit {
-    /// Four for each processor, and at least 16.
+    /// Creates limits of four per processor, and at least 16.
     fn default() -> ConcurrencyLimit {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         ConcurrencyLimit::new(LEAST.max(processors * FOR_EACH_PROCESSOR))
@@ -49,7 +49,7 @@ impl ConcurrencyLimit {
 /// The permits of one controller.
 #[derive(Clone)]
 pub struct Permits {
-    /// How many reconciles of the controller run at once.
+    /// How many reconciles of the controller run concurrently.
     pub limit: usize,
     own: Arc<Semaphore>,
     all: Arc<Semaphore>,
@@ -68,7 +68,8 @@ impl Permits {
         if priority == Priority::Retry {
             return (self.retries.clone().acquire_owned().await.ok(), None);
         }
-        // The controller's own first: what waits for the process's blocks no other controller. No semaphore is ever closed.
+        // The controller's own permit first, so that a reconcile that waits for the process's permit blocks no other
+        // controller. No semaphore is ever closed.
         let own = self.own.clone().acquire_owned().await.ok();
         (own, self.all.clone().acquire_owned().await.ok())
     }
@@ -84,7 +85,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Who it is for.
+    /// Returns the class of resources that the permit is for.
     pub fn priority(&self) -> Priority {
         self.priority
     }

@@ -1,4 +1,5 @@
-//! Waiting keys whose groups (namespaces) take turns, so that a thousand keys of one group delay none of another.
+//! A fair queue: groups of keys (namespaces) take turns, so that a thousand keys of one group do not delay another
+//! group.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -6,19 +7,19 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-/// A key's place among others that take turns.
+/// A key that belongs to a group.
 pub trait Grouped {
-    /// The group: a resource's namespace.
+    /// Returns the group, which is a resource's namespace.
     fn group(&self) -> Arc<str>;
 }
 
-/// When a key began to wait.
+/// When a key started to wait.
 pub type Since = Instant;
 
-/// Waiting keys. Those of one group keep their order.
+/// Waiting keys. The keys of one group keep their order.
 pub struct Groups<K> {
     keys: HashMap<Arc<str>, VecDeque<(K, Since)>>,
-    /// The groups with keys, each once: the first is next.
+    /// The groups with keys, each once, starting with the next.
     turns: VecDeque<Arc<str>>,
 }
 
@@ -44,7 +45,7 @@ impl<K: Eq + Hash + Grouped> Groups<K> {
         self.pop_if(|_| true)
     }
 
-    /// Takes the next key of these. The others keep their places.
+    /// Takes the next key that may go. The others keep their positions.
     pub fn pop_if(&mut self, may_go: impl Fn(&K) -> bool) -> Option<(K, Since)> {
         let places = self.turns.iter().enumerate();
         let (turn, at) = places.into_iter().find_map(|(turn, group)| {
@@ -61,7 +62,7 @@ impl<K: Eq + Hash + Grouped> Groups<K> {
         key
     }
 
-    /// Takes a key out of the line; returns since when it waited.
+    /// Removes a waiting key; returns since when it waited.
     pub fn remove(&mut self, key: &K) -> Option<Since> {
         let group = key.group();
         let keys = self.keys.get_mut(&group)?;

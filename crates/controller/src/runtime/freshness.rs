@@ -1,8 +1,8 @@
-//! How long to trust a cached entry: until a list that covers it lacks it.
+//! Decides when a cached entry is stale: once a complete list of its scope does not contain it.
 //!
-//! Reading our own writes: the answer to a write counts at once, and an older event does not undo it. A list that began before the write may lack
-//! it; then its event follows. A write that stays unconfirmed for a while is read back, because somebody may have undone it before the watch
-//! began.
+//! Our own writes are readable at once: the response to a write counts immediately, and an older event does not undo
+//! it. A list that started before the write may not contain the object; then its event follows. A write that stays
+//! unconfirmed for a while is read back, because someone may have undone it before the watch started.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 /// How long the event of our own write may take. Events take milliseconds; reading the object costs one request.
 pub const CONFIRMATION: Duration = Duration::from_secs(10);
 
-/// A list of a stream and all events until the next list.
+/// A list of a stream, with all events until the next list.
 #[derive(Clone, Copy, Debug)]
 pub struct Epoch {
-    /// Counts the lists of the stream, from 1.
+    /// Counts the stream's lists, starting at 1.
     pub number: u64,
-    /// When the list began.
+    /// When the list started.
     pub began: Instant,
     /// Whether the list is still running. What it contains is the truth, as long as it is not older than what is known.
     pub is_list: bool,
@@ -25,26 +25,28 @@ pub struct Epoch {
 /// When an entry was last confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The epoch that last contained it; 0 if none did.
+    /// The last epoch that contained it; 0 if none did.
     epoch: u64,
     /// When we wrote it, until an event confirms it.
     wrote: Option<Instant>,
 }
 
 impl Stamp {
-    /// An entry from a watch.
+    /// Creates the stamp of an entry from a watch.
     pub fn seen(epoch: Epoch) -> Stamp {
         Stamp { epoch: epoch.number, wrote: None }
     }
 
-    /// An entry from the answer to our own write. `known` is the stamp of what it replaces.
+    /// Creates the stamp of an entry from the response to our own write. `known` is the stamp of the entry that it
+    /// replaces.
     pub fn written(known: Option<Stamp>) -> Stamp {
         Stamp { epoch: known.map_or(0, |k| k.epoch), wrote: Some(Instant::now()) }
     }
 
-    /// The stamp for an item from a watch (`epoch`) or from the answer to our own write (no epoch). `known` is the stamp of the existing entry
-    /// and, if it is the same object, its version. `None` if the existing entry is at least as new: then only its stamp changes. A list that began
-    /// later wins even with a smaller version: the server was restored from a backup.
+    /// Returns the stamp for an item from a watch (`epoch`) or from the response to our own write (no epoch). `known`
+    /// is the stamp of the existing entry and, if it is the same object, its version. Returns `None` if the existing
+    /// entry is at least as new; then only its stamp changes. A list that started later wins even with a lower version,
+    /// because the server was restored from a backup.
     pub fn of_newer(known: Option<(&mut Stamp, Option<u64>)>, version: u64, epoch: Option<Epoch>) -> Option<Stamp> {
         match (known, epoch) {
             (Some((stamp, Some(at))), Some(list)) if at > version && stamp.is_older_than(list) => {
@@ -61,27 +63,28 @@ impl Stamp {
         }
     }
 
-    /// The same entry, seen by the watch again. An older version, which our own write has overtaken, confirms nothing.
+    /// Returns the stamp after the watch has seen the entry again. An older version, which our own write has overtaken,
+    /// confirms nothing.
     pub fn seen_again(self, epoch: Epoch, is_current: bool) -> Stamp {
         Stamp { epoch: epoch.number, wrote: self.wrote.filter(|_| !is_current) }
     }
 
-    /// The same entry, after the server confirmed it.
+    /// Returns the stamp after the server has confirmed the entry.
     pub fn confirmed(self) -> Stamp {
         Stamp { wrote: None, ..self }
     }
 
-    /// Whether the entry was known before a list began that is still running.
+    /// Returns whether the entry was known before the start of a list that is still running.
     fn is_older_than(self, list: Epoch) -> bool {
         list.is_list && self.epoch != list.number && self.wrote.is_none_or(|wrote| wrote < list.began)
     }
 
-    /// Whether the entry remains at the end of a list that covers it.
+    /// Returns whether the entry remains at the end of a list that covers it.
     pub fn survives(self, list: Epoch) -> bool {
         self.epoch == list.number || self.wrote.is_some_and(|wrote| wrote >= list.began)
     }
 
-    /// When to ask for an own write that no event has confirmed.
+    /// Returns when to check an own write that no event has confirmed.
     pub fn ask_at(self) -> Option<Instant> {
         self.wrote.map(|wrote| wrote + CONFIRMATION)
     }

@@ -1,4 +1,4 @@
-//! The key of a resource: what a queue holds.
+//! The key of a resource, as queues hold it.
 
 use std::sync::Arc;
 
@@ -7,16 +7,17 @@ use outside::intern;
 
 use super::fair_queue::Grouped;
 
-/// Namespace and name of an object.
+/// The namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceKey {
-    /// The namespace; empty for a cluster-scoped object, but that of its release for a cluster-scoped resource that a chart serves.
+    /// The namespace. Empty for a cluster-scoped object, except for a cluster-scoped resource that a chart serves,
+    /// which has its release's.
     pub namespace: Arc<str>,
     /// The name.
     pub name: Arc<str>,
 }
 
-/// `namespace/name`, or the name alone of a cluster-scoped object.
+/// Formats the key as `namespace/name`, or only the name of a cluster-scoped object.
 impl std::fmt::Display for ResourceKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &*self.namespace {
@@ -33,12 +34,12 @@ impl Grouped for ResourceKey {
 }
 
 impl ResourceKey {
-    /// Returns the key of an object. That of a cluster-scoped object has no namespace.
+    /// Returns the key of an object. The key of a cluster-scoped object has no namespace.
     pub fn of<K: kube::Resource>(object: &K) -> ResourceKey {
         ResourceKey::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
     }
 
-    /// The key of the object with this namespace and name, which are [interned](intern).
+    /// Returns the key of the object with this namespace and name, which are [interned](intern).
     pub fn new(namespace: &str, name: &str) -> ResourceKey {
         ResourceKey { namespace: intern(namespace), name: intern(name) }
     }

@@ -1,18 +1,19 @@
-//! Why something fails that is tried again and again: each reason is news once, and again after a while, for as long as it lasts.
+//! Tracks why something that is retried keeps failing: each reason is news once, and again at intervals for as long as
+//! it lasts.
 //!
-//! Callers pass the time, so that every rule is a table.
+//! Callers pass the time, so every rule can be tested as a table.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When the same reason is news again; each further pause is twice as long.
+/// After this time the same reason is news again. Each further pause is twice as long.
 const FIRST: Duration = Duration::from_secs(30);
 
-/// The longest pause.
+/// The maximum pause.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// How many reasons are news within one pause: a text that changes each time must not fill the log.
+/// How many reasons are news within one pause, so that a text that changes each time does not fill the log.
 const REASONS: usize = 4;
 
 /// The current reasons of failure, if any.
@@ -21,29 +22,29 @@ pub struct LastError(Option<Failing>);
 
 #[derive(Debug)]
 struct Failing {
-    /// The reasons that were news since the last reminder.
+    /// The reasons that were reported since the last reminder.
     said: Vec<String>,
     pause: Duration,
     remind_at: Instant,
 }
 
-/// What another attempt changed.
+/// The change that another attempt made.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing: it works as before.
+    /// It works as before.
     Nothing,
-    /// It fails, for this reason, and that is news.
+    /// It fails for a new reason.
     Failed(String),
     /// It still fails, for a known reason.
     StillFailing(String),
-    /// It still fails, for a known reason that is worth repeating.
+    /// It still fails, for a known reason that should be reported again.
     Reminder(String),
     /// It works again.
     Recovered,
 }
 
 impl LastError {
-    /// Notes a failed attempt.
+    /// Records a failed attempt.
     pub fn fail(&mut self, reason: String, now: Instant) -> Change {
         let failing = self.0.get_or_insert_with(|| Failing { said: Vec::new(), pause: FIRST, remind_at: now + FIRST });
         let is_known = failing.said.contains(&reason);
@@ -59,7 +60,7 @@ impl LastError {
         if is_known { Change::Reminder(reason) } else { Change::Failed(reason) }
     }
 
-    /// Notes a successful attempt.
+    /// Records a successful attempt.
     pub fn recover(&mut self) -> Change {
         self.0.take().map_or(Change::Nothing, |_| Change::Recovered)
     }

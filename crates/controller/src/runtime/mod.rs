@@ -1,7 +1,8 @@
-//! Runs controllers. Knows Kubernetes, and nothing of charts and releases.
+//! Runs controllers. Knows Kubernetes, but nothing of charts and releases.
 //!
-//! A `queue` hands out keys, `fair_queue` lets groups take turns, `retries` keeps those that failed apart, `concurrency` limits how many run at once,
-//! and `workers` runs them. A `reflector` feeds a store from lists and watches, which `pages` reads, and `freshness` says how long to trust what it knows.
+//! A `queue` hands out keys, `fair_queue` lets groups take turns, `retries` keeps failed keys apart, `concurrency`
+//! limits how many run at once, and `workers` runs them. A `reflector` feeds a store from lists and watches, which
+//! `pages` reads, and `freshness` decides how long to trust an entry.
 
 pub mod key;
 pub mod namespaces;

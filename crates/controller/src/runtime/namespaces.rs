@@ -1,14 +1,14 @@
-//! Which namespaces a process serves.
+//! The namespaces that a process watches.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The namespaces that the operator serves; empty means all.
+/// The namespaces that the operator watches; empty means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces(pub Arc<[String]>);
 
 impl Namespaces {
-    /// Parses `WATCH_NAMESPACE`: comma-separated names. Spaces, empty names and duplicates are dropped.
+    /// Parses `WATCH_NAMESPACE`: comma-separated names. Drops spaces, empty names and duplicates.
     pub fn parse(text: &str) -> Namespaces {
         let mut names: Vec<String> =
             text.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
@@ -17,7 +17,7 @@ impl Namespaces {
         Namespaces(names.into())
     }
 
-    /// These namespaces and more.
+    /// Returns these namespaces and `more`.
     pub fn and(&self, more: &BTreeSet<String>) -> Namespaces {
         match self.is_all() {
             true => self.clone(),
@@ -25,7 +25,7 @@ impl Namespaces {
         }
     }
 
-    /// Whether every namespace is served.
+    /// Returns whether every namespace is watched.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }

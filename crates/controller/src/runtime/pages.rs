@@ -1,5 +1,5 @@
-//! Lists in pages, whose sizes [`PAGE`] leaves to the client. Lists again when the server cannot watch from the version that was seen last, and
-//! after it refused a watch.
+//! Lists in pages, whose sizes [`PAGE`] leaves to the client. Lists again when the server cannot resume a watch from
+//! the last seen version, and after it refused a watch.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep};
 use super::reflector;
 use super::refusals::Refusals;
 
-/// The most objects of a page. A list that asks for exactly this many may get pages of fewer.
+/// The maximum number of objects in a page. A list that asks for exactly this many may get smaller pages.
 pub const PAGE: u32 = 500;
 
-/// Lists and watches objects, again and again. Pauses after errors.
+/// Lists and watches objects repeatedly. Pauses after errors.
 pub fn watch<K>(api: Api<K>, config: watcher::Config) -> Pages<K>
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -33,7 +33,7 @@ where
 pub struct Pages<K> {
     open: Box<dyn Fn() -> Events<K> + Send>,
     events: Events<K>,
-    /// When it began to list.
+    /// When the current list started.
     opened: Instant,
     refusals: Refusals,
 }
@@ -41,12 +41,12 @@ pub struct Pages<K> {
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
 impl<K: Send + 'static> Pages<K> {
-    /// Lists again. kube would ask for the same version again and again.
+    /// Lists again. kube would ask for the same version over and over.
     fn open_anew(&mut self) {
         (self.events, self.opened) = ((self.open)(), Instant::now());
     }
 
-    /// Lists again after a pause: only a list that succeeds proves that the refusal is over.
+    /// Lists again after a pause. Only a successful list proves that the refusal is over.
     fn open_after_refusal(&mut self) {
         self.refusals.add(self.opened.elapsed());
         let (pause, events) = (self.refusals.pause(), (self.open)());
@@ -63,7 +63,7 @@ impl<K: Send + 'static> Stream for Pages<K> {
         match &polled {
             // kube lists again after an expired watch, but not if the server refuses to start one.
             Poll::Ready(Some(Err(error))) if reflector::is_unknown_version(error) => self.open_anew(),
-            // For kube, the beginning of a list ends the pauses.
+            // kube ends its own pauses as soon as a list starts.
             Poll::Ready(Some(Err(error))) if reflector::is_refused(error) => self.open_after_refusal(),
             _ => {}
         }
@@ -71,7 +71,7 @@ impl<K: Send + 'static> Stream for Pages<K> {
     }
 }
 
-/// Lists what `read` makes of each object.
+/// Lists objects, mapped by `read`.
 pub async fn list<K, T>(api: Api<K>, wanted: ListParams, read: impl Fn(K) -> Option<T>) -> Result<Vec<T>, kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -104,7 +104,7 @@ mod tests {
 
     type Asked = Arc<Mutex<Vec<String>>>;
 
-    /// Names in the cache, filled as a controller's is.
+    /// Names in the cache, which is filled like a controller's.
     #[derive(Clone, Default)]
     struct Names(Arc<Mutex<BTreeMap<String, Epoch>>>);
 
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// How a first watch ends.
+    /// How the first watch ends.
     #[derive(Clone, Copy, Debug)]
     enum Ends {
         /// It delivers `b` and then expires, by an event.
@@ -135,7 +135,7 @@ mod tests {
         Unstarted(u16, &'static str),
     }
 
-    /// A server whose first watch ends. Meanwhile `a` and `b` go and `c` comes.
+    /// Returns a server whose first watch ends. In between, `a` and `b` are deleted and `c` is created.
     fn ending(asked: &Asked, ends: Ends) -> Api<ConfigMap> {
         let asked = asked.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -183,7 +183,7 @@ mod tests {
             let open = move || watch(api.clone(), watcher::Config::default()).boxed();
             let stream = reflector::Stream::new(Scope::ALL, open);
             let feeding = reflector::feed(names.clone(), stream, tokio::sync::oneshot::channel().0);
-            // It never ends.
+            // The watch never ends.
             assert!(tokio::time::timeout(std::time::Duration::from_secs(120), feeding).await.is_err());
             assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["c"], "{ends:?}");
             let watches: Vec<bool> = asked.lock().unwrap().iter().map(|query| query.contains("watch=true")).collect();
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Returns how many requests a watch makes that is always refused, or whose lists are.
+    /// Returns how many requests a watch makes if it, or its lists, are always refused.
     async fn refused_for_five_minutes(lists: bool) -> usize {
         let asked = Asked::default();
         let log = asked.clone();

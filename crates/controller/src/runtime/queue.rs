@@ -1,7 +1,8 @@
-//! The work queue: each key runs at most once at a time, again if it was queued meanwhile, and later on request.
+//! The work queue: each key runs at most once at a time, again if it was queued in the meantime, and later on request.
 //!
-//! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`. Unlike those, a key has at most one timer, which a new one
-//! replaces, the groups of keys (namespaces) take turns, and keys that failed have a line of their own for their next attempt ([`super::retries`]).
+//! Counterpart: client-go's work queue and controller-runtime's `RequeueAfter`. Unlike those, a key has at most one
+//! timer, which a new one replaces, groups of keys (namespaces) take turns, and failed keys wait for their next attempt
+//! in a separate queue ([`super::retries`]).
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -21,10 +22,10 @@ use crate::metrics::QueueMetrics;
 
 pub use super::fair_queue::Grouped;
 
-/// The longest timer: the timer wheel panics beyond two years, and an annotation may ask for a thousand.
+/// The longest timer. The timer wheel panics beyond two years, and an annotation may ask for a thousand.
 const LONGEST_TIMER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A queue of keys. One task at a time may wait for the next key, and another one for the next retry.
+/// A queue of keys. One task at a time may wait for the next key, and another for the next retry.
 pub struct Queue<K> {
     state: Mutex<State<K>>,
     changed: AtomicWaker,
@@ -32,13 +33,13 @@ pub struct Queue<K> {
 }
 
 struct State<K> {
-    /// No key is handed out before the queue is opened.
+    /// Whether the queue is open. Before that, it hands out no keys.
     open: bool,
     ready: Groups<K>,
     queued: HashSet<K>,
     retries: Retries<K>,
     running: HashSet<K>,
-    /// Keys that were queued while they ran.
+    /// Keys that were queued while they were running.
     again: HashMap<K, Since>,
     timers: DelayQueue<K>,
     /// The timer of each key that has one.
@@ -75,7 +76,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         self.wake();
     }
 
-    /// Counts what is queued and handed out from now on.
+    /// Counts queued and handed-out keys from now on.
     pub fn count(&self, metrics: QueueMetrics) {
         let mut state = self.state();
         (0..state.queued.len() + state.again.len()).for_each(|_| metrics.added());
@@ -88,7 +89,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         self.changed.wake();
     }
 
-    /// Queues a key after a delay, which replaces the previous one.
+    /// Queues a key after a delay, which replaces the key's previous one.
     pub fn push_after(&self, key: K, after: Duration) {
         self.state().push_after(key, after.min(LONGEST_TIMER));
         self.changed.wake();
@@ -102,7 +103,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         }
     }
 
-    /// Cancels a key's timer and its retry: it is gone.
+    /// Cancels the timer and the retry of a deleted key.
     pub fn forget(&self, key: &K) {
         self.cancel(key);
         let mut state = self.state();
@@ -111,7 +112,8 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         }
     }
 
-    /// Puts a running key in line for its next attempt, or keeps its place there. Keys that changed since they failed wait in a line of their own.
+    /// Enqueues a running key for its next attempt, or keeps its position. Keys that changed since they failed have a
+    /// separate queue.
     pub fn retry(&self, key: &K, has_changed: bool) {
         let mut state = self.state();
         if state.retries.ask(key, has_changed) {
@@ -119,7 +121,8 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         }
     }
 
-    /// Waits until a retry may start: its key is neither running nor queued, for only one worker at a time works on a key.
+    /// Waits until a retry may start: its key is neither running nor queued, because only one worker at a time works on
+    /// a key.
     pub async fn retry_waits(&self) {
         poll_fn(|task| {
             self.retries_changed.register(task.waker());
@@ -128,15 +131,15 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         .await;
     }
 
-    /// Takes the next retry, whose key counts as running until [`Queue::done`].
+    /// Takes the next retry. Its key counts as running until [`Queue::done`].
     pub fn take_retry(&self) -> Option<K> {
         self.state().take_retry()
     }
 
-    /// Waits for the next key, which counts as running until [`Queue::done`].
+    /// Waits for the next key. It counts as running until [`Queue::done`].
     pub async fn next(&self) -> K {
         poll_fn(|task| {
-            // Registered first, or a key that arrives in between would wake nobody.
+            // Registered first, because a key that arrives in between would otherwise wake no task.
             self.changed.register(task.waker());
             self.state().poll_next(task)
         })
@@ -162,7 +165,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         self.retries_changed.wake();
     }
 
-    /// How many keys have a timer.
+    /// Returns how many keys have a timer.
     pub fn timers(&self) -> usize {
         let state = self.state();
         assert_eq!(state.timers.len(), state.due.len());
@@ -238,7 +241,7 @@ mod tests {
 
     const NEVER: Duration = Duration::from_secs(9);
 
-    /// The part before the slash.
+    /// The group is the part before the slash.
     impl Grouped for &'static str {
         fn group(&self) -> Arc<str> {
             self.split('/').next().unwrap_or_default().into()
@@ -390,7 +393,7 @@ mod tests {
         assert_eq!(depth(), (Some(0), Some(5)));
     }
 
-    /// The next key, whose reconcile asks for a retry.
+    /// Takes the next key, whose reconcile then asks for a retry.
     async fn fail(queue: &Queue<&'static str>, has_changed: bool) -> &'static str {
         let key = queue.next().await;
         queue.retry(&key, has_changed);

@@ -1,7 +1,8 @@
-//! What must work once before the process counts as ready: `/readyz` names what is missing, and so does the log, again and again.
+//! Tracks what must work once before the process is ready. `/readyz` names what is missing, and so does the log,
+//! repeatedly.
 //!
-//! A requirement that was met stays met: an outage later is no reason to call the process unready, since nothing but a restart would follow
-//! (docs/decisions/0049-mistakes-at-run-time.md).
+//! A requirement that was met stays met. A later outage is no reason to report the process as unready, because it would
+//! only be restarted (docs/decisions/0049-mistakes-at-run-time.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,23 +11,23 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// The first pause between two reminders; each is twice as long as the one before.
+/// The first pause between two reminders. Each pause is twice as long as the one before.
 const FIRST: Duration = Duration::from_secs(30);
 
-/// The longest pause between two reminders.
+/// The maximum pause between two reminders.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// How many requirements one line of the log names.
+/// How many requirements a log line names.
 const NAMED: usize = 5;
 
-/// Why a list is missing that has not been tried yet.
+/// The reason for a list that has not been tried yet.
 pub const LISTING: &str = "not listed yet";
 
-/// What keeps the process from being ready.
+/// The requirements that keep the process unready until they are met.
 #[derive(Clone)]
 pub struct Readiness(Arc<watch::Sender<Unmet>>);
 
-/// The reason of each requirement that is not met.
+/// The reason for each unmet requirement.
 type Unmet = BTreeMap<Arc<str>, String>;
 
 /// Something that must work once.
@@ -43,22 +44,22 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Adds a requirement. `why` says why it is not met yet.
+    /// Adds a requirement. `why` is the reason why it is not met yet.
     pub fn require(&self, what: &str, why: &str) -> Requirement {
         let requirement = Requirement { readiness: self.clone(), what: what.into() };
         self.0.send_modify(|unmet| _ = unmet.insert(requirement.what.clone(), why.to_owned()));
         requirement
     }
 
-    /// What is not met, and why: `Shop in v1: not listed yet`.
+    /// Returns the unmet requirements with their reasons: `Shop in v1: not listed yet`.
     pub fn unmet(&self) -> Vec<String> {
         lines(&self.0.borrow())
     }
 
-    /// Logs what is not met for as long as that takes. Never ends.
+    /// Logs the unmet requirements at intervals, for as long as there are any. Never returns.
     pub async fn remind(&self) {
         let mut state = self.0.subscribe();
-        // The sender is alive: it is `self`.
+        // This never fails: the sender, `self`, is alive.
         while state.wait_for(|unmet| !unmet.is_empty()).await.is_ok() {
             let mut pause = FIRST;
             let mut reminded = false;
@@ -85,18 +86,18 @@ impl Requirement {
         });
     }
 
-    /// Records that it was met, for ever.
+    /// Records that it was met, permanently.
     pub fn meet(&self) {
         self.readiness.0.send_if_modified(|unmet| unmet.remove(&self.what).is_some());
     }
 
-    /// Whether it was met.
+    /// Returns whether it was met.
     pub fn is_met(&self) -> bool {
         !self.readiness.0.borrow().contains_key(&self.what)
     }
 }
 
-/// How requirements call a kind: `Shop (apps.example.com/v1)`.
+/// Returns a kind's name in requirements: `Shop (apps.example.com/v1)`.
 pub fn kind(kind: &str, api_version: &str) -> String {
     format!("{kind} ({api_version})")
 }

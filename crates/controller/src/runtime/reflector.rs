@@ -1,9 +1,12 @@
-//! Feeds one stream of list and watch events into the cache: mark and sweep by the list's epoch, within the stream's scope.
+//! Feeds one stream of list and watch events into a cache, as a reflector: mark and sweep by the list's epoch, within
+//! the stream's scope.
 //!
-//! A panic, in the stream or in the sink, ends neither the task nor the process: the stream is opened again, and lists anew.
+//! A panic, in the stream or in the sink, ends neither the task nor the process: the stream is reopened, and lists
+//! again.
 //!
-//! An item missing from a list is gone, whether the list is the first, one after an expired watch, or empty. The resource versions of listed items
-//! decide nothing: they say nothing about what the list lacks.
+//! An item that a list does not contain is deleted, whether the list is the first, one after an expired watch, or
+//! empty. The resource versions of listed items do not matter, because they say nothing about what the list does not
+//! contain.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,7 +28,7 @@ use crate::metrics::WATCH_PANICS;
 pub struct Scope(Option<Arc<str>>);
 
 impl Scope {
-    /// The only namespace; `None` for everything.
+    /// Returns the only namespace; `None` for everything.
     pub fn only(&self) -> Option<&str> {
         self.0.as_deref()
     }
@@ -33,12 +36,12 @@ impl Scope {
     /// All namespaces, and cluster-scoped objects.
     pub const ALL: Scope = Scope(None);
 
-    /// One namespace.
+    /// Returns the scope of one namespace.
     pub fn namespace(name: &str) -> Scope {
         Scope(Some(name.into()))
     }
 
-    /// A kind in this scope, for people: `release records in namespace demo`.
+    /// Describes a kind in this scope for readers: `release records in namespace demo`.
     pub fn of(&self, kind: &str) -> String {
         match self.only() {
             Some(namespace) => format!("{kind} in namespace {namespace}"),
@@ -46,31 +49,31 @@ impl Scope {
         }
     }
 
-    /// Whether the stream covers objects in the namespace.
+    /// Returns whether the stream covers objects in the namespace.
     pub fn covers(&self, namespace: &str) -> bool {
         self.0.as_deref().is_none_or(|only| only == namespace)
     }
 }
 
-/// List and watch events, from the first list on.
+/// List and watch events, starting with the first list.
 type Events<T> = BoxStream<'static, watcher::Result<Event<T>>>;
 
 /// List and watch events of one kind in one scope.
 pub struct Stream<T> {
-    /// What it covers.
+    /// The objects that it covers.
     pub scope: Scope,
     open: Box<dyn FnMut() -> Events<T> + Send>,
-    /// Met by the first list.
+    /// The requirement that the first list meets.
     requirement: Option<Requirement>,
 }
 
 impl<T> Stream<T> {
-    /// A stream whose first list is awaited by nothing but its sink. `open` lists and watches anew each time.
+    /// Creates a stream without a requirement. `open` starts a new list and watch each time.
     pub fn new(scope: Scope, open: impl FnMut() -> Events<T> + Send + 'static) -> Stream<T> {
         Stream { scope, open: Box::new(open), requirement: None }
     }
 
-    /// Sets what the first list meets.
+    /// Sets the requirement that the first list meets.
     pub fn required(self, requirement: Requirement) -> Stream<T> {
         Stream { requirement: Some(requirement), ..self }
     }
@@ -79,23 +82,23 @@ impl<T> Stream<T> {
 /// The result of a stream's first list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// It is complete.
+    /// The list is complete.
     Listed,
-    /// The server refuses it; that may change later.
+    /// The server refuses the list, which may change later.
     Refused,
 }
 
-/// Receives the events of a stream.
+/// A receiver of a stream's events.
 pub trait Sink<T>: Send {
     /// Stores an item from a list or an event of this epoch.
     fn changed(&self, item: T, epoch: Epoch);
     /// Handles an item's deletion.
     fn deleted(&self, item: T);
-    /// Drops the items in the scope that the list which just ended lacks.
+    /// Removes the items of the scope that the completed list did not contain.
     fn sweep(&self, scope: &Scope, list: Epoch);
-    /// Notes that the server refuses to watch the scope: until the next list ends, what is missing from it may exist.
+    /// Records that the server refuses to watch the scope. Until the next list ends, items that are missing may exist.
     fn lost(&self, _scope: &Scope) {}
-    /// The kind of item, for the log.
+    /// Returns the kind of item, for the log.
     fn description(&self) -> String;
 }
 
@@ -139,7 +142,7 @@ pub async fn feed<T>(sink: impl Sink<T>, stream: Stream<T>, first: oneshot::Send
     }
 }
 
-/// A sink, and how far its stream got.
+/// A sink, and the state of its stream.
 struct Feed<T, S> {
     sink: S,
     open: Box<dyn FnMut() -> Events<T> + Send>,
@@ -183,12 +186,12 @@ impl<T, S: Sink<T>> Feed<T, S> {
         self.listed(First::Refused);
     }
 
-    /// Sends the result of the first list. The receiver may be gone.
+    /// Sends the result of the first list. The receiver may have been dropped.
     fn listed(&mut self, result: First) {
         _ = self.first.take().map(|first| first.send(result));
     }
 
-    /// Records that what was seen last may be incomplete: until the next list ends, what is missing may exist.
+    /// Records that what was seen last may be incomplete. Until the next list ends, items that are missing may exist.
     fn panicked(&mut self) {
         WATCH_PANICS.inc();
         let what = self.sink.description();
@@ -199,7 +202,7 @@ impl<T, S: Sink<T>> Feed<T, S> {
     }
 }
 
-/// Records whether the first list was complete, or why not.
+/// Records that the first list is complete, or why it is not.
 fn follow<T>(requirement: Option<&Requirement>, event: &watcher::Result<Event<T>>) {
     match (requirement, event) {
         (Some(requirement), Ok(Event::InitDone)) => requirement.meet(),
@@ -208,8 +211,8 @@ fn follow<T>(requirement: Option<&Requirement>, event: &watcher::Result<Event<T>
     }
 }
 
-/// Logs why a stream fails, once for each reason and again after a while, however often the watch retries. While a requirement is not met, the
-/// readiness repeats it.
+/// Logs why a stream fails, once per reason and again at intervals, no matter how often the watch retries. While a
+/// requirement is unmet, the readiness repeats the reason.
 fn log_change<T>(
     last: &mut LastError,
     event: &watcher::Result<Event<T>>,
@@ -229,7 +232,7 @@ fn log_change<T>(
 
 fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change {
     match event {
-        // A list that has only begun may fail like the one before.
+        // A list that has only started may fail like the one before.
         Ok(Event::Init | Event::InitApply(_)) => Change::Nothing,
         Ok(_) => last.recover(),
         Err(error) if is_expired(error) => Change::Nothing,
@@ -237,20 +240,21 @@ fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change 
     }
 }
 
-/// Whether the server no longer has the events since the last one seen: a list follows, as after any long pause.
+/// Returns whether the server no longer has the events since the last one seen. A list follows, as after any long
+/// pause.
 fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410) || is_unknown_version(error)
 }
 
-/// Whether the server cannot start a watch at the version that was seen last: it no longer has the events since then, or it was restored from a
-/// backup and does not know the version yet.
+/// Returns whether the server cannot start a watch at the last seen version: it no longer has the events since then, or
+/// it was restored from a backup and does not know the version yet.
 pub fn is_unknown_version(error: &watcher::Error) -> bool {
     let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     status.code == 410 || causes.into_iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
 }
 
-/// Whether a retry helps only once someone has changed permissions or kinds.
+/// Returns whether a retry helps only once someone has changed permissions or kinds.
 pub fn is_refused(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -259,7 +263,7 @@ pub fn is_refused(error: &watcher::Error) -> bool {
     }
 }
 
-/// Whether a list was refused for want of permissions or of its kind.
+/// Returns whether a list was refused because permissions or its kind are missing.
 pub fn is_refusal(status: &kube::core::Status) -> bool {
     matches!(status.code, 403..=405)
 }
@@ -287,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// A stream of these events, which end.
+    /// Returns a stream of these events, which ends.
     fn once(
         scope: Scope,
         events: impl IntoIterator<Item = watcher::Result<Event<&'static str>>>,
@@ -296,7 +300,7 @@ mod tests {
         Stream::new(scope, move || stream::iter(events.take().unwrap_or_default()).boxed())
     }
 
-    /// Records every call.
+    /// A sink that records every call.
     #[derive(Clone, Default)]
     struct Calls(Arc<Mutex<Vec<String>>>);
 

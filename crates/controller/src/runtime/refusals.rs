@@ -1,16 +1,16 @@
-//! How long to wait before a watch that the server refused is opened again.
+//! Decides how long to wait before a refused watch is reopened.
 
 use std::time::Duration;
 
 use super::backoff;
 
-/// The longest pause after refusals.
+/// The maximum pause after refusals.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long a watch must hold to end their count.
+/// How long a watch must last to reset the count.
 const HELD: Duration = Duration::from_secs(5);
 
-/// Counts a watch's refusals in a row.
+/// A count of a watch's consecutive refusals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals(u32);
 
@@ -20,12 +20,12 @@ impl Refusals {
         self.0 = if opened > HELD { 1 } else { self.0.saturating_add(1) };
     }
 
-    /// Whether the watch was never refused.
+    /// Returns whether the watch was never refused.
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The pause before it is opened again.
+    /// Returns the pause before the watch is reopened.
     pub fn pause(self) -> Duration {
         backoff::wait(self.0).min(LONGEST)
     }

@@ -1,7 +1,9 @@
-//! The line of resources that failed: each waits for its next attempt, and only one attempt of the whole process runs at a time.
+//! The queue of failed resources: each waits for its next attempt, and only one attempt in the whole process runs at a
+//! time.
 //!
-//! A key is in line as long as each of its reconciles asks for that. Keys whose inputs changed since they failed alternate with the others, so
-//! that a corrected resource waits for one hopeless attempt at most, and no flood of changes keeps the others from theirs.
+//! A key stays queued only while each of its reconciles requests another attempt. Keys whose inputs changed since they
+//! failed alternate with the others. A corrected resource therefore waits for at most one hopeless attempt, and a flood
+//! of changes does not starve the others.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -10,15 +12,15 @@ use tokio::time::Instant;
 
 use super::fair_queue::{Grouped, Groups, Since};
 
-/// The keys that failed, which take turns apart from the others.
+/// The failed keys, which are queued separately from the others.
 pub struct Retries<K> {
     changed: Groups<K>,
     unchanged: Groups<K>,
-    /// The keys in line, and whether their inputs changed.
+    /// The queued keys, and whether their inputs changed.
     places: HashMap<K, bool>,
-    /// Running keys that asked for another attempt.
+    /// Running keys that requested another attempt.
     asked: HashSet<K>,
-    /// Whether the last key that was taken had changed inputs.
+    /// Whether the inputs of the last taken key had changed.
     took_changed: bool,
 }
 
@@ -30,7 +32,7 @@ impl<K> Default for Retries<K> {
 }
 
 impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
-    /// Puts a running key in line, or keeps its place there; returns whether it was not in line yet.
+    /// Enqueues a running key for retry, or keeps its position. Returns whether it was not queued before.
     pub fn ask(&mut self, key: &K, has_changed: bool) -> bool {
         self.asked.insert(key.clone());
         let known = self.places.get(key).copied();
@@ -42,19 +44,20 @@ impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
         known.is_none()
     }
 
-    /// Ends a key's reconcile. Returns whether the key left the line: that reconcile did not ask.
+    /// Ends a key's reconcile. Returns whether the key left the queue, because that reconcile requested no other
+    /// attempt.
     pub fn ended(&mut self, key: &K) -> bool {
         !self.asked.remove(key) && self.leave(key)
     }
 
-    /// Takes a key out of the line; returns whether it was there.
+    /// Removes a key from the queue; returns whether it was there.
     pub fn leave(&mut self, key: &K) -> bool {
         let Some(has_changed) = self.places.remove(key) else { return false };
         self.line(has_changed).remove(key);
         true
     }
 
-    /// Takes the next key of these. The others keep their places.
+    /// Takes the next key that may go. The others keep their positions.
     pub fn take(&mut self, may_go: impl Fn(&K) -> bool) -> Option<(K, Since)> {
         let first = !self.took_changed;
         let (has_changed, taken) =
@@ -64,7 +67,7 @@ impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
         Some(taken)
     }
 
-    /// Whether one of these keys is in line.
+    /// Returns whether a queued key may go.
     pub fn any(&self, may_go: impl Fn(&K) -> bool) -> bool {
         self.places.keys().any(may_go)
     }

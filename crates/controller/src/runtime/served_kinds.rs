@@ -1,9 +1,9 @@
-//! The kinds of custom resources that the process serves, whichever controllers do.
+//! The kinds of custom resources that the process serves, with any of its controllers.
 
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
 
-/// The kinds that the process serves, by group and kind: a resource holds its user's values.
+/// The kinds that the process serves, by group and kind. A resource contains its user's values.
 #[derive(Debug, Default)]
 pub struct ServedKinds(RwLock<BTreeSet<[String; 2]>>);
 

@@ -1,8 +1,8 @@
-//! Locks.
+//! Helpers for locks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks; a panic elsewhere left no change half done.
+/// Locks a mutex. A panic elsewhere has left no change half done.
 pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,9 +15,9 @@ const QUICK: Duration = Duration::from_millis(5);
 /// How long to pause after a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Cooldown {
-    /// As a multiple of the time that the task took.
+    /// The multiple of the task's duration.
     pub factor: u32,
-    /// However long the task took.
+    /// The maximum, for tasks of any duration.
     pub longest: Duration,
 }
 

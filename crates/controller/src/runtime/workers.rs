@@ -1,4 +1,4 @@
-//! The workers: each reconciles the next resource in the queue. A panic delays only its own resource.
+//! Runs the workers, each of which reconciles the next resource in the queue. A panic delays only its own resource.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -18,23 +18,23 @@ use super::priority::Priority;
 use super::queue::Queue;
 use crate::metrics::{Metrics, ReconcileResult};
 
-/// What a controller's workers do.
+/// The work of a controller's workers.
 pub trait Reconcile: Send + Sync + 'static {
-    /// The resources to reconcile.
+    /// Returns the queue of resources to reconcile.
     fn queue(&self) -> &Queue<ResourceKey>;
-    /// Counts the reconciles.
+    /// Returns the metrics that count the reconciles.
     fn metrics(&self) -> &Metrics;
-    /// The controller's name.
+    /// Returns the controller's name.
     fn controller(&self) -> &Arc<str>;
-    /// The kind of the resources, for the log.
+    /// Returns the kind of the resources, for the log.
     fn kind(&self) -> Cow<'_, str>;
-    /// Waits until the next attempt of a resource that failed may begin. Default: at once.
+    /// Waits until the next attempt of a failed resource may start. Default: immediately.
     fn rested(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
     /// Reconciles a resource.
     fn reconcile(&self, key: &ResourceKey, permit: &Permit) -> impl Future<Output = ReconcileResult> + Send;
-    /// Delays the resource whose reconcile panicked; the others are unaffected.
+    /// Delays the resource whose reconcile panicked. Others are unaffected.
     fn panicked(&self, key: &ResourceKey) -> impl Future<Output = ReconcileResult> + Send;
 }
 
@@ -73,14 +73,14 @@ async fn attend<W: Reconcile>(work: &Arc<W>, shutdown: &CancellationToken, worke
             () = shutdown.cancelled() => break,
             next = next(&**work, workers, priority) => next,
         };
-        // Shown at every level.
+        // Shown at every log level.
         let span = tracing::error_span!("reconcile", kind = &*work.kind());
         running.spawn(work_on(Running { work: work.clone(), key }, permit).instrument(span));
     }
     while running.join_next().await.is_some() {}
 }
 
-/// Ends the work on a key when dropped.
+/// Ends the work on a key when it is dropped.
 struct Running<W: Reconcile> {
     work: Arc<W>,
     key: ResourceKey,
@@ -104,7 +104,7 @@ async fn work_on<W: Reconcile>(running: Running<W>, permit: Permit) {
     drop(permit);
 }
 
-/// The future's output; `None` if it panicked. Locks survive a panic, and no change is left half done.
+/// Returns the future's output; `None` if it panicked. Locks survive a panic, and no change is left half done.
 async fn caught<T>(work: BoxFuture<'_, T>) -> Option<T> {
     AssertUnwindSafe(work).catch_unwind().await.ok()
 }
