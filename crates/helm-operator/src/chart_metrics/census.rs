@@ -1,5 +1,5 @@
-//! How many custom resources are ready or not, and why; which charts are deployed how often; and how many revisions are recorded. Counted when it is
-//! asked for, so nothing has to be kept up to date.
+//! Gauges of the custom resources by readiness and reason, of the deployed charts, and of the recorded revisions. They
+//! are counted when they are scraped, so nothing has to be kept up to date.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,20 +12,20 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A condition's status and reason.
+/// The status and reason of a condition.
 pub(crate) type Readiness = (Arc<str>, Arc<str>);
 
 /// The name and version of a deployed chart.
 pub(crate) type Deployed = (Arc<str>, Arc<str>);
 
-/// A controller's resources in numbers.
+/// The counts of a controller's resources.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
-    /// By the status and the reason of `Ready`. Reasons are a fixed set.
+    /// The resources by status and reason of `Ready`. The reasons are a fixed set.
     pub(crate) ready: BTreeMap<Readiness, usize>,
-    /// By the chart that is deployed.
+    /// The releases by deployed chart.
     pub(crate) charts: BTreeMap<Deployed, usize>,
-    /// The revisions that are recorded.
+    /// The number of recorded revisions.
     pub(crate) revisions: usize,
 }
 
@@ -36,7 +36,8 @@ impl Count {
     }
 }
 
-/// Splits a chart's name from its version, which may contain dashes, too. Helm takes versions that are not quite semantic.
+/// Splits a chart's name from its version. Both may contain dashes, and Helm accepts versions that are not strictly
+/// semantic.
 fn name_and_version(chart: &str) -> Deployed {
     let find = |is_version: fn(&str) -> bool| {
         chart.match_indices('-').map(|(at, _)| at).find(|at| is_version(&chart[at + 1..]))
@@ -48,19 +49,20 @@ fn name_and_version(chart: &str) -> Deployed {
     }
 }
 
-/// Counts a controller's resources.
+/// Counts the resources of a controller.
 pub(crate) trait Census: Send + Sync {
     fn count(&self) -> Count;
 }
 
-/// How many charts of one controller have series of their own: a roll-out has two, and failed ones leave a few more.
+/// The maximum number of charts of one controller with a series of their own. A rollout has two, and failed rollouts
+/// leave a few more.
 const MAX_CHARTS: usize = 20;
 
-/// All controllers that count. One that has ended is forgotten.
+/// The censuses of all controllers. A controller that has ended is dropped.
 #[derive(Clone, Default)]
 pub(super) struct Censuses(Arc<Mutex<Vec<Counted>>>);
 
-/// A controller's name and what counts its resources.
+/// The name of a controller, and its census.
 type Counted = (Arc<str>, Weak<dyn Census>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -82,7 +84,7 @@ struct ControllerLabels {
     controller: Arc<str>,
 }
 
-/// One gauge: its name, what it says, and its values by their labels.
+/// A gauge: its name, its help text, and its values by their labels.
 struct Gauges<L> {
     name: &'static str,
     help: &'static str,
@@ -100,7 +102,7 @@ impl<L: EncodeLabelSet> Gauges<L> {
     }
 }
 
-/// The most frequent charts, and the sum of the others.
+/// Returns the most frequent charts, and the sum of the others.
 fn most_frequent(charts: BTreeMap<Deployed, usize>) -> Vec<(Deployed, usize)> {
     let mut all: Vec<_> = charts.into_iter().collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

@@ -1,6 +1,8 @@
-//! What chart controllers count, beside what every controller does: resources, releases, actions, hooks, repairs, renders.
+//! The metrics of chart controllers, besides those of every controller: resources, releases, actions, hooks, repairs
+//! and renders.
 //!
-//! Labels are bounded: there are few controllers, results and reasons, and the charts and field managers that have series of their own are limited.
+//! Labels are bounded: there are few controllers, results and reasons, and only a limited number of charts and field
+//! managers have a series of their own.
 
 mod census;
 mod releases;
@@ -31,7 +33,7 @@ struct Families {
 }
 
 impl ChartMetrics {
-    /// Those of this process.
+    /// Returns the metrics of this process.
     pub(crate) fn of(context: &Context) -> ChartMetrics {
         (*context.part(|context| ChartMetrics::new(&context.metrics))).clone()
     }
@@ -47,7 +49,7 @@ impl ChartMetrics {
         ChartMetrics(Arc::new(families))
     }
 
-    /// Shows how many of a controller's resources are ready, for as long as `census` lives.
+    /// Exports the counts of a controller's resources, for as long as `census` lives.
     pub(crate) fn resources(&self, controller: &Arc<str>, census: Weak<dyn Census>) {
         self.0.censuses.add(controller, census);
     }

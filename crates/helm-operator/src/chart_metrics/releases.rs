@@ -1,6 +1,7 @@
-//! What chart controllers do to releases: how long actions and hooks take, and what drift is repaired.
+//! Metrics of releases: how long actions and hooks take, and which drift is repaired.
 //!
-//! Labels are bounded: kinds and events come from charts, and only a few field managers, which anyone may name, get a label of their own.
+//! Labels are bounded: kinds and events come from charts. Users may invent names of field managers, so only a few of
+//! them have a label of their own.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +16,12 @@ use prometheus_client::registry::Registry;
 
 use super::ChartMetrics;
 
-/// The upper bounds of the buckets for actions and hooks, in seconds: from an install of two objects to a migration.
+/// The upper bounds of the buckets for actions and hooks in seconds: from an install of two objects to a migration.
 const BUCKETS: [f64; 14] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
 
-/// How many field managers have a label of their own.
+/// The maximum number of field managers with a label of their own.
 const MAX_MANAGERS: usize = 20;
-/// The longest name of a manager in a label: Kubernetes allows 128 characters.
+/// The maximum length of a field manager's name in a label; Kubernetes allows 128 characters.
 const MAX_MANAGER: usize = 64;
 
 /// An action on a release.
@@ -66,7 +67,7 @@ struct RepairLabels {
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// The families, in the registry that [`Releases::register`] gets.
+/// The families of metrics, which [`Releases::register`] adds to a registry.
 #[derive(Debug)]
 pub(super) struct Releases {
     actions: Seconds<ActionLabels>,
@@ -94,7 +95,7 @@ impl Releases {
         registry.register("helm_operator_drift_repairs", repairs, self.repairs.clone());
     }
 
-    /// The label of a field manager: its name, or `other` once there are many.
+    /// Returns the label of a field manager: its name, or `other` once there are too many.
     fn manager(&self, name: Option<&str>) -> Arc<str> {
         let Some(name) = name.filter(|name| !name.is_empty()) else { return "unknown".into() };
         let name: String = name.chars().take(MAX_MANAGER).collect();
@@ -112,7 +113,7 @@ impl Releases {
 }
 
 impl ChartMetrics {
-    /// Counts an action that ended, with one of a few words for its result.
+    /// Counts an action that ended. `result` is one of a few words.
     pub(crate) fn acted(&self, controller: &Arc<str>, action: Action, result: &'static str, took: Duration) {
         let labels = ActionLabels { action: action.as_str(), controller: controller.clone(), result };
         self.0.releases.actions.get_or_create(&labels).observe(took.as_secs_f64());
@@ -125,7 +126,7 @@ impl ChartMetrics {
         self.0.releases.hooks.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// Counts an object whose drift was repaired, and the field manager that changed it, if it is known.
+    /// Counts an object whose drift was repaired, with the field manager that changed it, if known.
     pub(crate) fn repaired(&self, controller: &Arc<str>, kind: &Arc<str>, manager: Option<&str>) {
         let manager = self.0.releases.manager(manager);
         let labels = RepairLabels { controller: controller.clone(), kind: kind.clone(), manager };

@@ -1,20 +1,20 @@
-//! Renders in worker processes, by how they end.
+//! The metric of renders in worker processes, by outcome.
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// How a render in a worker ended.
+/// The outcome of a render in a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RenderOutcome {
-    /// It succeeded.
+    /// The render succeeded.
     Rendered,
     /// The chart or its values are at fault.
     Failed,
     /// A limit or a crash ended the worker.
     Limit,
-    /// It kept others waiting, and is done again as a retry.
+    /// The render kept others waiting, and is repeated as a retry.
     Postponed,
 }
 
@@ -40,7 +40,7 @@ struct Labels {
     outcome: RenderOutcome,
 }
 
-/// The family, shown at zero before the first render.
+/// The family, which starts at zero before the first render.
 #[derive(Debug)]
 pub(super) struct Renders(Family<Labels, Counter>);
 

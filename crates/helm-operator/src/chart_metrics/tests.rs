@@ -1,4 +1,4 @@
-//! Metrics of charts as Prometheus scrapes them.
+//! Tests of the metrics of charts as Prometheus scrapes them.
 
 use controller::metrics::Format;
 

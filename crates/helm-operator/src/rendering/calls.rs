@@ -1,4 +1,4 @@
-//! The system calls that a worker may make, and with which arguments.
+//! The system calls that a worker may make, and the allowed arguments.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,10 +11,10 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompCmpOp, SeccompCondition, Sec
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// The most gaps between inherited descriptors: a filter has at most 4,096 instructions.
+/// The maximum number of gaps between inherited descriptors: a filter has at most 4,096 instructions.
 const MAX_GAPS: usize = 8;
 
-/// Why not all calls but these fail.
+/// The reason why the filter of system calls could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]
@@ -23,8 +23,9 @@ pub(super) enum Error {
     Rules(#[from] seccompiler::BackendError),
 }
 
-/// Fails all system calls except those that memory, reading files, the socket and the end of the process need. Descriptors that are `open` become
-/// useless, beside the standard ones: the manager inherited them from whoever started it.
+/// Rejects all system calls except those that are needed for memory, for reading files, for the socket and for the end
+/// of the process. Also makes the descriptors in `open`, except the standard ones, unusable: the manager inherited them
+/// from its parent.
 pub(super) fn few_calls(open: &[u32]) -> Result<(), Error> {
     let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
     let own = Own { process: number(process), thread: number(thread) };
@@ -35,7 +36,7 @@ pub(super) fn few_calls(open: &[u32]) -> Result<(), Error> {
     Ok(seccompiler::apply_filter_all_threads(&filter)?)
 }
 
-/// The process and the thread that may get signals: the own ones, for the end.
+/// The process and thread that may receive signals: the worker's own, which needs them to abort.
 #[derive(Clone, Copy)]
 struct Own {
     process: u64,
@@ -46,21 +47,21 @@ fn number(id: rustix::process::Pid) -> u64 {
     u64::from(id.as_raw_nonzero().get().unsigned_abs())
 }
 
-/// The numbers of open descriptors.
+/// Returns the numbers of open descriptors.
 ///
 /// # Errors
-/// There is no `/proc`.
+/// Fails if there is no `/proc`.
 pub(super) fn open_files() -> io::Result<Vec<u32>> {
     let names: Vec<PathBuf> =
         std::fs::read_dir("/proc/self/fd")?.map(|one| Ok(one?.path())).collect::<io::Result<_>>()?;
-    // The folder that was read is open no longer.
+    // The descriptor of the folder itself is closed by now.
     let open = names.into_iter().filter(|path| path.symlink_metadata().is_ok());
     let mut numbers: Vec<u32> = open.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-/// The ranges of descriptors that may be used: the standard ones, and those that are free now.
+/// Returns the ranges of usable descriptors: the standard ones, and those that are free now.
 fn gaps(open: &[u32]) -> Vec<(u32, u32)> {
     let (mut gaps, mut from) = (Vec::new(), 0);
     for inherited in open.iter().copied().filter(|number| *number > 2) {
@@ -87,7 +88,7 @@ fn rules(gaps: &[(u32, u32)], own: Own) -> Result<Rules, seccompiler::BackendErr
         of_fcntl.extend(on_files(gaps, 0, &[(1, Eq, *command as u64)])?);
     }
     rules.insert(libc::SYS_fcntl, of_fcntl);
-    // No code but the program's own.
+    // Only the program's own code may be executable.
     let is_data = (2, MaskedEq(libc::PROT_EXEC as u64), 0);
     rules.insert(libc::SYS_mmap, on_files(gaps, 4, std::slice::from_ref(&is_data))?);
     rules.insert(libc::SYS_mprotect, vec![rule(&[is_data])?]);
@@ -96,10 +97,10 @@ fn rules(gaps: &[(u32, u32)], own: Own) -> Result<Rules, seccompiler::BackendErr
     Ok(rules)
 }
 
-/// An argument's number, and what it must be.
+/// The number of an argument, and what it must be.
 type Condition = (u8, SeccompCmpOp, u64);
 
-/// Allows a call whose argument with this number is a descriptor in one of the ranges, and that meets all conditions.
+/// Allows a call whose argument with this number is a descriptor in one of the ranges, and which meets all conditions.
 fn on_files(gaps: &[(u32, u32)], at: u8, more: &[Condition]) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     let of_gap = |(from, to): &(u32, u32)| {
         let range = [(at, Ge, u64::from(*from)), (at, Le, u64::from(*to))];
@@ -113,7 +114,7 @@ fn rule(all: &[Condition]) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(all.iter().map(condition).collect::<Result<_, _>>()?)
 }
 
-/// Calls whose first argument is a descriptor: of a file that landlock's rules let it open, or of the socket.
+/// The calls whose first argument is a descriptor: of a file that landlock allows to open, or of the socket.
 const WITH_FILE: &[c_long] = &[
     libc::SYS_openat,
     libc::SYS_read,
@@ -135,7 +136,7 @@ const WITH_FILE: &[c_long] = &[
     libc::SYS_readlinkat,
 ];
 
-/// What may be asked of a descriptor: not to send signals to others, above all.
+/// The allowed commands of `fcntl`. Above all, they must not direct signals at other processes.
 const FCNTL: &[libc::c_int] =
     &[libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
 
@@ -163,7 +164,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_membarrier,
     libc::SYS_rseq,
     libc::SYS_set_robust_list,
-    // The end, orderly or not.
+    // The end of the process, orderly or not.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
@@ -174,7 +175,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// Calls that younger architectures lack, and musl uses.
+/// The calls that newer architectures do not have, and that musl uses.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[c_long] = &[
     libc::SYS_open,
@@ -224,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Calls without a function in Rust that is safe: a process that tries them would need unsafe code.
+    /// Tests calls without a safe function in Rust: a process that tried them would need unsafe code.
     #[test]
     fn nothing_reaches_other_processes_keys_or_files_by_another_way() {
         let rules = rules(&[(0, u32::MAX)], Own { process: 71, thread: 72 }).unwrap();

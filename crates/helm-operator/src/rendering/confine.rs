@@ -1,6 +1,7 @@
-//! What a worker gives up before it reads anything: memory, time, files, the network, and its priority if what it renders failed before.
+//! Confines a worker before it reads anything: limits its memory, time, files and network, and its priority if its job
+//! failed before.
 //!
-//! Resource limits hold everywhere. Landlock and seccomp are added where the kernel has them.
+//! Resource limits apply everywhere. Landlock and seccomp are added if the kernel supports them.
 
 use std::io;
 
@@ -10,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use super::message::Confinement;
 use super::worker::Settings;
 
-/// The limit of the main thread's stack, in bytes: Linux's default. Deep recursion continues on the heap.
+/// The limit of the main thread's stack in bytes, which is Linux's default. Deep recursion continues on the heap.
 const STACK: u64 = 8 << 20;
 
 /// The limit of open files: a chart's folders may be nested 64 deep.
@@ -19,30 +20,31 @@ const FILES: u64 = 128;
 /// The lowest priority for the processor.
 const LOWEST: i32 = 19;
 
-/// Restricts this process for good.
+/// Restricts this process permanently.
 ///
 /// # Errors
-/// A resource limit cannot be set.
+/// Fails if a resource limit cannot be set.
 pub(super) fn confine(settings: &Settings) -> io::Result<Confinement> {
     prefer_as_victim();
     if settings.priority == Priority::Retry {
-        // Refused by no kernel; without it, the worker only competes as others do.
+        // No kernel rejects this; without it, the worker would only compete like the others.
         let _ = nice(LOWEST);
     }
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, FILES)?;
     limit(Resource::Stack, STACK)?;
-    // A second between the two: the first signal says that it was the time, the last one could be anybody's.
+    // The hard limit is one second later. `SIGXCPU` at the soft limit shows that the worker ran out of time; `SIGKILL`
+    // at the hard limit could have any cause.
     limit_between(Resource::Cpu, settings.cpu_seconds, settings.cpu_seconds.saturating_add(1))?;
     limit(Resource::Data, settings.memory)?;
     std::env::set_current_dir("/")?;
-    // Found out now: glibc reads a file for it.
+    // Determined now, because glibc reads a file for it.
     let _ = stacker::remaining_stack();
     Ok(restrict(settings))
 }
 
-/// Limits a resource, at most to what this process may use already.
+/// Limits a resource, at most to the current hard limit.
 fn limit(resource: Resource, to: u64) -> io::Result<()> {
     limit_between(resource, to, to)
 }
@@ -52,7 +54,8 @@ fn limit_between(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) })?)
 }
 
-/// When a container runs out of memory, the kernel ends a worker before the manager. A worker that cannot ask for that renders all the same.
+/// Makes the kernel end a worker before the manager if a container runs out of memory. A worker that may not set this
+/// renders nevertheless.
 fn prefer_as_victim() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
@@ -60,9 +63,10 @@ fn prefer_as_victim() {
 #[cfg(target_os = "linux")]
 fn restrict(settings: &Settings) -> Confinement {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    // Before landlock hides them.
+    // Read before landlock hides `/proc`.
     let open = super::calls::open_files().unwrap_or_default();
-    // Nobody but root reads its memory, and no program that it starts gains rights. Both always succeed on Linux.
+    // Only root can read its memory, and no program that it starts gains privileges. Both calls always succeed on
+    // Linux.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = rustix::thread::set_no_new_privs(true);
     give_up_capabilities();
@@ -70,7 +74,7 @@ fn restrict(settings: &Settings) -> Confinement {
     Confinement { files, calls: super::calls::few_calls(&open).is_ok() }
 }
 
-/// As root, too, it may only what anyone may. Giving up is always allowed.
+/// Drops all capabilities, so that root has no more permissions than others. Dropping is always allowed.
 #[cfg(target_os = "linux")]
 fn give_up_capabilities() {
     use rustix::thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities};
@@ -93,10 +97,11 @@ mod linux {
 
     use super::Settings;
 
-    /// Where the time zones are.
+    /// The files of the time zones.
     const ZONES: [&str; 2] = ["/usr/share/zoneinfo", "/etc/localtime"];
 
-    /// Reads the charts' folders and time zones; writes, connects and signals nowhere. Returns whether the kernel restricts files.
+    /// Allows reading the charts' folders and time zones, and denies writing, connecting and signalling. Returns
+    /// whether the kernel restricts files.
     pub(super) fn read_only(settings: &Settings) -> Result<bool, RulesetError> {
         let newest = ABI::V6;
         let read = AccessFs::ReadFile | AccessFs::ReadDir;

@@ -1,4 +1,4 @@
-//! What ended a worker in the middle of a render, and what the resource's condition says about it.
+//! The ways in which a worker can end during a render, and the messages for the resource's condition.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -8,25 +8,25 @@ use super::request::RenderError;
 use super::settings::Rendering;
 use crate::status::reason::Reason;
 
-/// How a worker ended.
+/// The way in which a worker ended.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// The manager killed it: it took too long.
+    /// The manager killed it because the render took too long.
     Time,
     /// It could not allocate memory.
     Memory,
-    /// Something else killed it: the kernel, when the container ran out of memory, or a person.
+    /// Something else killed it: a person, or the kernel when the container ran out of memory.
     Killed,
-    /// It crashed, or broke the protocol.
+    /// It crashed, or violated the protocol.
     Crash(String),
-    /// It never started.
+    /// It could not be started.
     NotStarted(io::Error),
     /// The values do not fit into a message.
     TooLarge,
 }
 
 impl Ending {
-    /// What the exit status and the standard error of a worker say.
+    /// Determines the cause from the exit status and standard error of a worker.
     pub(super) fn read(status: ExitStatus, stderr: &str) -> Ending {
         let signal = status.signal();
         if stderr.contains("memory allocation") {
@@ -43,7 +43,8 @@ impl Ending {
         }
     }
 
-    /// Whether another render, or somebody outside, may be at fault: worth another attempt in a new worker.
+    /// Returns whether another render or an outside cause may be at fault, so that another attempt in a new worker
+    /// makes sense.
     pub(super) fn may_pass(&self, is_shared: bool) -> bool {
         match self {
             Ending::Memory | Ending::Crash(_) => is_shared,
@@ -52,7 +53,7 @@ impl Ending {
         }
     }
 
-    /// What the resource's condition says.
+    /// Returns the error for the resource's condition.
     pub(super) fn error(&self, limits: &Rendering) -> RenderError {
         let mib = limits.memory >> 20;
         let message = match self {
@@ -74,7 +75,7 @@ impl Ending {
             Ending::TooLarge => "the values are larger than 64 MiB (limit MAX_QUESTION)".to_owned(),
         };
         match self {
-            // Whoever killed it was not the chart: its own limits end a worker otherwise.
+            // The chart is not at fault, because its limits end a worker in other ways.
             Ending::Killed | Ending::NotStarted(_) => {
                 RenderError::Unanswered { reason: Reason::RenderLimit.as_str(), message }
             }

@@ -1,4 +1,5 @@
-//! Hostile code in a worker: what it reaches behind the confinement, and what it can do to the manager by what it says.
+//! Tests of hostile code in a worker: what it reaches despite the confinement, and what its messages can do to the
+//! manager.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -24,7 +25,7 @@ use super::worker::{SETTINGS, Settings};
 use crate::chart_metrics::ChartMetrics;
 use crate::rendering::*;
 
-/// Where the manager of the attacker is.
+/// The targets of the attacker.
 #[derive(Serialize, Deserialize)]
 struct Targets {
     folder: String,
@@ -42,7 +43,7 @@ fn say(socket: &mut UnixStream, what: &impl Serialize) {
 
 type Attempt = (&'static str, Box<dyn FnOnce() -> std::io::Result<()>>);
 
-/// What native code would try. Each is allowed to a process without confinement.
+/// Attempts of native code, each of which succeeds in a process without confinement.
 fn attempts(targets: Targets, mut inherited: File) -> Vec<Attempt> {
     let Targets { folder, tcp, manager } = targets;
     let in_folder = move |name: &str| format!("{folder}/{name}");
@@ -53,7 +54,7 @@ fn attempts(targets: Targets, mut inherited: File) -> Vec<Attempt> {
         (name, Box::new(work))
     }
     let of_system = attempts_on_the_system(&in_folder("chart"), manager);
-    // The chart first: a descriptor that an attempt has closed stays useless.
+    // The chart comes first: a descriptor that an attempt has closed stays unusable.
     let mut all = vec![
         attempt("its chart", move || fs::read(chart).map(drop)),
         attempt("a file beside its chart", move || fs::read(secret).map(drop)),
@@ -82,7 +83,7 @@ fn attempts(targets: Targets, mut inherited: File) -> Vec<Attempt> {
     all
 }
 
-/// What native code would try against the manager's process and the kernel.
+/// Attempts of native code on the manager's process and the kernel.
 fn attempts_on_the_system(chart: &str, manager: i32) -> Vec<Attempt> {
     use rustix::process::{self, Pid, Resource, Rlimit};
     let (from, to, gone) =
@@ -139,7 +140,7 @@ fn attacker() {
         say(&mut socket, &Some((name, attempt().map_err(|error| error.raw_os_error()))));
     }
     say(&mut socket, &None::<()>);
-    // Until the other side has looked.
+    // Waits until the other side has checked.
     _ = socket.read(&mut [0]);
 }
 
@@ -149,7 +150,7 @@ fn native_code_in_a_worker_reaches_nothing_but_its_chart() {
     fs::rename(chart("a: 1").0.keep(), folder.path().join("chart")).unwrap();
     fs::write(folder.path().join("secret"), "s3cret").unwrap();
     let _unix = UnixListener::bind(folder.path().join("unix")).unwrap();
-    // Connecting to it would work if it were not refused first.
+    // A connection to it would succeed if it were not rejected first.
     let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name("hostile-test").unwrap()).unwrap();
     let files = || {
         let names = fs::read_dir(folder.path().join("chart")).unwrap().map(|file| file.unwrap().file_name());
@@ -175,12 +176,12 @@ fn native_code_in_a_worker_reaches_nothing_but_its_chart() {
     command.env(SETTINGS, serde_json::to_string(&settings).unwrap());
     command.env("TARGETS", serde_json::to_string(&targets).unwrap());
     let mut process = command.spawn().unwrap();
-    // Its end of the socket.
+    // Drops the worker's end of the socket.
     drop(command);
     let mut hear = || message::read(&mut ours, MAX_ANSWER);
     let confinement: Confinement = message::decode(&hear().unwrap()).unwrap();
     assert_eq!(confinement, Confinement { files: true, calls: true });
-    // glibc reports a lack of memory or of processes where a call is refused that would start one.
+    // glibc reports a lack of memory or of processes if a call that starts one is rejected.
     let refused = [libc::EPERM, libc::EACCES, libc::ENOMEM, libc::EAGAIN].map(Some);
     let (mut reached, mut tried) = (Vec::new(), 0);
     type Tried = Option<(String, Result<(), Option<i32>>)>;
@@ -193,7 +194,7 @@ fn native_code_in_a_worker_reaches_nothing_but_its_chart() {
     }
     assert_eq!((reached, tried), (vec!["its chart".to_owned()], 34));
     assert_eq!((files(), rustix::process::getpriority_process(None).unwrap()), (before, priority));
-    // The thread that confined itself: the harness has a main one.
+    // Only one thread confined itself: the test harness has a main thread.
     let threads = fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
     let statuses = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
     let status = statuses.into_iter().find(|status| status.starts_with("Name:\trendering")).unwrap();
@@ -214,7 +215,7 @@ fn begin() -> Option<UnixStream> {
     Some(socket)
 }
 
-/// Asks, and returns whether it was refused.
+/// Sends a lookup, and returns the reason if it was rejected.
 fn ask(socket: &mut UnixStream, namespace: &str, name: &str) -> Option<String> {
     asked(socket, Query::new("v1", "Secret", namespace, name))
 }
@@ -267,14 +268,14 @@ fn bomber() {
     _ = socket.read(&mut [0]);
 }
 
-/// Processes that say something odd once they have a job, and then wait.
+/// Processes that send an unexpected message once they have a job, and then wait.
 macro_rules! speakers {
     ($($name:ident => $bytes:expr,)*) => {$(
         #[test]
         #[ignore = "a process that another test starts"]
         fn $name() {
             let Some(mut socket) = begin() else { return };
-            // The manager may hang up before the end.
+            // The manager may close the socket before the end.
             _ = socket.write_all(&$bytes);
             _ = socket.read(&mut [0]);
         }
@@ -291,7 +292,7 @@ speakers! {
     ends_in_the_middle => *b"\x09\0\0\0abc",
 }
 
-/// A frame with this text.
+/// Returns a frame with this text.
 fn framed(text: &[u8]) -> Vec<u8> {
     let length = u32::try_from(text.len()).unwrap().to_le_bytes();
     [&length[..], text].concat()
@@ -311,7 +312,7 @@ fn early_speaker() {
     }
 }
 
-/// Asks for what no template of the chart asks for.
+/// Sends a lookup that no template of the chart contains.
 #[test]
 #[ignore = "a process that another test starts"]
 fn uninvited_asker() {
@@ -332,7 +333,7 @@ fn uninvited_asker() {
     _ = socket.read(&mut [0]);
 }
 
-/// Asks for one object again and again.
+/// Sends the same lookup again and again.
 #[test]
 #[ignore = "a process that another test starts"]
 fn flooder() {
@@ -349,12 +350,12 @@ fn repeater() {
     }
 }
 
-/// How long a process may take: one that only waits need not take long.
+/// Returns the time limit of a process; one that only waits needs little.
 fn limit_of(process: &str) -> Duration {
     Duration::from_secs(if process == "ends_in_the_middle" { 3 } else { 30 })
 }
 
-/// A render by one of the processes above, and the reads that reached the server.
+/// Renders with one of the processes above, and returns the reads that reached the server.
 async fn rendered_by(process: &str) -> (Result<Rendered<Output>, RenderError>, Vec<String>) {
     let args =
         [&format!("rendering::hostile_tests::{process}"), "--exact", "--ignored", "--nocapture", "--test-threads=1"];

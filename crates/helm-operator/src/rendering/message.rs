@@ -1,6 +1,8 @@
-//! What a manager and its worker say to each other: JSON in frames, each preceded by its length in 4 bytes, over one socket.
+//! The messages between a manager and its worker: JSON in frames, each preceded by its length in 4 bytes, over one
+//! socket.
 //!
-//! The manager sends [`ToWorker::Render`] and answers each [`FromWorker::Lookup`] until the worker says how the render ended.
+//! The manager sends [`ToWorker::Render`] and answers each [`FromWorker::Lookup`] until the worker reports the end of
+//! the render.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -21,44 +23,44 @@ use super::request::RenderError;
 use crate::values::count_values;
 use crate::watches::OverrideValuesType;
 
-/// The largest frame that the manager reads, in bytes. The manager parses a manifest in a multiple of its size, and a release record holds 1 MiB
-/// compressed.
+/// The maximum size, in bytes, of a frame that the manager reads. The manager needs a multiple of a manifest's size to
+/// parse it, and a release record holds 1 MiB compressed.
 pub(super) const MAX_ANSWER: usize = 16 << 20;
 
-/// The largest frame that a worker reads, in bytes: values, or an answer of the API server.
+/// The maximum size, in bytes, of a frame that a worker reads: values, or a response of the API server.
 pub(super) const MAX_QUESTION: usize = 64 << 20;
 
-/// How many values one message of a worker may hold: texts of any length count as one.
+/// The maximum number of values in one message of a worker. A string of any length counts as one.
 const MAX_ANSWER_VALUES: usize = 100_000;
 
-/// The largest arguments of a lookup together, in bytes. Names have at most 253.
+/// The maximum total size of a lookup's arguments, in bytes. Names have at most 253.
 const MAX_QUERY: usize = 4 << 10;
 
-/// Larger messages are parsed on a thread of their own.
+/// Larger messages are parsed on a separate thread.
 const LARGE: usize = 64 << 10;
 
-/// What to render. `Debug` is left out: values may be secret.
+/// A render job. It has no `Debug`, because values may be secret.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Job {
     /// The chart's absolute path.
     pub(crate) chart: PathBuf,
-    /// The digest that the chart had when the operator started.
+    /// The chart's digest when the operator started.
     pub(crate) digest: String,
     /// The JSON text of the values, without override values.
     pub(crate) spec: Arc<str>,
     /// The override values.
     pub(crate) overrides: BTreeMap<String, String>,
-    /// How they become values.
+    /// How override values become values.
     pub(crate) overrides_kind: OverrideValuesType,
-    /// The absolute paths of the copies that the chart's schemas may refer to, by URL.
+    /// The absolute paths of copies of the documents to which the chart's schemas may refer, by URL.
     pub(crate) copies: BTreeMap<String, PathBuf>,
-    /// Whether values are not validated.
+    /// Whether the validation of values is skipped.
     pub(crate) skip_schema: bool,
     /// The release's name.
     pub(crate) name: String,
     /// The release's namespace.
     pub(crate) namespace: String,
-    /// The revision, from 1.
+    /// The revision, starting at 1.
     pub(crate) revision: u32,
     /// For the manager only: retries have a worker of their own.
     #[serde(skip)]
@@ -86,12 +88,12 @@ impl Facts {
     }
 }
 
-/// What the manager says.
+/// A message from the manager to a worker.
 #[derive(Serialize, Deserialize)]
 pub(super) enum ToWorker {
-    /// Render this, with these capabilities if they are not those of the render before.
+    /// Render this job, with these capabilities if they differ from those of the last render.
     Render(Arc<Job>, Option<Facts>),
-    /// The server's answer to a lookup follows: its pieces, an empty frame, and [`Ended`].
+    /// The server's response to a lookup follows: its chunks, an empty frame, and [`Ended`].
     Found,
     /// The lookup found nothing.
     Nothing,
@@ -99,16 +101,16 @@ pub(super) enum ToWorker {
     Refused(String),
 }
 
-/// How an answer to a lookup ended: complete, or why it broke off.
+/// The end of a response to a lookup: `None` if it is complete, otherwise the error.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Ended(pub(super) Option<String>);
 
-/// What a worker says.
+/// A message from a worker to the manager.
 #[derive(Serialize, Deserialize)]
 pub(super) enum FromWorker {
-    /// It has restricted itself; the first thing that it says.
+    /// The worker has restricted itself; always the first message.
     Ready(Confinement),
-    /// A template asks for an object, or for a list if the name is empty.
+    /// A template looks up an object, or a list if the name is empty.
     Lookup(Query),
     /// The render succeeded.
     Rendered(Box<Output>),
@@ -116,7 +118,7 @@ pub(super) enum FromWorker {
     Failed(Failure),
 }
 
-/// Why a render failed, its limits aside.
+/// The reason why a render failed, apart from its limits.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(super) reason: Reason,
@@ -127,14 +129,14 @@ impl From<Failure> for RenderError {
     fn from(failure: Failure) -> RenderError {
         let message = shorten(&failure.message, MAX_MESSAGE).into_owned();
         match failure.reason {
-            // The operator's files changed, and not what the resource is made from.
+            // The operator's files changed, not the inputs of the resource.
             Reason::ChartChanged => RenderError::Unanswered { reason: failure.reason.text(), message },
             reason => RenderError::Failed { reason: reason.text(), message },
         }
     }
 }
 
-/// The reasons that a worker can give.
+/// The reasons that a worker can report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Reason {
     ChartChanged,
@@ -148,7 +150,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// The reason in conditions.
+    /// Returns the reason for conditions.
     pub(super) fn text(self) -> &'static str {
         use crate::status::reason::Reason as Shown;
         let shown = match self {
@@ -165,19 +167,19 @@ impl Reason {
     }
 }
 
-/// Which of the kernel's restrictions hold for a worker, besides resource limits.
+/// The kernel's restrictions of a worker, besides resource limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Confinement {
-    /// It can read the charts' folders and nothing else.
+    /// Whether it can read only the charts' folders.
     pub(super) files: bool,
-    /// It can make only harmless system calls.
+    /// Whether it can make only harmless system calls.
     pub(super) calls: bool,
 }
 
-/// A message as a frame.
+/// Encodes a message as a frame.
 ///
 /// # Errors
-/// It exceeds the limit.
+/// Fails if the message exceeds the limit.
 pub(super) fn encode(message: &impl Serialize, limit: usize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
@@ -186,10 +188,10 @@ pub(super) fn encode(message: &impl Serialize, limit: usize) -> io::Result<Vec<u
     Ok(frame)
 }
 
-/// What precedes so many bytes in a frame.
+/// Returns the header of a frame of this length.
 ///
 /// # Errors
-/// They exceed the limit.
+/// Fails if the length exceeds the limit.
 pub(super) fn header(length: usize, limit: usize) -> io::Result<[u8; 4]> {
     match u32::try_from(length) {
         Ok(short) if length <= limit => Ok(short.to_le_bytes()),
@@ -197,10 +199,10 @@ pub(super) fn header(length: usize, limit: usize) -> io::Result<[u8; 4]> {
     }
 }
 
-/// Reads a frame, waiting for it.
+/// Reads a frame, and blocks until it arrives.
 ///
 /// # Errors
-/// The other side closed the socket, or the frame exceeds the limit.
+/// Fails if the other side closed the socket, or if the frame exceeds the limit.
 pub(super) fn read(from: &mut impl Read, limit: usize) -> io::Result<Vec<u8>> {
     let mut header = [0; 4];
     from.read_exact(&mut header)?;
@@ -209,10 +211,10 @@ pub(super) fn read(from: &mut impl Read, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As [`read`], without blocking the thread.
+/// Reads a frame as [`read`] does, without blocking the thread.
 ///
 /// # Errors
-/// As [`read`].
+/// Fails as [`read`] does.
 pub(super) async fn receive(from: &mut (impl AsyncRead + Unpin), limit: usize) -> io::Result<Vec<u8>> {
     let mut header = [0; 4];
     from.read_exact(&mut header).await?;
@@ -229,18 +231,19 @@ fn length(header: [u8; 4], limit: usize) -> io::Result<usize> {
     Ok(length)
 }
 
-/// A frame's message.
+/// Decodes a frame's message.
 ///
 /// # Errors
-/// It is not one. The error quotes nothing.
+/// Fails if it is not a message. The error quotes nothing.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
     serde_json::from_slice(bytes).map_err(|_| invalid("an unreadable message"))
 }
 
-/// What a worker says. It may be the chart's by now, so nothing is parsed that could take much more memory than its text.
+/// Decodes a message of a worker. The chart may have taken over the worker, so a message that could take much more
+/// memory than its text is not parsed.
 ///
 /// # Errors
-/// It is not a message, or an unreasonable one. The error quotes nothing.
+/// Fails if it is not a message, or exceeds a limit. The error quotes nothing.
 pub(super) async fn judge(bytes: Vec<u8>) -> io::Result<FromWorker> {
     let is_small = bytes.len() < LARGE;
     let read = move || {
@@ -260,10 +263,10 @@ pub(super) fn invalid(what: &'static str) -> io::Error {
 }
 
 impl Job {
-    /// The values to render with.
+    /// Returns the values of the render.
     ///
     /// # Errors
-    /// The spec has no values, or override values do not fit them.
+    /// Fails if the spec has no values, or if override values do not fit them.
     pub(super) fn values(&self) -> Result<Map, Failure> {
         let invalid = |message| Failure { reason: Reason::InvalidValues, message };
         let own = crate::values::decode(&self.spec).map_err(|e| invalid(e.to_string()))?;

@@ -1,8 +1,10 @@
 //! Renders charts in worker processes of the same program, so that a hostile chart can exhaust only its own render.
 //!
-//! A `renderer` turns a `request` into a candidate; `lookup` asks the cluster for its templates. `settings` decides how many workers there are and what each may use; `pool` hands jobs to them; `process` is one worker as the manager sees
-//! it, and `ending` names what ended it; `worker` is the process itself, which `confine` restricts before it reads anything, to `calls` of the system and `readable` files; `message` is what they
-//! say to each other. See docs/decisions/0033-rendering-apart.md.
+//! A `renderer` turns a `request` into a candidate; `lookup` reads the cluster for its templates. `settings` determines
+//! the number of workers and their limits; `pool` hands jobs to them; `process` is one worker from the manager's point
+//! of view, and `ending` names the cause of its end; `worker` is the process itself, which `confine` restricts to some
+//! system `calls` and `readable` files before it reads anything; `message` defines their protocol. See
+//! docs/decisions/0033-rendering-apart.md.
 
 #[cfg(target_os = "linux")]
 mod calls;

@@ -1,4 +1,4 @@
-//! What a render gives a release, wherever it ran: texts only. The manager itself reads the objects from them.
+//! The output of a render, in a worker or not: only texts, from which the manager itself reads the objects.
 
 use std::ops::Deref;
 use std::panic::{self, AssertUnwindSafe};
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Failure, Reason};
 
-/// What a chart rendered.
+/// The output of a chart.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Output {
-    /// The manifest as the record keeps it.
+    /// The manifest, in the form that the record keeps.
     pub(crate) manifest: String,
     /// The hooks, in install order.
     pub(crate) hooks: Vec<Hook>,
@@ -31,10 +31,10 @@ pub(crate) struct Output {
     pub(crate) unread: Vec<Unread>,
 }
 
-/// The most unread values of one render; more are hardly typing errors.
+/// The maximum number of unread values of one render; more are hardly typing errors.
 const MAX_UNREAD: usize = 32;
 
-/// A chart that can be rendered, with what its templates read once that was asked.
+/// A chart that can be rendered, with the values that its templates read, once they have been determined.
 pub(crate) struct Analysed {
     engine: Arc<Engine>,
     reads: OnceLock<Option<Reads>>,
@@ -53,12 +53,12 @@ impl Analysed {
         Analysed { engine, reads: OnceLock::new() }
     }
 
-    /// The output of a render with these values.
+    /// Returns the output of a render with these values.
     pub(crate) fn output(&self, rendered: Rendered, values: &Map) -> Output {
         Output { unread: self.unread(values), ..Output::from(rendered) }
     }
 
-    /// The values that no template reads. A bug in the analysis must not cost the render.
+    /// Returns the values that no template reads. A bug in the analysis does not fail the render.
     fn unread(&self, values: &Map) -> Vec<Unread> {
         let chart = self.engine.chart();
         let find =
@@ -73,7 +73,7 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// [`Unread`] as a worker sends it.
+/// The serialised form of [`Unread`] in a worker's messages.
 mod unread {
     use helm::reads::Unread;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -103,7 +103,8 @@ impl From<Rendered> for Output {
     }
 }
 
-/// Returns why a chart does not render, with its reason in conditions. The message quotes no values, except where a template does.
+/// Returns why a chart does not render, with the reason for conditions. The message quotes no values, unless a template
+/// does.
 pub(crate) fn failure(error: &Error) -> Failure {
     let reason = match error {
         Error::Schema(of) => return schema_failure(error, of.unusable_schema()),
@@ -114,7 +115,7 @@ pub(crate) fn failure(error: &Error) -> Failure {
     Failure { reason, message: error.without_values() }
 }
 
-/// Values cannot mend a schema.
+/// Returns the failure of a schema. An unusable schema has a reason of its own, because no values can correct it.
 fn schema_failure(error: &Error, unusable: Option<&Unusable>) -> Failure {
     match unusable {
         Some(Unusable { chart, why: InvalidSchema::NotRead(url) }) => {
@@ -126,7 +127,7 @@ fn schema_failure(error: &Error, unusable: Option<&Unusable>) -> Failure {
     }
 }
 
-/// Returns what an unread document means, and the keys of watches.yaml that help.
+/// Explains an unread document, and names the keys of watches.yaml that help.
 pub(crate) fn explain(unread: &UnreadSchema) -> String {
     let url = &unread.url;
     format!(

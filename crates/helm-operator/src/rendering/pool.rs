@@ -1,7 +1,8 @@
-//! Hands jobs to workers: starts one on need, keeps it while there is work, and ends it when it has been idle.
+//! Hands jobs to workers: starts one when needed, keeps it while there is work, and ends it when it has been idle.
 //!
-//! No render makes others wait for long. One that failed before uses a worker of its own, niced, and never the last place but where there is only
-//! one: there, it rests after each render. Any other render that takes long while others wait is postponed, to be rendered as if it had failed.
+//! No render makes others wait for long. A render that failed before gets a worker of its own, with low priority. It
+//! never takes the last permit, unless there is only one; then there is a cooldown after each such render. Any other
+//! render that takes long while others wait is postponed, and then repeated like one that failed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,36 +28,37 @@ use super::settings::Rendering;
 use super::worker::{OBJECTS, Settings};
 use crate::chart_metrics::{ChartMetrics, RenderOutcome};
 
-/// How long a worker may be idle. It ends at most twice as late.
+/// The maximum time that a worker may be idle. It ends after at most twice that time.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How long a render may make others wait.
+/// The maximum time that a render may make others wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The pause of a retry that shares the only worker: others have it most of the time.
 const COOLDOWN: Cooldown = Cooldown { factor: 3, longest: Duration::MAX };
 
-/// The part of a render's memory that one answer to a lookup may have: it takes several times as much once it is parsed.
+/// The part of a render's memory that one response to a lookup may have: parsed, it takes several times as much.
 const LOOKUP: u64 = 8;
 
 /// The workers of a process.
 ///
-/// Each renders one release at a time, so what ends it is that release's fault. The worker of a render that is dropped is killed.
+/// Each renders one release at a time, so a crash is that release's fault. The worker of a render that is dropped is
+/// killed.
 pub(crate) struct Workers {
     rendering: Rendering,
     program: Program,
     permits: Semaphore,
-    /// How many renders wait for a permit.
+    /// The number of renders that wait for a permit.
     waiting: watch::Sender<usize>,
     pub(super) patience: Duration,
     /// The pauses between retries, where they have the only worker.
     retries: Pacer,
-    /// What workers may read.
+    /// The files and folders that workers may read.
     folders: Mutex<BTreeSet<PathBuf>>,
     idle: Mutex<Idle>,
     has_reported: AtomicBool,
     metrics: ChartMetrics,
-    /// The processes that it started.
+    /// The processes that were started.
     #[cfg(test)]
     started: Mutex<Vec<u32>>,
 }
@@ -64,12 +66,12 @@ pub(crate) struct Workers {
 #[derive(Default)]
 struct Idle {
     workers: Vec<(Worker, Instant)>,
-    /// Whether a task ends them in time.
+    /// Whether a task ends idle workers.
     is_watched: bool,
 }
 
 impl Workers {
-    /// No workers yet; `None` if charts are rendered in this process.
+    /// Creates an empty pool; returns `None` if charts are rendered in this process.
     pub(crate) fn new(rendering: Rendering, program: Program, metrics: ChartMetrics) -> Option<Arc<Workers>> {
         let permits = Semaphore::new(rendering.workers);
         let (folders, idle, has_reported) = (Mutex::default(), Mutex::default(), AtomicBool::default());
@@ -90,12 +92,12 @@ impl Workers {
         (rendering.workers > 0).then(|| Arc::new(workers))
     }
 
-    /// The most memory that the objects of one render may take in this process, in bytes.
+    /// Returns the maximum memory of the objects of one render in this process, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         self.rendering.memory / OBJECTS
     }
 
-    /// The largest answer to a lookup, in bytes.
+    /// Returns the maximum size of a response to a lookup, in bytes.
     pub(crate) fn largest_answer(&self) -> u64 {
         self.rendering.memory / LOOKUP
     }
@@ -105,7 +107,7 @@ impl Workers {
         lock(&self.folders).extend(readable::of_chart(chart));
     }
 
-    /// Lets workers that start from now on read a chart and what is beside it.
+    /// Lets workers that start from now on read a chart and its siblings.
     pub(crate) fn admit_beside(&self, chart: &Path) {
         lock(&self.folders).insert(readable::beside(chart));
     }
@@ -118,7 +120,8 @@ impl Workers {
     /// Renders a job as soon as a worker is free.
     ///
     /// # Errors
-    /// The chart's own, `RenderLimit` with the limit that ended the worker, or what was not answered.
+    /// Returns the chart's own error, `RenderLimit` with the limit that ended the worker, or the error of a lookup that
+    /// was not answered.
     pub(crate) async fn render(
         self: &Arc<Self>,
         job: Job,
@@ -168,12 +171,12 @@ impl Workers {
         }
     }
 
-    /// Waits until retries have rested.
+    /// Waits until the cooldown of retries is over.
     pub(crate) async fn rested(&self) {
         self.retries.ready().await;
     }
 
-    /// Waits for a place; a retry rests first. The semaphore is never closed.
+    /// Waits for a permit; a retry first waits for the end of the cooldown. The semaphore is never closed.
     async fn permit(&self, job: &Job) -> Option<SemaphorePermit<'_>> {
         if job.priority == Priority::Retry {
             self.rested().await;
@@ -185,7 +188,7 @@ impl Workers {
         self.permits.acquire().await.ok()
     }
 
-    /// Waits until a render that begins now makes others wait for too long.
+    /// Waits until a render that starts now makes others wait for too long.
     async fn impatience(&self) {
         sleep(self.patience).await;
         // The sender lives as long as the workers.
@@ -230,7 +233,7 @@ impl Workers {
         }
     }
 
-    /// Logs once what the kernel does not restrict.
+    /// Logs, once, which restrictions the kernel does not support.
     fn report(&self, Confinement { files, calls }: Confinement) {
         if (files && calls) || self.has_reported.swap(true, Ordering::Relaxed) {
             return;
@@ -242,20 +245,20 @@ impl Workers {
         );
     }
 
-    /// The processes that it started so far.
+    /// Returns the processes that have been started.
     #[cfg(test)]
     pub(crate) fn started(&self) -> Vec<u32> {
         lock(&self.started).clone()
     }
 
-    /// How many workers are idle.
+    /// Returns the number of idle workers.
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
         lock(&self.idle).workers.len()
     }
 }
 
-/// A render that waits for a place, until it is dropped.
+/// A render that waits for a permit, until it is dropped.
 struct Waiting<'a>(&'a watch::Sender<usize>);
 
 impl Waiting<'_> {

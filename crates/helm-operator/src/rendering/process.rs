@@ -1,4 +1,5 @@
-//! One worker as the manager sees it: starts it, hands it jobs, answers its lookups, and finds out what ended it.
+//! One worker from the manager's point of view: starts it, hands it jobs, answers its lookups, and determines the cause
+//! of its end.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,19 +23,21 @@ use super::message::{self, Confinement, Ended, Facts, Failure, FromWorker, Job, 
 use super::output::Output;
 use super::worker::{SETTINGS, Settings};
 
-/// How much longer than the engine's own limit a render may take: the engine's error names the template.
+/// The time that a render may take beyond the engine's own limit, whose error is better: it names the template.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a worker that broke off may take to end.
+/// The maximum time until a worker that broke off ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How many messages a worker may send during one render. One that goes on asking after its limit of lookups is not ours any more.
+/// The maximum number of messages of a worker during one render. A worker that exceeds its limit of lookups by so many
+/// is no longer under our control.
 const MAX_MESSAGES: usize = MAX_LOOKUPS + 10;
 
 /// The part of a worker's standard error that is read, in bytes.
 const MAX_STDERR: u64 = 16 << 10;
 
-/// After how many times the limit of one render a worker is replaced: its processor time is limited for its whole life.
+/// The multiple of one render's time limit after which a worker is replaced: its processor time is limited for its
+/// whole life.
 pub(super) const LIFE: u32 = 8;
 
 /// The program of the workers.
@@ -45,18 +48,18 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// This program, even if its file was replaced meanwhile.
+    /// Returns this program, even if its file has been replaced.
     pub(crate) fn own() -> Program {
         let path = if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() };
         Program { path: path.unwrap_or_default(), args: vec!["render-worker".into()] }
     }
 }
 
-/// Why a render broke off.
+/// The reason why a render broke off.
 enum Break {
     /// It took too long.
     Late,
-    /// The worker ended, or said something invalid.
+    /// The worker ended, or sent an invalid message.
     Socket(io::Error),
 }
 
@@ -66,7 +69,8 @@ impl From<io::Error> for Break {
     }
 }
 
-/// The time that one render takes of its worker. The API server's time is not the chart's: [`ClusterLookup`] limits it.
+/// The worker's time for one render. It excludes the API server's time, which [`ClusterLookup`] limits, because that is
+/// not the chart's fault.
 struct Clock {
     limit: Duration,
     busy: Duration,
@@ -86,7 +90,7 @@ impl Clock {
 pub(super) struct Worker {
     child: Child,
     socket: UnixStream,
-    /// The capabilities that it knows.
+    /// The capabilities that were sent to it.
     told: Option<Arc<Capabilities>>,
     /// The chart that it rendered last.
     chart: PathBuf,
@@ -102,17 +106,18 @@ impl Worker {
     /// Starts a worker. It restricts itself, then waits for jobs.
     ///
     /// # Errors
-    /// The system refuses a process.
+    /// Fails if the system does not create a process.
     pub(super) fn start(program: &Program, settings: &Settings) -> io::Result<Worker> {
         let (ours, theirs) = Socket::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = Command::new(&program.path);
         command.args(&program.args).env_clear().env(SETTINGS, serde_json::to_string(settings)?);
-        // Templates print times in the operator's time zone. mimalloc counts what it reserves only once it is used.
+        // Templates print times in the operator's time zone. With this setting, mimalloc counts memory only once it is
+        // used, not when it is reserved.
         let zone = ["TZ", "TZDIR"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(zone).env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
-        // A signal from the terminal reaches the operator only, which lets renders finish.
+        // A signal from the terminal reaches only the operator, which lets renders finish.
         let child = command.arg0("render-worker").process_group(0).kill_on_drop(true).spawn()?;
         let socket = UnixStream::from_std(ours)?;
         let chart = PathBuf::new();
@@ -130,7 +135,7 @@ impl Worker {
         })
     }
 
-    /// Whether it has rendered before: if it ends now, that may be another render's fault.
+    /// Returns whether it has rendered before. If it ends now, another render may be at fault.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -140,22 +145,22 @@ impl Worker {
         self.priority
     }
 
-    /// Whether it has this chart in memory.
+    /// Returns whether it has loaded this chart.
     pub(super) fn knows(&self, job: &Job) -> bool {
         self.chart == job.chart
     }
 
-    /// Whether it would soon exceed the processor time of its life.
+    /// Returns whether it would soon exceed the processor time of its life.
     pub(super) fn is_spent(&self, limit: Duration) -> bool {
         self.busy >= limit.saturating_mul(LIFE)
     }
 
-    /// What restricts it, told once.
+    /// Takes its confinement, which is returned once.
     pub(super) fn take_confinement(&mut self) -> Option<Confinement> {
         self.confinement.take()
     }
 
-    /// Renders; the inner error is the chart's own. After an outer error the worker is dead.
+    /// Renders a job; the inner error is the chart's own. After an outer error the worker is dead.
     pub(super) async fn render(
         &mut self,
         job: &Arc<Job>,
@@ -209,7 +214,7 @@ impl Worker {
         self.socket.write_all(&frame).await
     }
 
-    /// Passes on what a lookup finds with the manager's own rights, as it arrives.
+    /// Executes a lookup with the manager's own permissions, and forwards the response as it arrives.
     async fn answer(&mut self, query: &Query, lookup: &ClusterLookup, clock: &mut Clock) -> Result<(), Break> {
         let mut answer = match lookup.open(query).await {
             Ok(Some(answer)) => answer,
@@ -234,7 +239,7 @@ impl Worker {
         self.socket.write_all(piece).await
     }
 
-    /// Why it broke off.
+    /// Determines why the worker broke off.
     async fn ending(&mut self, error: &io::Error) -> Ending {
         if error.kind() == io::ErrorKind::InvalidData {
             return Ending::Crash(format!("it answered with {error}"));
@@ -245,7 +250,7 @@ impl Worker {
         }
     }
 
-    /// The start of what it wrote to its standard error. It may quote values, so nobody sees it.
+    /// Reads the start of its standard error. It may quote values, so it is not shown.
     async fn stderr(&mut self) -> String {
         let mut text = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
@@ -254,7 +259,7 @@ impl Worker {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Its process, for tests.
+    /// Returns its process id.
     #[cfg(test)]
     pub(super) fn id(&self) -> Option<u32> {
         self.child.id()

@@ -1,15 +1,16 @@
-//! What of the file system a chart consists of: workers read nothing else.
+//! Which files a chart consists of: workers can read no others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most files and folders of a chart, as in [`helm::chart::Chart::load`].
+/// The maximum number of files and folders in a chart, as in [`helm::chart::Chart::load`].
 const MAX_ENTRIES: usize = 20_000;
 
-/// How deep folders may be nested.
+/// The maximum depth of folders.
 const MAX_DEPTH: usize = 64;
 
-/// The chart, and the files elsewhere that it links to. One that links to folders is readable with what is beside it.
+/// Returns the chart, and the files elsewhere to which it links. A chart that links to folders is readable with its
+/// siblings.
 pub(super) fn of_chart(chart: &Path) -> Vec<PathBuf> {
     let chart = canonical(chart);
     let mut walk = Walk { chart: &chart, entries: 0, linked: Vec::new() };
@@ -19,7 +20,7 @@ pub(super) fn of_chart(chart: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The chart with what is beside it: how far links and references of schemas may lead.
+/// Returns the folder with the chart and its siblings, to which links and references of schemas may lead.
 pub(super) fn beside(chart: &Path) -> PathBuf {
     let chart = canonical(chart);
     match chart.parent() {
@@ -35,12 +36,12 @@ fn canonical(path: &Path) -> PathBuf {
 struct Walk<'a> {
     chart: &'a Path,
     entries: usize,
-    /// The files elsewhere.
+    /// The linked files outside the chart.
     linked: Vec<PathBuf>,
 }
 
 impl Walk<'_> {
-    /// Follows the links of a folder; `None` if there is no end to them. Archives have none.
+    /// Follows the links of a folder; returns `None` if there are too many. Archives have none.
     fn folder(&mut self, folder: &Path, depth: usize) -> Option<()> {
         let Ok(entries) = fs::read_dir(folder) else { return Some(()) };
         for entry in entries.flatten() {
@@ -66,7 +67,7 @@ impl Walk<'_> {
         if target.is_dir() {
             return None;
         }
-        // Loading refuses those that lead further away.
+        // Loading rejects links that lead further away.
         if target.starts_with(beside(self.chart)) {
             self.linked.push(target);
         }

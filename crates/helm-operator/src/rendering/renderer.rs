@@ -1,4 +1,5 @@
-//! The renderer over Helm's engine, in this process or in workers: one chart, and the cluster's capabilities as of the latest discovery.
+//! Renders one chart with Helm's engine, in this process or in workers, with the cluster's capabilities of the latest
+//! discovery.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -28,25 +29,25 @@ use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, ServiceAccount};
 
-/// How long a render may rely on the last discovery.
+/// The maximum age of the discovery for a render.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// How often a start asks for the server's version, within 16 seconds.
+/// The number of attempts at startup to read the server's version, within 16 seconds.
 const ATTEMPTS: u32 = 6;
 
-/// What the cluster serves, as charts see it.
+/// The capabilities of the cluster for charts.
 pub(crate) struct Discovered {
     applier: Applier,
     kube_version: KubeVersion,
-    /// The capabilities, with the generation of the discovery that found them.
+    /// The capabilities, with the generation of their discovery.
     known: RwLock<Option<(usize, Arc<Capabilities>)>>,
 }
 
 impl Discovered {
-    /// Asks the server for its version, several times if it is in trouble: a failure here ends the whole process.
+    /// Reads the server's version. Retries a failing server a few times, because a failure here ends the process.
     ///
     /// # Errors
-    /// The server does not answer, or its version is not one.
+    /// Fails if the server does not respond, or if its version cannot be parsed.
     pub(crate) async fn read(applier: &Applier) -> Result<Discovered, BoxError> {
         let mut attempt = 1;
         let answer = loop {
@@ -64,11 +65,11 @@ impl Discovered {
         Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default() })
     }
 
-    /// The capabilities of now or a few seconds ago; those last known if discovery fails. A change is never a reason to render: new kinds must not
-    /// rotate passwords.
+    /// Returns the capabilities, which are at most a few seconds old; those last known if discovery fails. A change
+    /// alone never triggers a render, because new kinds must not rotate passwords.
     ///
     /// # Errors
-    /// No discovery has succeeded yet: charts would see a server without kinds.
+    /// Fails if no discovery has succeeded yet: charts would assume a server without kinds.
     async fn current(&self) -> Result<Arc<Capabilities>, RenderError> {
         match self.applier.mapper.refresh_if_older(MAX_AGE).await {
             Err(error) if self.applier.mapper.generation() == 0 => {
@@ -115,31 +116,32 @@ pub(crate) struct EngineRenderer {
     served: Arc<ServedKinds>,
     schema: SchemaRule,
     published: Arc<Published>,
-    /// Why no values render.
+    /// The reason why the chart cannot be rendered with any values.
     blocked: Option<RenderError>,
     account: Option<ServiceAccount>,
 }
 
-/// Where the chart is rendered.
+/// The process in which the chart is rendered.
 enum RenderedBy {
-    /// In this process.
+    /// This process.
     Manager(Arc<Analysed>),
-    /// In worker processes, which load the chart themselves.
+    /// Worker processes, which load the chart themselves.
     Workers { workers: Arc<Workers>, chart: PathBuf, digest: String },
 }
 
 impl EngineRenderer {
-    /// A renderer for this cluster, in this process.
+    /// Creates a renderer for this cluster, in this process.
     ///
     /// # Errors
-    /// No record can hold the chart.
+    /// Fails if the chart does not fit into a record.
     pub(crate) fn new(
         engine: Arc<Engine>,
         overrides: Overrides,
         discovered: Arc<Discovered>,
     ) -> Result<EngineRenderer, BoxError> {
         let document = Arc::new(ChartDocument::of(engine.chart())?);
-        // Where the type is open, a release that has strings says so in its own digest.
+        // The digest contains the type of override values, or the default type if the watch leaves it open. A release
+        // with another type then adds it to its own digest.
         let typed = (overrides.texts(), format!("{:?}", overrides.kind().unwrap_or_default()));
         let digest = digest_json(&json!([engine.chart().digest(), typed]));
         let named = Arc::new(Named::of(engine.chart()));
@@ -163,7 +165,7 @@ impl EngineRenderer {
         Ok(renderer)
     }
 
-    /// Renders in workers from now on, which load the chart from this absolute path.
+    /// Makes workers render, which load the chart from this absolute path.
     pub(crate) fn apart(mut self, workers: Arc<Workers>, chart: PathBuf) -> EngineRenderer {
         if let RenderedBy::Manager(engine) = &self.rendered_by {
             self.rendered_by = RenderedBy::Workers { workers, chart, digest: engine.chart().digest().to_owned() };
@@ -181,7 +183,7 @@ impl EngineRenderer {
         EngineRenderer { lookup_rule: Arc::new(rule.clone()), ..self }
     }
 
-    /// Sets the kinds whose resources hold users' values. Default: none.
+    /// Sets the kinds whose resources contain users' values. Default: none.
     pub(crate) fn serving(self, served: Arc<ServedKinds>) -> EngineRenderer {
         EngineRenderer { served, ..self }
     }
@@ -194,7 +196,7 @@ impl EngineRenderer {
         EngineRenderer { schema: rule, ..self }
     }
 
-    /// Sets as whom templates look up. Default: as the operator.
+    /// Sets the account of lookups. Default: the operator's.
     pub(crate) fn acting_as(self, account: Option<&ServiceAccount>) -> EngineRenderer {
         EngineRenderer { account: account.cloned(), ..self }
     }
@@ -212,7 +214,7 @@ impl EngineRenderer {
         Arc::new(lookup.within(most).publishing(self.published.clone()))
     }
 
-    /// What the chart renders, with the values that the record keeps.
+    /// Renders the chart, and returns the output with the values that the record keeps.
     async fn output(
         &self,
         request: Request,
@@ -242,7 +244,7 @@ impl EngineRenderer {
         Ok(Rendered::Done((output, config)))
     }
 
-    /// The most memory that the objects of a render may take, in bytes.
+    /// Returns the maximum memory of the objects of a render, in bytes.
     fn weight(&self) -> u64 {
         match &self.rendered_by {
             RenderedBy::Manager(_) => Rendering::default().memory / 4,
@@ -298,7 +300,7 @@ impl Renderer for EngineRenderer {
         let text = |chart: &Chart| Some(String::from_utf8_lossy(chart.template(name)?).into_owned());
         match &self.rendered_by {
             RenderedBy::Manager(engine) => text(engine.chart()),
-            // Only workers keep it. Another chart would have other lines.
+            // Only workers have the chart in memory, so it is loaded again. A changed chart would have other lines.
             RenderedBy::Workers { chart, digest, .. } => {
                 let loaded = Chart::load_with(chart, &self.schema.copies).ok();
                 text(&*loaded.filter(|loaded| loaded.digest() == digest)?)
@@ -342,7 +344,7 @@ impl Renderer for EngineRenderer {
     }
 }
 
-/// Runs what may compute for a long time, or waits for the cluster.
+/// Runs work that may compute for a long time or wait for the cluster.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
 ) -> Result<T, RenderError> {
@@ -351,7 +353,8 @@ async fn blocking<T: Send + 'static>(
     outside::apart(work).await.ok_or_else(interrupted)?
 }
 
-/// Returns why the chart renders with no values: its own schema refers to a document that was not read. Subcharts may be disabled.
+/// Returns why the chart cannot be rendered with any values: its own schema refers to a document that was not read.
+/// Subcharts are ignored, because they may be disabled.
 fn blocked(chart: &Chart, rule: &SchemaRule) -> Option<RenderError> {
     let unread = chart.unread_schemas().into_iter().find(|unread| unread.chart == chart.metadata.name && !rule.skip)?;
     Some(RenderError::Failed { reason: Reason::ExternalSchema.as_str(), message: explain(&unread) })
@@ -392,7 +395,7 @@ fn candidate(
     let mut weight = Weight::of(most);
     let objects = weight.objects_of(&manifest);
     let (objects, duplicates) = objects.and_then(|all| in_order(all, namespace)).map_err(|e| unusable(&e, most))?;
-    // What else is wrong with them is found when they run.
+    // Other errors in hooks are found when they run.
     let heavy = hooks.iter().find_map(|hook| weight.objects_of(&hook.manifest).err().filter(|e| e.fault.is_weight()));
     heavy.map_or(Ok(()), |error| Err(unusable(&error, most)))?;
     let mut crds = Vec::new();
@@ -403,7 +406,7 @@ fn candidate(
     Ok(Candidate { chart, config, manifest, objects, hooks, notes, crds, duplicates, unread, inputs })
 }
 
-/// The objects of exactly the text that the record keeps, in install order.
+/// Returns the objects of exactly the text that the record keeps, in install order.
 pub(crate) fn release_objects(manifest: &str, namespace: &str) -> Result<(Vec<Object>, Vec<Duplicate>), ObjectError> {
     in_order(objects_of(manifest)?, namespace)
 }
@@ -422,7 +425,7 @@ fn unusable(error: &ObjectError, most: u64) -> RenderError {
     RenderError::Failed { reason: "RenderError", message: error.to_string() }
 }
 
-/// An applier for a release in this namespace.
+/// Returns an applier for a release in this namespace.
 pub(crate) fn acting_as(applier: &Applier, account: Option<&ServiceAccount>, namespace: &str) -> Applier {
     account.map_or_else(|| applier.clone(), |account| applier.acting_as(&account.user(namespace)))
 }

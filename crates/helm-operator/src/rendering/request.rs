@@ -1,4 +1,4 @@
-//! The seam between the reconciler and the engine: a custom resource in, a candidate release out.
+//! The interface between the reconciler and the engine: from a custom resource to a candidate release.
 
 use std::sync::Arc;
 
@@ -12,58 +12,59 @@ use crate::mask::Published;
 use crate::values::Spec;
 use crate::watches::{OverrideValuesType, Overrides};
 
-/// What a release is rendered from.
+/// The inputs of a render.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The release's name.
     pub name: String,
     /// The release's namespace.
     pub namespace: String,
-    /// The custom resource's `spec`, over the content of its `valuesFrom`.
+    /// The custom resource's `spec`, merged over the content of its `valuesFrom`.
     pub spec: Spec,
     /// How override values become values.
     pub overrides_type: OverrideValuesType,
-    /// What templates see as `.Release.Revision`.
+    /// The value of `.Release.Revision` in templates.
     pub revision: u32,
-    /// The digest of everything that the release is made from; the candidate carries it.
+    /// The digest of all inputs of the release, which is copied to the candidate.
     pub inputs: String,
     /// Whether the resource's last attempt failed. The engine renders retries in a worker of their own, with the lowest priority.
     pub priority: Priority,
 }
 
-/// Why there is no candidate.
+/// The reason why there is no candidate.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The chart or its values are at fault: the same request fails again. What an unfinished attempt left is cleaned up.
+    /// The chart or its values are at fault: the same request fails again. The remains of an unfinished attempt are
+    /// cleaned up.
     #[error("{message}")]
     Failed {
         /// The stable reason, in upper camel case.
         reason: &'static str,
-        /// What the chart's author needs: template, line, column, cause.
+        /// The message for the chart's author: template, line, column, cause.
         message: String,
     },
-    /// Something that the render needs was not answered or has gone: nothing is known about the chart. The request is made again later, and
-    /// nothing is cleaned up.
+    /// A lookup or another input of the render was not answered or no longer exists, so nothing is known about the
+    /// chart. The request is repeated later, and nothing is cleaned up.
     #[error("{message}")]
     Unanswered {
         /// The stable reason, in upper camel case.
         reason: &'static str,
-        /// What was asked, and what happened.
+        /// The message: the request, and its error.
         message: String,
     },
 }
 
-/// The result of a render that did not fail.
+/// The outcome of a render that did not fail.
 #[derive(Clone, Debug)]
 pub enum Rendered<T = Candidate> {
-    /// The render ended.
+    /// The render completed.
     Done(T),
     /// The render kept others waiting: request it again as a retry.
     Postponed,
 }
 
 impl<T> Rendered<T> {
-    /// Returns what was rendered, if the render ended.
+    /// Returns the output, if the render completed.
     pub fn done(self) -> Option<T> {
         match self {
             Rendered::Done(rendered) => Some(rendered),
@@ -90,41 +91,45 @@ impl RenderError {
     }
 }
 
-/// Renders one chart. A trait so that tests, and operators with their own renderer, can replace the engine.
+/// Renders one chart. It is a trait so that tests, and operators with their own renderer, can replace the engine.
 pub trait Renderer: Send + Sync {
-    /// A digest of everything besides the resource that calls for a new render: the chart and override values.
+    /// Returns a digest of the inputs besides the resource, whose change needs a new render: the chart and override
+    /// values.
     fn digest(&self) -> String;
 
-    /// The chart's name.
+    /// Returns the chart's name.
     fn chart_name(&self) -> &str;
 
-    /// The override values that it lays over a `spec`; each install and upgrade publishes an event for them. Default: none.
+    /// Returns the override values that are merged over a `spec`; each install and upgrade publishes an event for them.
+    /// Default: none.
     fn overrides(&self) -> Option<&Overrides> {
         None
     }
 
-    /// The chart and the values that a render of this `spec` would record, with override values of this type; `None` if only rendering can tell.
+    /// Returns the chart and the values that a render of this `spec` would record, with override values of this type;
+    /// `None` if only a render can determine them.
     fn sources(&self, _spec: &Spec, _overrides: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
         None
     }
 
-    /// Returns what the chart publishes, which messages need not hide. Default: nothing.
+    /// Returns what the chart publishes and messages therefore need not redact. Default: nothing.
     fn published(&self) -> Option<&Arc<Published>> {
         None
     }
 
-    /// Returns the source of a template of the chart or of one of its subcharts, which records leave out: `shop/charts/cache/templates/a.yaml`.
-    /// Default: unknown.
+    /// Returns the source of a template of the chart or of one of its subcharts, such as
+    /// `shop/charts/cache/templates/a.yaml`. Records do not contain it. Default: unknown.
     fn template(&self, _name: &str) -> Option<String> {
         None
     }
 
-    /// Returns why it renders nothing whatever the values are, if that is known beforehand. Default: it may render.
+    /// Returns why every render fails regardless of the values, if that is known beforehand. Default: it may render.
     fn blocked(&self) -> Option<&RenderError> {
         None
     }
 
-    /// Waits until it may render the next resource that failed. Whoever picks that resource afterwards renders it as it is then. Default: at once.
+    /// Waits until the next resource that failed may be rendered. The caller picks the resource afterwards and renders
+    /// its state at that time. Default: at once.
     fn rested(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -1,4 +1,4 @@
-//! How many workers there are, and what each may use: flags, or what the container's memory limit leaves.
+//! The number of workers and their limits: from flags, or from the container's memory limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,22 +6,23 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// The most memory that a render may use by default.
+/// The maximum memory of a render by default.
 const MOST: u64 = 256 * MIB;
 
-/// A second worker is started only where each has this much: one large render is worth more than two small ones.
+/// The memory of each worker from which a second one is started: one large render is worth more than two small ones.
 const ENOUGH: u64 = 64 * MIB;
 
-/// The least memory that a render gets by default, however small the container is: a worker starts with about a quarter of it.
+/// The minimum memory of a render by default, however small the container is: a worker starts with about a quarter of
+/// it.
 const LEAST: u64 = 32 * MIB;
 
-/// The manager's least share of the container's memory.
+/// The manager's minimum share of the container's memory.
 const MANAGER: u64 = 48 * MIB;
 
-/// The most workers by default: each holds its charts.
+/// The maximum number of workers by default: each holds its charts.
 const WORKERS: usize = 2;
 
-/// Where charts are rendered, and what a render may use.
+/// Where charts are rendered, and the limits of a render.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rendering {
     /// How many worker processes may render at a time; 0 renders in this process. Workers re-execute the program, which must reach
@@ -39,7 +40,7 @@ impl Default for Rendering {
     }
 }
 
-/// What flags say; the rest is decided by the machine.
+/// The settings from flags; the others are derived from the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) workers: Option<usize>,
@@ -48,7 +49,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Divides the machine: its processors, and the container's memory limit if it has one.
+    /// Derives the other settings from the number of processors, and from the container's memory limit, if it has one.
     pub(crate) fn divide(self, processors: usize, limit: Option<u64>) -> Rendering {
         let left = limit.map(|limit| limit.saturating_sub(MANAGER.max(limit / 8 * 3)));
         let fitting = |each: u64| left.map_or(WORKERS, |left| usize::try_from(left / each.max(1)).unwrap_or(WORKERS));
@@ -72,13 +73,15 @@ impl Rendering {
     }
 }
 
-/// The memory limit of this process's control group in bytes, the smallest of those around it; `None` if there is none.
+/// Returns the memory limit of this process's control group in bytes, the smallest of the group and its ancestors;
+/// `None` if there is none.
 pub(crate) fn memory_limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     limit_files(&groups).iter().filter_map(|file| limit(&fs::read_to_string(file).ok()?)).min()
 }
 
-/// The files that may hold a limit, for the content of `/proc/self/cgroup`. Without a namespace of its own, a container sees its group at the root.
+/// Returns the files that may contain a limit, for the content of `/proc/self/cgroup`. Without a namespace of its own,
+/// a container sees its group at the root.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -97,7 +100,7 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A limit as the kernel writes it. Version 1 has no word for no limit: it writes a number near the largest.
+/// Parses a limit. Version 1 of control groups represents the lack of a limit as a very large number.
 fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|limit| *limit < 1 << 60)
 }

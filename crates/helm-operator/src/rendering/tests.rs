@@ -1,4 +1,4 @@
-//! Real worker processes: this test program, which runs the test `worker` as theirs.
+//! Tests with real worker processes: this test program, which runs the test `worker` as theirs.
 
 use std::fs;
 use std::path::Path;
@@ -21,13 +21,13 @@ use crate::chart_metrics::ChartMetrics;
 use crate::rendering::*;
 use crate::watches::OverrideValuesType;
 
-/// The largest memory that a chart of these tests gets.
+/// The memory limit of a render in these tests.
 const MEMORY: u64 = 96 << 20;
 
-/// More than that, and less than the engine's own limits.
+/// Needs more than that, and less than the engine's own limits.
 pub(crate) const HUNGRY: &str = "{{ $l := list }}{{ range $i, $e := until 150 }}{{ $l = append $l (repeat 1000000 (print (mod $i 10))) }}{{ end }}{{ len $l }}";
 
-/// Slow for minutes.
+/// Takes minutes.
 pub(crate) const SLOW: &str = "{{ range until 100000 }}{{ $_ := htpasswd \"a\" \"b\" }}{{ end }}";
 
 #[test]
@@ -36,18 +36,18 @@ fn worker() {
     let _ = worker::main();
 }
 
-/// Workers whose process is the test above.
+/// Returns the program of the workers, which runs the test above.
 pub(crate) fn program() -> Program {
     let args = ["rendering::tests::worker", "--exact", "--ignored", "--nocapture", "--test-threads=1"];
     Program { path: "/proc/self/exe".into(), args: args.map(Into::into).into() }
 }
 
-/// One worker. Renders may make others wait for long: these tests' program is slow.
+/// Creates a pool with one worker. Renders may make others wait for long, because this test program is slow.
 pub(crate) fn workers(timeout: Duration) -> Arc<Workers> {
     patient_workers(1, timeout, LIMIT)
 }
 
-/// Workers, and how long a render may make others wait.
+/// Creates a pool, with the maximum time that a render may make others wait.
 pub(crate) fn patient_workers(workers: usize, timeout: Duration, patience: Duration) -> Arc<Workers> {
     let rendering = Rendering { workers, memory: MEMORY, timeout };
     let mut workers = Workers::new(rendering, program(), ChartMetrics::new(&Metrics::default())).unwrap();
@@ -55,7 +55,7 @@ pub(crate) fn patient_workers(workers: usize, timeout: Duration, patience: Durat
     workers
 }
 
-/// A chart with this template, and its digest.
+/// Creates a chart with this template, and returns its digest.
 pub(crate) fn chart(template: &str) -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -87,23 +87,23 @@ fn lookup_in(api: Arc<dyn Api>) -> ClusterLookup {
     ClusterLookup::new(Applier::new(api), tokio::runtime::Handle::current(), Reach::Everything)
 }
 
-/// What a template prints in a worker.
+/// Renders a template in a worker, and returns its output.
 async fn printed(workers: &Arc<Workers>, template: &str) -> Result<String, RenderError> {
     print(workers, template, Priority::Normal).await
 }
 
-/// What a template of a resource that failed before prints in a worker.
+/// Renders a template in a worker as a retry, and returns its output.
 async fn reprinted(workers: &Arc<Workers>, template: &str) -> Result<String, RenderError> {
     print(workers, template, Priority::Retry).await
 }
 
-/// What stands for a render that was postponed.
+/// The text that represents a postponed render.
 const POSTPONED: &str = "postponed";
 
 async fn print(workers: &Arc<Workers>, template: &str, priority: Priority) -> Result<String, RenderError> {
     let (folder, digest) =
         chart(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ntext: >-\n  {template}"));
-    // One worker renders several charts of these tests, which are made after it has started.
+    // One worker renders several charts of these tests, which are created after its start.
     workers.admit_beside(folder.path());
     let api = MemoryApi::new();
     api.serve("v1", "ConfigMap", "configmaps");
@@ -165,7 +165,7 @@ async fn a_chart_that_exhausts_its_memory_hurts_no_other_render() {
     assert_eq!(error.reason(), "RenderLimit");
     assert_eq!(error.to_string(), "rendering needs more than 96 MiB of memory (limit --render-memory)");
     assert_eq!(good.unwrap(), "after");
-    // The worker that rendered before, a new one because that might have been at fault, and one for the last.
+    // The worker that rendered before, a new one because the first may have been at fault, and one for the last render.
     assert_eq!(workers.started().len(), 3);
 }
 
@@ -186,7 +186,7 @@ async fn the_time_of_the_api_server_is_not_the_charts() {
     workers.admit(folder.path());
     let api = MemoryApi::new();
     api.put("/api/v1/namespaces/ns/configmaps/a", json!({"data": {"x": "found"}}), "someone");
-    // Longer than the limit with its grace, twice: discovery and the object.
+    // Longer than the limit with its grace period, twice: for discovery and for the object.
     api.slow_down(Duration::from_millis(700));
     let output = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup_in(Arc::new(api))).await;
     assert!(output.unwrap().done().unwrap().manifest.contains("a: found"));
@@ -205,7 +205,7 @@ async fn a_lookup_that_is_not_answered_is_no_fault_of_the_worker() {
     assert_eq!(workers.idle(), 1, "it is kept");
 }
 
-/// The nice value of the thread that renders: the process of these tests has others.
+/// Returns the nice value of the thread that renders: the process of these tests has others.
 fn niceness(id: u32) -> i64 {
     let of = |stat: String| stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse().unwrap();
     let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap();
@@ -242,7 +242,7 @@ async fn no_more_workers_exist_than_may_render() {
 
 #[tokio::test]
 async fn a_render_that_makes_others_wait_for_long_is_postponed() {
-    // Well under the engine's own limit, which is an error of the template.
+    // Well below the engine's own limit, which would be an error of the template.
     let workers = patient_workers(1, Duration::from_secs(5), Duration::from_millis(100));
     let (slow, good) = tokio::join!(printed(&workers, SLOW), printed(&workers, "good"));
     assert_eq!(slow.unwrap(), POSTPONED);
@@ -290,7 +290,7 @@ async fn output_that_the_manager_could_not_hold_is_refused() {
     assert!(error.to_string().contains("exceed 16 MiB (limit MAX_ANSWER)"), "{error}");
 }
 
-/// An API server whose first answers wait for a kill of the worker that asks.
+/// An API server that kills the asking worker before its first responses.
 struct Killing {
     inner: MemoryApi,
     workers: Arc<Workers>,
@@ -311,7 +311,7 @@ fn kill(id: u32) {
     assert!(killed.unwrap().success());
 }
 
-/// Renders while the first workers are killed in the middle.
+/// Renders while the first workers are killed during the render.
 async fn killed(kills: usize) -> (Result<Rendered<Output>, RenderError>, usize) {
     let (folder, digest) = chart("a: {{ (lookup \"v1\" \"ConfigMap\" \"ns\" \"a\").data.x }}");
     let workers = workers(LIMIT);
@@ -391,7 +391,7 @@ async fn a_chart_that_changed_since_the_start_is_reported() {
     assert!(render().await.to_string().contains("became unreadable"));
 }
 
-/// A line of a running process's status.
+/// Returns a line of a running process's status.
 fn status(id: u32, field: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     status.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned()
@@ -425,7 +425,7 @@ async fn a_worker_reads_no_chart_that_was_not_admitted() {
     let other = own.path().join("chart");
     fs::rename(chart("a: 1").0.keep(), &other).unwrap();
     let digest = Chart::load(&other).unwrap().digest().to_owned();
-    // In a folder of its own: workers may read what is beside a chart.
+    // A separate folder, because workers may read the siblings of a chart.
     let holder = tempfile::tempdir().unwrap();
     let inside = holder.path().join("chart");
     fs::rename(admitted.keep(), &inside).unwrap();

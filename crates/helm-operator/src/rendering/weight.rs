@@ -1,17 +1,17 @@
-//! How much memory the objects of a render take in the manager, found out by the worker, whose message is the better one. The manager counts again.
+//! Computes the memory of a render's objects in the worker, whose message is more precise. The manager checks again.
 
 use helm_release::kube::Weight;
 
 use super::message::{Failure, Reason};
 use super::output::Output;
 
-/// Texts up to this size are not parsed twice: whatever they hold takes a few megabytes.
+/// Smaller texts are not parsed twice: whatever they contain takes a few megabytes.
 const LIGHT: usize = 256 << 10;
 
 /// Checks that the objects take at most `most` bytes. The manager reports text that is not a manifest.
 ///
 /// # Errors
-/// They take more.
+/// Fails if the objects take more.
 pub(super) fn check(output: &Output, most: u64) -> Result<(), Failure> {
     let hooks = output.hooks.iter().map(|hook| &hook.manifest);
     let texts =
@@ -25,7 +25,7 @@ pub(super) fn check(output: &Output, most: u64) -> Result<(), Failure> {
     Err(Failure { reason: Reason::RenderLimit, message: message(most) })
 }
 
-/// What the condition of a resource says whose objects take more than this.
+/// Returns the message for a resource's condition if its objects take more than this.
 pub(crate) fn message(most: u64) -> String {
     format!(
         "the rendered objects take more than {} MiB in memory (limit: a quarter of --render-memory): render fewer or smaller objects, split the release, \
@@ -34,7 +34,7 @@ pub(crate) fn message(most: u64) -> String {
     )
 }
 
-/// YAML's aliases repeat whole values.
+/// Returns whether a text may have YAML aliases, which repeat whole values.
 fn has_aliases(text: &str) -> bool {
     text.contains('&') && text.contains('*')
 }

@@ -1,6 +1,6 @@
-//! The process of a worker: restricts itself, then renders what the manager asks for until its socket is closed.
+//! The worker process: it restricts itself, then renders the manager's jobs until its socket is closed.
 //!
-//! Its socket is standard input, for both directions: what a program prints before it gets here does no harm.
+//! The socket is its standard input, in both directions, so output that the program prints earlier is harmless.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,16 +25,16 @@ use super::message::{self, Ended, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUES
 use super::output::{self, Analysed, Output};
 use super::{confine, weight};
 
-/// The environment variable that holds a worker's [`Settings`].
+/// The environment variable that contains a worker's [`Settings`].
 pub(super) const SETTINGS: &str = "HELM_OPERATOR_RENDER_WORKER";
 
-/// How many charts a worker keeps in memory.
+/// The maximum number of charts that a worker keeps in memory.
 const MAX_CHARTS: usize = 8;
 
 /// The part of a render's memory that its objects may take in the manager.
 pub(super) const OBJECTS: u64 = 4;
 
-/// What a worker may use.
+/// The limits of a worker.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Settings {
     /// The limit of its memory, in bytes.
@@ -62,7 +62,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn serve(settings: &Settings) -> io::Result<()> {
     let confinement = confine::confine(settings)?;
-    // Descriptors from before are useless now.
+    // Descriptors from before are unusable now.
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     panic::set_hook(Box::new(note_panic));
     let mut renderer = Renderer::new(socket, settings.memory / OBJECTS);
@@ -85,11 +85,12 @@ fn serve(settings: &Settings) -> io::Result<()> {
 }
 
 thread_local! {
-    /// Where the last panic was.
+    /// The place of the last panic.
     static PANICKED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Remembers the place of a panic, whose message may quote values. `stacker` panics without memory for another stack.
+/// Records the place of a panic, but not the message, which may quote values. Aborts as if out of memory if `stacker`
+/// panics, because that means there was no memory for another stack.
 fn note_panic(info: &panic::PanicHookInfo<'_>) {
     if info.location().is_some_and(|place| place.file().contains("stack_restore_guard")) {
         eprintln!("memory allocation of a stack failed");
@@ -104,9 +105,9 @@ type Key = (PathBuf, BTreeMap<String, PathBuf>, String);
 struct Renderer {
     socket: Arc<Mutex<UnixStream>>,
     capabilities: Arc<Capabilities>,
-    /// Charts by path, copies of documents and digest; the last one used is last.
+    /// The charts by path, copies of documents and digest, in the order of their last use.
     engines: Vec<(Key, Arc<Analysed>)>,
-    /// The most that objects may take, in bytes.
+    /// The maximum memory of the objects, in bytes.
     weight: u64,
 }
 
@@ -120,7 +121,7 @@ impl Renderer {
         lock(&self.socket).write_all(&message::encode(what, MAX_ANSWER)?)
     }
 
-    /// As [`say`](Self::say); an answer that is too large becomes an error.
+    /// Sends an answer as [`say`](Self::say) does; an answer that is too large becomes an error.
     fn say_bounded(&self, answer: &FromWorker) -> io::Result<()> {
         match self.say(answer) {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
@@ -141,7 +142,7 @@ impl Renderer {
             Ok(output) => FromWorker::Rendered(Box::new(output)),
             Err(failure) => {
                 if failure.reason == Reason::InternalError {
-                    // A panic may have left one half changed.
+                    // A panic may have left an inconsistent state.
                     self.engines.clear();
                 }
                 FromWorker::Failed(failure)
@@ -169,7 +170,7 @@ impl Renderer {
         weight::check(&output, self.weight).map(|()| output)
     }
 
-    /// The job's chart, loaded once.
+    /// Returns the job's chart, which is loaded once.
     fn engine(&mut self, job: &Job) -> Result<Arc<Analysed>, Failure> {
         let key = (job.chart.clone(), job.copies.clone(), job.digest.clone());
         let engine = match self.engines.iter().position(|(known, _)| *known == key) {
@@ -195,7 +196,7 @@ fn load(job: &Job) -> Result<Arc<Chart>, Failure> {
     if chart.digest() != job.digest { Err(changed("changed".to_owned())) } else { Ok(chart) }
 }
 
-/// Makes a panic an answer.
+/// Converts a panic into a failure.
 fn guarded(render: impl FnOnce() -> Result<Output, Failure>) -> Result<Output, Failure> {
     panic::catch_unwind(AssertUnwindSafe(render)).unwrap_or_else(|_| {
         let message = format!("rendering panicked at {}", PANICKED.take());
@@ -203,7 +204,7 @@ fn guarded(render: impl FnOnce() -> Result<Output, Failure>) -> Result<Output, F
     })
 }
 
-/// `lookup`, asked of the manager.
+/// `lookup` through the manager.
 struct Asking {
     socket: Arc<Mutex<UnixStream>>,
     repeated: Mutex<Repeated>,
@@ -230,7 +231,7 @@ impl Lookup for Asking {
     }
 }
 
-/// An answer whose pieces follow, or why it broke off.
+/// Reads the chunks of a response; returns the error if it broke off.
 fn pieces(socket: &mut UnixStream) -> io::Result<Result<Vec<u8>, String>> {
     let mut json = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The conditions that follow from the facts. Pure.
+//! Computes the conditions from the facts, without side effects.
 
 use controller::report::shorten;
 use helm_release::kube::intern;
@@ -45,7 +45,8 @@ pub(super) fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
     all
 }
 
-/// The conditions of failures. On a resource of helm-operator-plugins, those that are not true are false.
+/// Returns the conditions of failures. On a resource of helm-operator-plugins, they stay as false when they are not
+/// true.
 fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
     let current = |kind| facts.fault.as_ref().or(facts.blocked.as_ref()).filter(|fault| fault.condition == kind);
     let of = |kind| match current(kind) {
@@ -55,7 +56,8 @@ fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
     [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().filter_map(of).collect()
 }
 
-/// `Reconciling` or `Stalled`, as kstatus reads them: at most one is true, and neither when there is nothing left to do.
+/// Returns `Reconciling` or `Stalled` according to kstatus: at most one is true, and neither when there is nothing left
+/// to do.
 fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
     let is_leaving = facts.awaited.is_some() || !facts.kept_by.is_empty();
     if is_leaving || facts.suspended || facts.paused {
@@ -79,7 +81,7 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
         (None, _) if facts.release.is_none() => "Progressing",
         _ => &ready.reason,
     };
-    // `Ready` has the failure's own text.
+    // `Ready` contains the message of the failure.
     let message = match (&facts.fault, facts.stall) {
         (Some(_), Some(Stall::Exhausted(attempts))) => {
             format!("{attempts} attempts failed, the last one as the message of Ready says; {GIVEN_UP}")
@@ -99,7 +101,7 @@ fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
         let message = format!("Waiting until all resources are deleted: {awaited}");
         return Some(new(condition::DEPLOYED, "False", "UninstallSuccessful", &message));
     }
-    // Upstream leaves the condition out before the first install.
+    // operator-sdk omits the condition before the first install.
     let (reason, message) = summary::deployed(facts, old)?;
     Some(new(condition::DEPLOYED, "True", reason, &message))
 }
@@ -118,7 +120,7 @@ fn ready(facts: &Facts) -> Condition {
     }
 }
 
-/// A message describes at most this much drift.
+/// The maximum number of drifted objects in a message.
 const MAX_DRIFT: usize = 5;
 
 fn drifted(texts: &[String]) -> String {

@@ -1,5 +1,5 @@
-//! The status fields that a definition's schema declares. Upstream's updates lose undeclared fields silently; a server-side apply of them is refused, so
-//! they are left out, and others' conditions stay.
+//! The status fields that the definition's schema declares. Upstream's updates silently lose undeclared fields, but the
+//! server rejects a server-side apply of them. They are therefore omitted, and the conditions of others stay.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,16 +10,16 @@ use helm_release::kube::Error;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// How long a field counts as undeclared: the definition may change meanwhile.
+/// How long a field counts as undeclared; the definition may change meanwhile.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// The most fields that are learned: more than a status of ours has.
+/// The maximum number of fields that are recorded, which is more than our status has.
 const MAX_FIELDS: usize = 64;
 
-/// A field's names, from the status inwards. Items of lists have no name: what one lacks, all lack.
+/// The path of a field below the status. Items of lists have no name: a field counts as undeclared in all items.
 type Field = Vec<String>;
 
-/// What one kind's schema lacks.
+/// The fields that the schema of a kind does not declare.
 #[derive(Default)]
 pub(crate) struct Undeclared {
     known: Mutex<Known>,
@@ -29,21 +29,21 @@ pub(crate) struct Undeclared {
 struct Known {
     fields: BTreeSet<Field>,
     since: Option<Instant>,
-    /// What was logged.
+    /// The fields that were logged.
     logged: BTreeSet<Field>,
 }
 
-/// What an error taught.
+/// The result of a rejected status.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
-    /// The error is about something else.
+    /// The error has another cause.
     Nothing,
-    /// More fields are left out from now on; holds those to log, in the notation of Kubernetes.
+    /// More fields are omitted from now on; contains those to log, in Kubernetes' notation.
     Learned(Vec<String>),
 }
 
 impl Undeclared {
-    /// Removes the undeclared fields. Returns whether something remains to be written.
+    /// Removes the undeclared fields. Returns whether there is anything left to write.
     pub(crate) fn remove_from(&self, status: &mut Value) -> bool {
         let mut known = lock(&self.known);
         if known.since.is_some_and(|since| since.elapsed() >= REMEMBERED) {
@@ -54,7 +54,7 @@ impl Undeclared {
         !known.fields.contains(&Field::new()) && status.as_object().is_none_or(|fields| !fields.is_empty())
     }
 
-    /// Learns from the refusal of a status.
+    /// Records the undeclared fields that an error names.
     pub(crate) fn learn(&self, error: &Error) -> Lesson {
         let fields: BTreeSet<Field> = error.undeclared_fields().into_iter().filter_map(field).collect();
         let mut known = lock(&self.known);
@@ -74,7 +74,7 @@ fn shown(field: &Field) -> String {
     field.iter().fold(".status".to_owned(), |path, name| format!("{path}.{name}"))
 }
 
-/// Parses `.status.conditions[type="Ready"].observedGeneration`; `None` outside of the status.
+/// Parses `.status.conditions[type="Ready"].observedGeneration`; returns `None` for a path outside the status.
 fn field(path: &str) -> Option<Field> {
     let mut names = Vec::new();
     let mut rest = path.strip_prefix(".status")?;

@@ -1,7 +1,8 @@
-//! The custom resource's status: the conditions that follow from the facts, and their serialised form.
+//! The custom resource's status: the conditions that follow from the facts, and the serialised form.
 //!
-//! Our fields are written by server-side apply, so that a native reconciler can share the resource, and only if they differ from the server's.
-//! Counterpart: operator-sdk's `internal/helm/internal/types` and helm-operator-plugins' `internal/updater`.
+//! Our fields are written by server-side apply, so that a native reconciler can share the resource, and only if they
+//! differ from the server's. The counterparts are operator-sdk's `internal/helm/internal/types` and
+//! helm-operator-plugins' `internal/updater`.
 
 pub(crate) mod reason;
 
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 use conditions::{initialized, new, wanted};
 use reason::Reason;
 
-/// Condition types.
+/// The types of conditions.
 pub(crate) mod condition {
     /// The summary: the release is deployed and its objects are healthy.
     pub(crate) const READY: &str = "Ready";
@@ -33,13 +34,14 @@ pub(crate) mod condition {
     pub(crate) const INITIALIZED: &str = "Initialized";
     /// An action on the release failed; false only on a resource of helm-operator-plugins, otherwise absent.
     pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
-    /// The release cannot be made to follow the resource; false only on a resource of helm-operator-plugins, otherwise absent.
+    /// The release cannot follow the resource; false only on a resource of helm-operator-plugins, otherwise absent.
     pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
-    /// An annotation pauses the resource, as in helm-operator-plugins; absent until it does.
+    /// An annotation pauses the resource, as in helm-operator-plugins; absent before the first pause.
     pub(crate) const PAUSED: &str = "Paused";
     /// The annotation `suspend` is set; present only when true.
     pub(crate) const SUSPENDED: &str = "Suspended";
-    /// The generation is not deployed yet, or objects are not ready yet: what is awaited or retried; present only when true.
+    /// The generation is not deployed yet, or objects are not ready yet. The message names what is awaited or retried;
+    /// present only when true.
     pub(crate) const RECONCILING: &str = "Reconciling";
     /// Only a change can help; present only when true.
     pub(crate) const STALLED: &str = "Stalled";
@@ -49,11 +51,12 @@ pub(crate) mod condition {
     pub(crate) const UNREAD_VALUES: &str = "UnreadValues";
     /// Control annotations are misspelt or have no effect; present only when true.
     pub(crate) const IGNORED_ANNOTATIONS: &str = "IgnoredAnnotations";
-    /// Release records look like this operator's and are not; present only when true.
+    /// Release records look like this operator's, but were changed, copied or forged, or their key is lost; present
+    /// only when true.
     pub(crate) const UNPROVEN_RECORDS: &str = "UnprovenRecords";
 }
 
-/// Our condition types; others on the resource belong to someone else.
+/// The types of our conditions; others on the resource belong to someone else.
 const OURS: &[&str] = &[
     condition::INITIALIZED,
     condition::DEPLOYED,
@@ -70,10 +73,11 @@ const OURS: &[&str] = &[
     condition::UNPROVEN_RECORDS,
 ];
 
-/// The longest message, in bytes. Conditions may have 32 KiB, but a whole stored list must stay small.
+/// The maximum length of a message, in bytes. Conditions may have 32 KiB, but a whole list of resources must stay
+/// small.
 const MAX_MESSAGE: usize = 4096;
 
-/// One condition.
+/// A condition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
@@ -86,13 +90,13 @@ pub(crate) struct Condition {
     /// The reason, in upper camel case.
     #[serde(default, deserialize_with = "interned")]
     pub(crate) reason: Arc<str>,
-    /// The text for people.
+    /// The message for people.
     #[serde(default, deserialize_with = "interned")]
     pub(crate) message: Arc<str>,
     /// When `status` last changed.
     #[serde(default, deserialize_with = "interned_if_any")]
     pub(crate) last_transition_time: Option<Arc<str>>,
-    /// The resource's generation that it describes.
+    /// The generation of the resource that it describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) observed_generation: Option<i64>,
 }
@@ -107,7 +111,7 @@ pub(crate) struct DeployedRelease {
     /// Its revision.
     #[serde(default)]
     pub(crate) revision: u32,
-    /// Chart and version: `memcached-0.1.0`.
+    /// The chart and its version: `memcached-0.1.0`.
     #[serde(default, deserialize_with = "interned")]
     pub(crate) chart: Arc<str>,
     /// The chart's `appVersion`.
@@ -115,7 +119,7 @@ pub(crate) struct DeployedRelease {
     pub(crate) app_version: Arc<str>,
 }
 
-/// Most conditions say the same, and those of one resource share their times.
+/// Decodes an interned string: most conditions have the same content, and those of one resource share their times.
 fn interned<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
     String::deserialize(from).map(|text| intern(&text))
 }
@@ -124,19 +128,19 @@ fn interned_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<str>
     Option::<String>::deserialize(from).map(|text| text.map(|text| intern(&text)))
 }
 
-/// As [`or_default`], for texts that many resources share.
+/// Decodes as [`or_default`] does, for strings that many resources share.
 fn interned_or_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
     or_default::<D, String>(from).map(|text| intern(&text))
 }
 
-/// `status.lastHandled`: the tokens of control annotations that were handled last.
+/// The content of `status.lastHandled`: the tokens of control annotations that were handled last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Handled {
-    /// Of `reconcile-now`.
+    /// The token of `reconcile-now`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reconcile_now: Option<Box<str>>,
-    /// Of `retry-now`.
+    /// The token of `retry-now`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retry_now: Option<Box<str>>,
 }
@@ -144,23 +148,23 @@ pub(crate) struct Handled {
 /// The status fields that watches.yaml defines, by name.
 pub(crate) type Fields = BTreeMap<Arc<str>, Value>;
 
-/// A field of an unknown shape is not ours, and hides no other.
+/// Decodes a field; one of an unexpected shape is not ours and does not prevent decoding the others.
 fn or_default<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
     let text = Box::<RawValue>::deserialize(from)?;
     Ok(serde_json::from_str(text.get()).unwrap_or_default())
 }
 
-/// Our part of a status, and the conditions of others.
+/// Our fields of a status, and the conditions of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    /// Every condition.
+    /// All conditions.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) conditions: Vec<Condition>,
     /// The release.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) deployed_release: Option<DeployedRelease>,
-    /// The resource's generation that the status describes.
+    /// The generation of the resource that the status describes.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) observed_generation: Option<i64>,
     /// How many of the release's objects are ready, such as `3/4`: a column of `kubectl get`. Empty without a release.
@@ -174,57 +178,58 @@ pub(crate) struct Status {
     pub(crate) fields: Fields,
 }
 
-/// What a reconcile found.
+/// The facts that a reconcile found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The resource's generation.
+    /// The generation of the resource.
     pub(crate) generation: i64,
     /// The deployed release; `None` before install and after uninstall.
     pub(crate) release: Option<DeployedRelease>,
     /// The notes, if this reconcile rendered them; otherwise the message stays.
     pub(crate) notes: Option<String>,
-    /// The deployed revision that it repeats, if it is a rollback.
+    /// The revision that was deployed again, if this is a rollback.
     pub(crate) rolled_back_to: Option<u32>,
     /// The health of the objects.
     pub(crate) health: Health,
-    /// How many objects the release has, and how many of them are ready.
+    /// The number of the release's objects, and how many of them are ready.
     pub(crate) objects: ObjectCount,
     /// The computed fields.
     pub(crate) fields: Fields,
     /// The current failure.
     pub(crate) fault: Option<Fault>,
-    /// Why only a change can help against it.
+    /// Why only a change can help against the failure.
     pub(crate) stall: Option<Stall>,
-    /// What will stop the next change of the resource, although nothing has failed yet.
+    /// What will prevent the next change of the resource, although nothing has failed yet.
     pub(crate) blocked: Option<Fault>,
     /// Whether an annotation pauses the resource.
     pub(crate) paused: bool,
-    /// How many upgrades may run at a time, if this one waits for its turn.
+    /// The limit of concurrent upgrades, if this one waits for a slot.
     pub(crate) in_line: Option<usize>,
     /// The tokens that were handled.
     pub(crate) handled: Option<Box<Handled>>,
-    /// Drift that is reported and not repaired, one text an object.
+    /// Drift that is reported but not repaired, one text for each object.
     pub(crate) drift: Vec<String>,
-    /// Objects that an uninstall waits for.
+    /// The objects that an uninstall waits for.
     pub(crate) awaited: Option<String>,
-    /// After the uninstall: the finalizers of others that still keep the resource.
+    /// The finalizers of others that keep the resource after the uninstall.
     pub(crate) kept_by: Vec<String>,
-    /// Nothing is being done about it: an annotation suspends the resource.
+    /// Whether an annotation suspends the resource, so that nothing is done.
     pub(crate) suspended: bool,
-    /// Which values no template reads; empty for none.
+    /// The values that no template reads; empty if there are none.
     pub(crate) unread: String,
-    /// Which control annotations have no effect; empty for none.
+    /// The control annotations that have no effect; empty if there are none.
     pub(crate) ignored: String,
-    /// Which records look like ours and are not; empty for none.
+    /// The records that look like ours, but were changed, copied or forged, or whose key is lost; empty if there are
+    /// none.
     pub(crate) unproven: String,
 }
 
-/// Why a failure needs a change, beyond what its reason tells.
+/// The reason why a failure needs a change, if its own reason does not imply it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
-    /// The retries are used up; this many attempts failed.
+    /// The retries are used up, after this many failed attempts.
     Exhausted(u32),
-    /// The server permanently refuses an object.
+    /// The server permanently rejects an object.
     Refused,
 }
 
@@ -234,16 +239,16 @@ pub(crate) const DETECTED: &str = "DriftDetected";
 /// The reason of `Stalled` when the retries are used up, and of its event.
 pub(crate) const RETRIES_EXCEEDED: &str = "RetriesExceeded";
 
-/// What makes the operator try again.
+/// How to make the operator try again.
 pub(crate) const GIVEN_UP: &str = "to try again, change the resource, its chart or its override values, or set the annotation \
     helm.sdk.operatorframework.io/retry-now to a new value";
 
-/// How many objects a release has.
+/// The number of objects of a release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectCount {
-    /// How many are ready.
+    /// The number of ready objects.
     pub(crate) ready: usize,
-    /// How many there are.
+    /// The number of all objects.
     pub(crate) total: usize,
 }
 
@@ -253,11 +258,11 @@ pub(crate) enum Health {
     /// All objects are ready.
     #[default]
     Ready,
-    /// Some objects are not ready yet; says which and why.
+    /// Some objects are not ready yet; names them and the reason.
     Progressing(String),
-    /// Some objects are not ready, and nothing has moved within the limit; says which and why.
+    /// Some objects are not ready, and there was no progress within the limit; names them and the reason.
     TimedOut(String),
-    /// Some objects cannot become ready without help; says which and why.
+    /// Some objects cannot become ready without help; names them and the reason.
     Failed(String),
 }
 
@@ -266,31 +271,32 @@ pub(crate) enum Health {
 pub(crate) struct Fault {
     /// `ReleaseFailed` or `Irreconcilable`.
     pub(crate) condition: &'static str,
-    /// The reason in condition, event and metric.
+    /// The reason for the condition, event and metric.
     pub(crate) reason: Reason,
     /// The message with its chain of causes.
     pub(crate) message: String,
 }
 
 impl Status {
-    /// The condition of this type.
+    /// Returns the condition of this type.
     pub(crate) fn find(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|c| *c.kind == *kind)
     }
 
-    /// Whether helm-operator-plugins wrote it: that keeps `ReleaseFailed` and `Irreconcilable` as `False`, while operator-sdk removes them.
+    /// Returns whether helm-operator-plugins wrote the status: it keeps `ReleaseFailed` and `Irreconcilable` as
+    /// `False`, while operator-sdk removes them.
     pub(crate) fn is_from_plugins(&self) -> bool {
         let faults = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].map(|kind| self.find(kind));
         let both = faults.iter().all(Option::is_some);
         both || faults.iter().flatten().any(|c| *c.status != *"True") || self.find(condition::PAUSED).is_some()
     }
 
-    /// The tokens that were handled.
+    /// Returns the tokens that were handled.
     pub(crate) fn last_handled(&self) -> Handled {
         self.last_handled.as_deref().cloned().unwrap_or_default()
     }
 
-    /// The status that follows from the facts; `None` if it equals this one.
+    /// Returns the status that follows from the facts; `None` if it equals this one.
     pub(crate) fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
         let mut conditions: Vec<Condition> =
             wanted(facts, self).into_iter().map(|c| self.keep_time(c, facts.generation, now)).collect();
@@ -308,7 +314,8 @@ impl Status {
         (!next.has_same(self)).then_some(next)
     }
 
-    /// The status while a long step runs, with what it waits for; `None` if it equals this one. Only `Ready`, `Reconciling` and `Stalled` change.
+    /// Returns the status during a long step, with what it waits for; `None` if it equals this one. Only `Ready`,
+    /// `Reconciling` and `Stalled` change.
     pub(crate) fn in_progress(&self, generation: i64, waits_for: &str, now: Timestamp) -> Option<Status> {
         let waits_for = format!("waiting for {waits_for}");
         let mut conditions = vec![
@@ -333,7 +340,7 @@ impl Status {
         condition
     }
 
-    /// Whether it says the same, in whatever order.
+    /// Returns whether the content is the same, regardless of the order of conditions.
     pub(crate) fn has_same(&self, other: &Status) -> bool {
         self.sorted() == other.sorted()
     }
@@ -344,7 +351,8 @@ impl Status {
         sorted
     }
 
-    /// The fields to apply. Conditions of others are repeated only where the schema treats the list as one field, or they would be lost.
+    /// Returns the fields to apply. Conditions of others are included only if the schema treats the list as one field;
+    /// otherwise the apply would delete them.
     pub(crate) fn to_apply(&self, list_is_one_field: bool) -> Value {
         let ours = |c: &&Condition| list_is_one_field || OURS.contains(&&*c.kind);
         let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
@@ -409,7 +417,7 @@ mod tests {
         );
     }
 
-    /// Trying again cannot help: the process renders the chart as it was when it started, and nothing else.
+    /// A retry cannot help, because the process renders only the chart with which it started.
     #[test]
     fn a_chart_that_changed_on_disk_stalls_until_the_operator_restarts() {
         let fault =

@@ -1,8 +1,9 @@
-//! Why a resource fails: one stable name for its condition, event and metric, whether trying again can help, and what helps.
+//! The reasons why a resource fails: each has one stable name for condition, event and metric, whether retries can
+//! help, and a remedy.
 
 use std::fmt;
 
-/// Why a resource fails.
+/// The reason why a resource fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The chart's files changed while the operator was running.
@@ -11,7 +12,7 @@ pub(crate) enum Reason {
     DriftLoop,
     /// A schema refers to a document that is not read.
     ExternalSchema,
-    /// The API server refused a read for want of a right.
+    /// The API server rejected a read for lack of a permission.
     Forbidden,
     /// The operator may not act as the ServiceAccount.
     ImpersonationForbidden,
@@ -21,7 +22,7 @@ pub(crate) enum Reason {
     InternalError,
     /// A control annotation cannot be read.
     InvalidAnnotation,
-    /// The resource's name cannot be a release's.
+    /// The resource's name is not valid for a release.
     InvalidName,
     /// The chart's schema of values is invalid.
     InvalidSchema,
@@ -29,11 +30,11 @@ pub(crate) enum Reason {
     InvalidValues,
     /// Another process of this operator serves the same resource.
     OtherOperator,
-    /// The release would contain objects that it may not contain.
+    /// The release would contain objects that are not allowed.
     OutOfReach,
     /// A post-renderer failed.
     PostRenderFailed,
-    /// A step failed that makes no revision.
+    /// A step that creates no revision failed.
     ReconcileError,
     /// The release is too large for a record.
     RecordTooLarge,
@@ -59,15 +60,15 @@ pub(crate) enum Reason {
     UpgradeError,
     /// A mapper of values failed.
     ValueMappingFailed,
-    /// The operator may not read a source of values.
+    /// The operator may not read a value source.
     ValuesSourceForbidden,
-    /// A source of values does not exist.
+    /// A value source does not exist.
     ValuesSourceMissing,
-    /// The reason of a renderer that an operator's author wrote.
+    /// A reason of a renderer that the operator's author wrote.
     Own(&'static str),
 }
 
-/// All reasons with a name here.
+/// All reasons that have a name here.
 const ALL: [Reason; 29] = [
     Reason::ChartChanged,
     Reason::DriftLoop,
@@ -142,17 +143,18 @@ impl Reason {
         }
     }
 
-    /// Returns whether the same inputs are likely to fail again however often they are tried: `Stalled`, not `Reconciling`.
+    /// Returns whether retries with the same inputs are expected to fail: then the resource is `Stalled`, not
+    /// `Reconciling`.
     pub(crate) fn is_permanent(self) -> bool {
         self.remedy().is_some()
     }
 
-    /// Returns what helps.
+    /// Returns the remedy for the failure.
     pub(crate) fn advice(self) -> &'static str {
         self.remedy().unwrap_or("correct spec or the chart, or what the message of Ready names in the cluster")
     }
 
-    /// Returns the only thing that helps; `None` if trying again may.
+    /// Returns the only remedy; `None` if a retry may help.
     fn remedy(self) -> Option<&'static str> {
         Some(match self {
             Reason::ChartChanged => "restart the operator, which then serves the chart as it is now",
@@ -199,7 +201,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The text of a condition.
+/// Compares with the reason of a condition.
 impl PartialEq<Reason> for str {
     fn eq(&self, reason: &Reason) -> bool {
         self == reason.as_str()

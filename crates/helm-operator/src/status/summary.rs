@@ -1,17 +1,18 @@
-//! What `Ready` and `Deployed` say of a release in one line, and what a status write recovers from. Pure.
+//! The one-line messages of `Ready` and `Deployed`, and the recovery that a status write reports. Without side effects.
 
 use controller::report::shorten;
 
 use crate::status::{Condition, Facts, ObjectCount, Status, condition};
 
-/// The longest line of NOTES.txt in `Deployed`, in bytes.
+/// The maximum length of a line of NOTES.txt in `Deployed`, in bytes.
 const LINE: usize = 120;
-/// Where the other lines are.
+/// Where to read the other lines.
 const MORE: &str = " (the rest: helm get notes)";
-/// What `Deployed` says while something is wrong with a newer attempt.
+/// The message of `Deployed` while a newer attempt fails.
 const STILL: &str = " is still deployed";
 
-/// Returns what `Ready` says of a release whose objects are ready: `4 objects ready, chart shop-0.2.0, revision 6`.
+/// Returns the message of `Ready` for a release whose objects are ready: `4 objects ready, chart shop-0.2.0, revision
+/// 6`.
 pub(crate) fn ready(facts: &Facts) -> String {
     let objects = match facts.objects.total {
         0 => "no objects".to_owned(),
@@ -23,9 +24,9 @@ pub(crate) fn ready(facts: &Facts) -> String {
     format!("{objects}{chart}, revision {}", release.revision)
 }
 
-/// Returns the reason and the message of `Deployed` for a deployed release; `None` without one.
+/// Returns the reason and message of `Deployed` for a deployed release; `None` without one.
 ///
-/// The message is upstream's, the notes, if they have one line. It stays until new notes are known.
+/// The message is upstream's, which is the notes, if they have one line. It stays until new notes are known.
 pub(crate) fn deployed(facts: &Facts, old: &Status) -> Option<(&'static str, String)> {
     let release = facts.release.as_ref()?;
     let reason = match facts.rolled_back_to {
@@ -46,13 +47,14 @@ pub(crate) fn deployed(facts: &Facts, old: &Status) -> Option<(&'static str, Str
     Some((reason, format!("revision {}{chart}{STILL}{line}", release.revision)))
 }
 
-/// Returns the notes that the status shows, if it shows any.
+/// Returns the notes that the status contains, if it does.
 fn kept(old: &Status) -> Option<&str> {
     let known = old.find(condition::DEPLOYED).filter(|c| *c.status == *"True" && *c.reason != *"RollbackSuccessful")?;
     Some(known.message.split_once(STILL).map_or(&*known.message, |(_, notes)| notes.trim_start_matches("; ")))
 }
 
-/// Returns the first line of notes that has words, and where to read the others. A result stays as it is.
+/// Returns the first line of the notes that contains words, and where to read the others. Applied to its own result,
+/// returns it unchanged.
 fn brief(notes: &str) -> String {
     let mut lines = notes.lines().map(str::trim).filter(|line| line.contains(char::is_alphanumeric));
     let Some(first) = lines.next() else { return String::new() };
@@ -65,7 +67,8 @@ pub(crate) fn ready_objects(count: ObjectCount) -> String {
     format!("{}/{}", count.ready, count.total)
 }
 
-/// Returns what a resource recovers from by the next status: the failure, drift or stall that only the old one shows, and how it is now.
+/// Returns the message of a recovery: the failure, drift or stall that only the old status reports, and the current
+/// state. Returns `None` if there is no recovery.
 pub(crate) fn recovery(old: &Status, new: &Status) -> Option<String> {
     let trouble = |status: &Status| TROUBLE.into_iter().find_map(|kind| is_true(status, kind).cloned());
     let was = trouble(old)?;
@@ -74,13 +77,13 @@ pub(crate) fn recovery(old: &Status, new: &Status) -> Option<String> {
     {
         return None;
     }
-    // Somebody's `helm` ran: no failure, and its event was not a warning.
+    // A person's `helm` command was running. That was no failure, and its event was not a warning.
     let ready = new.find(condition::READY).filter(|_| *was.reason != *"ReleaseInFlight")?;
     let now = if *ready.status == *"False" && *ready.reason == *"Uninstalled" { return None } else { &ready.message };
     Some(format!("recovered from {}: {now}", was.reason))
 }
 
-/// The conditions that report trouble; the first one true names it.
+/// The conditions that report trouble; the first true one names it.
 const TROUBLE: [&str; 4] =
     [condition::RELEASE_FAILED, condition::IRRECONCILABLE, condition::STALLED, condition::DRIFTED];
 

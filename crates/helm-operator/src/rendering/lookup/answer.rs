@@ -1,4 +1,5 @@
-//! The API server's answer to a lookup, piece by piece: the manager holds none as a whole, but for what messages are searched for.
+//! The API server's response to a lookup, chunk by chunk. The manager does not keep the whole response, except the data
+//! to redact from messages.
 
 use futures::StreamExt as _;
 use helm::engine::LookupError;
@@ -6,14 +7,14 @@ use helm_release::kube::{Pieces, Resource};
 
 use super::{ClusterLookup, MAX_SEEN, Query};
 
-/// An answer that arrives.
+/// A response that is being received.
 pub(crate) struct Answer<'l> {
     lookup: &'l ClusterLookup,
     pieces: Pieces,
-    /// What was asked for, in messages.
+    /// The object of the lookup, for messages.
     what: String,
     bytes: usize,
-    /// What arrived so far, if messages are searched for it.
+    /// The data received so far, if it must be redacted from messages.
     seen: Option<Vec<u8>>,
 }
 
@@ -24,10 +25,10 @@ impl Answer<'_> {
         Answer { lookup, pieces, what: describe(query, resource), bytes: 0, seen }
     }
 
-    /// The next piece, which is not empty; `None` at the end.
+    /// Returns the next chunk, which is not empty; `None` at the end.
     ///
     /// # Errors
-    /// The answer broke off, or is too large.
+    /// Fails if the response broke off, or is too large.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, LookupError> {
         let lookup = self.lookup;
         loop {
@@ -49,7 +50,7 @@ impl Answer<'_> {
         }
     }
 
-    /// Notes what the template reads. More than messages can be searched for is not held.
+    /// Records what the template reads. Stops when there is more than messages can be searched for.
     fn see(&mut self, piece: &[u8]) {
         let Some(seen) = &mut self.seen else { return };
         seen.extend_from_slice(piece);
@@ -59,10 +60,10 @@ impl Answer<'_> {
         }
     }
 
-    /// All pieces.
+    /// Returns the whole response.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// Fails as [`next`](Self::next) does.
     pub(super) async fn whole(mut self) -> Result<Vec<u8>, LookupError> {
         let mut json = Vec::new();
         while let Some(piece) = self.next().await? {

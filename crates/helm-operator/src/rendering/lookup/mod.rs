@@ -1,6 +1,7 @@
-//! `lookup` of templates over an API server. Counterpart: Helm's `pkg/engine/lookup_func.go`.
+//! Implements `lookup` of templates with an API server, as Helm's `pkg/engine/lookup_func.go` does.
 //!
-//! `reach` says what templates may read, `answer` is what the server says, piece by piece, and `repeated` answers what a render asks again.
+//! `reach` determines what templates may read, `answer` is the server's response, chunk by chunk, and `repeated`
+//! answers repeated lookups of a render.
 
 mod answer;
 mod reach;
@@ -30,26 +31,28 @@ pub(crate) use answer::Answer;
 pub(crate) use reach::{Named, Reach, Release};
 pub(crate) use repeated::{Repeated, once};
 
-/// The most bytes of Secrets and ConfigMaps that one render reads and that messages are searched for.
+/// The maximum size, in bytes, of the Secrets and ConfigMaps that one render may read and that are redacted from
+/// messages.
 const MAX_SEEN: usize = 4 << 20;
 
-/// How many values these bytes may hold: each takes about 100 bytes of memory, however short it is.
+/// The maximum number of values in these bytes: each value takes about 100 bytes of memory, however short it is.
 const MAX_SEEN_VALUES: usize = 100_000;
 
-/// How many different lookups one render may make.
+/// The maximum number of different lookups in one render.
 pub(crate) const MAX_LOOKUPS: usize = 1000;
 
-/// The largest answer, in bytes, for who may use as much memory as the operator's author: `template` on the command line.
+/// The maximum size of a response, in bytes, for `template` on the command line, whose user may use as much memory as
+/// the operator's author.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// How long the API server may take, in total, to answer the lookups of one render. The limit of the render itself leaves that time out: it is not the
-/// chart's.
+/// The maximum time that the API server may take for all lookups of one render. The time limit of the render itself
+/// does not include it, because it is not the chart's fault.
 const LOOKUP_TIME: Duration = Duration::from_secs(120);
 
-/// Leaves the key of release records ([`RECORD_KEY`]) out of a list of Secrets.
+/// Excludes the key of release records ([`RECORD_KEY`]) from a list of Secrets.
 const WITHOUT_KEYS: &str = "?fieldSelector=type%21%3Dhelm.sdk.operatorframework.io%2Frecord-key";
 
-/// Why a message is not shown.
+/// The reason why a message is not shown.
 const TOO_MUCH: &str = "templates looked up more than 4 MiB of Secrets and ConfigMaps, which the message may quote: look up single ones by name to see it";
 
 /// The arguments of `lookup`: an object, or a list if the name is empty.
@@ -67,47 +70,47 @@ impl Query {
         Query { api_version, kind, namespace, name }
     }
 
-    /// How many bytes its texts have.
+    /// Returns the total length of its strings, in bytes.
     pub(crate) fn size(&self) -> usize {
         [&self.api_version, &self.kind, &self.namespace, &self.name].map(|text| text.len()).iter().sum()
     }
 }
 
-/// Reads the applier's API server.
+/// Executes lookups with the applier's API server.
 pub(crate) struct ClusterLookup {
     /// The server and the kinds that it serves.
     applier: Applier,
-    /// Runs the requests.
+    /// The runtime of the requests.
     runtime: Handle,
     reach: Reach,
     /// What messages may show of the chart.
     published: Arc<Published>,
-    /// The largest answer, in bytes.
+    /// The maximum size of a response, in bytes.
     most: usize,
     state: Mutex<State>,
     repeated: Mutex<Repeated>,
 }
 
-/// What has happened in the render.
+/// The state of a render.
 #[derive(Default)]
 struct State {
-    /// How many lookups there were.
+    /// The number of lookups.
     asked: usize,
-    /// How long requests have taken.
+    /// The total time of the requests.
     waited: Duration,
     seen: Seen,
-    /// Why the render knows too little.
+    /// Why the render may have got incomplete data.
     unknown: Option<Unknown>,
-    /// The limit that it exceeded, with what to do.
+    /// The limit that the render exceeded, with advice.
     limit: Option<String>,
 }
 
-/// Why something that templates ask for is not known.
+/// The reason why the content of a lookup is unknown.
 #[derive(Clone, Copy)]
 enum Unknown {
     /// The request was not answered.
     Unanswered,
-    /// The server does not let it be read.
+    /// The server denied the read.
     Refused,
 }
 
@@ -132,7 +135,7 @@ impl Seen {
 }
 
 impl ClusterLookup {
-    /// Reads this server within this reach, and runs requests on this runtime.
+    /// Creates a lookup in this server within this reach, which runs requests on this runtime.
     pub(crate) fn new(applier: Applier, runtime: Handle, reach: Reach) -> ClusterLookup {
         ClusterLookup {
             applier,
@@ -145,7 +148,7 @@ impl ClusterLookup {
         }
     }
 
-    /// Sets the largest answer, in bytes. Default: 64 MiB.
+    /// Sets the maximum size of a response, in bytes. Default: 64 MiB.
     pub(crate) fn within(self, most: u64) -> ClusterLookup {
         ClusterLookup { most: usize::try_from(most).unwrap_or(MAX_ANSWER).min(MAX_ANSWER), ..self }
     }
@@ -159,7 +162,7 @@ impl ClusterLookup {
         lock(&self.state)
     }
 
-    /// The text without the data of Secrets and ConfigMaps that templates read.
+    /// Redacts the data of Secrets and ConfigMaps that templates read from a text.
     pub(crate) async fn hide(&self, text: String) -> String {
         let mask = {
             let state = self.state();
@@ -171,13 +174,14 @@ impl ClusterLookup {
         }
     }
 
-    /// The error without that data in its message.
+    /// Redacts that data from the message of an error.
     pub(crate) async fn veil(&self, error: RenderError) -> RenderError {
         let hidden = self.hide(error.to_string()).await;
         error.map_message(|_| hidden)
     }
 
-    /// Judges a failed render: one that asked in vain says nothing about its chart, and a limit explains itself.
+    /// Reclassifies a failed render: if a lookup was not answered, the failure says nothing about the chart; if a limit
+    /// was exceeded, the message names it.
     pub(crate) fn judge(&self, error: RenderError) -> RenderError {
         let state = self.state();
         match (error, &state.limit, state.unknown) {
@@ -195,7 +199,7 @@ impl ClusterLookup {
         }
     }
 
-    /// Notes whether a failed request leaves something unknown, and says to templates why it failed.
+    /// Records whether a failed request leaves data unknown, and returns the error for templates.
     fn failed(&self, error: &Error) -> LookupError {
         let unknown = match error {
             error if error.is_transient() => Some(Unknown::Unanswered),
@@ -206,12 +210,12 @@ impl ClusterLookup {
         LookupError::new(chain(error))
     }
 
-    /// Notes the limit that the render exceeds.
+    /// Records the limit that the render exceeds.
     fn exceeded(&self, limit: String) -> LookupError {
         LookupError::new(self.state().limit.insert(limit).clone())
     }
 
-    /// Waits for the API server, which has so long for all lookups of a render.
+    /// Waits for the API server, within the time for all lookups of a render.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, LookupError>>) -> Result<T, LookupError> {
         let began = Instant::now();
         let left = LOOKUP_TIME.saturating_sub(self.state().waited);
@@ -226,10 +230,11 @@ impl ClusterLookup {
 }
 
 impl ClusterLookup {
-    /// Asks for an object or a list; `None` if there is none. Every `lookup` of this process begins here, also those of render workers.
+    /// Requests an object or a list; returns `None` if it does not exist. Every `lookup` of this process starts here,
+    /// including those of render workers.
     ///
     /// # Errors
-    /// As [`Lookup::lookup`]; there were too many lookups, or they took more than two minutes.
+    /// Fails as [`Lookup::lookup`] does, or if there were too many lookups, or if they took more than two minutes.
     pub(crate) async fn open(&self, query: &Query) -> Result<Option<Answer<'_>>, LookupError> {
         self.count()?;
         let found = self.in_time(self.ask(query)).await?;
@@ -261,7 +266,7 @@ impl ClusterLookup {
                 return Err(LookupError::new(why));
             }
             match self.get(&resource, namespace, name).await {
-                // Nothing is served where the last discovery found the kind: whether the object exists is not known.
+                // The kind of the last discovery is no longer served there, so whether the object exists is unknown.
                 Err(error) if error.is_unserved_path() && !is_second => is_second = true,
                 answer => {
                     let pieces = answer.map_err(|e| self.failed(&e))?;
@@ -287,7 +292,7 @@ impl ClusterLookup {
     }
 }
 
-/// Lookups for templates. Call it from a thread that may block while other threads drive the runtime.
+/// The lookup for templates. Use it in a thread that may block while other threads drive the runtime.
 pub(crate) struct Blocking(pub(crate) Arc<ClusterLookup>);
 
 impl Lookup for Blocking {
@@ -307,7 +312,8 @@ impl Lookup for Blocking {
     }
 }
 
-/// Returns a Secret, unless it is the key of release records: whoever has that writes records that this operator takes for its own.
+/// Returns a Secret, unless it is the key of release records: whoever has the key can create records that this operator
+/// accepts as its own.
 async fn unless_key(mut pieces: Pieces) -> Result<Option<Pieces>, Error> {
     #[derive(Default, Deserialize)]
     struct Typed {
@@ -322,20 +328,20 @@ async fn unless_key(mut pieces: Pieces) -> Result<Option<Pieces>, Error> {
     Ok((typed.kind != RECORD_KEY).then(|| stream::iter([Ok(secret)]).boxed()))
 }
 
-/// What templates see of an answer: an empty map if there is none.
+/// Decodes a response for templates; without one, returns an empty map.
 ///
 /// # Errors
-/// The answer is not JSON.
+/// Fails if the response is not JSON.
 pub(crate) fn value(json: Option<&[u8]>) -> Result<Value, LookupError> {
     let Some(json) = json else { return Ok(Value::Map(Map::default())) };
-    // The answer is not quoted: it may be a Secret.
+    // The error does not quote the response, which may be a Secret.
     let object =
         json::decode_preserving_ints(json).map_err(|_| LookupError::new("cannot read the API server's answer"))?;
     name_items(&object);
     Ok(object)
 }
 
-/// Gives each item of a list the kind that only the list has, as the decoder of Kubernetes' client does.
+/// Sets the kind of each item of a list, which only the list contains, as the decoder of Kubernetes' client does.
 fn name_items(object: &Value) {
     let Value::Map(list) = object else { return };
     let (Some(Value::List(items)), Some(Value::String(kind))) = (list.get("items"), list.get("kind")) else { return };
@@ -412,7 +418,7 @@ mod tests {
         };
         let get = |name: &str| look(&render(), name);
         assert_eq!(get("a").unwrap()["data"], "kept");
-        // For a moment nothing is served there, as while a definition is made anew.
+        // The kind is not served for a moment, as when a definition is created anew.
         api.disturb("/keys/a", 1, Disturbance::Unserved);
         assert_eq!(get("a").unwrap()["data"], "kept");
         assert_eq!(get("b"), Ok(json!({})));
@@ -425,7 +431,8 @@ mod tests {
         assert!(get("a").unwrap_err().to_string().contains("no matches for kind \"Key\""));
     }
 
-    /// What one render gets that looks up so many ConfigMaps, and how often the server is asked.
+    /// Renders a template with this many lookups of ConfigMaps, and returns the result and how often the server was
+    /// asked.
     fn looked_up(names: usize, most: u64) -> (Result<(), String>, RenderError, usize) {
         let api = server();
         api.put("/api/v1/namespaces/ns/configmaps/large", json!({"data": {"x": "x".repeat(5000)}}), "someone");

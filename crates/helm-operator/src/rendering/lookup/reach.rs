@@ -1,5 +1,5 @@
-//! What templates may read with `lookup`. The operator may read more than a resource's user, and a user's value may be a template (`tpl`), which
-//! counts for nothing here: only the chart's own text does.
+//! Which objects templates may read with `lookup`. The operator may read more than a resource's user. A user's value
+//! may be a template (`tpl`), so only the chart's own text can extend the permissions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,36 +11,36 @@ use helm_release::kube::Resource;
 
 use crate::watches::LookupRule;
 
-/// The limit of one render's lookups.
+/// The reach of a render's lookups.
 #[derive(Clone)]
 pub(crate) enum Reach {
-    /// Whatever the operator may read: `template` on the command line, whose user gives the credentials.
+    /// Everything that the operator may read: `template` on the command line, whose user provides the credentials.
     Everything,
-    /// What belongs to a release.
+    /// The objects that belong to a release.
     Release(Release),
 }
 
-/// What a release's templates may read: its namespace, what the chart names, and what the watch opens.
+/// The reach of a release's templates: its namespace, what the chart names, and what the watch allows.
 #[derive(Clone)]
 pub(crate) struct Release {
-    /// What is read only where the chart's own text, or the watch, names its kind.
+    /// The kinds that are read only if the chart's own text, or the watch, names them.
     pub(crate) served: Arc<ServedKinds>,
     pub(crate) namespace: String,
     pub(crate) named: Arc<Named>,
     pub(crate) rule: Arc<LookupRule>,
 }
 
-/// What a chart's templates spell out in constants.
+/// The lookups that a chart's templates spell out as constants.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Whole lookups: (kind, namespace, name).
+    /// The complete lookups: (kind, namespace, name).
     lookups: BTreeSet<[String; 3]>,
-    /// The kinds of any lookup.
+    /// The kinds of all lookups.
     kinds: BTreeSet<String>,
 }
 
 impl Named {
-    /// Those of a chart and its subcharts.
+    /// Finds the lookups of a chart and its subcharts.
     pub(crate) fn of(chart: &Chart) -> Named {
         let kinds = lookups(chart).into_iter().filter_map(|call| call.kind).collect();
         let mut named = Named { kinds, ..Named::default() };
@@ -56,7 +56,7 @@ impl Named {
     }
 }
 
-/// Finds `lookup "v1" "Secret" "kube-system" "name"` in a template, in either of its quotes.
+/// Finds `lookup "v1" "Secret" "kube-system" "name"` in a template, in either kind of quotes.
 fn constants(template: &str) -> impl Iterator<Item = [String; 3]> {
     template.split("lookup").skip(1).filter_map(|arguments| {
         let mut rest = arguments;
@@ -76,7 +76,8 @@ fn constant<'a>(rest: &mut &'a str) -> Option<&'a str> {
 }
 
 impl Reach {
-    /// Returns why a lookup is refused; `None` if it is allowed. An empty answer instead would make charts generate new passwords.
+    /// Returns the reason why a lookup is rejected; `None` if it is allowed. An empty response instead would make
+    /// charts generate new passwords.
     pub(crate) fn refusal(&self, resource: &Resource, namespace: &str, name: &str) -> Option<String> {
         let Reach::Release(release) = self else { return None };
         if let Some(why) = release.refuses_kind(resource) {
@@ -85,7 +86,7 @@ impl Reach {
         if !resource.namespaced || release.has(namespace) || release.names(&resource.kind, namespace, name) {
             return None;
         }
-        // Without a namespace no object has that name, and the server says so.
+        // No object has that name without a namespace, and the server returns that error.
         if namespace.is_empty() && !name.is_empty() {
             return None;
         }
@@ -104,7 +105,8 @@ impl Reach {
 }
 
 impl Release {
-    /// Kinds without a namespace, and kinds with other users' values, are read only where the chart's own text or the watch names them.
+    /// Returns why a kind is not allowed. Cluster-scoped kinds, and kinds with values of other users, are read only if
+    /// the chart's own text or the watch names them.
     fn refuses_kind(&self, resource: &Resource) -> Option<String> {
         let what = match (resource.namespaced, self.served.has(resource.group(), &resource.kind)) {
             (_, true) => "which holds users' values",
@@ -215,7 +217,7 @@ mod tests {
         };
         let names =
             "{{ lookup \"v1\" \"Node\" \"\" .Values.node }}{{ lookup \"v1\" \"Served\" .Release.Namespace \"x\" }}";
-        // Values may hold such a text, too.
+        // Values may contain such a text, too.
         let passes_on = "{{ tpl .Values.text . }}{{ lookup .a .b .c .d }}";
         for (kind, what) in [("Node", "which has no namespace"), ("Served", "which holds users' values")] {
             assert_eq!(refusal(names, LookupRule::default(), kind), None, "{kind}");

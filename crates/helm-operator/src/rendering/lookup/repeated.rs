@@ -1,4 +1,4 @@
-//! What a render has looked up, so that the server is asked once.
+//! The lookups of a render, so that each is sent to the server once.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,10 +9,10 @@ use helm::engine::LookupError;
 
 use crate::rendering::lookup::{Query, value};
 
-/// The bytes of answers that a render keeps.
+/// The maximum size, in bytes, of the responses that a render keeps.
 const KEPT: usize = 4 << 20;
 
-/// The answers of one render, as far as they are kept. As text, because templates change what they get.
+/// The kept responses of one render. They are kept as text, because templates may modify decoded values.
 #[derive(Default)]
 pub(crate) struct Repeated {
     answers: HashMap<Query, Option<Box<[u8]>>>,
@@ -29,10 +29,10 @@ impl Repeated {
     }
 }
 
-/// Returns what templates see of an answer, and asks unless it is kept.
+/// Returns the result of a lookup for templates, and calls `ask` unless the response is kept.
 ///
 /// # Errors
-/// Those of asking, or the answer is not JSON.
+/// Fails if `ask` fails, or if the response is not JSON.
 pub(crate) fn once(
     kept: &Mutex<Repeated>,
     query: Query,
