@@ -1,4 +1,4 @@
-//! What the operator's author adds to a chart: value mappers, filters, pauses and watches of more objects.
+//! Tests of what the operator's author adds to a chart: value mappers, filters, pauses and watches of more objects.
 
 use controller::report::Outcome;
 use kube::ResourceExt as _;
@@ -7,10 +7,10 @@ use kube::core::DynamicObject;
 use super::*;
 use crate::hooks::{Error as Failure, Mapping, PostRender};
 
-/// What the mapper makes of a resource; an error without one.
+/// The values that the mapper adds to a resource; `None` makes it fail.
 type Answer = Arc<Mutex<Option<Value>>>;
 
-/// A controller whose mapper lays an answer over the resource's values.
+/// Creates a controller whose mapper merges an answer over the resource's values.
 fn mapping(server: Arc<MemoryApi>, answer: &Answer) -> World {
     let answer = answer.clone();
     let mapper = move |mapping: Mapping| {
@@ -94,7 +94,7 @@ async fn a_mapper_may_tell_the_resources_users() {
     assert!(events(&world.server).iter().any(|event| event["reason"] == "Mapped"));
 }
 
-/// A controller that judges resources.
+/// Creates a controller that filters or pauses resources.
 fn judging(server: Arc<MemoryApi>, intake: Intake) -> World {
     World::taking(server, Arc::new(Stub::default()), intake)
 }
@@ -132,7 +132,7 @@ async fn a_paused_resource_is_not_even_uninstalled() {
     assert_eq!(world.maps(), ["a"]);
 }
 
-/// A controller that puts a text into every object.
+/// Creates a controller with a post-renderer that puts a text into every object.
 fn rendering(server: Arc<MemoryApi>, version: &str, text: Result<&'static str, &'static str>) -> World {
     let renderer = move |rendered: PostRender| async move {
         let name = rendered.resource.name_any();

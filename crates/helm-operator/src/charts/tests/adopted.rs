@@ -1,11 +1,11 @@
-//! What existed before the release, and what outlives it, keeps its identity.
+//! Tests that objects which existed before the release, or outlive it, keep their identity.
 
 use helm_release::kube::{Adopt, Error};
 
 use super::*;
 use crate::watches::OnFailure;
 
-/// Refuses every write of the ConfigMap `b`, in either way of writing.
+/// Rejects every write of the ConfigMap `b`, by apply or by create and patch.
 fn refuse_b(world: &World, code: u16, reason: &'static str) {
     world.server.refuse(move |call| {
         let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
@@ -14,7 +14,7 @@ fn refuse_b(world: &World, code: u16, reason: &'static str) {
     });
 }
 
-/// Puts the ConfigMap `a`, which holds what nothing can make again.
+/// Puts the ConfigMap `a`, whose data cannot be created anew.
 fn put_precious(server: &MemoryApi, metadata: Value) {
     let object =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "irreplaceable"}});
@@ -36,7 +36,7 @@ fn uid(world: &World) -> Value {
     world.server.object(&format!("{MAPS}/a")).expect("a exists")["metadata"]["uid"].clone()
 }
 
-/// What the release left of its metadata on `a`: labels, annotations and owner references.
+/// Returns the metadata that the release left on `a`: labels, annotations and owner references.
 fn left(world: &World) -> [Value; 3] {
     let metadata = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"].clone();
     ["labels", "annotations", "ownerReferences"].map(|field| match &metadata[field] {
@@ -207,7 +207,7 @@ async fn what_a_person_keeps_has_no_owner_after_an_interrupted_install_found_it(
     assert_eq!(annotations["operator-sdk/primary-resource"], "ns/web");
 }
 
-/// Hides from a release's record that this operator made it, as if Helm had.
+/// Removes from a release's record that this operator created it, as if Helm had.
 fn disown(world: &World) {
     let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
     let mut record = world.server.object(&path).unwrap();

@@ -1,4 +1,5 @@
-//! What events tell people afterwards: why a revision was made, what it deleted, which hooks ran, who drifted what.
+//! Tests of what events report afterwards: why a revision was created, what it deleted, which hooks ran, and who caused
+//! which drift.
 
 use super::reporting::published;
 use super::*;
@@ -20,7 +21,7 @@ fn defaults(world: &World, text: &str) {
     world.server.put(&format!("{MAPS}/defaults"), object, "user");
 }
 
-/// The last event.
+/// Returns the last event.
 async fn last(world: &World) -> String {
     published(world).await.pop().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Reconciles whose charts are rendered in real worker processes.
+//! Tests of reconciles whose charts are rendered in real worker processes.
 
 use tempfile::TempDir;
 
@@ -7,7 +7,7 @@ use crate::rendering::Workers;
 use crate::rendering::renderer::{Discovered, EngineRenderer};
 use crate::rendering::tests::{HUNGRY, SLOW, chart, patient_workers, workers};
 
-/// A chart that renders a ConfigMap, or exhausts its memory or time if the resource asks for that.
+/// Returns a chart's template that renders a ConfigMap, or exhausts its memory or time if the resource asks for that.
 fn template() -> String {
     format!(
         "{{{{ if .Values.hungry }}}}{HUNGRY}{{{{ end }}}}{{{{ if .Values.slow }}}}{SLOW}{{{{ end }}}}\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {{{{ .Release.Name }}}}}}\n"

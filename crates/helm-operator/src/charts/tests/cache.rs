@@ -1,4 +1,4 @@
-//! What the cache trusts: late answers, older events, other uids, and a release's last inventory.
+//! Tests of what the cache trusts: late responses, older events, other uids, and a release's last inventory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Drift policies, and fields that others own.
+//! Tests of drift policies, and of fields that others own.
 
 use helm_release::kube::{DriftPolicy, IgnoreRule, ObjectRule, Pointer};
 
@@ -8,7 +8,7 @@ use super::*;
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
 const POLICY: &str = "helm.sdk.operatorframework.io/drift";
 
-/// A controller with this policy, after the install.
+/// Creates a controller with this policy, after the install.
 async fn world(spec: Value, policy: DriftPolicy) -> World {
     let server = World::new(spec).server;
     let world = World::with_events(server, Arc::new(Stub::default()), |settings| settings.drift.policy = policy);
@@ -173,7 +173,7 @@ async fn drift_that_cannot_be_read_backs_off() {
     assert!(world.condition("Drifted").is_some());
 }
 
-/// The Deployment `web` with one replica.
+/// Returns the Deployment `web` with one replica.
 fn deployment(image: &str) -> Value {
     let spec = json!({"replicas": 1, "image": image});
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
@@ -193,7 +193,8 @@ fn scale(world: &World, replicas: u32) {
     world.server.restore(DEPLOYMENT, live);
 }
 
-/// The requests of a reconcile, without discovery and without those about the resource itself, whose readiness changes with the replicas.
+/// Returns the requests of a reconcile, without discovery and without those for the resource itself, whose readiness
+/// changes with the replicas.
 async fn requests(world: &World) -> Vec<String> {
     let before = world.server.log().len();
     world.reconcile().await;
@@ -206,7 +207,7 @@ async fn requests(world: &World) -> Vec<String> {
 
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers";
 
-/// Creates an autoscaler of the Deployment that belongs to nobody's release.
+/// Creates an autoscaler of the Deployment, outside of all releases.
 fn add_autoscaler(world: &World) {
     world.server.serve("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});

@@ -1,4 +1,4 @@
-//! What is left after a failure, how often it is tried again, and when the resource is stalled.
+//! Tests of what remains after a failure, how often it is retried, and when the resource is stalled.
 
 use helm_release::kube::Call;
 
@@ -6,7 +6,7 @@ use super::reporting::published;
 use super::*;
 use crate::watches::OnFailure;
 
-/// A controller with this policy and limit.
+/// Creates a controller with this policy and limit.
 fn world(on_failure: OnFailure, retries: Option<u32>) -> World {
     let server = World::new(spec()).server;
     World::with_events(server, Arc::new(Stub::default()), |settings| {
@@ -14,7 +14,7 @@ fn world(on_failure: OnFailure, retries: Option<u32>) -> World {
     })
 }
 
-/// Rejects the ConfigMap `b` with a value that starts with `bad`, for good (422) or for an outage (503).
+/// Rejects the ConfigMap `b` with a value that starts with `bad`, permanently (422) or as an outage (503).
 pub(super) fn refuse(world: &World, code: u16) {
     let is_bad = |call: &Call| {
         let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What failed attempts leave, how often they are recorded, and which objects are written client-side.
+//! Tests of what failed attempts leave, how often they are recorded, and which objects are written client-side.
 
 use helm_release::kube::{Call, Error};
 
@@ -9,14 +9,14 @@ const TYPED: &str = "failed to create typed patch object (ns/b; /v1, Kind=Config
 const WEBHOOK: &str =
     "Internal error occurred: failed calling webhook \"check.example.com\": failed to call webhook: connection refused";
 
-/// Whether a request writes the ConfigMap with this name and this text in it.
+/// Returns whether a request writes the ConfigMap with this name and text.
 fn writes(call: &Call, name: &str, text: &str) -> bool {
     let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
     let named = call.path.contains(&format!("/configmaps/{name}")) || body.contains(&format!("\"name\":\"{name}\""));
     call.path.contains("/configmaps") && named && body.contains(text)
 }
 
-/// Rejects `b` with this text in either way of writing, as a server rejects an object with wrong types.
+/// Rejects `b` with this text in every kind of write, as a server rejects an object with wrong types.
 fn refuse(world: &World, text: &'static str) {
     world.server.refuse(move |call| writes(call, "b", text).then(|| Error::from_status(500, "", TYPED)));
 }
@@ -31,7 +31,7 @@ fn webhook_is_away(world: &World, text: &'static str) {
     world.server.refuse(move |call| writes(call, "b", text).then(|| Error::from_status(500, "InternalError", WEBHOOK)));
 }
 
-/// Retries this many times, each after the longest wait.
+/// Retries this many times, each after the maximum wait.
 async fn retry(world: &World, times: usize) {
     for _ in 0..times {
         tokio::time::advance(Duration::from_secs(600)).await;
@@ -193,7 +193,7 @@ async fn a_retry_with_the_same_refusal_writes_nothing() {
     let dry_run = format!("PATCH {MAPS}/b");
     assert!(log.iter().all(|line| *line == dry_run || line.starts_with("GET ")), "{log:?}");
     assert_eq!(log.iter().filter(|line| **line == dry_run).count(), 5);
-    // Another refusal is worth a try, and so are other inputs.
+    // A different rejection is worth a retry, and so are different inputs.
     world.server.accept();
     world.server.refuse(|call| writes(call, "b", "abc").then(|| Error::from_status(403, "Forbidden", "no quota")));
     retry(&world, 1).await;
@@ -222,7 +222,7 @@ async fn failures_do_not_outgrow_the_history() {
     assert_eq!(world.server.paths().iter().filter(|p| p.starts_with(SECRETS)).count(), 3);
 }
 
-/// What a failed `helm rollback` leaves: nothing deployed, and a newest record without marks of ours.
+/// Creates the records of a failed `helm rollback`: nothing deployed, and a newest record without our marks.
 fn fail_a_rollback_by_hand(world: &World) {
     let path = |version: u32| format!("{SECRETS}/sh.helm.release.v1.web.v{version}");
     let mut newest = world.server.object(&path(1)).unwrap();
@@ -263,14 +263,14 @@ async fn a_release_that_ever_ran_is_healed_and_never_removed() {
     assert_eq!(world.condition("ReleaseFailed"), None);
 }
 
-/// How often objects were written client-side because server-side apply rejected them.
+/// Returns how often objects were written client-side because server-side apply rejected them.
 fn told(world: &World) -> usize {
     let metrics = world.shared.metrics.encode(controller::metrics::Format::Classic);
     let line = metrics.lines().find(|l| l.starts_with("helm_operator_outcomes_total") && l.contains("ClientSideApply"));
     line.and_then(|l| l.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Rejects `b` in server-side applies and accepts it from a client.
+/// Rejects `b` in server-side applies, and accepts it from a client.
 fn refuse_only_applies(world: &World) {
     world.server.refuse(|call| {
         let applies = call.body.as_ref().is_some_and(|(kind, _)| *kind == "application/apply-patch+yaml");
@@ -308,7 +308,7 @@ async fn client_side_objects_are_reported_once_for_each_change_and_repaired_like
     assert!(world.maps().is_empty());
 }
 
-/// Removes a field that is ours only because a client owns the defaults of what it creates.
+/// Removes a field that is ours only because a client owns the defaults of the objects that it creates.
 async fn take_default(world: &World, number: u32) {
     let path = format!("{MAPS}/b");
     let mut managers = world.server.object(&path).unwrap()["metadata"]["managedFields"].clone();
@@ -358,7 +358,7 @@ async fn an_install_that_lacks_a_kind_renders_again_when_discovery_has_changed()
     let renderer = Arc::new(Stub::default());
     let world = World::rendering(World::new(spec()).server, renderer.clone());
     world.edit(|p| p["spec"]["unknown"] = true.into());
-    // As at a start, which reads what is served.
+    // As at startup, which reads the served kinds.
     world.shared.applier.mapper.refresh().await.unwrap();
     world.reconcile().await;
     let renders = || renderer.renders.load(Ordering::SeqCst);

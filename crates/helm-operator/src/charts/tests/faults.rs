@@ -1,5 +1,6 @@
-//! Faults at every single request of an install, an upgrade, a failed upgrade, a failed install, a repair, a recreation and an uninstall: the process dies, the
-//! server is away or refuses, or its answer is lost. The end must be that of an undisturbed run, and no hook may run twice.
+//! Tests of faults at every single request of an install, an upgrade, a failed upgrade, a failed install, a repair, a
+//! recreation and an uninstall: the process dies, the server is unavailable or rejects the request, or its response is
+//! lost. The final state must equal that of an undisturbed run, and no hook may run twice.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +10,19 @@ use super::*;
 
 const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
-/// What to compare once everything has settled.
+/// The state to compare once nothing changes any more.
 struct End {
     objects: BTreeMap<String, Value>,
-    /// The revisions with their status; empty where each attempt adds some.
+    /// The revisions with their status; empty if each attempt adds some.
     revisions: Vec<String>,
-    /// How often hooks ran.
+    /// The number of hook runs.
     hooks: usize,
-    /// For the message of a failing test only.
+    /// The requests, only for the message of a failing test.
     log: Vec<String>,
 }
 
 impl End {
-    /// What differs: an object's JSON here and there, or the counts.
+    /// Returns the differences: an object's JSON in both states, or the counts.
     fn differences(&self, other: &End) -> Vec<String> {
         let paths: std::collections::BTreeSet<&String> = self.objects.keys().chain(other.objects.keys()).collect();
         let shown = |end: &End, path: &String| end.objects.get(path).map(Value::to_string).unwrap_or_default();
@@ -34,7 +35,7 @@ impl End {
     }
 }
 
-/// A scenario: what happens before, what is disturbed, and whether failing attempts may add revisions.
+/// A scenario: its preparation, its disturbed part, and whether failing attempts may add revisions.
 struct Scenario {
     name: &'static str,
     prepare: fn(&World),
@@ -85,7 +86,7 @@ fn refuse_all_values(world: &World) {
     refuse(world, "1");
 }
 
-/// Refuses `b` with this value for good.
+/// Permanently rejects `b` with this value.
 fn refuse(world: &World, value: &'static str) {
     world.server.refuse(move |call| {
         let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
@@ -96,7 +97,7 @@ fn refuse(world: &World, value: &'static str) {
     });
 }
 
-/// A Deployment that may be recreated.
+/// Returns a Deployment that may be recreated.
 fn deployment() -> Value {
     let metadata = json!({"name": "web", "annotations": {"helm.sdk.operatorframework.io/recreate": "true"}});
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"selector": "a"}})
@@ -111,7 +112,7 @@ fn fresh(objects: Value) -> World {
     World::new(spec)
 }
 
-/// Reconciles while every Job completes five seconds after it was made; adds up how many did.
+/// Reconciles while every Job completes five seconds after its creation; adds their number to `hooks`.
 async fn reconcile(world: &World, hooks: &AtomicUsize) {
     let end_jobs = async {
         loop {
@@ -129,15 +130,15 @@ async fn reconcile(world: &World, hooks: &AtomicUsize) {
     tokio::select! {
         _ = world.reconcile() => {}
         () = end_jobs => unreachable!("it has no end"),
-        // A request without an answer: the process is killed.
+        // A request that is never answered: the process is killed.
         () = tokio::time::sleep(Duration::from_secs(7200)) => {}
     }
 }
 
-/// The server's objects without what differs from run to run.
+/// Returns the server's objects without what differs between runs.
 fn end(world: &World, hooks: usize, scenario: &Scenario) -> End {
     let mut objects = BTreeMap::new();
-    // The garbage collector takes Jobs of hooks with their owner.
+    // The garbage collector deletes Jobs of hooks with their owner.
     let is_gone = world.server.object(PRIMARY).is_none();
     let is_compared = |path: &String| !(path.starts_with(SECRETS) || is_gone && path.starts_with(JOBS));
     for path in world.server.paths().into_iter().filter(is_compared) {
@@ -151,25 +152,26 @@ fn end(world: &World, hooks: usize, scenario: &Scenario) -> End {
         }
         if scenario.adds_revisions {
             object["status"]["deployedRelease"]["revision"] = Value::Null;
-            // The message and the reason tell how often it was upgraded.
+            // Message and reason depend on the number of upgrades.
             object["status"]["conditions"] = Value::Null;
         }
         objects.insert(path, object);
     }
     let mut revisions = if scenario.adds_revisions { Vec::new() } else { world.history() };
-    // Of several deployed revisions the newest counts, for Helm too: superseding the older one is not repeated.
+    // Of several deployed revisions the newest counts, for Helm as well; marking the older one as superseded is not
+    // repeated.
     let older = revisions.len().saturating_sub(1);
     revisions[..older].iter_mut().for_each(|line| *line = line.replace("deployed", "superseded"));
     let hooks = if scenario.adds_revisions { 0 } else { hooks };
     End { objects, revisions, hooks, log: world.server.log() }
 }
 
-/// Runs a scenario with a fault at its nth request; returns its end and whether there was such a request.
+/// Runs a scenario with a fault at its nth request; returns its final state and whether there was such a request.
 async fn run(scenario: &Scenario, fault: Option<(usize, Disturbance)>, dies: bool) -> (End, bool) {
     run_at(scenario, fault, dies, Duration::ZERO).await
 }
 
-/// As [`run`], on a server whose requests take this long.
+/// Runs a scenario as [`run`] does, on a server whose requests take this long.
 async fn run_at(scenario: &Scenario, fault: Option<(usize, Disturbance)>, dies: bool, delay: Duration) -> (End, bool) {
     let objects = if scenario.name == "recreation" { json!([deployment()]) } else { json!([]) };
     let mut world = fresh(objects);
@@ -266,7 +268,7 @@ async fn a_slow_server_gets_the_same_requests_and_each_once() {
         let (slow, _) = run_at(scenario, None, false, 20 * SECOND).await;
         let differences = slow.differences(&fast);
         assert!(differences.is_empty(), "{}: {differences:#?}", scenario.name);
-        // While a step waits, the status may say so.
+        // The status may be written while a step waits.
         let progress = |end: &End| end.log.iter().filter(|line| line.ends_with("/status")).count();
         assert_eq!(writes(&slow) - progress(&slow), writes(&fast) - progress(&fast), "{}", scenario.name);
     }

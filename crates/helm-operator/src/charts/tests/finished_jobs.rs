@@ -1,4 +1,5 @@
-//! Jobs of the chart that the server deletes once they finished: their absence is not drift, and they do not run again.
+//! Tests of a chart's Jobs that the server deletes after they finished: their absence is not drift, and they do not run
+//! again.
 
 use helm_release::kube::{Disturbance, DriftPolicy};
 
@@ -8,7 +9,7 @@ use crate::watches::OnFailure;
 
 const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
 
-/// A Job with a TTL beside a ConfigMap.
+/// Returns a Job with a TTL, besides a ConfigMap.
 fn loading(value: &str, image: &str) -> Value {
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"},
@@ -35,7 +36,7 @@ async fn reconcile(world: &World) {
     feed_jobs(world);
 }
 
-/// A release whose Job finished and was deleted by the server.
+/// Creates a release whose Job finished and was deleted by the server.
 async fn finished() -> World {
     let world = World::new(loading("1", "a"));
     reconcile(&world).await;

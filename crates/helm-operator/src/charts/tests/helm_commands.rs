@@ -1,4 +1,5 @@
-//! Manual `helm` commands on our releases (running, finished, failed, abandoned), against the API server in memory.
+//! Tests of manual `helm` commands on our releases (running, finished, failed, abandoned), against the API server in
+//! memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,13 @@ use serde_json::{Value, json};
 use super::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, key, spec};
 
-/// Helm's manifest of these ConfigMaps.
+/// Returns Helm's manifest of these ConfigMaps.
 fn manifest(names: &[&str], value: &str) -> String {
     let map = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": value}});
     names.iter().map(|name| format!("---\n{}\n", map(name))).collect()
 }
 
-/// Writes a record as Helm does: without annotations, with all labels of the revision before it.
+/// Writes a record as Helm does: without annotations, with all labels of the previous revision.
 fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age: Duration) {
     helm_records(world, version, status, (manifest, json!({}), "0.2.0"), age);
 }
@@ -58,7 +59,7 @@ fn helm_records(
     world.server.put(&record_path(version), secret, "helm");
 }
 
-/// Marks our record as superseded as Helm does: the annotation is lost.
+/// Marks our record as superseded as Helm does, which drops the annotation.
 async fn helm_supersedes(world: &World, version: u32) {
     let mut release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
     release.info.status = Status::Superseded;
@@ -104,13 +105,13 @@ async fn an_upgrade_in_flight_is_left_alone_and_reported() {
     world.edit(|p| p["spec"]["value"] = "3".into());
     let writes = world.server.writes();
     world.reconcile().await;
-    // The status, and nothing else.
+    // Only the status is written.
     assert_eq!(world.server.writes(), writes + 1);
     let said = world.condition("Irreconcilable").unwrap();
     let expected = "True/ReleaseInFlight/revision 2 of release \"web\" is pending-upgrade and was not written by this operator: a person's helm is running; the operator waits until it ends, or until 20";
     assert!(said.starts_with(expected), "{said}");
     assert_eq!(world.requests().await, 0);
-    // Reconciled again when the ten minutes are over, one of which has passed.
+    // The next reconcile is at the end of the ten minutes, one of which has passed.
     let again = world.shared.memory.of(&key()).failure.as_ref().unwrap().retry.at - tokio::time::Instant::now();
     assert!((530..=540).contains(&again.as_secs()), "{again:?}");
 }
@@ -120,7 +121,7 @@ async fn an_upgrade_that_succeeded_is_undone_once_without_orphans() {
     let world = deployed().await;
     helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), MINUTE);
     world.reconcile().await;
-    // Only now does Helm continue: b and c are not in its chart.
+    // Helm continues only now: b and c are not in its chart.
     helm_applies(&world, "a", "2");
     helm_applies(&world, "x", "2");
     ["b", "c"].iter().for_each(|name| world.server.remove(&format!("{MAPS}/{name}")));
@@ -163,7 +164,7 @@ async fn a_rollback_that_was_seen_in_flight_is_named_when_it_is_undone() {
     world.reconcile().await;
     helm_applies(&world, "a", "2");
     helm_supersedes(&world, 1).await;
-    // Nothing is deployed at this moment, and the status keeps what was.
+    // No revision is deployed at this moment, and the status keeps the previous one.
     world.reconcile().await;
     assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"], before);
     helm_writes(&world, 2, Status::Deployed, &manifest(&["a"], "2"), Duration::ZERO);
@@ -327,7 +328,7 @@ async fn the_time_of_the_first_deployment_is_kept() {
     world.edit(|p| p["spec"]["value"] = "2".into());
     world.reconcile().await;
     assert_eq!(first(&world, 2).await, time);
-    // Another revision by Helm does not change it, although its record says the same.
+    // Another revision by Helm does not change it, although its record has the same content.
     let world = World::on(world.server);
     world.edit(|p| p["spec"]["value"] = "3".into());
     world.reconcile().await;

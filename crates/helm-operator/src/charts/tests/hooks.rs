@@ -1,4 +1,5 @@
-//! A chart's hooks in whole reconciles (restarts, waits, failures), against the API server in memory, where the tests end the Jobs.
+//! Tests of a chart's hooks in whole reconciles (restarts, waits, failures), against the API server in memory, where
+//! the tests end the Jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,7 @@ fn count(world: &World, request: &str) -> usize {
     world.server.log().iter().filter(|line| line.starts_with(request)).count()
 }
 
-/// The phases of a revision's hooks, as `helm` reads them.
+/// Returns the phases of a revision's hooks, as `helm` reads them.
 async fn phases(world: &World, version: u32) -> Vec<String> {
     let release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
     release.hooks.iter().map(|hook| format!("{} {:?}", hook.name, hook.last_run.phase)).collect()
@@ -152,7 +153,7 @@ async fn a_change_that_only_hooks_show_is_a_revision_and_a_deletion_runs_the_hoo
     reconcile(&world, "Complete").await;
     assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
     assert_eq!((place(&world, "tell"), uid(&world)), (json!("new"), before));
-    // What neither objects nor hooks show is no revision.
+    // A change that affects neither objects nor hooks creates no revision.
     world.edit(|p| p["spec"]["unused"] = 1.into());
     reconcile(&world, "Complete").await;
     assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
@@ -210,7 +211,7 @@ async fn a_wait_for_the_objects_does_not_run_hooks_again() {
     let waits = "Waiting until all resources are deleted: ConfigMap ns/a (finalizers: x/y)";
     assert_eq!(world.condition("Deployed").unwrap(), format!("False/UninstallSuccessful/{waits}"));
     assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
-    // A restart forgets none of it.
+    // A restart keeps all of it.
     let world = World::on(world.server);
     reconcile(&world, "Complete").await;
     assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
@@ -227,7 +228,7 @@ async fn a_failing_pre_delete_hook_keeps_everything_and_its_error_names_the_way_
     world.delete();
     tokio::join!(
         async {
-            // The first succeeds, the second fails.
+            // The first Job succeeds, the second fails.
             sleep(Duration::from_secs(1)).await;
             let path = format!("{JOBS}/ok");
             let mut job = world.server.object(&path).unwrap();
@@ -274,7 +275,7 @@ async fn a_post_delete_hook_that_always_fails_is_given_up() {
         assert!(world.maps().is_empty() && world.server.object(PRIMARY).is_some());
         tokio::time::advance(Duration::from_secs(600)).await;
     }
-    // The count outlives the process.
+    // The count survives a restart.
     let world = World::on(world.server);
     tokio::time::advance(Duration::from_secs(60)).await;
     reconcile(&world, "Failed").await;
@@ -377,7 +378,7 @@ async fn a_hook_rejected_by_a_webhook_is_retried_within_the_same_revision() {
     assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
 }
 
-/// A deleted resource that waits for its objects, each held by another finalizer.
+/// Creates a deleted resource that waits for its objects, each kept by another finalizer.
 async fn deleted_and_held(maps: &[&str]) -> World {
     let world = World::new(json!({"maps": maps, "value": "1"}));
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
@@ -466,7 +467,7 @@ pub(super) async fn reconcile_while(world: &World, act: impl FnOnce(&World)) -> 
         sleep(Duration::from_secs(10)).await;
         act(world);
         world.feed();
-        // What follows may need its Jobs to end.
+        // The following steps may need its Jobs to end.
         end_jobs(&world.server, "Complete").await
     };
     tokio::select! {

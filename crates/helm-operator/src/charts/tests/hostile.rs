@@ -1,13 +1,13 @@
-//! Resources whose content no schema bounds, beside a good one.
+//! Tests of resources whose content no schema bounds, besides a valid one.
 
 use super::*;
 
-/// One list inside another, so many times.
+/// Returns nested lists of this depth.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!([]), |inner, _| json!([inner]))
 }
 
-/// A status that no version of this operator wrote.
+/// Returns statuses that no version of this operator wrote.
 fn statuses() -> Vec<Value> {
     vec![
         Value::Null,

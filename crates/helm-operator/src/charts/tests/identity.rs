@@ -1,4 +1,4 @@
-//! Releases that are read and written as a ServiceAccount.
+//! Tests of releases that are read and written as a ServiceAccount.
 
 use helm_release::kube::Call;
 
@@ -11,7 +11,7 @@ const ACCOUNT: &str = "/api/v1/namespaces/ns/serviceaccounts/deployer";
 /// Requests as (user, method, path).
 type Requests = Arc<Mutex<Vec<(String, String, String)>>>;
 
-/// Notes each request with its user.
+/// Records each request with its user.
 fn noting(server: &MemoryApi) -> Requests {
     let requests = Requests::default();
     let noted = requests.clone();
@@ -29,7 +29,7 @@ fn acting(server: Arc<MemoryApi>) -> World {
     })
 }
 
-/// A resource with one ConfigMap and a hook that runs at its deletion.
+/// Creates a resource with one ConfigMap and a hook that runs at its deletion.
 fn world() -> World {
     let hook = json!({"name": "bye", "events": ["pre-delete"]});
     let world = acting(World::new(json!({"maps": ["a"], "value": "x", "hooks": [hook]})).server);

@@ -1,4 +1,4 @@
-//! One watch of a kind for several controllers: who sees what, and in which order.
+//! Tests of one watch of a kind for several controllers: who gets which events, in which order.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -14,20 +14,20 @@ use crate::view::informers::{Kinds, Source, Subscriber};
 
 type Events = UnboundedSender<watcher::Result<Event<Live>>>;
 
-/// A watch's charts, and where its events go in.
+/// The charts of a watch, and the sender of its events.
 type Watch = (Vec<String>, Events);
 
-/// A server whose events and answers the test decides.
+/// A server whose events and responses the test determines.
 #[derive(Clone, Default)]
 struct Server {
     /// The watches that were started, with their charts.
     watches: Arc<Mutex<Vec<Watch>>>,
     listed: Arc<Mutex<Vec<Live>>>,
-    /// Whether lists are refused.
+    /// Whether lists are rejected.
     refuses: Arc<AtomicBool>,
     /// Whether lists are not answered.
     fails: Arc<AtomicBool>,
-    /// Lists wait for a permit.
+    /// The gate whose permits lists wait for.
     lists: Arc<OpenGate>,
 }
 
@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-/// A controller that writes down what it sees.
+/// A controller that records what it gets.
 #[derive(Default)]
 struct Seen(Mutex<Vec<String>>);
 
@@ -133,7 +133,7 @@ struct Process {
 }
 
 impl Process {
-    /// A process that serves the charts `a` and `b`.
+    /// Creates a process that serves the charts `a` and `b`.
     fn new() -> Process {
         let server = Server::default();
         let kinds = Arc::new(Kinds::new(server.clone()));
@@ -149,7 +149,7 @@ impl Process {
         (seen, tokio::spawn(listed))
     }
 
-    /// A controller that has seen the first list, which has the object `one`.
+    /// Creates a controller that has received the first list, which contains the object `one`.
     async fn first(&self) -> Arc<Seen> {
         let (seen, listed) = self.subscribe("a");
         for event in [Event::Init, Event::InitApply(of("one")), Event::InitDone] {

@@ -1,8 +1,8 @@
-//! Specs that the operator does not keep in memory, or does not read at all.
+//! Tests of specs that the operator does not keep in memory, or does not read at all.
 
 use super::*;
 
-/// More than what is always kept.
+/// Returns a spec that is larger than what is always kept.
 fn large(value: &str) -> Value {
     let mut spec = spec();
     (spec["value"], spec["padding"]) = (value.into(), "x".repeat(2000).into());

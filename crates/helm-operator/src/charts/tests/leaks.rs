@@ -1,4 +1,4 @@
-//! A secret goes into everything that a release is made from, everything fails, and nothing that people see shows it.
+//! Tests that a secret in every input of a release shows nowhere when anything fails.
 
 use std::fmt::Write as _;
 
@@ -14,9 +14,9 @@ use crate::rendering::renderer::{Discovered, EngineRenderer};
 use crate::values_from::ValuesSource;
 use crate::watches::OverrideValuesType;
 
-/// It has characters that Go, JSON, HTML and URLs escape.
+/// A secret with characters that Go, JSON, HTML and URLs escape.
 const CANARY: &str = "hunter2 \"<&é>";
-/// The part of it that no notation changes.
+/// The part of the secret that no encoding changes.
 const CORE: &str = "hunter2";
 
 /// Collects every event of every level with its fields.
@@ -38,14 +38,14 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Log {
     }
 }
 
-/// What one failure starts from, and what shows that it happened.
+/// The inputs of one failure, and the evidence that it happened.
 struct Case {
     name: &'static str,
     template: &'static str,
     notes: &'static str,
     spec: Value,
     refusal: Option<fn(&str) -> Error>,
-    /// Part of what people see afterwards.
+    /// A part of the visible texts.
     shows: &'static str,
 }
 
@@ -59,7 +59,7 @@ const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {
 const SCHEMA: &str =
     r#"{"properties": {"size": {"type": "integer"}, "mode": {"enum": ["a"]}, "name": {"pattern": "^a*$"}}}"#;
 
-/// A failure for each way in which a value reaches a message.
+/// Returns a failure for each way in which a value reaches a message.
 fn cases() -> Vec<Case> {
     let template = |name, template| Case { name, template, ..Case::default() };
     let quiet = |name, template| Case { name, template, shows: "RenderError", ..Case::default() };
@@ -158,7 +158,7 @@ async fn started(case: &Case) -> World {
     })
 }
 
-/// Everything that people see of a resource.
+/// Returns everything that people see of a resource.
 async fn visible(world: &World, log: &Log) -> String {
     tokio::time::sleep(SECOND).await;
     let status = &world.server.object(PRIMARY).unwrap()["status"];
@@ -166,7 +166,7 @@ async fn visible(world: &World, log: &Log) -> String {
     format!("{status} {:?} {metrics} {}", events(&world.server), log.0.lock().unwrap())
 }
 
-/// Returns the notations of the canary that a text contains.
+/// Returns the encodings of the canary that a text contains.
 fn found(text: &str) -> Vec<String> {
     let code = |bytes: &[u8]| serde_json::to_value(ByteString(bytes.to_vec())).unwrap().as_str().unwrap().to_owned();
     let inside = |before: &str| code(format!("{before}{CANARY}").as_bytes())[8..16].to_owned();

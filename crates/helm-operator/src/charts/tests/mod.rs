@@ -1,4 +1,4 @@
-//! Whole reconciles against the API server in memory: scenarios, and a crash after every single write.
+//! Tests of whole reconciles against the API server in memory: scenarios, and a crash after every single write.
 
 mod time;
 
@@ -89,10 +89,11 @@ pub(super) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 pub(super) const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A chart that makes a ConfigMap for each name in `spec.maps`, with `spec.value` in it, and the objects in `spec.objects`. It takes `spec.seconds`.
+/// A chart that renders a ConfigMap with `spec.value` for each name in `spec.maps`, and the objects in `spec.objects`.
+/// Rendering takes `spec.seconds`.
 #[derive(Default)]
 pub(super) struct Stub {
-    /// Names a version of the chart, which every object shows.
+    /// The version of the chart, which every object contains.
     chart: &'static str,
     overrides: Overrides,
     has_sources: bool,
@@ -100,9 +101,9 @@ pub(super) struct Stub {
     renders: AtomicUsize,
     /// The revisions that it rendered.
     revisions: Mutex<Vec<u32>>,
-    /// How many retries it renders now.
+    /// The number of retries that it is rendering.
     retries: AtomicUsize,
-    /// Before this time, it renders no retry.
+    /// The end of the cooldown, before which it renders no retry.
     rests_until: Mutex<Option<Instant>>,
 }
 
@@ -209,7 +210,7 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     })
 }
 
-/// A Job that runs at some events: `{"name": …, "events": […], "policies": […], "spec": …}`.
+/// Returns a Job that runs at some events: `{"name": …, "events": […], "policies": […], "spec": …}`.
 fn hook(of: &Value) -> Hook {
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": of["name"]}, "spec": of["spec"]});
     let text = of["name"].as_str().unwrap();
@@ -237,22 +238,22 @@ pub(super) struct World {
     unwatched: bool,
 }
 
-/// A stub that knows its chart and values without rendering.
+/// Returns a stub that knows its chart and values without rendering.
 pub(super) fn with_sources() -> Stub {
     Stub { has_sources: true, ..Stub::default() }
 }
 
-/// A stub that renders a random value each time, as charts do with passwords.
+/// Returns a stub that renders a random value each time, as charts do with passwords.
 fn random() -> Stub {
     Stub { is_random: true, ..Stub::default() }
 }
 
-/// The key that seals release records, the same for every process.
+/// Returns the key that seals release records, the same for every process.
 pub(crate) fn keys() -> Keyring {
     Keyring::new(Key::new(&[1; 32]).unwrap(), Vec::new())
 }
 
-/// The metadata of a record that this operator wrote as this revision.
+/// Returns the metadata of a record that this operator wrote as this revision.
 pub(super) async fn sealed_record(version: u32) -> Value {
     let world = World::new(spec());
     world.reconcile().await;
@@ -264,7 +265,7 @@ pub(super) async fn sealed_record(version: u32) -> Value {
     record["metadata"].take()
 }
 
-/// Seals a record that a test has changed, as another version of this operator would have written it.
+/// Seals a record that a test has changed, as if another version of this operator had written it.
 pub(super) fn reseal(server: &MemoryApi, path: &str) {
     let mut secret = server.object(path).unwrap();
     let data: ByteString = serde_json::from_value(secret["data"]["release"].clone()).unwrap();
@@ -308,7 +309,7 @@ fn live(object: Value) -> Arc<Live> {
     Arc::new(serde_json::from_value::<Whole>(object).unwrap().live)
 }
 
-/// A server's events, oldest first.
+/// Returns a server's events, oldest first.
 fn events(server: &MemoryApi) -> Vec<Value> {
     let paths = server.paths().into_iter().filter(|path| path.contains("/events/"));
     let mut all: Vec<Value> = paths.map(|path| server.object(&path).unwrap()).collect();
@@ -316,7 +317,7 @@ fn events(server: &MemoryApi) -> Vec<Value> {
     all
 }
 
-/// A client for additions that ask nothing.
+/// Returns a client for additions that send no requests.
 fn no_client() -> kube::Client {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
@@ -333,7 +334,7 @@ impl World {
         World::on(server)
     }
 
-    /// A controller that has just started.
+    /// Creates a controller that has just started.
     pub(super) fn on(server: Arc<MemoryApi>) -> World {
         World::rendering(server, Arc::new(Stub::default()))
     }
@@ -342,12 +343,12 @@ impl World {
         World::taking(server, renderer, Intake::default())
     }
 
-    /// A controller that reads resources by these rules.
+    /// Creates a controller that reads resources by these rules.
     fn taking(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, intake: Intake) -> World {
         World::start(server, renderer, Events::default(), false, |_| {}, intake, Additions::default())
     }
 
-    /// A controller that publishes its events to the server.
+    /// Creates a controller that publishes its events to the server.
     pub(super) fn with_events(
         server: Arc<MemoryApi>,
         renderer: Arc<dyn Renderer>,
@@ -357,13 +358,13 @@ impl World {
         World::start(server, renderer, events, false, change, Intake::default(), Additions::default())
     }
 
-    /// A controller without watches of the chart's objects.
+    /// Creates a controller without watches of the chart's objects.
     fn unwatched(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
         let stub = Arc::new(Stub::default());
         World::start(server, stub, Events::default(), true, change, Intake::default(), Additions::default())
     }
 
-    /// A controller whose operator has these keys.
+    /// Creates a controller whose operator has these keys.
     fn sealing(server: Arc<MemoryApi>, renderer: Stub, keys: Keyring) -> World {
         let (events, renderer) = (Events::default(), Arc::new(renderer));
         World::begin((server, keys), renderer, events, false, |_| {}, Intake::default(), Additions::default())
@@ -480,7 +481,7 @@ impl World {
         let source = |kind| SourceSink { sources: Arc::downgrade(&self.shared.sources), kind };
         let sources = [SourceKind::Secret, SourceKind::ConfigMap].map(source);
         let mut paths = self.server.paths();
-        // As at a start: resources before the objects of their releases.
+        // As at startup: resources before the objects of their releases.
         paths.sort_by_key(|path| !path.contains("/memcacheds/"));
         for path in paths {
             let Some(mut object) = self.server.object(&path) else { continue };
@@ -558,7 +559,7 @@ impl World {
         self.edit(|primary| primary["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
     }
 
-    /// The names of the release's objects.
+    /// Returns the names of the release's ConfigMaps.
     pub(super) fn maps(&self) -> Vec<String> {
         self.server
             .paths()
@@ -572,7 +573,7 @@ impl World {
         self.server.object(&format!("{MAPS}/{map}")).unwrap()["data"]["value"].clone()
     }
 
-    /// Each revision with its status.
+    /// Returns each revision with its status.
     pub(super) fn history(&self) -> Vec<String> {
         let release = self.shared.cache.release(&key()).unwrap_or_default();
         release.revisions.iter().map(|(v, r)| format!("{v} {}", r.status.as_str())).collect()
@@ -582,7 +583,7 @@ impl World {
         self.condition_of(&key(), kind)
     }
 
-    /// A condition's status and reason.
+    /// Returns a condition's status and reason.
     pub(super) fn state(&self, kind: &str) -> String {
         let told = self.condition(kind).unwrap();
         told.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
@@ -593,7 +594,7 @@ impl World {
         primary.status.find(kind).map(|c| format!("{}/{}/{}", c.status, c.reason, c.message))
     }
 
-    /// The requests of a reconcile, without discovery.
+    /// Returns the number of requests of a reconcile, without discovery.
     pub(super) async fn requests(&self) -> usize {
         let count = || self.server.log().iter().filter(|l| !l.ends_with("/api") && !l.ends_with("/apis")).count();
         let before = count();
@@ -609,7 +610,8 @@ pub(super) fn spec() -> Value {
 #[tokio::test(start_paused = true)]
 async fn install_upgrade_and_uninstall_stay_within_their_request_budget() {
     let world = World::new(spec());
-    // Finalizer, three reads for conflicts, record, three objects, record, status; the event comes on top.
+    // The finalizer, three reads for conflicts, the record, three objects, the record and the status; the event comes
+    // in addition.
     assert_eq!(world.requests().await, 10);
     assert_eq!((world.maps(), world.history()), (vec!["a".into(), "b".into(), "c".into()], vec!["1 deployed".into()]));
     assert_eq!(world.condition("Deployed").unwrap(), "True/InstallSuccessful/enjoy");
@@ -623,7 +625,7 @@ async fn install_upgrade_and_uninstall_stay_within_their_request_budget() {
     );
     assert_eq!(world.condition("Deployed").unwrap(), "True/UpgradeSuccessful/enjoy");
     world.delete();
-    // Three objects, two records, the finalizer.
+    // Three objects, two records and the finalizer.
     assert_eq!(world.requests().await, 6);
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
@@ -778,7 +780,7 @@ async fn an_object_of_two_resources_stays_with_the_first() {
     assert!(message.contains("it belongs to Memcached \"web\", its controller"), "{message}");
     assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
 
-    // Neither does the end of the second one touch it.
+    // The deletion of the second resource does not affect it either.
     let path = primary("ns", "two", Value::Null).0;
     let mut deleted = world.server.object(&path).unwrap();
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
@@ -884,7 +886,7 @@ async fn somebody_elses_release_is_a_conflict_unless_adopted() {
     let taken = world.server.object(&path).unwrap();
     assert!(!taken["metadata"]["annotations"].to_string().contains("Redis"));
 
-    // The other resource takes it back. Without an end they would do so in turn.
+    // The other resource takes it back. Without a limit they would alternate for ever.
     world.server.put(&path, another.clone(), "other");
     for _ in 0..3 {
         world.reconcile().await;
@@ -1111,7 +1113,7 @@ async fn our_own_write_without_an_event_is_read_back() {
     assert_eq!(world.maps(), ["a", "b", "c"]);
 }
 
-/// A ClusterRole beside the release's maps, which no owner reference deletes.
+/// Creates a ClusterRole besides the release's ConfigMaps, which no owner reference deletes.
 fn claimed_role(world: &World) {
     let annotations = json!({
         "meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns",
@@ -1146,7 +1148,7 @@ async fn a_release_whose_record_is_deleted_while_we_are_down_is_uninstalled_by_i
     world.server.put(&theirs, other, "helm-operator");
     world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
     world.delete();
-    // A failed first attempt must not look as if there were nothing to do.
+    // A failed first attempt must not count as if there were nothing to do.
     world.server.refuse(|call| call.path.contains("clusterroles").then(|| Error::Transport("away".into())));
     let world = World::on(world.server);
     world.reconcile().await;

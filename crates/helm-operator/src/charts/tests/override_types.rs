@@ -1,4 +1,4 @@
-//! Releases whose override values an upstream made strings, while watches.yaml leaves their type open.
+//! Tests of releases whose override values an upstream converted to strings, while watches.yaml leaves their type open.
 
 use helm::chart::Chart;
 use helm::engine::Engine;
@@ -15,7 +15,7 @@ const CHART: [(&str, &str); 2] = [
     ),
 ];
 
-/// An operator with this type of override values.
+/// Creates an operator with this type of override values.
 async fn operator(server: Arc<MemoryApi>, kind: Option<OverrideValuesType>) -> World {
     let texts = [("on".to_owned(), "false".to_owned())].into();
     let overrides = Overrides::parse(texts, kind).unwrap();
@@ -25,7 +25,7 @@ async fn operator(server: Arc<MemoryApi>, kind: Option<OverrideValuesType>) -> W
     World::with_events(server, renderer, |_| {})
 }
 
-/// A release as an upstream leaves it, made with this type.
+/// Creates a release as an upstream leaves it, with this type.
 async fn upstreams(kind: OverrideValuesType) -> Arc<MemoryApi> {
     let world = operator(World::new(json!({"size": 1})).server, Some(kind)).await;
     world.reconcile().await;

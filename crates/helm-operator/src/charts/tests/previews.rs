@@ -1,9 +1,9 @@
-//! What a saved chart would change for the releases of a running controller.
+//! Tests of previews: what a saved chart would change in the releases of a running controller.
 
 use super::super::previews::of_all;
 use super::*;
 
-/// The next version of the chart.
+/// Returns the next version of the chart.
 fn saved() -> Stub {
     Stub { chart: "two", ..Stub::default() }
 }

@@ -1,4 +1,5 @@
-//! Forged, edited, copied and replayed records: nothing in them is applied, restored or run, and the release loses nothing.
+//! Tests of forged, edited, copied and replayed records: nothing in them is applied, restored or run, and the release
+//! loses nothing.
 
 use helm_release::release::{HookEvent, Release};
 
@@ -12,12 +13,12 @@ fn record(version: u32) -> String {
     format!("{SECRETS}/sh.helm.release.v1.web.v{version}")
 }
 
-/// What a tenant would like to be applied.
+/// Returns an object that a tenant must not be able to apply.
 fn pwned() -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "pwned"}, "rules": []})
 }
 
-/// A server that has the kinds of these tests.
+/// Creates a server that has the kinds of these tests.
 fn server(spec: Value) -> Arc<MemoryApi> {
     let world = World::new(spec);
     world.server.serve_cluster_scoped("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
@@ -32,7 +33,8 @@ async fn installed(spec: Value) -> World {
     world
 }
 
-/// The Secret of a record with another content, as whoever may write Secrets makes it: labels, marks and seal stay.
+/// Returns the Secret of a record with changed content, as anyone who may write Secrets can create it: labels, marks
+/// and seal stay.
 async fn with_content(world: &World, version: u32, change: impl FnOnce(&mut Release)) -> Value {
     let mut release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
     change(&mut release);
@@ -62,7 +64,7 @@ async fn forge(world: &World, status: Status) {
     world.server.put(&record(2), secret, "tenant");
 }
 
-/// Refuses the ConfigMap `d`, however it is written.
+/// Rejects the ConfigMap `d` in every kind of write.
 fn refuse_d(world: &World) {
     world.server.refuse(|call| {
         let body = call.body.as_ref().map(|(_, body)| String::from_utf8_lossy(body)).unwrap_or_default();
@@ -71,7 +73,7 @@ fn refuse_d(world: &World) {
     });
 }
 
-/// A process that has just started, on the same server.
+/// Creates a process that has just started, on the same server.
 fn restarted(world: World) -> World {
     World::on(world.server)
 }
@@ -104,7 +106,7 @@ async fn a_forged_revision_is_not_applied_and_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_action_resumes_only_from_what_this_operator_rendered() {
     let world = World::on(server(json!({"maps": ["a", "b"], "value": "1"})));
-    // The finalizer and the record.
+    // The writes of the finalizer and the record.
     world.server.fail_after(Some(2));
     world.reconcile().await;
     world.server.fail_after(None);
@@ -139,7 +141,7 @@ async fn drift_is_not_repaired_from_a_changed_record() {
         world.reconcile().await;
         assert_eq!((world.value_of("a"), world.server.object(PWNED)), (json!("1"), None));
         let newest = world.shared.storage.get("ns", "web", world.history().len() as u32).await.unwrap();
-        // One that remembers the record needs none.
+        // A process that remembers the record does not need the seal.
         assert_eq!(newest.release.is_sealed(), !warm);
     }
 }
@@ -173,7 +175,7 @@ async fn edited_marks_delete_nothing_of_others_and_the_release_still_goes_as_a_w
         );
         let mut secret = world.server.object(&record(1)).unwrap();
         let marks = secret["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap();
-        // Another object in place of each of two.
+        // Replaces each of two objects with another one.
         let marks = marks.replace("\"a\"", "\"precious\"").replace("\"b\"", "\"plain\"");
         secret["metadata"]["annotations"][MARKS_ANNOTATION] = marks.into();
         world.server.put(&record(1), secret, "tenant");
@@ -189,12 +191,12 @@ async fn edited_marks_delete_nothing_of_others_and_the_release_still_goes_as_a_w
     }
 }
 
-/// A hook that runs before the release goes.
+/// Returns a spec with a hook that runs before the release is uninstalled.
 fn with_hook() -> Value {
     json!({"maps": ["a"], "value": "1", "hooks": [{"name": "bye", "events": ["pre-delete"], "spec": {}}]})
 }
 
-/// Lets each Job succeed as soon as it exists.
+/// Completes all Jobs.
 fn finish_jobs(server: &MemoryApi) {
     for path in server.paths().into_iter().filter(|path| path.starts_with(JOBS)) {
         let mut job = server.object(&path).unwrap();
@@ -277,7 +279,7 @@ async fn an_older_record_that_was_put_back_restores_nothing() {
             (world.maps(), world.history()),
             (vec!["a".to_owned()], vec!["1 superseded".to_owned(), "2 deployed".into()])
         );
-        // Authentic, and of a time when the release had more.
+        // The record is authentic, and from a time when the release had more objects.
         world.server.remove(&record(2));
         world.server.remove(&record(1));
         world.server.put(&record(1), old, "tenant");
@@ -320,7 +322,7 @@ async fn the_record_of_another_release_is_not_this_ones() {
     );
 }
 
-/// Damaged records cannot be decoded.
+/// Tests damaged records, which cannot be decoded.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_record_stops_neither_the_next_revision_nor_the_deletion() {
     for (annotated, deletes) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -346,13 +348,13 @@ async fn a_damaged_record_stops_neither_the_next_revision_nor_the_deletion() {
     }
 }
 
-/// A keyring of the second key that accepts the first one's seals, or does not.
+/// Returns a keyring of the second key, which accepts the seals of the first one if `previous`.
 fn second_key(previous: bool) -> Keyring {
     let key = |byte| Key::new(&[byte; 32]).unwrap();
     Keyring::new(key(2), if previous { vec![key(1)] } else { Vec::new() })
 }
 
-/// A stub that knows its chart and values without rendering, and renders a random value each time.
+/// Returns a stub that knows its chart and values without rendering, and renders a random value each time.
 fn random_with_sources() -> Stub {
     Stub { has_sources: true, ..random() }
 }
@@ -410,7 +412,7 @@ async fn two_processes_with_one_key_prove_each_others_records() {
     assert!(one.shared.cache.release(&key()).unwrap().broken().is_empty());
 }
 
-/// A record as Helm writes it, with the chart and the values of the resource and one object more.
+/// Imports a record as Helm writes it, with the resource's chart and values, and one additional object.
 #[tokio::test(start_paused = true)]
 async fn a_record_of_helm_is_imported_only_as_far_as_the_chart_renders_it_or_it_is_live() {
     for (what, extra, is_live, taken_over) in [

@@ -1,4 +1,5 @@
-//! Readiness that says why: looks at pods, the no-progress limit, and the verdict of kstatus over a resource's whole life.
+//! Tests of readiness and its reasons: diagnosis of pods, the no-progress limit, and the verdict of kstatus over a
+//! resource's whole life.
 
 use super::*;
 
@@ -6,7 +7,7 @@ const PODS: &str = "GET /api/v1/namespaces/ns/pods";
 const EVENTS: &str = "GET /api/v1/namespaces/ns/events";
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The verdict of kstatus' `Compute` on a custom resource.
+/// Returns the verdict of kstatus' `Compute` on a custom resource.
 fn kstatus(resource: &Value) -> &'static str {
     let (metadata, status) = (&resource["metadata"], &resource["status"]);
     if metadata["deletionTimestamp"].is_string() {
@@ -34,7 +35,7 @@ fn deployments() -> World {
 }
 
 impl World {
-    /// Without a period, only events and own timers cause reconciles.
+    /// Turns off the period, so that only events and the controller's own timers cause reconciles.
     fn annotate_period(&self) {
         let annotations = json!({"helm.sdk.operatorframework.io/reconcile-period": "0"});
         self.edit(|primary| primary["metadata"]["annotations"] = annotations);
@@ -69,7 +70,7 @@ impl World {
         self.server.put("/api/v1/namespaces/ns/pods/web-1", pod, "kubelet");
     }
 
-    /// `Ready`, without its message when it is true.
+    /// Returns `Ready`, without its message when it is true.
     fn ready(&self) -> String {
         let told = self.condition("Ready").unwrap();
         if told.starts_with("True/") { self.state("Ready") } else { told }
@@ -259,7 +260,7 @@ async fn a_suspended_resource_is_neither_reconciling_nor_stalled() {
     assert_eq!(world.server.log().len(), requests);
 }
 
-/// A world whose watch has these expressions.
+/// Creates a controller whose watch has these expressions.
 fn expressing(server: Arc<MemoryApi>, expressions: &str) -> World {
     let watch = crate::watches::parse(&format!("- version: v1\n  kind: Memcached\n{expressions}"), |_| None);
     let expressions = Arc::new(watch.unwrap().watches.remove(0).expressions);
@@ -301,7 +302,7 @@ async fn a_rule_of_watches_yaml_replaces_those_of_kstatus() {
     world.report("phase", "Up".into());
     world.work_for(SECOND).await;
     assert_eq!(world.ready(), "True/Ready");
-    // An upgrade is judged by the new object only once a watch has seen it.
+    // After an upgrade, the new object counts only once a watch has delivered it.
     world.edit(|primary| primary["spec"]["maps"] = json!(["a"]));
     world.work_for(SECOND).await;
     assert_eq!(world.ready(), "True/Ready");
@@ -332,7 +333,7 @@ async fn status_fields_follow_the_objects_and_are_written_only_when_they_change(
     world.work_for(MINUTE).await;
     assert_eq!(world.server.log().len(), requests, "a restart changes nothing");
 
-    // What can no longer be computed stays, and is reported once.
+    // A field that can no longer be computed keeps its value, which is reported once.
     world.report("readyReplicas", Value::Null);
     world.report("availableReplicas", 1.into());
     let path = "/apis/apps/v1/namespaces/ns/deployments/web";

@@ -1,5 +1,5 @@
-//! Releases left by another version of the operator or by an upstream: their inputs have not changed, so nothing is rendered again. See
-//! `tests/fixtures/recorded/README.md`.
+//! Tests of releases from another version of the operator or from an upstream: their inputs have not changed, so
+//! nothing is rendered again. See `tests/fixtures/recorded/README.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::watches;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recorded");
 const MARKS: &str = helm_release::storage::MARKS_ANNOTATION;
 
-/// The directories of recorded states.
+/// Returns the directories of recorded states.
 fn versions() -> Vec<PathBuf> {
     let folders = fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().path());
     let versions: Vec<_> = folders.filter(|path| path.join("records.json").is_file()).collect();
@@ -29,7 +29,7 @@ fn items(file: &Path) -> Vec<Value> {
     serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// A server with a recorded state, and the resource.
+/// Returns a server with a recorded state, and the resource.
 fn restored(folder: &Path) -> (Arc<MemoryApi>, ResourceKey) {
     let server = Arc::new(MemoryApi::new());
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
@@ -41,19 +41,19 @@ fn restored(folder: &Path) -> (Arc<MemoryApi>, ResourceKey) {
         let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
         server.restore(&format!("{root}/{group}/namespaces/{namespace}/{plural}/{name}"), object);
     }
-    // Recorded without a key; a test's own seals it.
+    // The state was recorded without a key, so the test's own key seals it.
     server.paths().iter().filter(|path| path.contains("sh.helm.release.v1")).for_each(|path| reseal(&server, path));
     let resource = items(&folder.join("resource.json")).remove(0);
     let of = |field: &str| resource["metadata"][field].as_str().unwrap().to_owned();
     (server, ResourceKey::new(&of("namespace"), &of("name")))
 }
 
-/// The chart, or a changed copy of it.
+/// Returns the chart's directory.
 fn chart() -> PathBuf {
     Path::new(FOLDER).join("chart")
 }
 
-/// Today's operator on that server.
+/// Starts the current operator on that server.
 async fn start(server: &Arc<MemoryApi>, chart: &Path) -> World {
     let watch = "- {group: cache.my.domain, version: v1, kind: Memcached, chart: x, overrideValues: {image: 'memcached:1.6.40'}}";
     let watch = watches::parse(watch, |_| None).unwrap().watches.remove(0);
@@ -63,7 +63,7 @@ async fn start(server: &Arc<MemoryApi>, chart: &Path) -> World {
     World::rendering(server.clone(), Arc::new(renderer))
 }
 
-/// All objects except the records, the resource and its revisions.
+/// Returns all objects except the records, the resource and its revisions.
 fn objects(server: &MemoryApi) -> BTreeMap<String, Value> {
     let dependent = |path: &&String| !path.contains("sh.helm.release.v1") && !path.contains("/memcacheds/");
     let paths = server.paths();
@@ -101,7 +101,8 @@ fn revisions(world: &World, key: &ResourceKey) -> Vec<String> {
     release.revisions.iter().map(|(version, r)| format!("{version} {}", r.status.as_str())).collect()
 }
 
-/// The writes of the first reconcile of a release, and those of one after a restart. This version's status may say more than the recorded one, once.
+/// Returns the writes of the first reconcile of a release, and those of one after a restart. The status of this version
+/// may contain more than the recorded one, once.
 async fn looked_at(server: &Arc<MemoryApi>, key: &ResourceKey) -> [Vec<String>; 2] {
     let before = objects(server);
     let (mut writes, mut statuses) = ([Vec::new(), Vec::new()], 0);
@@ -139,7 +140,7 @@ async fn a_record_with_a_digest_of_another_scheme_is_compared_and_gets_a_new_dig
     }
 }
 
-/// The result of reconciling a release whose record has another scheme and further changes.
+/// Returns the result of reconciling a release whose record has another scheme and further changes.
 async fn looked_at_changed(change: impl FnOnce(&mut Release), chart: &Path) -> Vec<String> {
     let (server, key) = restored(&versions()[0]);
     change_record(&server, change, scheme("1"));
@@ -221,7 +222,8 @@ async fn an_upgrade_started_by_another_version_is_finished_as_it_was_rendered() 
     }
 }
 
-/// The release as an upstream leaves it: no marks, an owner reference, and fields of a client-side apply.
+/// Changes the release to the state in which an upstream leaves it: no marks, an owner reference, and fields of a
+/// client-side apply.
 fn as_an_upstream_left_it(server: &MemoryApi) {
     let path = record_path(server);
     let mut secret = server.object(&path).unwrap();
@@ -241,7 +243,7 @@ fn as_an_upstream_left_it(server: &MemoryApi) {
     }
 }
 
-/// The passwords, keys and dates, and the checksum over them.
+/// Returns the passwords, keys and dates, and their checksum.
 fn random(server: &MemoryApi) -> Vec<Value> {
     let checksum = |object: &Value| object["spec"]["template"]["metadata"]["annotations"].clone();
     objects(server).values().map(|object| json!([object["data"], checksum(object)])).collect()

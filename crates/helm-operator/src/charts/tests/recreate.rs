@@ -1,4 +1,4 @@
-//! Immutable fields: which objects are deleted and created anew, and what is left when they must not be.
+//! Tests of immutable fields: which objects are deleted and created anew, and what stays if that is not allowed.
 
 use helm_release::kube::ObjectRule;
 
@@ -9,7 +9,7 @@ const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
 const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
 const RECREATE: &str = "helm.sdk.operatorframework.io/recreate";
 
-/// A Deployment that may be recreated, and whose selector cannot change.
+/// Returns a Deployment that may be recreated, with an immutable selector.
 fn deployment(selector: &str) -> Value {
     let metadata = json!({"name": "web", "annotations": {RECREATE: "true"}});
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"selector": selector}})
@@ -19,7 +19,7 @@ fn job(template: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": {"template": template}})
 }
 
-/// A controller after the install of these objects.
+/// Creates a controller after the install of these objects.
 async fn world(objects: &[Value], change: impl FnOnce(&mut Settings)) -> World {
     let server = World::new(json!({"objects": objects})).server;
     server.make_immutable("deployments", "/spec/selector");
@@ -176,7 +176,7 @@ async fn an_object_that_fails_after_its_deletion_is_restored_and_tried_again_wit
     let world = world(&[deployment("a")], |_| {}).await;
     world.server.refuse(|call| {
         let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
-        // A create by apply; the dry run under another name is a POST.
+        // The create by apply; the dry run under another name is a POST.
         let is_new = call.path.contains("/deployments/web") && body.contains("\"resourceVersion\":\"1\"");
         (is_new && body.contains("\"selector\":\"b\""))
             .then(|| Error::from_status(403, "Forbidden", "denied by policy"))
@@ -203,7 +203,7 @@ async fn an_object_that_someone_has_replaced_is_recreated_only_if_it_is_still_th
             theirs["metadata"]["ownerReferences"] = json!([]);
         }
         world.server.remove(DEPLOYMENT);
-        // `kubectl replace --force`: deletes the object and creates another, faster than the operator.
+        // Does what `kubectl replace --force` does: deletes the object and creates another, before the operator does.
         let server = Arc::downgrade(&world.server);
         world.server.refuse(move |call| {
             let server = server.upgrade().filter(|_| call.path.contains("/deployments/web"))?;
@@ -232,7 +232,7 @@ async fn an_object_that_someone_has_replaced_is_recreated_only_if_it_is_still_th
 #[tokio::test(start_paused = true)]
 async fn a_full_reconcile_does_not_run_a_job_again() {
     let world = world(&[job("a")], |_| {}).await;
-    // A webhook that changes Jobs only when they are created: the chart's template is refused from now on.
+    // Simulates a webhook that changes Jobs only on creation: from now on the chart's template is rejected.
     let mut live = world.server.object(JOB).unwrap();
     live["spec"]["template"] = "a, from a mirror".into();
     world.server.restore(JOB, live);

@@ -1,4 +1,4 @@
-//! The store of release records: what it trusts, and which controllers learn of a change.
+//! Tests of the store of release records: what it trusts, and which controllers it notifies of a change.
 
 use controller::runtime::reflector::Sink;
 use helm_release::release::Status;
@@ -8,7 +8,7 @@ use crate::charts::tests::*;
 use crate::view::release::{Release, Revision};
 use crate::view::releases::{ListenerId, ReleaseListener};
 
-/// A controller that writes down what it learns.
+/// A controller that records its notifications.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! What users see of a release over its whole life: events and the status.
+//! Tests of what users see of a release over its whole life: events and the status.
 
 use controller::runtime::workers::serve;
 use helm_release::kube::Disturbance;
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::charts::tests::*;
 use crate::watches::OverrideValuesType;
 
-/// The events so far, oldest first: type, reason, how often, note.
+/// Returns the events so far, oldest first: type, reason, count, note.
 pub(crate) async fn published(world: &World) -> Vec<String> {
     tokio::time::sleep(SECOND).await;
     let said = |event: Value| {
@@ -132,7 +132,7 @@ async fn while_waiting_for_its_objects_a_deleted_resource_shows_no_release() {
     world.delete();
     assert_eq!(world.reconcile().await, ReconcileResult::RequeueAfter);
     assert_eq!(status(&world)["deployedRelease"], Value::Null);
-    // No watch reports the deletion: it is polled.
+    // No watch reports the deletion, so it is polled.
     let began = Instant::now();
     let watches = async {
         tokio::time::sleep(30 * SECOND).await;
@@ -216,7 +216,7 @@ async fn a_hook_whose_pod_cannot_be_scheduled_says_so_in_status_and_event() {
     assert!(events.contains(&event), "{events:#?}");
 }
 
-/// A resource that was installed and deleted, with the hook `bye` at this event of its uninstall.
+/// Creates a resource that was installed and deleted, with the hook `bye` at this event of its uninstall.
 async fn deleted_with_hook(event: &str) -> World {
     let mut spec = spec();
     spec["hooks"] = json!([{"name": "bye", "events": [event]}]);
@@ -282,7 +282,7 @@ async fn hooks_that_an_uninstall_ran_are_not_run_again_when_the_rest_failed() {
     let twice = async {
         assert_eq!(reconcile::reconcile(&world.shared, &of, &(), Priority::Retry).await, ReconcileResult::Error);
         tokio::time::advance(600 * SECOND).await;
-        // No watch reported what the first try recorded.
+        // No watch has delivered what the first attempt recorded.
         reconcile::reconcile(&world.shared, &of, &(), Priority::Retry).await;
     };
     tokio::select! {
@@ -332,7 +332,7 @@ async fn after_a_failed_upgrade_each_condition_says_something_else_and_the_recov
     assert_eq!(world.condition("Ready").unwrap(), format!("False/{failure}"));
     let conditions = status(&world)["conditions"].to_string();
     assert_eq!(conditions.matches("cannot apply ConfigMap").count(), 2, "{conditions}");
-    // A restart knows as much.
+    // A restart keeps that knowledge.
     let world = World::with_events(world.server, Arc::new(Stub::default()), |_| {});
     world.server.accept();
     world.edit(|p| p["spec"]["value"] = "1".into());
@@ -357,7 +357,7 @@ async fn values_and_annotations_without_effect_are_reported_once_for_each_change
     assert_eq!(world.condition("UnreadValues").unwrap(), format!("True/{unread}"));
     assert_eq!(world.condition("IgnoredAnnotations").unwrap(), format!("True/IgnoredAnnotations/{ignored}"));
     assert!(world.condition("Ready").unwrap().starts_with("True/"));
-    // A restart renders nothing, and keeps what is known of this generation.
+    // A restart renders nothing, and keeps the findings of this generation.
     let world = World::with_events(world.server.clone(), Arc::new(Stub::default()), |_| {});
     assert_eq!(world.requests().await, 0);
     world.edit(|p| p["spec"]["value"] = "2".into());

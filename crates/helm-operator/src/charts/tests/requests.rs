@@ -1,4 +1,4 @@
-//! Control annotations with tokens, the condition of a suspended resource, and everything applied again once in a while.
+//! Tests of control annotations with tokens, of the condition of a suspended resource, and of the periodic apply.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn handled(world: &World) -> Value {
     world.server.object(PRIMARY).unwrap()["status"]["lastHandled"].clone()
 }
 
-/// Each object that was applied since then, status and records aside.
+/// Returns each object that has been applied since then, except status and records.
 fn applied_since(world: &World, from: usize) -> Vec<String> {
     let log = world.server.log()[from..].to_vec();
     log.into_iter().filter(|line| line.starts_with(&format!("PATCH {MAPS}"))).collect()

@@ -1,4 +1,5 @@
-//! What a reconcile sees in the cache: drift, health, objects to wait for, owners, and the effect of a lost write.
+//! Tests of what a reconcile reads from the cache: drift, health, objects to wait for, owners, and the effect of a lost
+//! write.
 
 use controller::runtime::reflector::First;
 use helm_release::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
@@ -26,13 +27,13 @@ fn marks(world: &World) -> Marks {
     Marks::clone(release.deployed().unwrap().1.marks.as_ref().unwrap())
 }
 
-/// The names of the objects that drifted from these marks.
+/// Returns the names of the objects that drifted from these marks.
 fn drifted(world: &World, marks: &Marks) -> Vec<String> {
     let primary = world.shared.cache.primary(&key()).unwrap();
     Work::new(&world.shared, &key(), &()).drifted(marks, &primary).iter().map(|key| key.name.to_string()).collect()
 }
 
-/// Advances the clock and reconciles; returns whether the change to map `b` was undone.
+/// Advances the clock and reconciles; returns whether the change of the ConfigMap `b` was undone.
 async fn is_put_back_after(world: &World, seconds: u64) -> bool {
     tokio::time::advance(Duration::from_secs(seconds)).await;
     world.reconcile().await;
@@ -224,7 +225,7 @@ async fn an_object_that_lost_its_owner_wakes_its_previous_owner_and_another_of_t
     assert_eq!(claim("another"), Claim { owner: None, ours: false });
 }
 
-/// Whether `what` wakes the idle resource.
+/// Returns whether `what` wakes the idle resource.
 async fn wakes(world: &World, what: impl FnOnce()) -> bool {
     world.shared.queue.open();
     while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {

@@ -1,8 +1,9 @@
-//! An API server that was restored from a backup: its resource versions are smaller than those that the operator has seen.
+//! Tests with an API server that was restored from a backup: its resource versions are smaller than those that the
+//! operator has read.
 
 use super::*;
 
-/// What the server holds.
+/// Returns all objects of the server.
 fn backup(server: &MemoryApi) -> Vec<(String, Value)> {
     server.paths().into_iter().map(|path| (path.clone(), server.object(&path).unwrap())).collect()
 }

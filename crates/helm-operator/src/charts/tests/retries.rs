@@ -1,4 +1,4 @@
-//! Resources that failed beside good ones: neither takes turns from the other.
+//! Tests of failed resources besides healthy ones: neither uses the permits of the other.
 
 use controller::runtime::workers::serve;
 use tokio_util::sync::CancellationToken;
@@ -7,12 +7,12 @@ use crate::charts::tests::*;
 
 const HOPELESS: usize = 12;
 
-/// A chart that fails after a while, in one of two namespaces.
+/// Adds a resource that fails after a while, in one of two namespaces.
 fn hopeless(world: &World, n: usize) -> ResourceKey {
     world.add(["ns", "other"][n % 2], &format!("bad{n}"), json!({"broken": true, "seconds": 10, "n": n}))
 }
 
-/// A world in which many resources failed already, and more often than the turn for retries can serve.
+/// Creates a controller with many failed resources: more than the permits for retries can serve.
 async fn failing() -> (World, Vec<ResourceKey>) {
     let world = World::new(spec());
     let keys: Vec<ResourceKey> = (0..HOPELESS).map(|n| hopeless(&world, n)).collect();
@@ -64,7 +64,7 @@ async fn resources_that_failed_take_no_turn_from_good_ones() {
         .collect();
     work_until(&world, wait_until(|| good.iter().all(|key| is_ready(&world, key)))).await;
     assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
-    // Only four workers, and each attempt takes ten seconds.
+    // There are only four workers, and each attempt takes ten seconds.
     let history = |key| world.shared.memory.of(key).failure.as_ref().map_or(0, |failed| failed.retry.failures);
     work_until(&world, wait_until(|| bad.iter().all(|key| history(key) >= 2))).await;
     assert!(began.elapsed() < 300 * SECOND, "each of them is tried again: {:?}", began.elapsed());

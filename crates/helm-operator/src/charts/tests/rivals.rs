@@ -1,9 +1,9 @@
-//! Two processes on the same resources at the same time.
+//! Tests of two processes on the same resources at the same time.
 
 use super::reporting::published;
 use super::*;
 
-/// Two processes with charts that render differently, both of which have listed everything.
+/// Creates two processes with charts that render differently, both of which have listed everything.
 async fn two() -> (World, World) {
     let one = World::new(spec());
     one.reconcile().await;
@@ -12,7 +12,7 @@ async fn two() -> (World, World) {
     (one, other)
 }
 
-/// The warnings that name another operator.
+/// Returns the warnings that name another operator.
 async fn named(world: &World) -> Vec<String> {
     let events = published(world).await.into_iter();
     events.filter_map(|event| event.strip_prefix("Warning OtherOperator x1: ").map(str::to_owned)).collect()
@@ -80,7 +80,7 @@ async fn an_action_of_another_process_is_left_alone_and_reported_by_name() {
     assert!(message.starts_with(&expected), "{message}");
     let log = one.server.log()[before..].join("\n");
     assert!(!log.contains("configmaps") && !log.contains("secrets"), "{log}");
-    // A process that starts now finds a record of one that has ended.
+    // A process that starts now finds a record of a process that has ended.
     let next = World::on(one.server.clone());
     next.reconcile().await;
     assert_eq!(next.history(), ["1 superseded", "2 deployed"]);

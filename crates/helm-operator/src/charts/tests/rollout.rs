@@ -1,4 +1,4 @@
-//! `maxParallelUpgrades`: a new chart reaches a few releases at a time, and a broken one stops there.
+//! Tests of `maxParallelUpgrades`: a new chart reaches a few releases at a time, and a broken one stops there.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn serving(server: Arc<MemoryApi>, chart: &'static str, places: usize) -> World 
     })
 }
 
-/// Four releases of one chart, and the next version of it.
+/// Creates four releases of one chart, and the next version of it.
 async fn rolling_out(places: usize) -> World {
     let server = Arc::new(MemoryApi::new());
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
@@ -32,7 +32,7 @@ fn upgraded(world: &World) -> Vec<&'static str> {
     NAMES.into_iter().filter(|name| world.value_of(name).as_str().unwrap().ends_with("by v2")).collect()
 }
 
-/// Makes an upgraded object fail, or end so.
+/// Rejects the upgrade of the ConfigMaps whose name starts with this.
 fn refuse(world: &World, name: &'static str) {
     world.server.refuse(move |call| {
         let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
@@ -90,7 +90,7 @@ async fn an_upgrade_that_fails_stops_the_roll_out_and_the_others_say_that_they_w
         ),
         (waits.into(), true)
     );
-    // They stay stopped after a restart, and a deleted or suspended resource makes room.
+    // They stay stopped after a restart, and a deleted or suspended resource frees its slot.
     let world = serving(world.server.clone(), "v2", 2);
     world.reconcile_one(&c).await;
     assert_eq!(upgraded(&world), [] as [&str; 0]);
@@ -211,7 +211,7 @@ fn set_ready(world: &World, ready: bool) {
     world.server.put(DEPLOYMENT, live, "kube-controller-manager");
 }
 
-/// Two releases at v1, of which `a` has a Deployment, and a controller with one place that serves v2.
+/// Creates two releases at v1, of which `a` has a Deployment, and a controller with one slot that serves v2.
 async fn with_deployment(was_ready: bool) -> World {
     let server = Arc::new(MemoryApi::new());
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
@@ -282,7 +282,7 @@ async fn an_unfinished_upgrade_keeps_its_place_over_a_restart() {
     world.reconcile_one(&b).await;
     assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v1"), json!("x by v1")));
     world.reconcile_one(&a).await;
-    // In memory, an apply drops the status.
+    // The server in memory drops the status on an apply.
     set_ready(&world, true);
     world.reconcile_one(&a).await;
     world.reconcile_one(&b).await;

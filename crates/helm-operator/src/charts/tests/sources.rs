@@ -1,4 +1,5 @@
-//! `valuesFrom`: Secrets and ConfigMaps below the `spec`, and what their changes, absence and rights do.
+//! Tests of `valuesFrom`: Secrets and ConfigMaps below the `spec`, and the effect of their changes, absence and
+//! permissions.
 
 use helm_release::kube::Disturbance;
 
@@ -8,7 +9,7 @@ use crate::values_from::{SourceKey, ValuesSource};
 
 const HIDDEN: &str = "hunter2";
 
-/// A controller that reads these sources for each resource, and allows the annotation.
+/// Creates a controller that reads these sources for each resource, and allows the annotation.
 fn reading(server: Arc<MemoryApi>, sources: &str) -> World {
     let sources: Vec<ValuesSource> = serde_json::from_str(sources).unwrap();
     World::with_events(server, Arc::new(Stub::default()), |settings| {
@@ -41,7 +42,7 @@ async fn installed() -> World {
     world
 }
 
-/// Everything that people see of a resource.
+/// Returns everything that people see of a resource.
 fn visible(world: &World) -> String {
     let status = &world.server.object(PRIMARY).unwrap()["status"];
     format!(

@@ -1,16 +1,16 @@
-//! Records of all releases in one namespace.
+//! Tests of the records of all releases in one namespace.
 
 use super::*;
 
 const RECORDS: &str = "/api/v1/namespaces/records/secrets/sh.helm.release.v1";
 
-/// A controller that keeps its records in the namespace `records`.
+/// Creates a controller that keeps its records in the namespace `records`.
 fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
     let home = |settings: &mut Settings| settings.home = Home::in_namespace("records");
     World::start(server, Arc::new(renderer), Events::default(), false, home, Intake::default(), Additions::default())
 }
 
-/// The paths of all records.
+/// Returns the paths of all records.
 fn records(world: &World) -> Vec<String> {
     world.server.paths().into_iter().filter(|path| path.contains("/secrets/")).collect()
 }
@@ -58,7 +58,7 @@ async fn a_change_of_a_record_wakes_the_release_that_it_belongs_to_and_no_other(
     }
     assert_eq!(world.shared.cache.resource_of(&key()), None, "a record in the release's namespace");
 
-    // Somebody deletes a record: its release is recorded anew, with the objects that it has.
+    // If a person deletes a record, its release is recorded anew, with its current objects.
     world.server.remove(&format!("{RECORDS}.ns.web.v1"));
     world.feed();
     assert!(

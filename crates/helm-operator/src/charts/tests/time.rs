@@ -1,4 +1,4 @@
-//! The timing of the whole loop, in virtual time against the API server in memory, with reconciles counted.
+//! Tests of the timing of the whole loop, in virtual time against the API server in memory, with reconciles counted.
 
 use controller::runtime::reflector::First;
 use controller::runtime::workers::serve;
@@ -35,12 +35,12 @@ impl World {
         }
     }
 
-    /// An hour takes no more lists than a minute.
+    /// Runs the workers for this time; an hour needs no more lists than a minute.
     pub(super) async fn work_for(&self, time: Duration) {
         self.work_and_feed(tokio::time::sleep(time), (time / 600).max(SECOND / 10)).await;
     }
 
-    /// The sum of a metric over the labels that contain this.
+    /// Returns the sum of a metric over the labels that contain this.
     fn total(&self, metric: &str, labels: &str) -> u64 {
         let text = self.shared.metrics.encode(controller::metrics::Format::Classic);
         let lines = text.lines().filter(|line| line.starts_with(&format!("{metric}{{")) && line.contains(labels));
@@ -101,7 +101,7 @@ async fn after_a_fight_its_condition_clears_and_only_the_period_triggers_reconci
     assert!(
         world.condition("Irreconcilable").unwrap().contains("fighter keeps changing .data.value of ConfigMap \"b\"")
     );
-    // The last wait was half a minute at most; then a quiet while must pass.
+    // The last wait was at most half a minute; then it must stay quiet for a while.
     world.work_for(90 * SECOND).await;
     assert_eq!((world.condition("Irreconcilable"), world.value_of("b")), (None, json!("1")));
     assert_eq!(world.state("Ready"), "True/Ready");
@@ -156,7 +156,7 @@ async fn only_a_change_of_the_resource_ends_a_backoff_early() {
         }
     };
     world.work_until(waking).await;
-    // At 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s.
+    // Attempts at 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s.
     assert_eq!(world.failures(), 7);
     assert_eq!(world.total("helm_operator_outcomes_total", "RenderError"), 1);
     world.edit(|primary| primary["spec"] = json!({"broken": true, "value": "2"}));
@@ -207,7 +207,7 @@ async fn failing_resources_are_tried_once_soon_after_a_restart_and_not_all_at_on
     assert!((0..50).all(|n| failing(n).starts_with("True/RenderError/")));
     let waking = async {
         for _ in 0..40 {
-            // As if more and more kinds were listed, each of which used to wake every resource.
+            // As if ever more kinds were listed, each of which once woke every resource.
             world.shared.cache.primaries().iter().for_each(|primary| world.shared.wake(primary.key()));
             tokio::time::sleep(SECOND).await;
         }

@@ -1,4 +1,5 @@
-//! A request that is not answered decides nothing: the attempt is no failure, nothing is cleaned up, and what was made keeps its identity.
+//! Tests of requests that are not answered: the attempt does not count as failed, nothing is cleaned up, and what was
+//! created keeps its identity.
 
 use helm_release::kube::{Call, Disturbance};
 
@@ -9,7 +10,7 @@ use crate::watches::OnFailure;
 
 const RECORD: &str = "sh.helm.release.v1.web.v";
 
-/// The uid and the value of each ConfigMap.
+/// Returns the uid and the value of each ConfigMap.
 fn identities(world: &World) -> Vec<(String, Value, Value)> {
     let of = |name: String| {
         let object = world.server.object(&format!("{MAPS}/{name}")).unwrap();
@@ -22,19 +23,19 @@ fn deletions(world: &World) -> Vec<String> {
     world.server.log().into_iter().filter(|line| line.starts_with("DELETE")).collect()
 }
 
-/// A controller with this policy, whose chart makes random values.
+/// Creates a controller with these settings, whose chart renders random values.
 fn on(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
     World::with_events(server, Arc::new(random()), change)
 }
 
-/// Leaves the release's action unfinished: the first two maps are written, the third is not.
+/// Interrupts the release's action: the first two ConfigMaps are written, the third is not.
 async fn interrupt(world: &World) {
     world.server.disturb(&format!("PATCH {MAPS}/c"), 1, Disturbance::Refused(500));
     world.reconcile().await;
     tokio::time::advance(Duration::from_secs(600)).await;
 }
 
-/// Refuses requests like these for some reconciles.
+/// Rejects requests of this kind for some reconciles.
 async fn without_answers(world: &World, of: fn(&Call) -> bool, code: u16) {
     world.server.refuse(move |call| of(call).then(|| Error::from_status(code, "", "no answer")));
     for _ in 0..3 {
@@ -98,7 +99,7 @@ async fn a_source_of_values_that_is_not_answered_or_missing_removes_nothing() {
         interrupt(&world).await;
         let before = identities(&world);
         assert_eq!(before.len(), 2);
-        // A new process has not read it yet.
+        // The new process has not read it yet.
         let world =
             on(world.server, |settings| (settings.values_from, settings.retries) = (sources.clone().into(), Some(0)));
         without_answers(&world, |call| call.path.ends_with("/secrets/shared"), code).await;
@@ -137,7 +138,7 @@ async fn a_mapper_that_fails_removes_nothing() {
     assert_eq!((&identities(&world)[..2], world.history()), (&before[..], vec!["1 deployed".to_owned()]));
 }
 
-/// Lets the renderer fail in this way from the second render on.
+/// A renderer that fails in this way from the second render on.
 struct Ailing(Stub, fn() -> RenderError);
 
 impl Renderer for Ailing {
@@ -246,7 +247,7 @@ async fn a_replaced_revision_whose_record_could_not_be_written_is_superseded_lat
     assert_eq!(world.server.writes(), writes, "once");
 }
 
-/// Reconciles before any watch has reported what the last reconcile did.
+/// Reconciles before any watch has delivered what the last reconcile did.
 async fn reconcile_at_once(world: &World) {
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
 }

@@ -1,4 +1,4 @@
-//! Releases that an upstream operator made, and what it needs to take them back.
+//! Tests of releases that an upstream operator made, and of what it needs to take them back.
 
 use helm::chart::Chart;
 use helm::engine::Engine;
@@ -13,7 +13,7 @@ use crate::watches::AnnotationNames;
 
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader";
 
-/// What the chart renders: an object in the namespace and a cluster-scoped one.
+/// The output of the chart: an object in the namespace and a cluster-scoped one.
 const RENDERED: &str = "---\n# Source: memcached/templates/map.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  value: \"1\"\n\
     ---\n# Source: memcached/templates/role.yaml\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: reader\nrules: []\n";
 
@@ -42,7 +42,7 @@ impl Renderer for Fixed {
     }
 }
 
-/// A release that helm-operator-plugins installed, and an operator of ours that takes it over.
+/// Creates a release that helm-operator-plugins installed, and an operator of ours that takes it over.
 fn hop_release() -> World {
     let world = World::new(json!({}));
     world.server.serve_cluster_scoped("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
@@ -85,7 +85,7 @@ fn record_path() -> String {
     format!("{SECRETS}/sh.helm.release.v1.web.v1")
 }
 
-/// An object without what only the server and field managers see.
+/// Returns an object without what only the server and field managers use.
 fn content(server: &MemoryApi, path: &str) -> Value {
     let mut object = server.object(path).unwrap();
     let metadata = object["metadata"].as_object_mut().unwrap();
@@ -127,7 +127,7 @@ async fn a_resource_keeps_the_finalizer_of_operator_sdk_until_it_is_uninstalled(
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
-/// An operator whose pause annotation has this name, as helm-operator-plugins allows.
+/// Creates an operator whose pause annotation has this name, as helm-operator-plugins allows.
 fn with_pause(server: Arc<MemoryApi>) -> World {
     let mut annotations = AnnotationNames::default();
     annotations.add("pause", "example.com/paused").unwrap();
@@ -192,7 +192,7 @@ async fn a_resource_of_helm_operator_plugins_keeps_its_conditions_and_the_name_o
 
 const CLUSTER_SCOPED: &str = "/apis/cache.my.domain/v1/memcacheds/web";
 
-/// An operator for cluster-scoped resources, whose releases live in the namespace `ns`.
+/// Creates an operator for cluster-scoped resources, whose releases live in the namespace `ns`.
 fn cluster_scoped(server: Arc<MemoryApi>) -> World {
     let intake = Intake { release_namespace: Some("ns".into()), ..Intake::default() };
     World::taking(server, Arc::new(Stub::default()), intake)
@@ -226,7 +226,7 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
-/// Controllers of `v1` and `v2` of one kind.
+/// Creates controllers of `v1` and `v2` of one kind.
 fn two_versions(server: &Arc<MemoryApi>) -> [World; 2] {
     let both = "- {group: cache.my.domain, version: v1, kind: Memcached}\n- {group: cache.my.domain, version: v2, kind: Memcached}";
     let versions = Versions::of(crate::watches::parse(both, |_| None).unwrap().watches.iter())[0].clone().unwrap();
@@ -236,7 +236,7 @@ fn two_versions(server: &Arc<MemoryApi>) -> [World; 2] {
     })
 }
 
-/// Says in which version the resource was last written.
+/// Sets the version in which the resource was last written.
 fn write_in(server: &MemoryApi, version: &str, value: &str) {
     let mut primary = server.object(PRIMARY).unwrap();
     primary["spec"]["value"] = value.into();
@@ -279,7 +279,7 @@ async fn the_controller_of_an_old_version_whose_watch_lags_does_not_upgrade_back
     write_in(&server, "v2", "2");
     second.reconcile().await;
     assert_eq!(second.value_of("a"), "2");
-    // The records' watch is the process's, and does not lag.
+    // All controllers of the process share the watch of the records, which does not lag.
     let record = server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v2")).unwrap();
     let metadata = serde_json::from_value(record["metadata"].clone()).unwrap();
     let newest = RecordMeta::read(&metadata, &keys()).unwrap();

@@ -1,4 +1,4 @@
-//! A whole controller with its watches, on a client of the API server in memory.
+//! Tests of a whole controller with its watches, on a client of the API server in memory.
 
 use std::sync::Mutex;
 
@@ -61,7 +61,7 @@ fn controller(rest: &str) -> ChartController {
     ChartController::with_renderer(watch, Arc::new(Stub::default()))
 }
 
-/// A server with one resource and the kinds of its chart's objects.
+/// Creates a server with one resource and the kinds of its chart's objects.
 fn server() -> Arc<MemoryApi> {
     let server = World::new(spec()).server;
     server.serve("v1", "ConfigMap", "configmaps");
@@ -139,7 +139,7 @@ async fn each_served_namespace_has_its_own_streams_and_only_those() {
     assert!(!running.asked("/api/v1/secrets") && !running.asked("/v1/memcacheds"));
 }
 
-/// How often a request with this text was sent.
+/// Returns how often a request with this text was sent.
 fn count(running: &Running, what: &str) -> usize {
     running.asked.lock().unwrap().iter().filter(|line| line.contains(what)).count()
 }
@@ -181,7 +181,7 @@ async fn a_controller_waits_for_its_kind_to_be_served_until_the_shutdown() {
     nothing.until(controller(""), || nothing.asked("GET /apis")).await;
 }
 
-/// The object of an event, and its type, reason and note.
+/// Returns the object of an event, and its type, reason and note.
 fn told(event: &Value) -> (ObjectReference, String) {
     let said = ["type", "reason", "note"].map(|field| event[field].as_str().unwrap().to_owned()).join("/");
     (serde_json::from_value(event["regarding"].clone()).unwrap(), said)

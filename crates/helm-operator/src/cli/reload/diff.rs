@@ -35,7 +35,7 @@ fn one(name: &str, before: &Objects, after: &Objects) -> String {
     format!("--- {}\n+++ {}\n{hunks}", side(old), side(new))
 }
 
-/// Returns an object's text. A Secret's values are hidden; those that differ from the `other` side's are marked.
+/// Returns an object's text. A Secret's values are redacted; those that differ from the `other` side's are marked.
 fn text(object: Option<&Value>, other: Option<&Value>, side: &str) -> String {
     let Some(object) = object else { return String::new() };
     let mut object = object.clone();
