@@ -1,4 +1,5 @@
-//! `helm-operator template` as a process, against what Helm v4.3.1 printed for the same arguments (`golden/README.md`).
+//! Tests of `helm-operator template` as a process, compared with the output of Helm v4.3.1 for the same arguments
+//! (`golden/README.md`).
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 

@@ -1,4 +1,5 @@
-//! The project's OLM bundle: the account that OLM makes from its permissions can run the operator with its arguments.
+//! Tests of the project's OLM bundle: the account that OLM creates from its permissions can run the operator with its
+//! arguments.
 
 use std::fs;
 
@@ -28,12 +29,12 @@ fn the_bundles_arguments_and_permissions_suffice() {
     assert_eq!(operator.get("Serving metrics server", "/metrics", None).0, http::StatusCode::UNAUTHORIZED);
     namespace.kubectl(["delete", "memcached", SAMPLE, "--timeout=60s"]).unwrap();
     operator.logged("Uninstalled release");
-    // An operator that ends publishes the events that wait.
+    // An operator that ends publishes the queued events.
     let log = operator.terminate();
     assert_eq!(project.refused(namespace.name(), ACCOUNT), ["create events"], "{log}");
 }
 
-/// What OLM creates: an account with the bundle's rights, those for the cluster and those for its namespace.
+/// Creates what OLM does: an account with the bundle's permissions, for the cluster and for its namespace.
 fn account(namespace: &str, install: &Value) -> [Value; 5] {
     let object = |kind: &str| json!({"metadata": {"name": ACCOUNT}, "kind": kind});
     let rbac = |kind: &str, fields: Value| {

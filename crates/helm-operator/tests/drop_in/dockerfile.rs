@@ -1,4 +1,4 @@
-//! Lays out an image in a folder, from the lines of its last stage.
+//! Builds an image in a folder, from the lines of its last stage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,14 +16,14 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// An empty image below this folder.
+    /// Creates an empty image below this folder.
     pub(crate) fn scratch(root: &Path) -> Image {
         let (env, workdir) = (BTreeMap::new(), "/".to_owned());
         Image { root: root.to_owned(), env, workdir, user: String::new(), entrypoint: Vec::new() }
     }
 
-    /// Adds the stage with this name, the last one without a name. `source` finds what a COPY line names: the stage that it copies from, and
-    /// the path.
+    /// Adds the stage with this name; without a name, the last one. `source` returns the path of a file in a COPY line,
+    /// for the stage that the line names and its path there.
     pub(crate) fn add(
         &mut self,
         dockerfile: &str,
@@ -71,7 +71,8 @@ impl Image {
         self.env.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
     }
 
-    /// The entrypoint as a command: its files are those of the folder, and it sees only the image's environment.
+    /// Returns the entrypoint as a command: its files are those of the folder, and it gets only the image's
+    /// environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(self.path(&self.entrypoint[0]));
         command.args(&self.entrypoint[1..]).current_dir(self.path(&self.workdir)).env_clear().envs(&self.env);
@@ -79,7 +80,7 @@ impl Image {
     }
 }
 
-/// The instructions of a stage without its FROM line and comments.
+/// Returns the instructions of a stage without its FROM line and comments.
 fn stage_lines(dockerfile: &str, name: Option<&str>) -> Vec<String> {
     let joined = dockerfile.replace("\\\n", " ");
     let lines = joined.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! What operator-sdk's own end-to-end test of Helm projects asserts (`test/e2e/helm`), step by step.
+//! Tests the assertions of operator-sdk's own end-to-end test of Helm projects (`test/e2e/helm`), step by step.
 
 use http::StatusCode;
 use test_cluster::Namespace;
@@ -31,7 +31,8 @@ fn upstreams_project_passes_upstreams_end_to_end_test() {
     running.publishes_events();
     running.waits_for_the_uninstall();
     running.installs_and_uninstalls_again();
-    // Upstream's roles grant core v1 events only, and no list of autoscalers to find out who scaled an object: it works without both.
+    // Upstream's roles grant only events of the core API, and no list of autoscalers to find out who scaled an object.
+    // The operator works without both.
     let refused = project.refused(NAMESPACE, ACCOUNT);
     assert_eq!(refused, ["create events", "list horizontalpodautoscalers"], "{}", running.operator.log());
     running.fits_its_memory_limit();
@@ -124,7 +125,7 @@ impl Running<'_> {
         assert!(metrics.contains(&created), "no {created} in {metrics}");
     }
 
-    /// In the core API, whose objects have a count: the second repair is no new event.
+    /// Checks the events. They are of the core API and have a count, so the second repair creates no new event.
     fn publishes_events(&self) {
         let columns = "{range .items[*]}{.reason}={.count} {end}";
         eventually("events", || {

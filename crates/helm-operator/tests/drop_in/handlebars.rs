@@ -1,4 +1,5 @@
-//! `examples/reverse-words-chart`: a project of nothing but a chart, in Handlebars, run with the rights of its own ServiceAccount.
+//! Tests of `examples/reverse-words-chart`: a project with nothing but a chart, in Handlebars, run with the permissions
+//! of its own ServiceAccount.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

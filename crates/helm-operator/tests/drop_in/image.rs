@@ -1,4 +1,5 @@
-//! Our images: the reference operator's, the base image with upstream's contract, and the project's own Dockerfile on top of that.
+//! Tests of our images: the reference operator's, the base image with upstream's contract, and the project's own
+//! Dockerfile on top of that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use crate::dockerfile::Image;
 use crate::process::{FREE_PORTS, Process};
 use crate::project::{ACCOUNT, NAMESPACE, Project, SAMPLE};
 
-/// The stage of our Dockerfile.
+/// The name of a stage in our Dockerfile.
 const STAGE: &str = "helm-operator";
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -44,7 +45,7 @@ fn the_reference_operators_image_has_its_watches_file_and_charts() {
     let mut image = Image::scratch(root.path());
     image.add(&dockerfile(), None, |stage, path| match stage {
         None => Path::new(REPOSITORY).join(path),
-        // Stands in for the operator, which this package does not build.
+        // Replaces the operator, which this package does not build.
         Some(_) => PathBuf::from(env!("CARGO_BIN_EXE_helm-operator")),
     });
     assert_eq!((&*image.workdir, &*image.user), ("/opt/helm", "65532:65532"));

@@ -1,7 +1,8 @@
-//! A project of operator-sdk's Helm plugin as it stands, with this `helm-operator` in place of upstream's: deployed by its manifests, by its OLM
-//! bundle, by `make run` and from its image.
+//! Tests of an unmodified project of operator-sdk's Helm plugin with this `helm-operator` instead of upstream's:
+//! deployed by its manifests, by its OLM bundle, by `make run` and from its image.
 //!
-//! The project is upstream's sample, outside this repository; without it, or without a control plane, the tests print a message and pass.
+//! The project is upstream's sample, outside this repository; without it, or without a control plane, the tests print a
+//! message and pass.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test fails the test")]
 

@@ -1,4 +1,4 @@
-//! `make run` of the project, which prefers `bin/helm-operator`.
+//! Tests of `make run` in the project, which prefers `bin/helm-operator`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -11,18 +11,18 @@ use tempfile::TempDir;
 
 pub(crate) use test_cluster::eventually;
 
-/// Flags that replace fixed ports, which tests may not use: the last of several counts.
+/// Flags that replace fixed ports, which tests may not use. The last occurrence of a flag counts.
 pub(crate) const FREE_PORTS: [&str; 2] =
     ["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"];
 
-/// A running operator in a process group of its own; killed when dropped.
+/// A running operator in a separate process group; killed when dropped.
 pub(crate) struct Process {
     child: Child,
     folder: TempDir,
 }
 
 impl Process {
-    /// Starts this command with its log in a file.
+    /// Starts this command, with its log in a file.
     pub(crate) fn start(command: &mut Command) -> Process {
         let folder = tempfile::tempdir().unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
@@ -30,7 +30,7 @@ impl Process {
         Process { child: child.unwrap(), folder }
     }
 
-    /// Its output so far.
+    /// Returns its output so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
@@ -49,7 +49,8 @@ impl Process {
         })
     }
 
-    /// Sends a GET to the server whose address it logged under `server`, with this bearer token; returns status and body.
+    /// Sends a GET to the server whose address the operator logged under `server`, with this bearer token; returns
+    /// status and body.
     pub(crate) fn get(&self, server: &str, path: &str, token: Option<&str>) -> (StatusCode, String) {
         let line: Value = serde_json::from_str(&self.logged(server)).unwrap();
         let scheme = if line["secure"] == true { "https" } else { "http" };
@@ -69,14 +70,14 @@ impl Process {
         })
     }
 
-    /// Its peak memory in KiB; `None` if the system does not report it.
+    /// Returns its peak memory in KiB; `None` if the system does not report it.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         peak.split_whitespace().next()?.parse().ok()
     }
 
-    /// Sends SIGTERM; waits for a successful exit.
+    /// Sends SIGTERM, and waits for a successful exit.
     pub(crate) fn terminate(mut self) -> String {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
         let status = eventually("the end", || self.child.try_wait().unwrap().ok_or("still running"));

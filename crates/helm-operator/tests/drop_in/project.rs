@@ -11,17 +11,17 @@ use test_cluster::{Request, TestCluster};
 
 use crate::process::{FREE_PORTS, Process};
 
-/// Where `config/default` deploys to.
+/// The namespace of `config/default`.
 pub(crate) const NAMESPACE: &str = "memcached-operator-system";
-/// The account of its Deployment.
+/// The account of the project's Deployment.
 pub(crate) const ACCOUNT: &str = "memcached-operator-controller-manager";
-/// The name of its sample resource.
+/// The name of the project's sample resource.
 pub(crate) const SAMPLE: &str = "memcached-sample";
 
-/// Its operators watch all namespaces for one kind, so only one may run at a time.
+/// The lock of a running operator: each watches all namespaces for one kind, so only one may run at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The project in a folder of its own, deployed to the shared cluster by `make install deploy`'s manifests.
+/// The project in a temporary folder, deployed to the shared cluster with the manifests of `make install deploy`.
 pub(crate) struct Project {
     pub(crate) cluster: &'static TestCluster,
     folder: TempDir,
@@ -29,11 +29,11 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    /// Prints a message and returns `None` without the project or a control plane.
+    /// Deploys the project; without the project or a control plane, prints a message and returns `None`.
     pub(crate) fn deployed() -> Option<Project> {
         let scaffold = shared_cases::path("upstream-state/scaffold")?;
         let cluster = TestCluster::shared_or_skip()?;
-        // Elsewhere there is no audit log, and the project's pod would look for its image.
+        // On other clusters there is no audit log, and the project's pod would not find its image.
         if std::env::var_os("USE_KUBECONFIG").is_some() {
             return None;
         }
@@ -59,13 +59,13 @@ impl Project {
         self.kubectl(["kustomize", self.path().join("config/default").to_str().unwrap()])
     }
 
-    /// The arguments that its Deployment passes to the image.
+    /// Returns the arguments that the project's Deployment passes to the image.
     pub(crate) fn args(&self) -> Vec<String> {
         let deployment = self.kubectl(["-n", NAMESPACE, "get", "deployment", ACCOUNT, "-o", "json"]);
         arguments(&serde_json::from_str::<Value>(&deployment).unwrap()["spec"]["template"])
     }
 
-    /// A kubeconfig for this account, and its token.
+    /// Returns a kubeconfig for this account, and its token.
     pub(crate) fn account(&self, namespace: &str, name: &str) -> (PathBuf, String) {
         let token = self.kubectl(["-n", namespace, "create", "token", name]).trim().to_owned();
         let path = self.path().join(format!("{name}.kubeconfig"));
@@ -73,7 +73,7 @@ impl Project {
         (path, token)
     }
 
-    /// Starts `helm-operator` in the project's folder, as its image would: with these arguments and this account.
+    /// Starts `helm-operator` in the project's folder as its image would, with these arguments and this account.
     pub(crate) fn start(&self, args: &[String], lease_namespace: &str, kubeconfig: &Path) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_helm-operator"));
         command.args(["run", "--watches-file=./watches.yaml"]).args(args).args(FREE_PORTS);
@@ -81,7 +81,7 @@ impl Project {
         Process::start(command.current_dir(self.path()).env("KUBECONFIG", kubeconfig).env_remove("WATCH_NAMESPACE"))
     }
 
-    /// The sample's manifest with this many replicas.
+    /// Returns the sample's manifest with this many replicas.
     pub(crate) fn sample(&self, replicas: u32) -> String {
         let file = self.path().join("config/samples/cache_v1alpha1_memcached.yaml");
         let text = fs::read_to_string(file).unwrap();
@@ -89,7 +89,7 @@ impl Project {
         text.replace("replicaCount: 3", &format!("replicaCount: {replicas}"))
     }
 
-    /// The requests that this account was refused, as `VERB resource`; sorted, without duplicates.
+    /// Returns the requests of this account that the server rejected, as `VERB resource`; sorted, without duplicates.
     pub(crate) fn refused(&self, namespace: &str, account: &str) -> Vec<String> {
         let user = format!("system:serviceaccount:{namespace}:{account}");
         let refused = |r: &Request| r.user == user && r.code == 403;
@@ -100,7 +100,7 @@ impl Project {
         lines
     }
 
-    /// Serves the kind that the Prometheus operator would.
+    /// Serves the kind of the Prometheus operator.
     fn serve_service_monitors(&self) {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let names = json!({"kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor"});
@@ -120,7 +120,7 @@ impl Project {
     }
 }
 
-/// The arguments of the container `manager` in a pod template.
+/// Returns the arguments of the container `manager` in a pod template.
 pub(crate) fn arguments(template: &Value) -> Vec<String> {
     let containers = template["spec"]["containers"].as_array().unwrap();
     let manager = containers.iter().find(|container| container["name"] == "manager").unwrap();

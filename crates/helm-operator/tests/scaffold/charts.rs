@@ -1,4 +1,4 @@
-//! Definitions of charts on a real API server.
+//! Tests of charts' definitions on a real API server.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn definitions_of_charts_with_and_without_a_schema_accept_every_default_and_reje
     for sample in ["strict", "loose"] {
         namespace.apply(&folder.text(&format!("config/samples/cache_v1_{sample}.yaml"))).unwrap();
     }
-    // A null removes a default; values that a chart does not list may matter to a subchart.
+    // A null removes a default; values that a chart does not list may concern a subchart.
     for kind in ["Strict", "Loose"] {
         apply(
             kind,

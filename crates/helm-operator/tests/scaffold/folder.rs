@@ -1,4 +1,4 @@
-//! A project in a folder of its own, and the commands that its user types.
+//! A project in a temporary folder, and the commands that its user runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use test_cluster::TestCluster;
 
-/// The program.
+/// The path of the program.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_helm-operator");
 
-/// A project in a folder of its own.
+/// A project in a temporary folder.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -21,7 +21,7 @@ impl Folder {
         self.0.path()
     }
 
-    /// Runs the operator's program, in words.
+    /// Runs the operator's program with these arguments, separated by spaces.
     pub(crate) fn run(&self, line: &str) -> Result<String, String> {
         let output = Command::new(PROGRAM).args(line.split_whitespace()).current_dir(self.path()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -32,7 +32,7 @@ impl Folder {
         fs::read_to_string(self.path().join(path)).unwrap()
     }
 
-    /// Runs make as its user would, against the cluster.
+    /// Runs make as the project's user would, against the cluster.
     pub(crate) fn make(&self, cluster: &TestCluster, words: &[&str]) {
         let output = Command::new("make")
             .args(words)
@@ -47,7 +47,7 @@ impl Folder {
         assert!(output.status.success(), "make {words:?}: {}{}", said(&output.stdout), said(&output.stderr));
     }
 
-    /// All files, with their contents.
+    /// Returns all files with their contents.
     pub(crate) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         fn walk(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
             for entry in fs::read_dir(folder).unwrap() {

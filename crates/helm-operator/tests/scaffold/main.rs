@@ -1,4 +1,5 @@
-//! Walks operator-sdk's tutorial from an empty folder with the real program, and runs what comes out on a real control plane.
+//! Follows operator-sdk's tutorial from an empty folder with the real program, and runs the result on a real control
+//! plane.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test fails the test")]
 

@@ -1,4 +1,4 @@
-//! `run --reload` on a real control plane: a good save is served, a broken one is not.
+//! Tests of `run --reload` on a real control plane: a valid save is served, a broken one is not.
 
 use std::fs::{self, File};
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! The roles that `generate rbac` writes, on a real control plane: each of ten public charts is installed, upgraded and uninstalled by an operator
-//! that has these rights and no others. The audit log shows that nothing is refused and which rights are used.
+//! Tests of the roles that `generate rbac` writes, on a real control plane: each of ten public charts is installed,
+//! upgraded and uninstalled by an operator with these permissions only. The audit log shows that no request is
+//! rejected, and which permissions are used.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +12,8 @@ use test_cluster::{Namespace, Process, Request, TestCluster, eventually};
 
 use crate::folder::{Folder, PROGRAM};
 
-/// A chart of the corpus, the kinds of rights it needs, and the values to upgrade with: a file beside the chart, or JSON.
+/// A chart of the corpus, the permissions that it needs, and the values of the upgrade: a file next to the chart, or
+/// JSON.
 struct Case {
     folder: &'static str,
     upgrade: &'static str,
@@ -22,17 +24,17 @@ const fn case(folder: &'static str, upgrade: &'static str) -> Case {
 }
 
 const CASES: [Case; 10] = [
-    // A Role and a ClusterRole; a second workload with the upgrade.
+    // A Role and a ClusterRole; the upgrade adds a second workload.
     case("elastic__helm-charts/filebeat", "flip.yaml"),
-    // A ClusterRole; PodDisruptionBudget and Ingress with the upgrade.
+    // A ClusterRole; the upgrade adds a PodDisruptionBudget and an Ingress.
     case("prometheus-community__helm-charts/prometheus-cloudwatch-exporter", "flip.yaml"),
     // A ClusterRole with many rules.
     case("prometheus-community__helm-charts/kube-state-metrics", "02-custom-resource-state-only-values.yaml"),
-    // Hooks with Roles of their own, before and after.
+    // Hooks with Roles of their own, before and after the action.
     case("elastic__helm-charts/kibana", "flip.yaml"),
-    // Autoscaler and ClusterRole with the upgrade.
+    // The upgrade adds an autoscaler and a ClusterRole.
     case("prometheus-community__helm-charts/prom-label-proxy", "test-values.yaml"),
-    // A binding of a role that is not the chart's.
+    // A binding of a role that is not in the chart.
     case("prometheus-community__helm-charts/prometheus-smartctl-exporter", "resources-values.yaml"),
     case("zalando__postgres-operator/postgres-operator-ui", "flip.yaml"),
     case("DataDog__helm-charts/observability-pipelines-worker", "ingress-values.yaml"),
@@ -40,14 +42,14 @@ const CASES: [Case; 10] = [
     case("helm__charts/percona", "flip.yaml"),
 ];
 
-/// The name of each release; some charts append much to it.
+/// The name of each release; short, because some charts append much to it.
 const NAME: &str = "one";
 
-/// How many operators run at once.
+/// The number of operators that run at the same time.
 const AT_ONCE: usize = 5;
 
 impl Case {
-    /// The project's name: the chart's, cut to the length that leaves room for the names of the deployment.
+    /// Returns the project's name: the chart's, shortened so that the names of the deployment fit.
     fn name(&self) -> &'static str {
         let name = self.folder.split_once('/').unwrap().1;
         name[..name.len().min(28)].trim_end_matches('-')
@@ -67,7 +69,7 @@ impl Case {
     }
 }
 
-/// Unpacks the charts; `None`, with a message, without the corpus.
+/// Unpacks the charts; without the corpus, prints a message and returns `None`.
 fn unpack() -> Option<tempfile::TempDir> {
     let archive = shared_cases::path("corpus/corpus.tgz")?;
     let folder = tempfile::tempdir().unwrap();
@@ -78,7 +80,7 @@ fn unpack() -> Option<tempfile::TempDir> {
     Some(folder)
 }
 
-/// An operator project with one chart, as a user makes it; returns its folder.
+/// Creates an operator project with one chart, as a user does; returns its folder.
 fn project(case: &Case, corpus: &Path) -> Folder {
     let folder = Folder::new();
     let (name, chart) = (case.name(), corpus.join(case.folder).join("chart"));
@@ -88,7 +90,7 @@ fn project(case: &Case, corpus: &Path) -> Folder {
     folder
 }
 
-/// Deploys the project, and runs the operator here as its ServiceAccount.
+/// Deploys the project, and runs the operator on this machine as its ServiceAccount.
 fn start(cluster: &TestCluster, case: &Case, project: &Folder, namespace: &Namespace<'_>) -> Process {
     let (system, account) = case.account();
     project.make(cluster, &["install", "deploy"]);
@@ -128,10 +130,10 @@ fn run(cluster: &TestCluster, case: &Case, project: &Folder, values: &Value) -> 
     cluster.requests().unwrap().into_iter().filter(|request| request.user == user).collect()
 }
 
-/// A right on a resource: group, resource, verb.
+/// A permission: group, resource and verb.
 type Right = (String, String, String);
 
-/// The rights that requests used. Server-side apply needs `create` as well when the object is new.
+/// Returns the permissions that requests used. Server-side apply also needs `create` if the object is new.
 fn used(requests: &[Request]) -> BTreeSet<Right> {
     let mut used = BTreeSet::new();
     for request in requests {
@@ -144,13 +146,13 @@ fn used(requests: &[Request]) -> BTreeSet<Right> {
     used
 }
 
-/// A rule of a role, with the comment above it and its lines.
+/// A rule of a role, with its preceding comment and its lines.
 struct Rule {
     why: String,
     text: String,
 }
 
-/// The rules of a generated file.
+/// Returns the rules of a generated file.
 fn rules(text: &str) -> Vec<Rule> {
     let (mut rules, mut comment) = (Vec::<Rule>::new(), String::new());
     for line in text.lines().skip_while(|line| *line != "rules:").skip(1).take_while(|line| *line != "---") {
@@ -177,14 +179,15 @@ impl Rule {
         found
     }
 
-    /// Whether the rule says when this right is used, if not now.
+    /// Returns whether the rule's comment explains when this permission is used, if not now.
     fn explains(&self, (_, resource, verb): &Right, used: &BTreeSet<Right>) -> bool {
         let names_branch = |line: &str| line.starts_with(&format!("  - {resource} #")) && line.contains(" with ");
         let made = |kinds: [&str; 2]| {
             let right = |kind: &str| ("rbac.authorization.k8s.io".to_owned(), kind.to_owned(), "create".to_owned());
             kinds.iter().any(|kind| used.contains(&right(kind)))
         };
-        // Kubernetes compares these rights with those in a Role or behind a binding when an object is created; requests do not show it.
+        // Kubernetes compares these permissions with those in a Role, or behind a binding, when such an object is
+        // created; no request shows it.
         let is_compared = self.why.contains("templates/")
             && made(if verb == "bind" { ["rolebindings", "clusterrolebindings"] } else { ["roles", "clusterroles"] });
         self.text.lines().any(names_branch)
@@ -196,7 +199,7 @@ impl Rule {
     }
 }
 
-/// The rights that were not used, and whose rule does not say when they are.
+/// Returns the unused permissions whose rule does not explain when they are used.
 fn unused(role: &str, used: &BTreeSet<Right>) -> Vec<Right> {
     let unused = |rule: &Rule| {
         let rights = rule.rights().into_iter();

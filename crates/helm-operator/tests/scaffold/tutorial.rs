@@ -1,4 +1,4 @@
-//! A project of charts, from an empty folder to a deleted resource.
+//! Tests of a project of charts, from an empty folder to a deleted resource.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use test_cluster::{Request, TestCluster};
 use crate::folder::{Folder, PROGRAM};
 use crate::process::{FREE_PORTS, Process, eventually};
 
-/// A token for the account that the project's deployment runs as.
+/// Returns a token for the account of the project's deployment.
 fn account(cluster: &TestCluster, project: &str) -> PathBuf {
     let (namespace, name) = (format!("{project}-system"), format!("{project}-controller-manager"));
     let token = cluster.kubectl(["-n", &namespace, "create", "token", &name]).unwrap();
@@ -57,7 +57,7 @@ fn a_project_from_an_empty_folder_serves_its_sample_with_its_own_rights() {
     cluster
         .kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "memcacheds.cache.tutorial.test"])
         .unwrap();
-    // The server lists a new kind a moment after it serves it.
+    // The server lists a new kind shortly after it serves it.
     eventually("explanation", || {
         match cluster.kubectl(["explain", "memcacheds.cache.tutorial.test.spec.replicaCount"]) {
             Ok(explained) if explained.contains("Number of pods.") => Ok(()),
