@@ -1,7 +1,7 @@
 //! Options for applying an object.
 
-/// An object, and how [`Scope::apply`](super::Scope::apply) writes it. An object alone is applied as the resource's own: with the resource as its
-/// controller, and with force.
+/// An object, and how [`Scope::apply`](super::Scope::apply) writes it. An object alone is applied as the resource's
+/// own: with the resource as its controller, and with force.
 ///
 /// ```
 /// use controller::native::{Apply, Conflicts, Ownership};

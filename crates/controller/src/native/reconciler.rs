@@ -43,7 +43,8 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
         format!("{}-controller", Self::Resource::kind(&()).to_lowercase())
     }
 
-    /// Declares what triggers a reconcile besides the resource itself, and returns the caches to read. Called once, at startup.
+    /// Declares what triggers a reconcile besides the resource itself, and returns the caches to read. Called once, at
+    /// startup.
     fn watch(&self, watching: &mut Watching<Self::Resource>) -> Self::Caches;
 
     /// Returns the permissions that the reconciler needs besides reading its own resources. `generate rbac` writes its

@@ -128,7 +128,8 @@ impl<'a, R: Kind> Scope<'a, R> {
         self.context
     }
 
-    /// Returns the API of a kind in the resource's namespace. For a cluster-scoped resource or kind, it covers the whole cluster.
+    /// Returns the API of a kind in the resource's namespace. For a cluster-scoped resource or kind, it covers the
+    /// whole cluster.
     pub fn api<K: Kind>(&self) -> Api<K> {
         self.api_in(&self.namespace())
     }

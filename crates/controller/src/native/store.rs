@@ -1,4 +1,5 @@
-//! One store for each kind and selector in the process, which all native controllers read, and the watches that keep it current.
+//! One store for each kind and selector in the process, which all native controllers read, and the watches that keep it
+//! current.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

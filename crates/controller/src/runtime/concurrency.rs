@@ -14,7 +14,7 @@ const FOR_EACH_PROCESSOR: usize = 4;
 /// Minimum of the process-wide limit.
 const LEAST: usize = 16;
 
-/// The process's limits. Controllers that wait get permits in the order in which they asked.
+/// The process's limits. Waiting controllers get permits in the order of their requests.
 pub struct ConcurrencyLimit {
     permits: Arc<Semaphore>,
     limit: AtomicUsize,
@@ -36,7 +36,7 @@ impl ConcurrencyLimit {
         ConcurrencyLimit { permits: Arc::new(Semaphore::new(limit)), limit: AtomicUsize::new(limit), retries }
     }
 
-    /// The permits of a controller with this many workers. The process's limit is at least that of any one controller.
+    /// Returns the permits of a controller with this many workers. Raises the process-wide limit to at least that.
     pub fn for_controller(&self, workers: usize) -> Permits {
         let workers = workers.max(1);
         let before = self.limit.fetch_max(workers, Ordering::SeqCst);
@@ -85,17 +85,17 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Returns the class of resources that the permit is for.
+    /// Returns the priority of the permit's reconcile.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Gives the permit up for a while.
+    /// Gives up the permit for a while.
     pub fn leave(&self) {
         self.hold((None, None));
     }
 
-    /// Waits for the permit again.
+    /// Waits until it gets the permit back.
     pub async fn enter(&self) {
         self.hold(self.workers.acquire(self.priority).await);
     }
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a permit is free.
+    /// Returns whether a permit is free.
     async fn is_free(workers: &Permits) -> bool {
         tokio::time::timeout(Duration::from_secs(1), workers.permit(Priority::Normal)).await.is_ok()
     }

@@ -1,5 +1,6 @@
-//! Slows down work that can wait, such as events, diagnoses and retries: after each task it pauses for a multiple of the time that the task took. The
-//! busier the server or the processor, the slower the task and the smaller the share of its time that goes to what can wait.
+//! Slows down low-priority work, such as events, diagnoses and retries. After each task there is a cooldown of a
+//! multiple of its duration: the busier the server or the processor, the slower the task, and the smaller the share of
+//! time that low-priority work uses.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,26 +10,26 @@ use tokio::time::{Instant, sleep_until};
 
 use super::sync::lock;
 
-/// A task that takes no longer shows that there is time: no pause follows.
+/// The maximum duration of a task without a cooldown: it shows that the server is not busy.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// How long to pause after a task.
+/// The length of the pause after a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Cooldown {
     /// The multiple of the task's duration.
     pub factor: u32,
-    /// The maximum, for tasks of any duration.
+    /// The maximum length, regardless of the task's duration.
     pub longest: Duration,
 }
 
-/// Pauses after tasks, of which several may run.
+/// Enforces a cooldown after each task. Several tasks may run at once.
 #[derive(Debug)]
 pub struct Pacer {
     cooldown: Cooldown,
     ready_at: Mutex<Option<Instant>>,
 }
 
-/// A task, until this is dropped.
+/// A running task, until this is dropped.
 #[derive(Debug)]
 pub struct Task<'a> {
     pacer: &'a Pacer,
@@ -36,17 +37,17 @@ pub struct Task<'a> {
 }
 
 impl Pacer {
-    /// No pause yet.
+    /// Creates a pacer without a current cooldown.
     pub const fn new(cooldown: Cooldown) -> Pacer {
         Pacer { cooldown, ready_at: Mutex::new(None) }
     }
 
-    /// Returns whether the last pause is over.
+    /// Returns whether the last cooldown is over.
     pub fn is_ready(&self) -> bool {
         lock(&self.ready_at).is_none_or(|at| at <= Instant::now())
     }
 
-    /// Waits until the last pause is over.
+    /// Waits until the last cooldown is over.
     pub async fn ready(&self) {
         let ready_at = *lock(&self.ready_at);
         if let Some(at) = ready_at {
@@ -54,7 +55,7 @@ impl Pacer {
         }
     }
 
-    /// Begins a task without waiting.
+    /// Starts a task without waiting.
     pub fn begin(&self) -> Task<'_> {
         Task { pacer: self, since: Instant::now() }
     }
@@ -70,34 +71,34 @@ impl Drop for Task<'_> {
     }
 }
 
-/// Runs one task at a time, with pauses between them.
+/// Runs one task at a time, with a cooldown after each.
 #[derive(Debug)]
 pub struct Throttle {
     pacer: Pacer,
     turns: tokio::sync::Mutex<()>,
 }
 
-/// The only task that runs, until this is dropped.
+/// The only running task, until this is dropped.
 #[derive(Debug)]
 pub struct Only<'a> {
-    // The pause begins before the next task may begin: fields are dropped in this order.
+    // Fields are dropped in this order: the cooldown must start before the next task may.
     _task: Task<'a>,
     _turn: MutexGuard<'a, ()>,
 }
 
 impl Throttle {
-    /// Nothing runs yet.
+    /// Creates a throttle without a running task.
     pub fn new(cooldown: Cooldown) -> Throttle {
         Throttle { pacer: Pacer::new(cooldown), turns: tokio::sync::Mutex::new(()) }
     }
 
-    /// Begins a task if none runs and the pause is over.
+    /// Starts a task if none is running and the cooldown is over.
     pub fn try_begin(&self) -> Option<Only<'_>> {
         let turn = self.turns.try_lock().ok()?;
         self.pacer.is_ready().then(|| Only { _task: self.pacer.begin(), _turn: turn })
     }
 
-    /// Waits until no task runs and the pause is over, and begins one.
+    /// Waits until no task is running and the cooldown is over, then starts one.
     pub async fn begin(&self) -> Only<'_> {
         let turn = self.turns.lock().await;
         self.pacer.ready().await;

@@ -45,16 +45,17 @@ pub async fn serve<W: Reconcile>(work: &Arc<W>, shutdown: &CancellationToken, wo
     tokio::join!(attend(work, shutdown, &workers, Priority::Normal), attend(work, shutdown, &workers, Priority::Retry));
 }
 
-/// The next resource of a priority, and its permit.
+/// Returns the next resource of a priority, with its permit.
 async fn next<W: Reconcile>(work: &W, workers: &Permits, priority: Priority) -> (Permit, ResourceKey) {
     if priority == Priority::Normal {
-        // The key first: a permit held while idle would be missing to a reconcile that returns from waiting for a hook.
+        // The key first: a permit held while idle would be missing to a reconcile that resumes after a hook.
         let key = work.queue().next().await;
         return (workers.permit(priority).await, key);
     }
     loop {
         work.queue().retry_waits().await;
-        // The permit and the rest first: they may take long, and a key that is taken hears of no change meanwhile.
+        // The permit and the cooldown first: they may take long, and a key that is taken does not notice changes in the
+        // meantime.
         let permit = workers.permit(priority).await;
         work.rested().await;
         if let Some(key) = work.queue().take_retry() {
@@ -100,7 +101,7 @@ async fn work_on<W: Reconcile>(running: Running<W>, permit: Permit) {
         None => panicked(&**work, key).await,
     };
     timer.finish(result);
-    // Ends before the work on the key does: the next worker on this key needs a permit.
+    // The permit ends before the work on the key does, because the next worker on this key needs one.
     drop(permit);
 }
 

@@ -230,8 +230,8 @@ fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error
 /// How long a saved chart waits for running reconciles. The new process continues what they leave.
 const RELOAD_GRACE: Duration = Duration::from_secs(2);
 
-/// Returns whether to restart the program. A hook that hangs must not end it, because the saved chart may be the fix for
-/// just that hook.
+/// Returns whether to restart the program. A hook that hangs must not end it, because the saved chart may be the fix
+/// for just that hook.
 fn starts_again(result: Result<(), manager::Error>, is_wanted: bool) -> Result<bool, manager::Error> {
     match result {
         Err(error @ manager::Error::Run(manager::RunError::Grace(_))) if is_wanted => {

@@ -56,7 +56,7 @@ const MAX_STEPS: usize = 12;
 /// How long a resource waits while the controller of another version reconciles it.
 const TAKEN: Duration = Duration::from_secs(1);
 
-/// Reconciles one resource until nothing is left to do, or until that needs a turn of another priority.
+/// Reconciles one resource until nothing is left to do, or until the next step needs a permit of another priority.
 pub(crate) async fn reconcile(
     shared: &Shared,
     key: &ResourceKey,

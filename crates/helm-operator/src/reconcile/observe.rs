@@ -150,7 +150,8 @@ impl Work<'_> {
         repaired.filter(differs).map(|object| object.key.clone()).collect()
     }
 
-    /// Whether a person keeps an object, and its owner reference would let the garbage collector delete it all the same.
+    /// Returns whether a person keeps an object whose owner reference would nevertheless let the garbage collector
+    /// delete it.
     fn is_bound(&self, object: &MarkedObject) -> bool {
         let live = self.shared.cache.dependent(&object.key).filter(|_| !object.client);
         live.is_some_and(|live| live.is_bound && live.ours && !live.deleting)

@@ -62,7 +62,7 @@ pub(crate) struct Job {
     pub(crate) namespace: String,
     /// The revision, starting at 1.
     pub(crate) revision: u32,
-    /// For the manager only: retries have a worker of their own.
+    /// Only the manager uses it: retries have a worker of their own.
     #[serde(skip)]
     pub(crate) priority: Priority,
 }

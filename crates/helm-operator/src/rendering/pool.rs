@@ -34,7 +34,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// The maximum time that a render may make others wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The pause of a retry that shares the only worker: others have it most of the time.
+/// The cooldown after a retry that uses the only worker: others have it most of the time.
 const COOLDOWN: Cooldown = Cooldown { factor: 3, longest: Duration::MAX };
 
 /// The part of a render's memory that one response to a lookup may have: parsed, it takes several times as much.
@@ -51,7 +51,7 @@ pub(crate) struct Workers {
     /// The number of renders that wait for a permit.
     waiting: watch::Sender<usize>,
     pub(super) patience: Duration,
-    /// The pauses between retries, where they have the only worker.
+    /// The cooldown between retries, if there is only one worker.
     retries: Pacer,
     /// The files and folders that workers may read.
     folders: Mutex<BTreeSet<PathBuf>>,
@@ -205,8 +205,8 @@ impl Workers {
         Ok(worker)
     }
 
-    /// Returns an idle worker of the job's priority, preferably one that has already loaded the chart. If there is none and no process may
-    /// be added, ends an idle worker of the other priority to make room for a new one.
+    /// Returns an idle worker with the job's priority, preferably one that has already loaded the chart. If there is
+    /// none and no process may be added, ends an idle worker of the other priority to make room for a new one.
     fn take(&self, job: &Job) -> Option<Worker> {
         let mut idle = lock(&self.idle);
         let is_fit = |worker: &Worker| worker.priority() == job.priority;

@@ -140,7 +140,7 @@ impl Worker {
         self.is_shared
     }
 
-    /// Returns the priority of what it renders.
+    /// Returns the priority of its renders.
     pub(super) fn priority(&self) -> Priority {
         self.priority
     }

@@ -188,7 +188,8 @@ impl EngineRenderer {
         EngineRenderer { served, ..self }
     }
 
-    /// Sets how values are validated. The copies of documents have absolute paths. Default: against the chart's own files.
+    /// Sets how values are validated. The copies of documents have absolute paths. Default: against the chart's own
+    /// files.
     pub(crate) fn validating(mut self, rule: SchemaRule) -> EngineRenderer {
         if let RenderedBy::Manager(engine) = &self.rendered_by {
             self.blocked = blocked(engine.chart(), &rule);

@@ -27,7 +27,8 @@ pub struct Request {
     pub revision: u32,
     /// The digest of all inputs of the release, which is copied to the candidate.
     pub inputs: String,
-    /// Whether the resource's last attempt failed. The engine renders retries in a worker of their own, with the lowest priority.
+    /// The priority of the render. The engine renders retries, which follow a failed attempt, in a separate worker with
+    /// the lowest priority.
     pub priority: Priority,
 }
 

@@ -25,8 +25,8 @@ const WORKERS: usize = 2;
 /// Where charts are rendered, and the limits of a render.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rendering {
-    /// How many worker processes may render at a time; 0 renders in this process. Workers re-execute the program, which must reach
-    /// [`Operator::main`](crate::Operator::main). Default: 0; the command line's default is 1 or 2.
+    /// How many worker processes may render at a time; 0 renders in this process. Workers re-execute the program, which
+    /// must reach [`Operator::main`](crate::Operator::main). Default: 0; the command line's default is 1 or 2.
     pub workers: usize,
     /// The memory limit of each worker, in bytes. Default: 256 MiB.
     pub memory: u64,
@@ -62,7 +62,8 @@ impl Asked {
 }
 
 impl Rendering {
-    /// Returns a warning if all workers together may use more than the container's limit leaves: the kernel would end the manager as well.
+    /// Returns a warning if all workers together may use more than the container's limit leaves: the kernel would end
+    /// the manager as well.
     pub(crate) fn too_large_for(&self, limit: Option<u64>) -> Option<String> {
         let all = self.memory.saturating_mul(self.workers as u64);
         let limit = limit.filter(|limit| all.saturating_add(MANAGER) > *limit)?;

@@ -43,7 +43,7 @@ pub(super) struct Settings {
     pub(super) cpu_seconds: u64,
     /// The folders that it may read.
     pub(super) folders: Vec<PathBuf>,
-    /// The priority of what it renders: for retries, everything else goes first.
+    /// The priority of its renders; a worker for retries has the lowest processor priority.
     pub(super) priority: Priority,
 }
 

@@ -170,7 +170,7 @@ impl Cache {
         self.releases.change(&self.record_of(key), self.reader, change)
     }
 
-    /// Drops a revision whose record turned out not to exist.
+    /// Drops a revision whose record does not exist.
     pub(crate) fn lose_revision(&self, key: &ResourceKey, version: u32) {
         self.releases.lose_revision(&self.record_of(key), version);
     }
@@ -461,7 +461,7 @@ impl LiveView for Cache {
     }
 }
 
-/// Whether the garbage collector would delete a kept object with its owner.
+/// Returns whether the garbage collector would delete a kept object with its owner.
 fn is_bound(live: &Live) -> bool {
     live.kept && live.controller.is_some()
 }

@@ -32,7 +32,7 @@ pub(crate) struct Dependent {
     pub(crate) ours: bool,
     /// Whether its annotation keeps it when the release is uninstalled.
     pub(crate) kept: bool,
-    /// Whether it is kept, and the garbage collector would still delete it with its owner.
+    /// Whether it is kept, although the garbage collector would delete it with its owner.
     pub(crate) is_bound: bool,
     /// Whether someone else set its number of replicas.
     pub(crate) scaled: bool,

@@ -158,7 +158,7 @@ impl Releases {
         covered.filter(|(_, release)| swept(release)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Drops a revision whose record turned out not to exist.
+    /// Drops a revision whose record does not exist.
     pub(crate) fn lose_revision(&self, key: &ResourceKey, version: u32) {
         self.lose(key, false, |known, _| known == version);
     }

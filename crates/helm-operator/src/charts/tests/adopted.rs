@@ -149,7 +149,7 @@ async fn what_a_person_keeps_loses_its_owner_and_returns_to_the_resource() {
     }
 }
 
-/// A person keeps `a`.
+/// Adds the annotation by which a person keeps `a`.
 fn keep_a(world: &World) {
     let path = format!("{MAPS}/a");
     let mut object = world.server.object(&path).unwrap();
@@ -175,7 +175,7 @@ async fn what_a_person_keeps_loses_its_owner_before_anything_is_deleted() {
         }
         assert_eq!(world.requests().await, 0);
         let value = world.value_of("a");
-        // An upgrade does not give it back.
+        // An upgrade does not restore the owner reference.
         world.edit(|p| p["spec"]["value"] = "2".into());
         world.reconcile().await;
         let [_, _, owners] = left(&world);
@@ -251,7 +251,7 @@ async fn a_deletion_uninstalls_no_release_that_was_never_taken_over() {
         assert_eq!(after, before);
         assert!(world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).is_some());
         assert!(world.server.object(PRIMARY).is_none(), "the finalizer is gone");
-        // Another resource of that name, which does not ask for it, finds it where it was.
+        // Another resource of that name, which does not request adoption, finds the release as it was.
         let (path, again) = primary("ns", "web", spec());
         world.server.put(&path, again, "user");
         for _ in 0..2 {

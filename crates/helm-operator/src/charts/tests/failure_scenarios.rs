@@ -140,7 +140,7 @@ async fn a_half_done_upgrade_is_rolled_back_once_rendering_fails() {
     assert_eq!(world.history(), ["1 deployed"]);
 }
 
-/// The uids of the ConfigMaps.
+/// Returns the uids of the ConfigMaps.
 fn identities(world: &World) -> Vec<Value> {
     let paths = world.maps().into_iter().map(|name| format!("{MAPS}/{name}"));
     paths.map(|path| world.server.object(&path).unwrap()["metadata"]["uid"].clone()).collect()

@@ -23,7 +23,7 @@ fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age:
     helm_records(world, version, status, (manifest, json!({}), "0.2.0"), age);
 }
 
-/// Writes a record with this manifest, these values and this version of the chart as Helm does.
+/// Writes a record with this manifest, these values and this version of the chart, as Helm does.
 fn helm_records(
     world: &World,
     version: u32,
@@ -189,7 +189,7 @@ async fn an_upgrade_that_changed_nothing_makes_no_revision() {
     assert_eq!((world.maps(), world.history().len()), (vec!["a".to_owned()], 3));
 }
 
-/// Writes a revision of the resource's own chart and values, as `helm upgrade --reuse-values` does, with this manifest.
+/// Writes a revision of the resource's own chart and values with this manifest, as `helm upgrade --reuse-values` does.
 fn helm_repeats(world: &World, manifest: &str) {
     let config = world.server.object(PRIMARY).unwrap()["spec"].clone();
     helm_records(world, 2, Status::Deployed, (manifest, config, "0.1.0"), MINUTE);

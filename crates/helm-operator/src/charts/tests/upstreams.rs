@@ -309,7 +309,8 @@ async fn a_resource_waits_while_the_controller_of_another_version_reconciles_it(
     assert_eq!(first.maps().len(), 3);
 }
 
-/// Moves the record of a release into two Secrets, as helm-operator-plugins' chunked storage keeps it. The status names the release.
+/// Moves the record of a release into two Secrets, as helm-operator-plugins' chunked storage keeps it. The status names
+/// the release.
 fn in_chunks(world: World) -> World {
     let server = world.server;
     let record = server.object(&record_path()).unwrap();

@@ -1,16 +1,16 @@
-//! Whether a recorded manifest is what a chart renders, although it renders random values anew each time. Pure.
+//! Determines whether a recorded manifest is the output of a chart that renders random values. Pure.
 //!
-//! Two renders tell what is random: wherever they differ, the record may hold anything.
+//! Two renders show what is random: where they differ, the record may have any value.
 
 use helm_release::kube::Object;
 use serde_json::Value;
 
-/// Whether the recorded objects are those of both renders, but for what differs between these.
+/// Returns whether the recorded objects equal both renders, except where these differ from each other.
 pub(crate) fn is_alike(recorded: &[Object], renders: [&[Object]; 2]) -> bool {
     let [first, second] = renders;
     let steady: Vec<(&Object, &Object)> =
         first.iter().filter_map(|object| Some((object, of_name(second, object)?))).collect();
-    // Objects with random names say nothing; their number does.
+    // Objects with random names cannot be compared, only counted.
     recorded.len() == first.len()
         && steady.into_iter().all(|(first, second)| {
             of_name(recorded, first).is_some_and(|recorded| agrees(&recorded.body, &first.body, &second.body))

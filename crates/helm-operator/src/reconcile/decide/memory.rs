@@ -34,22 +34,23 @@ const SPREAD: Duration = Duration::from_secs(30);
 /// Shorter waits are not logged.
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
-/// What happened lately to one controller's resources.
+/// The recent history of one controller's resources.
 #[derive(Default)]
 pub(crate) struct Memory(Mutex<HashMap<ResourceKey, Arc<ResourceMemory>>>);
 
 impl Memory {
-    /// Returns what is known of a resource; blank if nothing is known.
+    /// Returns a resource's history, which is blank if nothing is known.
     pub(crate) fn of(&self, key: &ResourceKey) -> Arc<ResourceMemory> {
         lock(&self.0).get(key).cloned().unwrap_or_default()
     }
 
-    /// Changes what is known of a resource. What says nothing takes no memory.
+    /// Changes a resource's history. A blank one takes no memory.
     pub(crate) fn change<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut ResourceMemory) -> T) -> T {
         change_in(&mut lock(&self.0), key, change)
     }
 
-    /// Changes what is known of a resource if it still exists: nothing is forgotten between the question and the change.
+    /// Changes a resource's history if the resource is still known. Nothing can be forgotten between the check and the
+    /// change.
     pub(crate) fn change_if(
         &self,
         is_known: impl FnOnce() -> bool,
@@ -87,7 +88,8 @@ fn change_in<T>(
     result
 }
 
-/// What happened to a resource lately. What few resources have is boxed: there is one for each resource that was ever reconciled with a result.
+/// A resource's recent history. Rare fields are boxed, because every resource that was ever reconciled may have a
+/// history.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceMemory {
     pub(crate) failure: Option<Box<LastFailure>>,
@@ -102,9 +104,9 @@ pub(crate) struct ResourceMemory {
     pub(crate) drift: Drift,
     /// Drift that is only reported.
     pub(crate) detected: Option<Box<Detections>>,
-    /// What the status writer remembers.
+    /// The history of status writes.
     pub(crate) status: StatusMemory,
-    /// What the records of the release do not say.
+    /// The facts about the release that its records do not contain.
     pub(crate) release: ReleaseMemory,
     /// What was done on demand or on schedule.
     pub(crate) requests: Requests,
@@ -112,7 +114,7 @@ pub(crate) struct ResourceMemory {
     pub(crate) rival: Option<Box<Met>>,
 }
 
-/// What the status writer remembers of a resource.
+/// The history of a resource's status writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StatusMemory {
     /// The notes for the next status write.
@@ -129,12 +131,13 @@ pub(crate) struct StatusMemory {
     pub(crate) unread: Option<Box<Found>>,
 }
 
-/// What the records of a release do not say.
+/// The facts about a release that its records do not contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleaseMemory {
     /// The release whose records disappeared although we did not uninstall it.
     pub(crate) lost: Option<Arc<Release>>,
-    /// Whether this process took the release over from another resource in place, without a revision that would show it.
+    /// Whether this process took the release over from another resource in place, without a revision that would show
+    /// it.
     pub(crate) took_over: bool,
     /// The uid of a resource that was uninstalled completely.
     pub(crate) cleared: Option<Box<str>>,
@@ -214,7 +217,7 @@ pub(crate) struct Drift {
 }
 
 impl StatusMemory {
-    /// Returns whether it says nothing.
+    /// Returns whether the memory is empty.
     fn is_blank(&self) -> bool {
         let StatusMemory { notes, written, unwritten, field_fault, waiting, unread } = self;
         let is_unread = unread.is_none() && waiting.is_none();

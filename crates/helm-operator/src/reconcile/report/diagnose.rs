@@ -1,5 +1,5 @@
-//! Diagnoses closer at a release that is not ready: asks the server for the pods and events that no watch reports. Rare and bounded; without the
-//! permission, the objects' own conditions have to do.
+//! Diagnoses a release that is not ready: asks the server for the pods and events that no watch reports. Rare and
+//! bounded. Without permission it falls back to the objects' own conditions.
 
 use controller::report::chain;
 use helm_release::kube::{Call, ObjectKey, read_within};

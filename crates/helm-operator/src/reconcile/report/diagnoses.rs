@@ -11,8 +11,9 @@ use tokio::time::Instant;
 /// How long to remember a denied permission.
 const REFUSED: Duration = Duration::from_secs(600);
 
-/// Diagnoses take a twentieth of one connection's time at most: a whole cluster may be unready, and its server is busy then. To find the events about one
-/// object, it reads all of the namespace's from etcd: nearly a second after 1,000 roll-outs.
+/// The cooldown that limits diagnoses to a twentieth of one connection's time, because a whole cluster may be unready
+/// while its server is busy. To find the events about one object, the server reads all of the namespace's events from
+/// etcd, which takes nearly a second after 1,000 rollouts.
 const COOLDOWN: Cooldown = Cooldown { factor: 19, longest: Duration::from_secs(60) };
 
 /// The process's diagnoses: a throttle, and what the server refuses to list.

@@ -99,8 +99,8 @@ fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) ->
     causes
 }
 
-/// Whether the recorded inputs may stand for the same chart and values as the current ones, as after a restart that names one more optional source:
-/// neither the resource nor the author's code changed. Only the record itself can tell.
+/// Returns whether two digests may belong to the same chart and values, although they differ: neither the resource nor
+/// the author's code changed, as after a restart with one more optional source. Only the record itself can confirm it.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
     !changed.own && !changed.parts.iter().any(|part| part == CODE)

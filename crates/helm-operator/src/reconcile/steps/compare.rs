@@ -77,8 +77,9 @@ pub(crate) fn is_made_from(work: &Work<'_>, primary: &Primary, record: &Record) 
     matches!(difference, Ok(None))
 }
 
-/// Returns whether the manifest of a revision that a person made with helm is what the chart renders. The record proves the values, but not the absence
-/// of a post-renderer, whose changes the resource does not ask for. What Helm made before the resource had the release stays as it was rendered.
+/// Returns whether the manifest of a revision that a person created with helm is the output of the chart. The record
+/// proves the values, but post-renderers may have changed the manifest without the resource requesting it. Revisions
+/// that Helm created before the resource had the release stay as they were rendered.
 async fn is_as_rendered(work: &mut Work<'_>, primary: &Primary, record: &Record) -> Result<Rendered<bool>, Failed> {
     if !had_release_before(work, primary, record.version).await? {
         return Ok(Rendered::Done(true));
@@ -94,8 +95,9 @@ async fn is_as_rendered(work: &mut Work<'_>, primary: &Primary, record: &Record)
     Ok(Rendered::Done(is_alike(&recorded, [&renders[0], &renders[1]])))
 }
 
-/// Returns whether the resource had the release before Helm made this revision. The status may name the revision already, and Helm removes our marks
-/// from the one before: then the first object that exists tells whether this operator applied it for the resource.
+/// Returns whether the resource had the release before Helm created this revision. The status may already name the
+/// revision, and Helm removes our marks from the previous one. In that case the first existing object shows whether
+/// this operator applied it for the resource.
 async fn had_release_before(work: &Work<'_>, primary: &Primary, version: u32) -> Result<bool, Failed> {
     if deploy::made_with_helm(work, primary) == Some(version) {
         return Ok(true);

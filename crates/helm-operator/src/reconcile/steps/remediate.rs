@@ -35,12 +35,12 @@ enum Remedy {
     Uninstall,
 }
 
-/// What failed.
+/// The part of an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// A render: it says nothing about what an earlier attempt left, so that nothing of that is removed.
+    /// The render. Its failure says nothing about the remains of an earlier attempt, so they are not removed.
     Render,
-    /// What was rendered.
+    /// The action with the rendered objects.
     Action,
 }
 
@@ -88,8 +88,8 @@ pub(crate) async fn after_action(
     }
 }
 
-/// Cleans up after a failed attempt; the message names the result. A failed render removes nothing: what was interrupted continues once the values
-/// render.
+/// Cleans up after a failed attempt. Adds the result to the message. A failed render removes nothing: an interrupted
+/// action continues once the values render.
 pub(crate) async fn clean_up(
     work: &Work<'_>,
     primary: &Primary,

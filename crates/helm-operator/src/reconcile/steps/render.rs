@@ -228,12 +228,13 @@ enum Unfinished {
     Candidate(Box<Candidate>),
 }
 
-/// The record of a revision that this process takes for its own.
+/// The record of a revision that this process is about to continue.
 enum Own {
     Record(Box<Sealed<release::Release>>),
-    /// It cannot be decoded, now or later, or this operator did not write it: neither is continued.
+    /// The record can never be decoded, or this operator did not write it: neither is continued.
     Unusable,
-    /// Somebody deleted it while the action ran. The watch reported that before the action's failure was noted, and will not report it again.
+    /// Someone deleted the record while the action ran. The watch reported that before the failure was recorded, and
+    /// will not report it again.
     Gone,
 }
 

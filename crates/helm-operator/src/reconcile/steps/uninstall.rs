@@ -159,7 +159,7 @@ pub(crate) async fn uninstall_failed(work: &Work<'_>, primary: &Primary) -> Resu
     Ok(awaited)
 }
 
-/// Forgets an uninstalled release. Records that are somebody else's are still there.
+/// Forgets an uninstalled release. Records of others may still exist.
 fn forget(work: &Work<'_>, primary: &Primary) {
     if !work.is_displaced(primary) || work.recorded(primary) != Recorded::Lost {
         work.shared.cache.change_release(work.key, |release| release.revisions.clear());
