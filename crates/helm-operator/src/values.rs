@@ -140,7 +140,7 @@ impl Spec {
         &self.digest
     }
 
-    /// Decodes the values anew on each call. Integers are `int64` as in operator-sdk, which uses the API's decoder.
+    /// Decodes the values again on each call. Integers are `int64` as in operator-sdk, which uses the API's decoder.
     /// `null` has no values.
     ///
     /// # Errors

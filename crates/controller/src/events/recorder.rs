@@ -1,4 +1,4 @@
-//! Publishes events: creates new ones and counts repeated ones, within the process's rights and bounded memory.
+//! Publishes events: creates new ones and counts repeated ones, within the process's permissions and bounded memory.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -31,7 +31,7 @@ impl Known {
     }
 
     /// Records that a reconcile found the resource deleted, and returns whether it is the first to do so. `exists`
-    /// checks again, because the resource may have been created anew meanwhile.
+    /// checks again, because the resource may have been created again in the meantime.
     pub(super) fn remove(&self, key: &ResourceKey, exists: impl FnOnce() -> bool) -> bool {
         let is_first = lock(&self.0).remove(key);
         if exists() {

@@ -161,7 +161,7 @@ impl<R: Reconciler> Serving<R> {
         self.resources.get(key).is_some() || self.resources.invalid(key).is_some()
     }
 
-    /// Returns the reference by which events name the resource, whatever its state.
+    /// Returns the reference by which events name the resource, even if it was deleted or cannot be decoded.
     fn reference(&self, key: &ResourceKey) -> ObjectReference {
         let metadata = match (self.resources.get(key), self.resources.invalid(key)) {
             (Some(resource), _) => resource.meta().clone(),

@@ -5,8 +5,7 @@
 //! again.
 //!
 //! An item that a list does not contain is deleted, whether the list is the first, one after an expired watch, or
-//! empty. The resource versions of listed items do not matter, because they say nothing about what the list does not
-//! contain.
+//! empty. The resource versions of listed items do not matter, because they do not show what the list does not contain.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -201,7 +201,8 @@ async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) 
     Ok(Some(Server { listener, router, tls, connections: Connections::at_most(most), address }))
 }
 
-/// Binds an address. As in Go, `:8080` means every address of the host, in both IP versions or the one that it has.
+/// Binds an address. As in Go, `:8080` means every address of the host, in both IP versions, or in the only one that it
+/// supports.
 async fn listen(address: &str) -> std::io::Result<TcpListener> {
     match address.strip_prefix(':') {
         None => TcpListener::bind(address).await,

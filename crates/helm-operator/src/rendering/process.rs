@@ -29,8 +29,8 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// The maximum time until a worker that broke off ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The maximum number of messages of a worker during one render. A worker that exceeds its limit of lookups by so many
-/// is no longer under our control.
+/// The maximum number of messages of a worker during one render. A worker that exceeds its limit of lookups by this
+/// margin is no longer under our control.
 const MAX_MESSAGES: usize = MAX_LOOKUPS + 10;
 
 /// The part of a worker's standard error that is read, in bytes.

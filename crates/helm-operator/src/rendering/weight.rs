@@ -5,7 +5,7 @@ use helm_release::kube::Weight;
 use super::message::{Failure, Reason};
 use super::output::Output;
 
-/// Smaller texts are not parsed twice: whatever they contain takes a few megabytes.
+/// Smaller texts are not parsed twice: their content takes at most a few megabytes.
 const LIGHT: usize = 256 << 10;
 
 /// Checks that the objects take at most `most` bytes. The manager reports text that is not a manifest.

@@ -61,7 +61,8 @@ impl Coverage {
         self.kind(kind).waiting = Some(waiting);
     }
 
-    /// Ends the wait for a kind's first list. `None` means that the list continues, but nobody waits for it any longer.
+    /// Ends the wait for a kind's first list. `None` means that the list continues, but nothing waits for it any
+    /// longer.
     pub(crate) fn listed(&mut self, kind: KindKey, first: Option<First>) {
         let kind = self.kind(kind);
         kind.waiting = None;

@@ -207,7 +207,7 @@ impl Release {
     /// Returns the holder of the release. The newest revision that names an owner decides, because a person's `helm
     /// upgrade` writes one that names none.
     pub(crate) fn holder(&self, owner: &Owner) -> Holder {
-        // This operator's own records count, no matter what others have written beside them.
+        // If this operator has records of its own, only those count.
         let has_own = self.revisions.values().any(|revision| revision.is_sealed() && revision.is_marked());
         let counts = |revision: &&Revision| {
             if has_own { revision.is_sealed() && revision.is_marked() } else { revision.names_owner() }

@@ -14,7 +14,7 @@ fn refuse_b(world: &World, code: u16, reason: &'static str) {
     });
 }
 
-/// Puts the ConfigMap `a`, whose data cannot be created anew.
+/// Puts the ConfigMap `a`, whose data cannot be recreated.
 fn put_precious(server: &MemoryApi, metadata: Value) {
     let object =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "irreplaceable"}});

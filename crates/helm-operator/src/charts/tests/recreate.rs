@@ -1,4 +1,4 @@
-//! Tests of immutable fields: which objects are deleted and created anew, and what stays if that is not allowed.
+//! Tests of immutable fields: which objects are deleted and recreated, and what stays if that is not allowed.
 
 use helm_release::kube::ObjectRule;
 

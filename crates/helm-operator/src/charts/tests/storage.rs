@@ -58,7 +58,7 @@ async fn a_change_of_a_record_wakes_the_release_that_it_belongs_to_and_no_other(
     }
     assert_eq!(world.shared.cache.resource_of(&key()), None, "a record in the release's namespace");
 
-    // If a person deletes a record, its release is recorded anew, with its current objects.
+    // If a person deletes a record, its release is recorded again, with its current objects.
     world.server.remove(&format!("{RECORDS}.ns.web.v1"));
     world.feed();
     assert!(

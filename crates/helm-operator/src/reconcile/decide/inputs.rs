@@ -28,7 +28,7 @@ fn parts(digest: &str) -> (&str, Option<&str>) {
     (parts.next().unwrap_or_default(), parts.next())
 }
 
-/// The differences between two digests of inputs, as far as they are recorded.
+/// The recorded differences between two digests of inputs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
     /// Whether the resource's own part differs.

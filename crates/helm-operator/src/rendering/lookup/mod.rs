@@ -312,8 +312,8 @@ impl Lookup for Blocking {
     }
 }
 
-/// Returns a Secret, unless it is the key of release records: whoever has the key can create records that this operator
-/// accepts as its own.
+/// Returns a Secret, unless it is the key of release records: anyone who has the key can create records that this
+/// operator accepts as its own.
 async fn unless_key(mut pieces: Pieces) -> Result<Option<Pieces>, Error> {
     #[derive(Default, Deserialize)]
     struct Typed {
@@ -418,7 +418,7 @@ mod tests {
         };
         let get = |name: &str| look(&render(), name);
         assert_eq!(get("a").unwrap()["data"], "kept");
-        // The kind is not served for a moment, as when a definition is created anew.
+        // The kind is not served for a moment, as when a definition is recreated.
         api.disturb("/keys/a", 1, Disturbance::Unserved);
         assert_eq!(get("a").unwrap()["data"], "kept");
         assert_eq!(get("b"), Ok(json!({})));
