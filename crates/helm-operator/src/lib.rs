@@ -36,7 +36,7 @@ pub use charts::Wakes;
 pub use controller::{ResourceKey, backoff, context, metrics, native, report, testing};
 pub use manager::Operator;
 
-/// glibc's allocator keeps the memory of large lists, and musl's makes rendering take half as long again
+/// glibc's allocator does not return the memory of large lists, and with musl's, rendering takes half as long again
 /// (docs/decisions/0030-memory-per-resource.md).
 #[cfg(all(target_os = "linux", feature = "mimalloc"))]
 #[global_allocator]

@@ -111,7 +111,8 @@ async fn counted<T>(
     answer.await.inspect_err(|_| lock(&contact).outages += 1)
 }
 
-/// Splits a watch's address into what it selects and the version from which it resumes; `None` if it does not resume.
+/// Splits a watch's address into its selection and the version from which it resumes; returns `None` if it does not
+/// resume.
 fn address(uri: &Uri) -> Option<(String, String)> {
     let query = uri.query()?;
     let is_version = |pair: &&str| pair.starts_with("resourceVersion=");

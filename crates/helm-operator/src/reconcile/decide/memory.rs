@@ -189,7 +189,7 @@ impl Unwritten {
     }
 }
 
-/// A failure of the previous process, known from the status with the time when it started.
+/// A failure of the previous process and its start, as the status reports them.
 #[derive(Clone, Debug)]
 pub(crate) struct Recalled {
     /// The resource that the status describes. A different one, or a different spec, has not failed yet.

@@ -94,7 +94,7 @@ pub(crate) enum Recorded {
 /// How a revision's inputs compare with the resource's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inputs {
-    /// Equal: rendering would produce the same objects.
+    /// The inputs are equal, so a render would produce the same objects.
     Same,
     /// Recorded by Helm, an upstream operator, or an operator with another digest scheme. Only the record itself can be
     /// compared.

@@ -21,8 +21,8 @@ use crate::view::primary::Primary;
 use crate::view::sources::registry::Read;
 use crate::watches::AnnotationSources;
 
-/// What allows a cluster-scoped resource to name sources. Anyone who may create the resource need not be allowed to
-/// read them.
+/// How to allow a cluster-scoped resource to name sources. A user who may create the resource may lack the permission
+/// to read them, so this needs consent.
 const OPEN: &str =
     "valuesFromAnnotation: {namespaces: […]} in watches.yaml lists those that a cluster-scoped resource may name";
 
