@@ -219,6 +219,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_built_may_be_elsewhere() {
+        let (around, chart) = chart();
+        let builds = around.path().join("builds");
+        fs::create_dir(&builds).unwrap();
+        fs::write(builds.join("huge"), "").unwrap();
+        link(&builds, &chart.join("target"));
+        let project = read(&chart).unwrap();
+        assert!(project.contains("Chart.yaml") && !project.contains("target/huge"));
+    }
+
+    #[test]
     fn a_folder_and_an_archive_are_not_read_beyond_their_limits() {
         let (_around, chart) = chart();
         fs::File::create(chart.join("files/large")).unwrap().set_len(MAX_CHART_BYTES).unwrap();

@@ -164,6 +164,10 @@ impl Walk<'_> {
         }
         let about = match self.about(path, &name) {
             Err(ReadError::BrokenLink { .. }) if odd == Odd::Skipped => return Ok(()),
+            // Nothing is read of what is skipped, wherever it is.
+            Err(ReadError::LinkOutside { .. }) if fs::metadata(path).is_ok_and(|about| (self.skips)(&name, &about)) => {
+                return Ok(());
+            }
             about => about?,
         };
         if (self.skips)(&name, &about) {
