@@ -132,7 +132,6 @@ fn config(name: &str, setup: &Setup) -> Config {
         pod_name: Some(name.to_owned()),
         reconcile_period: Duration::from_secs(setup.period),
         max_concurrent_reconciles: 4,
-        ..ControllerConfig::default()
     };
     Config {
         controllers,
