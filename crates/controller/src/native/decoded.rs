@@ -2,13 +2,11 @@
 //!
 //! kube's `DeserializeGuard` neither names the wrong field nor allows objects to be written again.
 
-use std::borrow::Cow;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
 
 use super::kind::Kind;
 use super::untyped::Untyped;
+use crate::ResourceKey;
 
 /// An object of a list or watch.
 #[derive(Clone, Debug)]
@@ -27,42 +25,24 @@ pub(super) struct Invalid {
     pub(super) cause: String,
 }
 
-impl<K: Kind> Resource for Decoded<K> {
-    type DynamicType = ();
-    type Scope = K::Scope;
-
-    fn kind(_: &()) -> Cow<'_, str> {
-        K::kind(&())
-    }
-
-    fn group(_: &()) -> Cow<'_, str> {
-        K::group(&())
-    }
-
-    fn version(_: &()) -> Cow<'_, str> {
-        K::version(&())
-    }
-
-    fn plural(_: &()) -> Cow<'_, str> {
-        K::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
+impl<K: Kind> Decoded<K> {
+    pub(super) fn meta(&self) -> &ObjectMeta {
         match self {
             Decoded::Valid(object) => object.meta(),
             Decoded::Invalid(invalid) => &invalid.metadata,
         }
     }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
+    pub(super) fn key(&self) -> ResourceKey {
         match self {
-            Decoded::Valid(object) => object.meta_mut(),
-            Decoded::Invalid(invalid) => &mut invalid.metadata,
+            Decoded::Valid(object) => ResourceKey::of(object),
+            Decoded::Invalid(invalid) => {
+                let (namespace, name) = (invalid.metadata.namespace.as_deref(), invalid.metadata.name.as_deref());
+                ResourceKey::new(namespace.unwrap_or_default(), name.unwrap_or_default())
+            }
         }
     }
-}
 
-impl<K: Kind> Decoded<K> {
     pub(super) fn of(untyped: Untyped) -> Decoded<K> {
         match serde_path_to_error::deserialize(&untyped.value) {
             Ok(object) => Decoded::Valid(object),

@@ -1,9 +1,10 @@
 //! One reconcile of one resource, for tests of a reconciler.
 
-use kube::{Resource as _, ResourceExt as _};
+use kube::Resource as _;
 
 use super::reconciler::{Next, Reconciler};
 use super::scope::Scope;
+use super::serving::due_finalizer;
 use super::settings::Settings;
 use super::store::Stores;
 use super::watching::{Watched, Watching};
@@ -30,12 +31,9 @@ pub async fn once<R: Reconciler>(
     let scope = Scope::new(context, &resource, &name);
     match resource.meta().deletion_timestamp {
         None => reconciler.reconcile(&scope, &caches).await,
-        Some(_) => {
-            let has = |name: &&&str| resource.finalizers().iter().any(|finalizer| finalizer == **name);
-            match reconciler.finalizers().iter().find(has) {
-                Some(finalizer) => reconciler.cleanup(finalizer, &scope, &caches).await,
-                None => Ok(Next::Wait),
-            }
-        }
+        Some(_) => match due_finalizer(reconciler, &resource) {
+            Some(finalizer) => reconciler.cleanup(finalizer, &scope, &caches).await,
+            None => Ok(Next::Wait),
+        },
     }
 }

@@ -71,7 +71,8 @@ impl<R: Reconciler> Serving<R> {
     async fn step(&self, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
         let scope = Scope::new(&self.context, resource, &self.manager);
         if resource.meta().deletion_timestamp.is_none() {
-            let missing: Vec<&str> = self.own_finalizers(|name| !has_finalizer(&**resource, name)).collect();
+            let own = self.reconciler.finalizers().iter().copied();
+            let missing: Vec<&str> = own.filter(|name| !has_finalizer(&**resource, name)).collect();
             return match &missing[..] {
                 [] => self.reconciler.reconcile(&scope, &self.caches).await.map_err(Failure::Reconciler),
                 _ => {
@@ -80,9 +81,7 @@ impl<R: Reconciler> Serving<R> {
                 }
             };
         }
-        let Some(finalizer) = self.own_finalizers(|name| has_finalizer(&**resource, name)).next() else {
-            return Ok(Next::Wait);
-        };
+        let Some(finalizer) = due_finalizer(&self.reconciler, resource) else { return Ok(Next::Wait) };
         match self.reconciler.cleanup(finalizer, &scope, &self.caches).await.map_err(Failure::Reconciler)? {
             Next::Wait => {
                 let others = resource.finalizers().iter().map(|name| &**name).filter(|name| *name != finalizer);
@@ -90,10 +89,6 @@ impl<R: Reconciler> Serving<R> {
             }
             later => Ok(later),
         }
-    }
-
-    fn own_finalizers(&self, of: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
-        self.reconciler.finalizers().iter().copied().filter(move |name| of(name))
     }
 
     /// Writes the finalizers; the event of that change continues the work. A resource that changed meanwhile gets an
@@ -114,9 +109,8 @@ impl<R: Reconciler> Serving<R> {
     /// Returns whether the reconciler has work for the resource. A deleted resource is cleaned up even if the filters
     /// reject it by now, because its finalizer would keep it for ever.
     fn serves(&self, resource: &R::Resource) -> bool {
-        let waits_for_cleanup = resource.meta().deletion_timestamp.is_some()
-            && self.own_finalizers(|name| has_finalizer(resource, name)).next().is_some();
-        waits_for_cleanup || self.settings.serves(resource)
+        let waits_for_cleanup = || due_finalizer(&self.reconciler, resource).is_some();
+        (resource.meta().deletion_timestamp.is_some() && waits_for_cleanup()) || self.settings.serves(resource)
     }
 
     /// Logs, counts and publishes a failure, each message once, and schedules the next attempt.
@@ -178,6 +172,11 @@ impl<R: Reconciler> Serving<R> {
             field_path: None,
         }
     }
+}
+
+/// Returns the first of the reconciler's finalizers that the resource has: the next one to clean up for.
+pub(super) fn due_finalizer<'r, R: Reconciler>(reconciler: &'r R, resource: &R::Resource) -> Option<&'r str> {
+    reconciler.finalizers().iter().copied().find(|name| has_finalizer(resource, name))
 }
 
 fn has_finalizer<K: kube::Resource>(resource: &K, name: &str) -> bool {

@@ -211,7 +211,7 @@ impl<K: Kind> Store<K> {
     }
 
     fn put(&self, object: Decoded<K>, epoch: u64) {
-        let key = ResourceKey::of(&object);
+        let key = object.key();
         let object = match object {
             Decoded::Valid(object) => Decoded::Valid(Arc::new(reduced(object))),
             Decoded::Invalid(invalid) => Decoded::Invalid(invalid),
@@ -223,7 +223,7 @@ impl<K: Kind> Store<K> {
 
     /// Removes the object, unless another has taken its name.
     pub(super) fn remove(&self, object: &Decoded<K>) {
-        let key = ResourceKey::of(object);
+        let key = object.key();
         let mut state = self.write();
         if state.objects.get(&key).is_some_and(|kept| kept.meta().uid == object.meta().uid) {
             state.remove(&key);
