@@ -62,7 +62,7 @@ impl<K: Eq + Hash + Grouped> Groups<K> {
         key
     }
 
-    /// Removes a waiting key; returns since when it waited.
+    /// Removes a waiting key, and returns when it began to wait.
     pub fn remove(&mut self, key: &K) -> Option<Since> {
         let group = key.group();
         let keys = self.keys.get_mut(&group)?;

@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// How many requirements a log line names.
 const NAMED: usize = 5;
 
-/// The reason for a list that has not been tried yet.
+/// Why a list is missing before its first attempt.
 pub const LISTING: &str = "not listed yet";
 
 /// The requirements that keep the process unready until they are met.

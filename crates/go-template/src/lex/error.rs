@@ -4,13 +4,13 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LexError {
-    /// A character constant lacks its closing quote on the same line.
+    /// A character constant that is not closed on its line.
     #[error("unterminated character constant")]
     UnterminatedChar,
-    /// A string in double quotes lacks its closing quote on the same line.
+    /// A string in double quotes that is not closed on its line.
     #[error("unterminated quoted string")]
     UnterminatedString,
-    /// A string in back quotes lacks its closing quote.
+    /// A string in back quotes that is never closed.
     #[error("unterminated raw quoted string")]
     UnterminatedRawString,
     /// A text that starts like a number is not a valid number. Holds the text, quoted.

@@ -193,7 +193,7 @@ impl Map {
         Map { ty: self.ty, nil: self.nil, shared: Arc::new(shared) }
     }
 
-    /// Returns the table of a lazy copy that has no entries of its own yet.
+    /// Returns the table that a lazy copy still shares with its original.
     pub(super) fn untouched(&self) -> Option<&Arc<Table>> {
         match self.shared.own.get() {
             None => self.shared.origin.as_ref(),

@@ -61,7 +61,7 @@ fn items(list: &List, part: &mut dyn FnMut(&Value, usize)) -> usize {
     list.iter().map(|item| size_of::<Value>() + below(item, part)).sum()
 }
 
-/// Returns the bytes of a map's entries. A lazy copy has none of its own.
+/// Returns the bytes of a map's entries; zero for a lazy copy, whose entries are the original's.
 fn entries(map: &Map, part: &mut dyn FnMut(&Value, usize)) -> usize {
     if map.untouched().is_some() {
         return 0;

@@ -51,7 +51,7 @@ fn without_common(alternatives: &[Node]) -> Option<Node> {
     Some(Node::Pattern(result))
 }
 
-/// Counts the parts that are the same at the start of all patterns, and those at their end.
+/// Counts the leading and the trailing parts that all patterns share.
 fn common(patterns: &[&[Node]]) -> (usize, usize) {
     let Some(shortest) = patterns.iter().min_by_key(|parts| parts.len()).filter(|_| patterns.len() > 1) else {
         return (0, 0);

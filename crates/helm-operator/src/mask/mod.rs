@@ -277,7 +277,7 @@ fn without_start_of(text: &str, form: &str) -> String {
     found.map_or(format!("{text}{note}"), |length| format!("{}{STARS}{note}", &text[..text.len() - length]))
 }
 
-/// Redacts the end of a form at the start of a text.
+/// Redacts a cut-off form with whose end the text begins.
 fn without_end_of(text: &str, form: &str) -> String {
     let (text, note) = text.strip_prefix("] ").map_or((text, ""), |text| (text, "] "));
     let lengths = (SHORTEST_PIECE..=form.len().min(text.len())).rev();

@@ -115,7 +115,7 @@ pub(crate) fn failure(error: &Error) -> Failure {
     Failure { reason, message: error.without_values() }
 }
 
-/// Returns the failure of a schema. An unusable schema has a reason of its own, because no values can correct it.
+/// Returns the failure of a schema. An unusable schema has its own reason, because no values can correct it.
 fn schema_failure(error: &Error, unusable: Option<&Unusable>) -> Failure {
     match unusable {
         Some(Unusable { chart, why: InvalidSchema::NotRead(url) }) => {

@@ -125,7 +125,7 @@ pub(crate) struct StatusMemory {
     pub(crate) unwritten: Option<Unwritten>,
     /// The reason why a status field could not be computed.
     pub(crate) field_fault: Option<Box<str>>,
-    /// Since when objects are not ready, and why.
+    /// When objects became unready, and why.
     pub(crate) waiting: Option<Box<Waiting>>,
     /// Values that no template reads.
     pub(crate) unread: Option<Box<Found>>,
