@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use futures::StreamExt as _;
 use futures::future::ready;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::Client;
 use kube::api::ApiResource;
-use kube::{Client, Resource as _};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
