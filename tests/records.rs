@@ -1,5 +1,6 @@
-//! A tenant who may only `edit` one namespace attacks the records of a release there, on a real control plane, with an
-//! operator that has all permissions. The tenant's writes must have no effect beyond the tenant's own permissions.
+//! Who can prove a release record, on a real control plane. A tenant who may only `edit` one namespace attacks the records
+//! of a release there, with an operator that has all permissions: the tenant's writes must have no effect beyond the
+//! tenant's own permissions. The keys change while the operator runs.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use helm_release::release::{Hook, HookEvent, Packed, Release, Status};
-use helm_release::storage::MARKS_ANNOTATION;
+use helm_release::storage::{Key, MARKS_ANNOTATION, SEAL_ANNOTATION};
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
@@ -189,4 +190,78 @@ fn a_tenant_who_forges_release_records_gets_nothing_beyond_his_rights() {
             || (r.namespace == namespace.name() && r.resource == "jobs")
     });
     assert_eq!(foreign.collect::<Vec<_>>(), Vec::<&test_cluster::Request>::new());
+}
+
+const KEY: &str = "helm-operator-record-key";
+
+/// Returns the entries of the Secret with the keys; none if it does not exist.
+fn keys(namespace: &Namespace<'_>) -> serde_json::Map<String, Value> {
+    let secret = namespace.kubectl(["get", "secret", KEY, "-o", "json"]).unwrap_or_default();
+    let secret: Value = serde_json::from_str(&secret).unwrap_or_default();
+    secret["data"].as_object().cloned().unwrap_or_default()
+}
+
+/// Waits until the Secret has a key that seals other than `old`.
+fn new_key(namespace: &Namespace<'_>, old: &Value) -> Value {
+    eventually("another key", || match keys(namespace).remove("current") {
+        Some(key) if key != *old => Ok(key),
+        other => Err(other),
+    })
+}
+
+/// Returns the identity of the key that sealed a revision.
+fn sealed_by(namespace: &Namespace<'_>, version: u32) -> String {
+    let seal = read(namespace, version)["metadata"]["annotations"][SEAL_ANNOTATION].clone();
+    seal.as_str().unwrap().split_once('.').unwrap().0.to_owned()
+}
+
+/// Returns the identity of a key.
+fn id(key: &Value) -> String {
+    let key = Key::new(&STANDARD.decode(key.as_str().unwrap()).unwrap()).unwrap();
+    format!("{key:?}").trim_start_matches("Key(").trim_end_matches(')').to_owned()
+}
+
+#[test]
+fn a_key_is_rotated_deleted_and_revoked_without_a_restart() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    scopes::define(cluster);
+    let namespace = cluster.namespace("keys").unwrap();
+    namespace.kubectl(["create", "rolebinding", "ed", "--clusterrole=edit", "--user=ed"]).unwrap();
+    let charts = tempfile::tempdir().unwrap();
+    let watches = json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart(charts.path())}]);
+    fs::write(charts.path().join("watches.yaml"), watches.to_string()).unwrap();
+    let file = format!("--watches-file={}", charts.path().join("watches.yaml").display());
+    let own = format!("--record-key-namespace={}", namespace.name());
+    let _operator = Operator::start_as(&cluster.operator_kubeconfig_path(), &namespace, &[&file, &own]);
+    let map = || get(&namespace, ["configmap", "web"])["metadata"]["resourceVersion"].clone();
+    set(&namespace, 1);
+    wait_for(&namespace, ["Ready", "Ready"]);
+    let first = keys(&namespace)["current"].clone();
+
+    // Rotated: nothing is written; the next record has the new seal.
+    let patch = json!({"data": {"current": null, "a": first}}).to_string();
+    namespace.kubectl(["patch", "secret", KEY, "--type=merge", "-p", &patch]).unwrap();
+    let second = new_key(&namespace, &first);
+    assert_eq!(sealed_by(&namespace, 1), id(&first));
+    set(&namespace, 2);
+    assert_eq!(wait_for(&namespace, ["Ready", "Ready"]), 2);
+    assert_eq!((sealed_by(&namespace, 2), id(&first) == id(&second)), (id(&second), false));
+    let applied = map();
+
+    // Deleted: made again with another key, beside the known ones.
+    namespace.kubectl(["delete", "secret", KEY]).unwrap();
+    let third = new_key(&namespace, &second);
+    let known = keys(&namespace);
+    assert!(known.len() == 3 && known.values().any(|k| *k == first) && known.values().any(|k| *k == second));
+
+    // Revoked: the deployed revision is compared and sealed again, and no object is written.
+    let revoked: serde_json::Map<_, _> =
+        known.keys().filter(|name| *name != "current").map(|name| (name.clone(), Value::Null)).collect();
+    namespace.kubectl(["patch", "secret", KEY, "--type=merge", "-p", &json!({"data": revoked}).to_string()]).unwrap();
+    eventually("the seal of the newest key", || match sealed_by(&namespace, 2) {
+        seal if seal == id(&third) => Ok(()),
+        seal => Err(seal),
+    });
+    wait_for(&namespace, ["UnprovenRecords", "UnprovenRecords"]);
+    assert_eq!((map(), wait_for(&namespace, ["Ready", "Ready"])), (applied, 2));
 }

@@ -127,11 +127,16 @@ impl Cluster {
         self.discovered.get_or_try_init(read).await.cloned()
     }
 
-    /// Returns the keys of release records. The first call reads or creates them, and waits until that succeeds.
+    /// Returns the keys of release records. The first call reads or creates them, waits until that succeeds, and
+    /// follows their changes from then on.
     pub(crate) async fn keys(&self, config: &ChartConfig) -> Keyring {
         let load = || async {
             let requirement = self.readiness.require("the key of release records", "not read yet");
-            record_key::load(&**self.applier.api(), config.own_namespace(&self.client), &requirement).await
+            let namespace = config.own_namespace(&self.client);
+            let (keys, found) = record_key::load(&**self.applier.api(), namespace, &requirement).await;
+            let follow = record_key::follow(self.client.clone(), namespace.to_owned(), keys.clone(), found);
+            lock(&self.tasks).spawn(follow);
+            keys
         };
         self.keys.get_or_init(load).await.clone()
     }
@@ -143,14 +148,13 @@ impl Cluster {
     }
 
     async fn watch_records(&self, keys: Keyring) {
-        let (mut tasks, mut lists) = (JoinSet::new(), Vec::new());
+        let mut lists = Vec::new();
         let namespaces = self.namespaces.and(&lock(&self.homes));
         for stream in watches::records(&self.client, &namespaces, &self.readiness, &keys) {
             let (first, listed) = oneshot::channel();
-            tasks.spawn(reflector::feed(self.releases.clone(), stream, first));
+            lock(&self.tasks).spawn(reflector::feed(self.releases.clone(), stream, first));
             lists.push(listed);
         }
-        *lock(&self.tasks) = tasks;
         join_all(lists).await;
     }
 }

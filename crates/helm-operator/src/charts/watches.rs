@@ -10,9 +10,9 @@ use controller::runtime::namespaces::Namespaces;
 use controller::runtime::pages;
 use controller::runtime::readiness::{self, LISTING, Readiness};
 use controller::runtime::reflector::{Scope, Sink, Stream, reduce};
-use futures::StreamExt;
 use futures::future::{BoxFuture, ready};
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
 use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, Resource, Whole, label_value};
 use helm_release::storage::{Keyring, RecordMeta, RecordSecret, SELECTOR};
 use kube::api::ListParams;
@@ -40,7 +40,8 @@ pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selec
     scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
 }
 
-/// Watches the metadata of release records.
+/// Watches the metadata of release records. Lists them again when their keys are replaced, because other records may
+/// be proven then.
 pub(crate) fn records(
     client: &Client,
     namespaces: &Namespaces,
@@ -52,10 +53,14 @@ pub(crate) fn records(
         let api: Api<RecordSecret> = api(client, &secrets(), &scope);
         let (keys, config) = (keys.clone(), config.clone());
         let open = move || {
-            let keys = keys.clone();
-            let read = move |secret: RecordSecret| secret.record(&keys);
-            let events = pages::watch(api.clone(), config.clone());
-            events.filter_map(move |event| ready(reduce(event, &read))).boxed()
+            let (api, keys, config) = (api.clone(), keys.clone(), config.clone());
+            let list = move || {
+                let (read_with, replaced) = (keys.clone(), keys.replaced().boxed());
+                let read = move |secret: RecordSecret| secret.record(&read_with);
+                let events = pages::watch(api.clone(), config.clone()).take_until(replaced);
+                events.filter_map(move |event| ready(reduce(event, &read)))
+            };
+            stream::repeat_with(list).flatten().boxed()
         };
         let requirement = readiness.require(&scope.of("release records (Secrets)"), LISTING);
         Stream::new(scope, open).required(requirement)

@@ -51,6 +51,16 @@ pub(crate) enum Trust {
     Broken,
 }
 
+impl Trust {
+    /// Returns whether the keys that count now prove less or more than those that counted when the record was read.
+    pub(crate) fn differs_by_keys(self, proof: Proof) -> bool {
+        matches!(
+            (self, proof),
+            (Trust::Sealed(_) | Trust::Written(_), Proof::Broken) | (Trust::Broken, Proof::Sealed(_))
+        )
+    }
+}
+
 impl From<Proof> for Trust {
     fn from(proof: Proof) -> Trust {
         match proof {

@@ -124,7 +124,12 @@ impl Releases {
         let is_listed = lock(&self.listed).iter().any(|scope| scope.covers(&key.namespace));
         let mut all = lock(&self.all);
         let release = Arc::make_mut(all.entry(key.clone()).or_default());
-        let known = release.revisions.get_mut(&meta.version).map(|r| (&mut r.stamp, Some(r.resource_version)));
+        // With other keys, the same record may be proven, or no longer be.
+        let is_news = |r: &Revision| r.resource_version == meta.resource_version && r.trust.differs_by_keys(meta.proof);
+        let known = release.revisions.get_mut(&meta.version).map(|r| {
+            let version = (!is_news(r)).then_some(r.resource_version);
+            (&mut r.stamp, version)
+        });
         let known_version = known.as_ref().and_then(|(_, version)| *version);
         let Some(stamp) = Stamp::of_newer(known, meta.resource_version, Some(epoch)) else { return false };
         if known_version.is_some_and(|version| meta.resource_version < version) {

@@ -5,12 +5,14 @@
 //! seal is a fact to compare with, never an instruction.
 
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
 /// The key of the annotation that holds a record's seal. Helm drops it with all other annotations.
 pub const SEAL_ANNOTATION: &str = "helm.sdk.operatorframework.io/seal";
@@ -44,24 +46,45 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The key that seals records, and earlier keys whose seals are still valid. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Keyring {
-    current: Arc<Key>,
-    previous: Arc<[Key]>,
+/// The key that seals records, and earlier keys whose seals are still valid. Clones share the keys.
+#[derive(Clone)]
+pub struct Keyring(Arc<watch::Sender<Keys>>);
+
+#[derive(Debug)]
+struct Keys {
+    current: Key,
+    previous: Vec<Key>,
 }
 
 impl Keyring {
     /// Creates a keyring that seals with `current`, and accepts the seals of all keys.
     pub fn new(current: Key, previous: Vec<Key>) -> Keyring {
-        Keyring { current: Arc::new(current), previous: previous.into() }
+        Keyring(Arc::new(watch::Sender::new(Keys { current, previous })))
+    }
+
+    /// Replaces the keys, in all clones. What was verified before keeps its proof until it is read again:
+    /// [`replaced`](Self::replaced) says when.
+    pub fn replace(&self, current: Key, previous: Vec<Key>) {
+        self.0.send_replace(Keys { current, previous });
+    }
+
+    /// Waits until the keys are replaced after this call.
+    pub fn replaced(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut changes = self.0.subscribe();
+        async move {
+            if changes.changed().await.is_err() {
+                // Every keyring is gone.
+                pending::<()>().await;
+            }
+        }
     }
 
     /// Seals a record with this content.
     pub(crate) fn seal(&self, record: &Sealing<'_>, content: Content) -> String {
-        let Some(mac) = record.mac(&self.current, content) else { return String::new() };
+        let keys = self.0.borrow();
+        let Some(mac) = record.mac(&keys.current, content) else { return String::new() };
         let mac = mac.finalize().into_bytes();
-        format!("{}.{}.{}", self.current.id, STANDARD.encode(content.0), STANDARD.encode(mac))
+        format!("{}.{}.{}", keys.current.id, STANDARD.encode(content.0), STANDARD.encode(mac))
     }
 
     /// Returns the content that was sealed; `None` if the seal is not valid for the record.
@@ -69,9 +92,17 @@ impl Keyring {
         let mut parts = seal.splitn(3, '.');
         let (id, content, mac) = (parts.next()?, parts.next()?, parts.next()?);
         let content = Content(STANDARD.decode(content).ok()?.try_into().ok()?);
-        let key = std::iter::once(&*self.current).chain(&*self.previous).find(|key| key.id == id)?;
+        let keys = self.0.borrow();
+        let key = std::iter::once(&keys.current).chain(&keys.previous).find(|key| key.id == id)?;
         let sealed = record.mac(key, content)?;
         sealed.verify_slice(&STANDARD.decode(mac).ok()?).is_ok().then_some(content)
+    }
+}
+
+/// Formats the identities of the keys.
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.borrow().fmt(f)
     }
 }
 
@@ -155,6 +186,18 @@ mod tests {
         assert_eq!(rotated.open(&RECORD, &seal), Some(content));
         assert_eq!(old.open(&RECORD, &rotated.seal(&RECORD, content)), None);
         assert_eq!(Keyring::new(key(2), vec![]).open(&RECORD, &seal), None, "a lost key");
+    }
+
+    #[tokio::test]
+    async fn replaced_keys_count_in_every_clone() {
+        let (keys, content) = (Keyring::new(key(1), vec![]), Content::of(b"content"));
+        let (clone, old) = (keys.clone(), keys.seal(&RECORD, content));
+        let replaced = clone.replaced();
+        keys.replace(key(2), vec![key(1)]);
+        replaced.await;
+        assert_eq!((clone.open(&RECORD, &old), clone.seal(&RECORD, content) == old), (Some(content), false));
+        keys.replace(key(2), vec![]);
+        assert_eq!(clone.open(&RECORD, &old), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! loses nothing.
 
 use helm_release::release::{HookEvent, Release};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
 use crate::watches::OnFailure;
@@ -399,6 +400,24 @@ async fn a_rotated_key_costs_nothing_and_takes_over_with_the_next_revision() {
     world.reconcile().await;
     let world = World::sealing(world.server, Stub::default(), second_key(false));
     assert_eq!((world.requests().await, world.history()), (0, vec!["1 superseded".to_owned(), "2 deployed".into()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_record_is_news_when_other_keys_prove_it_or_none_does() {
+    let world = installed(spec()).await;
+    let metadata = world.server.object(&record(1)).unwrap()["metadata"].clone();
+    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+    let releases = Releases::default();
+    let mut epoch = Epoch { number: 0, began: Instant::now(), is_list: true };
+    let (proves, lost) = (keys(), second_key(false));
+    for (keys, is_news) in [(&proves, true), (&proves, false), (&lost, true), (&lost, false), (&proves, true)] {
+        epoch.number += 1;
+        let meta = RecordMeta::read(&metadata, keys).unwrap();
+        assert_eq!(releases.store(&key(), meta, epoch), is_news, "{}", epoch.number);
+    }
+    epoch.is_list = false;
+    let older = ObjectMeta { resource_version: Some("1".into()), ..metadata };
+    assert!(!releases.store(&key(), RecordMeta::read(&older, &lost).unwrap(), epoch), "an older event is no news");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,9 @@
 //! Manages the key that seals release records: a Secret in the operator's own namespace, created by the first leader.
 //!
 //! `data.current` is the key that seals; every other entry is an earlier key whose seals are still valid. Templates and
-//! `valuesFrom` never see the Secret.
+//! `valuesFrom` never see the Secret. The operator follows its changes: a key is rotated without a restart.
+
+mod follow;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use serde_json::json;
 
 use crate::preflight::Refused;
 use crate::values_from::RECORD_KEY as SECRET_TYPE;
+pub(crate) use follow::follow;
 
 /// The Secret's name.
 pub(crate) const NAME: &str = "helm-operator-record-key";
@@ -60,8 +63,11 @@ struct Secret {
     metadata: Metadata,
     #[serde(default, rename = "type")]
     kind: String,
-    data: Option<BTreeMap<String, ByteString>>,
+    data: Option<Data>,
 }
+
+/// The keys, by the names of their entries.
+type Data = BTreeMap<String, ByteString>;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -70,11 +76,30 @@ struct Metadata {
     resource_version: String,
 }
 
+/// The keys as they are in the Secret.
+#[derive(Default)]
+pub(crate) struct Found {
+    data: Data,
+    /// The Secret's version. Empty if it does not exist.
+    version: String,
+}
+
+impl Found {
+    /// Returns the key that seals, if there is one, and all others.
+    fn keys(&self) -> Result<(Option<Key>, Vec<Key>), Error> {
+        let (mut current, mut previous) = (None, Vec::new());
+        for (name, ByteString(secret)) in &self.data {
+            let key = Key::new(secret).ok_or_else(|| Error::Short(name.clone()))?;
+            if name == CURRENT { current = Some(key) } else { previous.push(key) }
+        }
+        Ok((current, previous))
+    }
+}
+
 /// The next step for the Secret.
-#[derive(Debug)]
 enum Step {
-    /// It has the keys.
-    Use(Keyring),
+    /// It has the keys: the one that seals, and earlier ones.
+    Use(Found, Key, Vec<Key>),
     /// It does not exist.
     Create,
     /// It exists in this version, but lacks the key that seals.
@@ -82,13 +107,13 @@ enum Step {
 }
 
 /// Reads the keys, and creates what is missing. Retries until it succeeds; the requirement reports why it does not.
-pub(crate) async fn load(api: &dyn Api, namespace: &str, requirement: &Requirement) -> Keyring {
+pub(crate) async fn load(api: &dyn Api, namespace: &str, requirement: &Requirement) -> (Keyring, Found) {
     let (mut attempt, mut last) = (0, String::new());
     loop {
-        let error = match read_or_make(api, namespace).await {
-            Ok(keys) => {
+        let error = match read_or_make(api, namespace, &Found::default()).await {
+            Ok((found, current, previous)) => {
                 requirement.meet();
-                return keys;
+                return (Keyring::new(current, previous), found);
             }
             Err(error) => explain(&error),
         };
@@ -107,8 +132,9 @@ fn explain(error: &Error) -> String {
     let message = chain(error);
     match Refused::read(&message) {
         Some(_) => {
-            let rule =
-                format!("{{apiGroups: [\"\"], resources: [secrets], resourceNames: [{NAME}], verbs: [get, patch]}}");
+            let rule = format!(
+                "{{apiGroups: [\"\"], resources: [secrets], resourceNames: [{NAME}], verbs: [get, list, watch, patch]}}"
+            );
             format!(
                 "{message}; add to a role of the operator in that namespace: {rule}, and the verb create on secrets"
             )
@@ -117,11 +143,12 @@ fn explain(error: &Error) -> String {
     }
 }
 
-async fn read_or_make(api: &dyn Api, namespace: &str) -> Result<Keyring, Error> {
+/// Reads the keys, and creates what is missing. If the Secret was deleted, the keys that were known stay valid.
+async fn read_or_make(api: &dyn Api, namespace: &str, known: &Found) -> Result<(Found, Key, Vec<Key>), Error> {
     for _ in 0..RACES {
         let made = match next_step(read(api, namespace).await?)? {
-            Step::Use(keys) => return Ok(keys),
-            Step::Create => create(api, namespace).await,
+            Step::Use(found, current, previous) => return Ok((found, current, previous)),
+            Step::Create => create(api, namespace, retired(known)).await,
             Step::Complete(version) => complete(api, namespace, &version).await,
         };
         match made {
@@ -138,15 +165,20 @@ fn next_step(secret: Option<Secret>) -> Result<Step, Error> {
     if kind != SECRET_TYPE {
         return Err(Error::OtherType(kind));
     }
-    let (mut current, mut previous) = (None, Vec::new());
-    for (name, ByteString(secret)) in data.into_iter().flatten() {
-        let key = Key::new(&secret).ok_or_else(|| Error::Short(name.clone()))?;
-        if name == CURRENT { current = Some(key) } else { previous.push(key) }
-    }
-    Ok(match current {
-        Some(current) => Step::Use(Keyring::new(current, previous)),
-        None => Step::Complete(metadata.resource_version),
+    let found = Found { data: data.unwrap_or_default(), version: metadata.resource_version };
+    Ok(match found.keys()? {
+        (Some(current), previous) => Step::Use(found, current, previous),
+        (None, _) => Step::Complete(found.version),
     })
+}
+
+/// Returns the entries of the known keys, none of which seals any longer.
+fn retired(known: &Found) -> Data {
+    let name = |name: &String| match &**name {
+        CURRENT => format!("until-{}", outside::now().as_second()),
+        earlier => earlier.to_owned(),
+    };
+    known.data.iter().map(|(entry, secret)| (name(entry), secret.clone())).collect()
 }
 
 async fn read(api: &dyn Api, namespace: &str) -> Result<Option<Secret>, Error> {
@@ -157,12 +189,13 @@ async fn read(api: &dyn Api, namespace: &str) -> Result<Option<Secret>, Error> {
     }
 }
 
-/// Creates the Secret. Fails with a conflict if it exists by now.
-async fn create(api: &dyn Api, namespace: &str) -> Result<(), Error> {
+/// Creates the Secret with a new key. Fails with a conflict if it exists by now.
+async fn create(api: &dyn Api, namespace: &str, mut data: Data) -> Result<(), Error> {
+    data.insert(CURRENT.to_owned(), random()?);
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
         "metadata": {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "helm-operator"}},
-        "data": {CURRENT: random()?},
+        "data": data,
     });
     let collection = format!("/api/v1/namespaces/{namespace}/secrets?fieldManager={}", kube::FIELD_MANAGER);
     let sent = api.send(Call::post(collection, secret.to_string().into_bytes())).await;
@@ -201,7 +234,8 @@ mod tests {
     use super::*;
 
     async fn keys(server: &MemoryApi) -> Result<String, String> {
-        read_or_make(server, "own").await.map(|keys| format!("{keys:?}")).map_err(|error| explain(&error))
+        let read = read_or_make(server, "own", &Found::default()).await;
+        read.map(|(_, current, previous)| format!("{current:?} {previous:?}")).map_err(|error| explain(&error))
     }
 
     fn put(server: &MemoryApi, kind: &str, data: serde_json::Value) {
