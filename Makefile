@@ -24,6 +24,8 @@ FUZZ_SECONDS ?= 60
 SHARD ?=
 MUTANTS ?=
 
+# Programs that do not run under cargo find the test cluster here, too.
+export TEST_CLUSTER_FOLDER ?= $(CURDIR)/target/cluster
 CLUSTER := cargo run --quiet -p test-cluster --bin cluster --
 
 ##@ Daily loop, in this order
@@ -31,7 +33,7 @@ CLUSTER := cargo run --quiet -p test-cluster --bin cluster --
 .PHONY: cluster
 cluster: ## Build the test control plane; takes minutes once, then nothing.
 ifeq ($(USE_KUBECONFIG)$(KUBEBUILDER_ASSETS),)
-	@tools/build
+	@crates/test-cluster/tools/build
 endif
 
 .PHONY: build
@@ -199,7 +201,7 @@ moved: cluster ## Run other people's Helm operators, unchanged; PROJECTS=DIR has
 
 .PHONY: cluster-oldest
 cluster-oldest: ## Build a control plane of the oldest supported Kubernetes; takes minutes once.
-	@tools/build --oldest
+	@crates/test-cluster/tools/build --oldest
 
 .PHONY: test-oldest
 test-oldest: cluster-oldest ## Run the operator's cluster tests on it; TEST="NAME…" filters by name.

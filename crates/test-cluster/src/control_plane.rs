@@ -89,7 +89,7 @@ impl ControlPlane {
 
     fn simulate_node(&self, tools: &Tools) -> Result<(), Error> {
         self.spawn(Component::Kwok)?;
-        tools.kubectl(["apply", "-f", "-"], include_str!("manifests/node.yaml")).map(drop)
+        tools.kubectl(["apply", "-f", "-"], include_str!("../manifests/node.yaml")).map(drop)
     }
 
     fn start_real_node(&self, node: &RealNode, tools: &Tools) -> Result<(), Error> {
@@ -154,8 +154,8 @@ impl ControlPlane {
         let tokens: String = self.users.iter().map(User::line).collect();
         let files = [
             ("tokens.csv", tokens.as_str()),
-            ("stages.yaml", include_str!("manifests/stages.yaml")),
-            ("audit-policy.yaml", include_str!("manifests/audit-policy.yaml")),
+            ("stages.yaml", include_str!("../manifests/stages.yaml")),
+            ("audit-policy.yaml", include_str!("../manifests/audit-policy.yaml")),
         ];
         files.into_iter().try_for_each(|(name, text)| write(&self.folder.join(name), text))
     }

@@ -44,10 +44,10 @@ impl RealNode {
     /// Writes the configuration of containerd, kubelet and kube-proxy.
     pub(crate) fn write_files(&self, folder: &Path) -> Result<(), Error> {
         let files = [
-            ("containerd.toml", include_str!("manifests/node/containerd.toml")),
-            ("cni/pods.conflist", include_str!("manifests/node/pods.conflist")),
-            ("kubelet.yaml", include_str!("manifests/node/kubelet.yaml")),
-            ("kube-proxy.yaml", include_str!("manifests/node/kube-proxy.yaml")),
+            ("containerd.toml", include_str!("../manifests/node/containerd.toml")),
+            ("cni/pods.conflist", include_str!("../manifests/node/pods.conflist")),
+            ("kubelet.yaml", include_str!("../manifests/node/kubelet.yaml")),
+            ("kube-proxy.yaml", include_str!("../manifests/node/kube-proxy.yaml")),
             ("resolv.conf", ""),
         ];
         files.into_iter().try_for_each(|(name, text)| {

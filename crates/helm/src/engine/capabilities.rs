@@ -12,7 +12,7 @@ use super::KubeVersion;
 /// The Kubernetes version assumed without a cluster.
 const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
 
-/// The Helm release whose behaviour charts get: `.Capabilities.HelmVersion.Version`. `tools/build` builds it for comparison.
+/// The Helm release whose behaviour charts get: `.Capabilities.HelmVersion.Version`. `crates/test-cluster/tools/build` builds it for comparison.
 const HELM_VERSION: &str = "v4.3.1";
 
 /// The Go release that builds Helm v4.3.1.
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_helm_version_is_the_release_that_comparisons_build() {
-        let build = include_str!("../../../../tools/build");
+        let build = include_str!("../../../../crates/test-cluster/tools/build");
         assert!(build.contains(&format!("helm_version={HELM_VERSION}\n")));
         let shown = Capabilities::default().field("HelmVersion").unwrap();
         let Value::Object(info) = shown else { panic!("not an object") };
