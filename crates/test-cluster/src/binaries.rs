@@ -1,4 +1,4 @@
-//! Finds the binaries: `USE_KUBECONFIG`, then `KUBEBUILDER_ASSETS`, then `make cluster`'s output.
+//! Finds the binaries: `USE_KUBECONFIG`, then `KUBEBUILDER_ASSETS`, then what [`build`](crate::build) has built.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 
 /// The binaries of a cluster.
-const NEEDED: [&str; 6] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"];
+pub(crate) const NEEDED: [&str; 6] =
+    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"];
 
 /// The cluster to run tests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +26,37 @@ impl Binaries {
     pub fn find() -> Result<Binaries, Error> {
         choose(env_path("USE_KUBECONFIG"), env_path("KUBEBUILDER_ASSETS"), &built())
     }
+
+    /// Returns whether the environment names a cluster or binaries, so that nothing needs to be built.
+    pub(crate) fn are_chosen() -> bool {
+        env_path("USE_KUBECONFIG").or(env_path("KUBEBUILDER_ASSETS")).is_some()
+    }
 }
 
-/// Returns the output directory of `make cluster`.
+/// Returns the folder of binaries that were built.
 pub(crate) fn built() -> PathBuf {
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = crate_folder.ancestors().nth(2).unwrap_or(crate_folder);
-    root.join("target/cluster/bin")
+    home().join("bin")
+}
+
+/// Returns the folder of everything that outlives a test: `TEST_CLUSTER_FOLDER`, or a folder for this version of
+/// Kubernetes in the user's cache (`XDG_CACHE_HOME`, `~/.cache`), which all projects share.
+#[must_use]
+pub fn home() -> PathBuf {
+    let cache = env_path("XDG_CACHE_HOME").or(env_path("HOME").map(|home| home.join(".cache")));
+    home_of(env_path("TEST_CLUSTER_FOLDER"), cache)
+}
+
+fn home_of(chosen: Option<PathBuf>, cache: Option<PathBuf>) -> PathBuf {
+    let cached = || cache.unwrap_or_else(env::temp_dir).join("test-cluster").join(kubernetes_version());
+    chosen.unwrap_or_else(cached)
+}
+
+/// Returns the version of Kubernetes that is built, such as `1.36.2`.
+#[must_use]
+pub fn kubernetes_version() -> &'static str {
+    let rest = include_str!("../tools/kubernetes/go.mod").split_once("k8s.io/kubernetes v").map(|(_, rest)| rest);
+    let end = |rest: &str| rest.find(char::is_whitespace).unwrap_or(rest.len());
+    rest.map_or("unknown", |rest| &rest[..end(rest)])
 }
 
 /// Returns the tool's path in the first directory that has it, or its bare name, to be found in `PATH`.
@@ -73,13 +98,21 @@ mod tests {
         for part in [
             "USE_KUBECONFIG",
             "KUBEBUILDER_ASSETS",
-            "make cluster",
+            "test_cluster::build",
             "/built",
             "looked in /nowhere",
             "missing etcd, kube-apiserver",
         ] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
+    }
+
+    #[test]
+    fn projects_share_a_folder_for_each_version_unless_they_name_one() {
+        assert_eq!(home_of(Some("/own".into()), Some("/cache".into())), Path::new("/own"));
+        assert!(kubernetes_version().starts_with("1."), "{}", kubernetes_version());
+        let shared = format!("/cache/test-cluster/{}", kubernetes_version());
+        assert_eq!(home_of(None, Some("/cache".into())), Path::new(&shared));
     }
 
     #[test]

@@ -10,10 +10,13 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::binaries::{self, Binaries};
+use crate::builder::build;
 use crate::control_plane::{self, ControlPlane};
 use crate::error::{Attempt, Error};
+use crate::process::eventually;
 use crate::tools::Tools;
 use crate::{Component, Namespace, RealNode, Request, audit, folder};
 
@@ -91,6 +94,31 @@ impl TestCluster {
                 let _ = writeln!(std::io::stderr(), "skipped: {error}");
                 None
             }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Returns [`TestCluster::shared`] for tests, and builds missing binaries first ([`build`](crate::build)). Prints a
+    /// message and returns `None` if what builds them is missing and `CI` is not set.
+    ///
+    /// # Panics
+    /// If the build fails, or the cluster fails to start.
+    #[must_use]
+    #[allow(clippy::panic, reason = "called by tests only, where a panic is the failure")]
+    pub fn built_or_skip() -> Option<&'static TestCluster> {
+        // A failed build does not become better by waiting for it once more.
+        static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
+        let built = BUILT.get_or_init(|| match build() {
+            Err(error) if !error.is_no_binaries() => Err(error.to_string()),
+            Err(error) if env::var_os("CI").is_some() => Err(error.to_string()),
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "skipped: {error}");
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        });
+        match built {
+            Ok(()) => TestCluster::shared_or_skip(),
             Err(error) => panic!("{error}"),
         }
     }
@@ -215,6 +243,43 @@ impl TestCluster {
     /// As [`TestCluster::kubectl`].
     pub fn apply(&self, manifest: &str) -> Result<String, Error> {
         self.tools.kubectl(["apply", "-f", "-"], manifest)
+    }
+
+    /// Applies a kustomization, such as `config/default`, as the administrator, and waits until its definitions are
+    /// served.
+    ///
+    /// # Errors
+    /// As [`TestCluster::kubectl`].
+    pub fn deploy(&self, kustomization: impl AsRef<Path>) -> Result<(), Error> {
+        let folder = kustomization.as_ref().as_os_str();
+        self.kubectl([OsStr::new("apply"), OsStr::new("--server-side"), OsStr::new("-k"), folder])?;
+        self.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).map(drop)
+    }
+
+    /// Returns an object, such as `["team", "red"]` or `["pod", "web", "-n", "default"]`; `Null` if there is none.
+    ///
+    /// # Errors
+    /// As [`TestCluster::kubectl`].
+    pub fn get(&self, object: &[&str]) -> Result<Value, Error> {
+        let text = self.kubectl(["get", "--output=json", "--ignore-not-found"].iter().chain(object))?;
+        if text.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(&text)
+            .map_err(|source| Error::Json { arguments: format!("get {}", object.join(" ")), source })
+    }
+
+    /// Waits until a field of an object, as for [`get`](Self::get), has this value; `Null` if there is no such field
+    /// or object. `pointer` is a JSON pointer, such as `/status/conditions/0/status`.
+    ///
+    /// # Panics
+    /// After [`LIMIT`](crate::LIMIT) with another value, or if kubectl fails until then.
+    pub fn wait_for(&self, object: &[&str], pointer: &str, expected: &Value) {
+        eventually(&format!("{expected} in {pointer} of {}", object.join(" ")), || {
+            let found = self.get(object).map_err(|error| Value::from(error.to_string()))?;
+            let found = found.pointer(pointer).cloned().unwrap_or_default();
+            if found == *expected { Ok(()) } else { Err(found) }
+        });
     }
 
     /// Creates a namespace for one test; its name begins with `prefix`.

@@ -9,19 +9,36 @@ use crate::Component;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No directory has the binaries; the only error for which a test may be skipped.
+    /// No directory has the binaries. A test may be skipped for this error and for [`Error::NoGo`], and for no other.
     #[error(
         "no cluster to test on: set USE_KUBECONFIG to the kubeconfig of a running cluster, or KUBEBUILDER_ASSETS to a directory with \
-         etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok, or run `make cluster` to build them \
-         into {built} (looked in {looked_in}: missing {missing})"
+         etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok, or build them into {built} \
+         (`make cluster` or `make test-cluster`; in code, test_cluster::build) (looked in {looked_in}: missing {missing})"
     )]
     NoBinaries {
         /// The last directory searched.
         looked_in: PathBuf,
         /// The missing names, separated by commas.
         missing: String,
-        /// The directory that `make cluster` puts them in.
+        /// The directory for binaries that are built.
         built: PathBuf,
+    },
+    /// The binaries are missing, and so is what builds them.
+    #[error(
+        "cannot build a cluster to test on: {program} is missing. Install Go 1.26 or later (https://go.dev/dl), bash and git; or set \
+         KUBEBUILDER_ASSETS to a directory with the binaries, or USE_KUBECONFIG to the kubeconfig of a running cluster"
+    )]
+    NoGo {
+        /// The missing program.
+        program: &'static str,
+    },
+    /// The binaries could not be built; the cause is on standard error.
+    #[error("cannot build the test cluster in {folder}: {status}; the cause is above, and in {folder}/bin/.log")]
+    Build {
+        /// The folder of the build.
+        folder: PathBuf,
+        /// The exit status of the build.
+        status: ExitStatus,
     },
     /// A control plane process exited unexpectedly.
     #[error("{component} exited unexpectedly with {status}; the end of its log:\n{log}")]
@@ -62,6 +79,14 @@ pub enum Error {
     /// The cluster comes from `USE_KUBECONFIG`, so we must not touch its processes.
     #[error("cannot control {0}: the cluster comes from USE_KUBECONFIG")]
     NotOurs(Component),
+    /// kubectl printed something other than JSON.
+    #[error("kubectl {arguments} did not print JSON")]
+    Json {
+        /// Its arguments.
+        arguments: String,
+        /// The cause.
+        source: serde_json::Error,
+    },
     /// A file or a process could not be handled.
     #[error("cannot {what}")]
     Io {
@@ -76,10 +101,10 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the binaries are missing, and nothing else is wrong.
+    /// Returns whether the binaries are missing, or what builds them, and nothing else is wrong.
     #[must_use]
     pub fn is_no_binaries(&self) -> bool {
-        matches!(self, Error::NoBinaries { .. })
+        matches!(self, Error::NoBinaries { .. } | Error::NoGo { .. })
     }
 }
 

@@ -1,23 +1,8 @@
-//! A real Kubernetes control plane for tests and the demo: etcd, kube-apiserver, kube-controller-manager,
-//! kube-scheduler and kwok (one simulated node) as separate processes on loopback, each of which a test can kill.
-//! [`RealNode`] is a node that runs containers.
-//!
-//! It leaves nothing behind: a watchdog stops the processes and removes their directory even if the test is killed, and
-//! each start cleans up after killed watchdogs. It builds nothing: `make cluster` does.
-//!
-//! ```no_run
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use test_cluster::TestCluster;
-//! if let Some(cluster) = TestCluster::shared_or_skip() {
-//!     let namespace = cluster.namespace("scaling")?;
-//!     cluster.kubectl(["-n", namespace.name(), "get", "pods"])?;
-//! }
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
 pub use audit::Request;
-pub use binaries::Binaries;
+pub use binaries::{Binaries, home, kubernetes_version};
+pub use builder::build;
 pub use cluster::{Options, Processes, TestCluster};
 pub use component::Component;
 pub use error::Error;
@@ -27,6 +12,7 @@ pub use real_node::RealNode;
 
 mod audit;
 mod binaries;
+mod builder;
 mod cluster;
 mod component;
 mod control_plane;

@@ -1,5 +1,6 @@
-//! Manages a test cluster from the command line: `cluster up` leaves one running, `cluster down` stops it, `cluster run
-//! COMMAND…` runs a command with its own cluster. Used by `make cluster-up`, `cluster-down` and `demo`.
+//! Manages a test cluster from the command line: `cluster build` builds its binaries, `cluster up` leaves one running,
+//! `cluster down` stops it, `cluster run COMMAND…` runs a command with its own cluster. Used by `make cluster-up`,
+//! `cluster-down` and `demo`.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -10,8 +11,9 @@ use std::{env, fs};
 
 use test_cluster::{Options, RealNode, TestCluster};
 
-const USAGE: &str = "usage: cluster up | down | run [--keep] [--audit] COMMAND [ARGUMENT...]
+const USAGE: &str = "usage: cluster build | up | down | run [--keep] [--audit] COMMAND [ARGUMENT...]
 
+build build missing binaries, which takes about ten minutes the first time
 up    start a cluster, leave it running and print its export KUBECONFIG line
 down  stop it
 run   run COMMAND with KUBECONFIG set to its own cluster, which stops with the command;
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
     let outcome = match words.as_slice() {
+        ["build"] => test_cluster::build().map(|_| ExitCode::SUCCESS).map_err(Into::into),
         ["up"] => up(),
         ["down"] => down(),
         ["run", "--keep", command, ..] if is_command(command) => run(&arguments[2..], options(true, false)),
@@ -92,7 +95,7 @@ fn clear_stopped(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let kubeconfig = folder.join("admin.kubeconfig");
     if TestCluster::is_left_running(folder) {
         return Err(format!(
-            "a cluster is already running: `export KUBECONFIG={}`, or `make cluster-down`",
+            "a cluster is already running: `export KUBECONFIG={}`, or `cluster down`",
             kubeconfig.display()
         )
         .into());
@@ -104,7 +107,7 @@ fn clear_stopped(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
 
 /// Returns the directory of a cluster that is left running.
 fn kept_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).join("target/cluster/up")
+    test_cluster::home().join("up")
 }
 
 /// Prints only this line on standard output, so that `eval "$(make -s cluster-up)"` works.
