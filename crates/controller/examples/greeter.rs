@@ -8,7 +8,7 @@ use controller::native::{Cache, Next, Reconciler, Rights, Scope, Watching, Write
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 
-struct Greeter;
+pub(crate) struct Greeter;
 
 impl Reconciler for Greeter {
     type Resource = ConfigMap;

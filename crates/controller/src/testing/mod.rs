@@ -2,8 +2,12 @@
 //!
 //! It stores what is put and applied, with the fields of each manager. It does not validate, set defaults, run
 //! controllers or collect garbage: a Deployment gets no pods unless the test puts some.
+//!
+//! [`InProcess`] runs a manager on a real one.
 
 #![allow(clippy::panic, reason = "tests end here")]
+
+mod in_process;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,6 +23,7 @@ use crate::context::Context;
 use crate::native::once;
 use crate::native::{Kind, Next, Reach, Reconciler, Watched};
 use crate::runtime::sync::lock;
+pub use in_process::InProcess;
 
 /// The field manager of objects that a test puts.
 const USER: &str = "user";

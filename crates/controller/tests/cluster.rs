@@ -1,0 +1,62 @@
+//! The README's reconciler on a real control plane, in this process.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
+use controller::Manager;
+use controller::manager::Config;
+use controller::testing::InProcess;
+use serde_json::json;
+use test_cluster::TestCluster;
+
+#[path = "../examples/greeter.rs"]
+#[allow(dead_code, reason = "its main is not used here")]
+mod greeter;
+
+/// What the reconciler's rights declare, for one account.
+const ROLE: &str = r#"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: greeter}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: greeter}
+rules:
+- {apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create, patch]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: greeter}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: greeter}
+subjects: [{kind: ServiceAccount, name: greeter}]
+"#;
+
+#[test]
+fn a_manager_runs_in_the_tests_process_with_the_rights_of_its_account() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("greeter").unwrap();
+    namespace.apply(ROLE).unwrap();
+    let kubeconfig = cluster.kubeconfig_of(namespace.name(), "greeter").unwrap();
+    let mut config =
+        Config { metrics_bind_address: "0".into(), health_probe_bind_address: "0".into(), ..Config::default() };
+    config.controllers.namespaces = controller::context::Namespaces::parse(namespace.name());
+    let manager = Manager::new(config).reconciler(greeter::Greeter);
+    let running = InProcess::start(&kubeconfig, |client, shutdown| manager.run_until(client, shutdown)).unwrap();
+
+    namespace.kubectl(["create", "configmap", "ada"]).unwrap();
+    namespace.kubectl(["label", "configmap", "ada", "greet="]).unwrap();
+    let greeting = ["configmap", "ada-greeting", "-n", namespace.name()];
+    cluster.wait_for(&greeting, "/data/text", &json!("Hello, ada!"));
+    let uid = cluster.get(&greeting).unwrap()["metadata"]["uid"].clone();
+
+    namespace.kubectl(["patch", "configmap", "ada-greeting", "--patch", r#"{"data": {"text": "Bye"}}"#]).unwrap();
+    cluster.wait_for(&greeting, "/data/text", &json!("Hello, ada!"));
+    assert_eq!(cluster.get(&greeting).unwrap()["metadata"]["uid"], uid, "it is repaired, not made again");
+    running.stop().unwrap();
+    let user = format!("system:serviceaccount:{}:greeter", namespace.name());
+    let requests = cluster.requests().unwrap().into_iter().filter(|request| request.user == user);
+    // Without permission to list leases, it does not warn of other operators.
+    let refused = requests.filter(|request| request.code == 403 && request.resource != "leases");
+    assert_eq!(refused.collect::<Vec<_>>(), []);
+}
