@@ -27,6 +27,9 @@ pub(crate) struct Count {
     pub(crate) charts: BTreeMap<Deployed, usize>,
     /// The number of recorded revisions.
     pub(crate) revisions: usize,
+    /// The resources that are left alone, by the annotation that asks for it. Zeros are exported, so that a query finds
+    /// the series before the first such resource.
+    pub(crate) left_alone: BTreeMap<&'static str, usize>,
 }
 
 impl Count {
@@ -77,6 +80,12 @@ struct ChartLabels {
     chart: Arc<str>,
     controller: Arc<str>,
     version: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnnotationLabels {
+    annotation: &'static str,
+    controller: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -136,20 +145,24 @@ impl Collector for Censuses {
             .filter_map(|(controller, census)| Some((controller.clone(), census.upgrade()?.count())))
             .collect();
         drop(all);
-        let (mut ready, mut charts, mut revisions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ready, mut charts, mut revisions, mut left_alone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (controller, count) in counts {
             revisions.push((ControllerLabels { controller: controller.clone() }, count.revisions));
             let labels = |(ready, reason)| Labels { controller: controller.clone(), ready, reason };
             ready.extend(count.ready.into_iter().map(|(of, count)| (labels(of), count)));
             let labels = |(chart, version)| ChartLabels { chart, controller: controller.clone(), version };
             charts.extend(most_frequent(count.charts).into_iter().map(|(of, count)| (labels(of), count)));
+            let labels = |annotation| AnnotationLabels { annotation, controller: controller.clone() };
+            left_alone.extend(count.left_alone.into_iter().map(|(of, count)| (labels(of), count)));
         }
         let help = "Custom resources by controller, and by status and reason of Ready.";
         Gauges { name: "helm_operator_resources", help, values: ready }.encode(&mut encoder)?;
         let help = "Deployed releases by controller, chart and version.";
         Gauges { name: "helm_operator_releases", help, values: charts }.encode(&mut encoder)?;
         let help = "Recorded revisions of all releases by controller.";
-        Gauges { name: "helm_operator_revisions", help, values: revisions }.encode(&mut encoder)
+        Gauges { name: "helm_operator_revisions", help, values: revisions }.encode(&mut encoder)?;
+        let help = "Custom resources that an annotation leaves alone, by controller and annotation.";
+        Gauges { name: "helm_operator_suspended_resources", help, values: left_alone }.encode(&mut encoder)
     }
 }
 

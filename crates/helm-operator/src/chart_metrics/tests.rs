@@ -24,7 +24,7 @@ fn resources_are_counted_by_readiness_for_as_long_as_their_controller_runs() {
     impl Census for Three {
         fn count(&self) -> Count {
             let ready = [(("True".into(), "Ready".into()), 2), (("False".into(), "UpgradeError".into()), 1)].into();
-            let mut count = Count { ready, revisions: 7, ..Count::default() };
+            let mut count = Count { ready, revisions: 7, left_alone: [("suspend", 1)].into(), ..Count::default() };
             count.add_chart("shop-0.1.0");
             count
         }
@@ -36,6 +36,7 @@ fn resources_are_counted_by_readiness_for_as_long_as_their_controller_runs() {
     check(&metrics, r#"helm_operator_resources{controller="a-controller",ready="False",reason="UpgradeError"} 1"#);
     check(&metrics, r#"helm_operator_releases{chart="shop",controller="a-controller",version="0.1.0"} 1"#);
     check(&metrics, r#"helm_operator_revisions{controller="a-controller"} 7"#);
+    check(&metrics, r#"helm_operator_suspended_resources{annotation="suspend",controller="a-controller"} 1"#);
     drop(census);
     assert!(!metrics.encode(Format::Classic).contains("a-controller"));
 }

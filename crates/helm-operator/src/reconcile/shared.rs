@@ -299,7 +299,8 @@ impl Shared {
 
 impl Census for Shared {
     fn count(&self) -> Count {
-        let mut counts = Count::default();
+        let left_alone = [("suspend", 0), ("pause", 0)].into();
+        let mut counts = Count { left_alone, ..Count::default() };
         for primary in self.cache.primaries() {
             let ready = primary.status.find(condition::READY);
             let of =
@@ -307,6 +308,9 @@ impl Census for Shared {
             *counts.ready.entry((of(|ready| &ready.status), of(|ready| &ready.reason))).or_default() += 1;
             if let Some(deployed) = primary.status.deployed_release.as_ref().filter(|one| !one.chart.is_empty()) {
                 counts.add_chart(&deployed.chart);
+            }
+            if let Some(annotation) = primary.annotations.left_alone_by() {
+                *counts.left_alone.entry(annotation).or_default() += 1;
             }
             counts.revisions += self.cache.release(&primary.key()).map_or(0, |release| release.revisions.len());
         }

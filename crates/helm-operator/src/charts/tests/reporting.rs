@@ -4,6 +4,7 @@ use controller::runtime::workers::serve;
 use helm_release::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
 
+use crate::chart_metrics::Census as _;
 use crate::charts::tests::*;
 use crate::watches::OverrideValuesType;
 
@@ -373,4 +374,24 @@ async fn values_and_annotations_without_effect_are_reported_once_for_each_change
     world.edit(|p| p["metadata"]["annotations"] = json!({}));
     world.reconcile().await;
     assert_eq!((world.condition("UnreadValues"), world.condition("IgnoredAnnotations")), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_that_are_left_alone_are_counted_by_the_annotation_that_asks_for_it() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    for (annotations, expected) in [
+        (&[][..], [0, 0]),
+        (&["suspend"], [1, 0]),
+        // A pause leaves more alone.
+        (&["suspend", "pause"], [0, 1]),
+        (&["install-wait"], [0, 0]),
+    ] {
+        let set = annotations.iter().map(|name| (format!("helm.sdk.operatorframework.io/{name}"), json!("true")));
+        let set: serde_json::Map<String, Value> = set.collect();
+        world.edit(|primary| primary["metadata"]["annotations"] = set.into());
+        world.reconcile().await;
+        let left_alone = world.shared.count().left_alone;
+        assert_eq!([left_alone["suspend"], left_alone["pause"]], expected, "{annotations:?}");
+    }
 }
