@@ -1,10 +1,12 @@
-//! The hybrid project of upstream's tutorial, created by the real program, builds, passes its own tests and generates
-//! the files that it commits.
+//! The hybrid project of upstream's tutorial, created by the real program, builds, passes its own tests, in memory and
+//! on a control plane, and generates the files that it commits.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use test_cluster::TestCluster;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_memcached-operator");
 
@@ -73,4 +75,9 @@ fn a_hybrid_project_builds_passes_its_tests_and_generates_what_it_commits() {
     cargo(&["run", "--quiet", "--", "generate", "crds", "--check"]);
     cargo(&["run", "--quiet", "--", "generate", "rbac", "--check"]);
     cargo(&["run", "--quiet", "--", "lint", "--strict"]);
+    assert!(tested.contains("1 ignored"), "a plain `cargo test` starts no control plane: {tested}");
+    if TestCluster::shared_or_skip().is_some() {
+        let tested = cargo(&["test", "--quiet", "--test", "cluster", "--", "--ignored"]);
+        assert!(tested.contains("1 passed"), "{tested}");
+    }
 }

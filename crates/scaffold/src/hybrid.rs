@@ -40,17 +40,20 @@ pub(crate) struct Words {
     project: String,
     repository: String,
     dependency: String,
+    harness: String,
 }
 
 impl Words {
     pub(crate) fn new(file: &ProjectFile, library: Option<&Library>) -> Words {
         let dependency = library.map(Library::dependency).unwrap_or_default();
-        Words { project: file.name().to_owned(), repository: repository(file.text("repo")), dependency }
+        let harness = library.map(Library::harness).unwrap_or_default();
+        Words { project: file.name().to_owned(), repository: repository(file.text("repo")), dependency, harness }
     }
 
     pub(crate) fn fill(&self, text: &str) -> String {
-        let Words { project, repository, dependency } = self;
-        fill(text, &[("project", project), ("repository", repository), ("library", dependency)])
+        let Words { project, repository, dependency, harness } = self;
+        let words = [("project", project), ("repository", repository), ("library", dependency), ("harness", harness)];
+        fill(text, &words.map(|(name, word)| (name, word.as_str())))
     }
 }
 

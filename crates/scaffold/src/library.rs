@@ -8,9 +8,13 @@ use crate::Project;
 /// The folder of a project's copy.
 pub const FOLDER: &str = "vendor/helm-operator";
 
+/// The crate that a project's tests start a control plane with.
+const HARNESS: &str = "test-cluster";
+
 /// The library's crates; the first is the one that a project depends on. A test compares them with the manifests.
-pub(crate) const CRATES: [&str; 12] = [
+pub(crate) const CRATES: [&str; 13] = [
     "helm-operator",
+    HARNESS,
     "controller",
     "scaffold",
     "helm-release",
@@ -93,6 +97,17 @@ impl Library {
                  helm-operator = {{ path = {:?} }}",
                 format!("{FOLDER}/crates/{}", CRATES[0])
             ),
+        }
+    }
+
+    /// Returns the line in `Cargo.toml` for the control plane in tests.
+    pub(crate) fn harness(&self) -> String {
+        match self {
+            Library::Version(version) => format!("{HARNESS} = {version:?}"),
+            Library::Checkout(Checkout { folder, .. }) => {
+                format!("{HARNESS} = {{ path = {:?} }}", format!("{folder}/../{HARNESS}"))
+            }
+            Library::Copy(_) => format!("{HARNESS} = {{ path = {:?} }}", format!("{FOLDER}/crates/{HARNESS}")),
         }
     }
 
@@ -229,8 +244,15 @@ name = \"root\"
 
     #[test]
     fn a_copy_has_what_compiles_and_no_tests() {
-        let needed =
-            ["Cargo.toml", "README.md", "src/lib.rs", "src/a/tests_of.rs", "templates/chart/templates/tests/a.yaml"];
+        let needed = [
+            "Cargo.toml",
+            "README.md",
+            "tools/build",
+            "manifests/node.yaml",
+            "src/lib.rs",
+            "src/a/tests_of.rs",
+            "templates/chart/templates/tests/a.yaml",
+        ];
         let unused = [
             "src/a/tests.rs",
             "src/tests/mod.rs",
@@ -255,6 +277,16 @@ name = \"root\"
         assert_eq!(project.text("vendor/helm-operator/crates/helm-operator/src/lib.rs"), Some("new"));
         assert!(!project.contains("vendor/helm-operator/crates/helm-operator/src/gone.rs"));
         assert_eq!(project.text("Cargo.lock"), Some("mine"));
+    }
+
+    #[test]
+    fn the_control_plane_for_tests_comes_from_where_the_library_does() {
+        assert_eq!(Library::Version("1.2.3".into()).harness(), "test-cluster = \"1.2.3\"");
+        let checkout = Checkout { folder: "../library/crates/helm-operator".into(), lock: None };
+        let path = "../library/crates/helm-operator/../test-cluster";
+        assert_eq!(Library::Checkout(checkout).harness(), format!("test-cluster = {{ path = {path:?} }}"));
+        let copied = "test-cluster = { path = \"vendor/helm-operator/crates/test-cluster\" }";
+        assert_eq!(Library::Copy(sources(&[("src/lib.rs", "")])).harness(), copied);
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub(crate) const HYBRID: &[Template] = templates! {
     "src/main.rs": "hybrid/src/main.rs",
     "src/api/mod.rs": "hybrid/src/api/mod.rs",
     "src/controllers/mod.rs": "hybrid/src/controllers/mod.rs",
+    "tests/cluster.rs": "hybrid/tests/cluster.rs",
 };
 
 /// The starter chart; paths are relative to its folder.
