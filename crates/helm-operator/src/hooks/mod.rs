@@ -53,10 +53,11 @@ pub trait PostHook: Send + Sync {
 
 /// Changes what a chart rendered, before anything is compared or applied.
 ///
-/// Equal manifests must give equal results. It does not see the chart's hooks and custom resource definitions. A
+/// Equal manifests must give equal results. As with Helm since 4.2, it sees the chart's hooks, too, but not the custom
+/// resource definitions below `crds/`. An object is a hook if it has the annotation `helm.sh/hook` in the result. A
 /// failure is reported in the resource's condition, with the reason `PostRenderFailed`, and is retried.
 pub trait PostRenderer: Send + Sync {
-    /// Returns the manifest to apply and to record.
+    /// Returns the manifest to apply and to record, with the hooks.
     fn render(&self, rendered: PostRender) -> BoxFuture<'_, Result<String, Error>>;
 }
 
@@ -65,7 +66,7 @@ pub trait PostRenderer: Send + Sync {
 pub struct PostRender {
     /// The custom resource, without its status.
     pub resource: DynamicObject,
-    /// The objects as YAML documents, each with the comment `# Source: chart/templates/file.yaml`.
+    /// The objects, then the hooks, as YAML documents, each with the comment `# Source: chart/templates/file.yaml`.
     pub manifest: String,
 }
 

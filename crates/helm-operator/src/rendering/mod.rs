@@ -27,7 +27,7 @@ mod weight;
 pub(crate) mod worker;
 
 pub(crate) use message::Job;
-pub(crate) use output::{Analysed, Output, explain, failure};
+pub(crate) use output::{Analysed, Output, explain, failure, separate};
 pub(crate) use pool::Workers;
 pub(crate) use process::Program;
 pub(crate) use settings::{Asked, memory_limit};

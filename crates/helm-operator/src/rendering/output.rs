@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use go_template::Map;
 use helm::chart::UnreadSchema;
 use helm::engine::{Engine, Error, Rendered};
+use helm::manifest::SortError;
 use helm::reads::{Reads, Unread};
 use helm::schema::InvalidSchema;
 use helm::view::Unusable;
@@ -134,6 +135,15 @@ pub(crate) fn explain(unread: &UnreadSchema) -> String {
         "{unread}: copy the document into the image and name it in watches.yaml with schema: {{copies: {{{url:?}: PATH}}}}, \
          or set schema: {{skip: true}}"
     )
+}
+
+/// Separates the hooks from a stream that post-renderers returned.
+///
+/// # Errors
+/// A document is not a valid manifest.
+pub(crate) fn separate(stream: &str) -> Result<(String, Vec<Hook>), SortError> {
+    let (manifest, hooks) = helm::manifest::separate(stream)?;
+    Ok((manifest, hooks.into_iter().map(hook).collect()))
 }
 
 fn hook(of: helm::manifest::Hook) -> Hook {

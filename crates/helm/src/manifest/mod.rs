@@ -6,6 +6,7 @@ mod kind_order;
 mod recorded;
 mod sort;
 mod split;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ pub(crate) use recorded::recorded;
 pub(crate) use sort::sort_files;
 pub use sort::{HeadError, SortError};
 pub use split::split;
+pub use stream::{join, separate};
 
 /// The annotation that makes a manifest a hook.
 const HOOK_ANNOTATION: &str = "helm.sh/hook";

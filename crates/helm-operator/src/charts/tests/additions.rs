@@ -4,6 +4,7 @@ use controller::report::Outcome;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 
+use super::hooks::{JOBS, reconcile};
 use super::*;
 use crate::hooks::{Error as Failure, Mapping, PostRender};
 
@@ -155,6 +156,24 @@ async fn a_post_renderers_text_is_applied_and_a_new_version_of_it_upgrades() {
     let world = rendering(world.server.clone(), "v2", Ok("two"));
     world.reconcile().await;
     assert_eq!((world.value_of("a"), world.history().len()), (json!("two for web"), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_pass_through_post_renderers_and_only_their_annotation_makes_them_hooks() {
+    let hook = json!({"name": "job", "events": ["post-install"], "annotations": {"helm.sh/hook": "post-install", "text": "own"}});
+    let unmarked = json!({"name": "unmarked", "events": ["post-install"]});
+    let server = World::new(json!({"maps": ["a"], "value": "own", "hooks": [hook, unmarked]})).server;
+    server.serve("batch/v1", "Job", "jobs");
+    let world = rendering(server, "v1", Ok("one"));
+    reconcile(&world, "Complete").await;
+    let annotation =
+        |name: &str| world.server.object(&format!("{JOBS}/{name}")).unwrap()["metadata"]["annotations"].clone();
+    assert_eq!((world.value_of("a"), annotation("job")["text"].clone()), (json!("one for web"), json!("one for web")));
+    let record = world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).unwrap();
+    assert!(
+        record["metadata"]["annotations"][MARKS_ANNOTATION].to_string().contains("unmarked"),
+        "it is an object now"
+    );
 }
 
 #[tokio::test(start_paused = true)]

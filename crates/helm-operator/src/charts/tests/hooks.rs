@@ -40,7 +40,7 @@ async fn end_jobs(server: &MemoryApi, how: &str) {
 }
 
 /// Reconciles while Jobs end in this way.
-async fn reconcile(world: &World, how: &str) -> ReconcileResult {
+pub(super) async fn reconcile(world: &World, how: &str) -> ReconcileResult {
     tokio::select! {
         result = world.reconcile() => result,
         () = end_jobs(&world.server, how) => unreachable!("it has no end"),

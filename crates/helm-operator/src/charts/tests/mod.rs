@@ -210,9 +210,13 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     })
 }
 
-/// Returns a Job that runs at some events: `{"name": …, "events": […], "policies": […], "spec": …}`.
+/// Returns a Job that runs at some events: `{"name": …, "events": […], "policies": […], "spec": …, "annotations": …}`.
 fn hook(of: &Value) -> Hook {
-    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": of["name"]}, "spec": of["spec"]});
+    let mut job =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": of["name"]}, "spec": of["spec"]});
+    if let Some(annotations) = of.get("annotations") {
+        job["metadata"]["annotations"] = annotations.clone();
+    }
     let text = of["name"].as_str().unwrap();
     Hook {
         name: text.into(),

@@ -9,6 +9,7 @@ use crate::hooks::{After, Before, Mapping, PostRender, Release, Voice};
 use crate::reconcile::context::Work;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::rendering::renderer::release_objects;
+use crate::rendering::separate;
 use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::view::primary::Primary;
@@ -55,7 +56,7 @@ impl Work<'_> {
         (!versions.is_empty()).then(|| serde_json::json!(["post-rendered", versions]))
     }
 
-    /// Runs the post-renderers on a rendered candidate.
+    /// Runs the post-renderers on a rendered candidate. As in Helm, they change the chart's hooks, too.
     ///
     /// # Errors
     /// A post-renderer fails, or returns something other than objects.
@@ -65,15 +66,17 @@ impl Work<'_> {
             return Ok(candidate);
         }
         let message = |why: &dyn std::fmt::Display| format!("cannot post-render: {why}");
+        let unusable = |why: &dyn std::fmt::Display| failed(Reason::PostRenderFailed, message(why));
         let resource = self.object(primary)?;
+        let hooks = candidate.hooks.iter().map(|hook| (hook.path.as_str(), hook.manifest.as_str()));
+        let mut manifest = helm::manifest::join(&candidate.manifest, hooks);
         for (_, renderer) in renderers {
-            let rendered = PostRender { resource: resource.clone(), manifest: candidate.manifest };
-            let rendered = renderer.render(rendered).await;
-            candidate.manifest = rendered.map_err(|e| unanswered(Reason::PostRenderFailed, message(&e)))?;
+            let rendered = renderer.render(PostRender { resource: resource.clone(), manifest }).await;
+            manifest = rendered.map_err(|e| unanswered(Reason::PostRenderFailed, message(&e)))?;
         }
+        (candidate.manifest, candidate.hooks) = separate(&manifest).map_err(|e| unusable(&e))?;
         let objects = release_objects(&candidate.manifest, primary.namespace());
-        (candidate.objects, candidate.duplicates) =
-            objects.map_err(|e| failed(Reason::PostRenderFailed, message(&e)))?;
+        (candidate.objects, candidate.duplicates) = objects.map_err(|e| unusable(&e))?;
         Ok(candidate)
     }
 
