@@ -12,6 +12,6 @@ use helm_operator::Operator;
 fn main() -> ExitCode {
     Operator::new()
         .crd::<api::memcached_backup::MemcachedBackup>()
-        .native(controllers::memcached_backup::Controller)
+        .reconciler(controllers::memcached_backup::Controller)
         .main()
 }

@@ -4,7 +4,7 @@
 
 use controller::Manager;
 use controller::manager::{Config, Error};
-use controller::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use controller::reconciler::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 

@@ -1,4 +1,4 @@
-//! The shared handles that every controller receives, whether it serves a chart or runs a native reconciler. Holds no
+//! The shared handles that every controller receives, whatever it reconciles. Holds no
 //! state.
 
 use std::any::{Any, TypeId};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::events::Events;
 use crate::lease;
 use crate::metrics::Metrics;
-use crate::rights::Rights;
+use crate::rights::ProcessRights;
 use crate::runtime::concurrency::ConcurrencyLimit;
 pub use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
@@ -43,7 +43,7 @@ pub struct Context {
     /// The kinds that the process serves.
     pub served: Arc<ServedKinds>,
     /// The process's own permissions.
-    pub rights: Arc<Rights>,
+    pub rights: Arc<ProcessRights>,
     /// The process's name, in the lease and on the records that it writes.
     pub identity: Arc<str>,
     /// The requirements that keep the process unready until they are met.
@@ -58,7 +58,7 @@ impl Context {
         let events = Events::new(Arc::new(client.clone()), MANAGER, config.pod_name.as_deref());
         let readiness = Readiness::default();
         let identity: Arc<str> = lease::identity(config.pod_name.as_deref()).into();
-        let rights = Arc::new(Rights::new(client.clone(), config.namespaces.clone()));
+        let rights = Arc::new(ProcessRights::new(client.clone(), config.namespaces.clone()));
         let controller = MANAGER.into();
         let config = Arc::new(config);
         Context {

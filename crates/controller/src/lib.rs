@@ -17,7 +17,7 @@ pub mod rights;
 
 pub mod context;
 
-pub mod native;
+pub mod reconciler;
 pub mod testing;
 
 pub mod manager;

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use helm_operator::Operator;
-use helm_operator::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::reconciler::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 
@@ -35,5 +35,5 @@ impl Reconciler for Greeter {
 }
 
 fn main() -> ExitCode {
-    Operator::new().native(Greeter).main()
+    Operator::new().reconciler(Greeter).main()
 }

@@ -33,7 +33,7 @@ pub mod cli;
 
 pub use charts::Wakes;
 /// The crate [`controller`] provides controllers in Rust; an operator needs no other dependency for them.
-pub use controller::{ResourceKey, backoff, context, metrics, native, report, testing};
+pub use controller::{ResourceKey, backoff, context, metrics, reconciler, report, testing};
 pub use manager::Operator;
 
 /// glibc's allocator does not return the memory of large lists, and with musl's, rendering takes half as long again

@@ -180,7 +180,7 @@ impl Response {
 
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asked {
+pub enum Purpose {
     /// To read. An error says nothing about the object.
     Read,
     /// To write. A permanent error means that the server rejects the object.
@@ -188,9 +188,9 @@ pub enum Asked {
     Write,
 }
 
-impl From<&Method> for Asked {
-    fn from(method: &Method) -> Asked {
-        if *method == Method::GET { Asked::Read } else { Asked::Write }
+impl From<&Method> for Purpose {
+    fn from(method: &Method) -> Purpose {
+        if *method == Method::GET { Purpose::Read } else { Purpose::Write }
     }
 }
 
@@ -209,7 +209,7 @@ pub enum Error {
         /// The fields that the server rejects, if it names them.
         fields: Vec<String>,
         /// The purpose of the request.
-        asked: Asked,
+        purpose: Purpose,
     },
     /// The request or its response was lost.
     #[error("cannot reach the API server")]
@@ -267,10 +267,10 @@ impl Error {
     }
 
     /// Records the purpose of the rejected request.
-    pub fn of_request(self, wanted: Asked) -> Error {
+    pub fn of_request(self, wanted: Purpose) -> Error {
         match self {
             Error::Refused { code, reason, message, fields, .. } => {
-                Error::Refused { code, reason, message, fields, asked: wanted }
+                Error::Refused { code, reason, message, fields, purpose: wanted }
             }
             other => other,
         }
@@ -333,7 +333,7 @@ impl Api for kube::Client {
     fn stream(&self, call: Call) -> BoxFuture<'_, Result<Pieces, Error>> {
         let lost = |error| Error::Transport(Box::new(error));
         Box::pin(async move {
-            let asked = Asked::from(&call.method);
+            let purpose = Purpose::from(&call.method);
             let response = self.send(request(call)?).await.map_err(lost)?;
             let code = response.status().as_u16();
             if code < 400 {
@@ -344,7 +344,7 @@ impl Api for kube::Client {
                     .boxed());
             }
             let body = Limited::new(response.into_body(), MAX_REFUSAL).collect().await.map_err(Error::Transport)?;
-            Err(refusal(code, &body.to_bytes()).of_request(asked))
+            Err(refusal(code, &body.to_bytes()).of_request(purpose))
         })
     }
 }
@@ -355,7 +355,7 @@ async fn send_within(client: &kube::Client, call: Call, bounds: Bounds) -> Resul
 }
 
 async fn exchange(client: &kube::Client, call: Call, max_body: usize) -> Result<Response, Error> {
-    let asked = Asked::from(&call.method);
+    let purpose = Purpose::from(&call.method);
     let response = client.send(request(call)?).await.map_err(|e| Error::Transport(Box::new(e)))?;
     let code = response.status().as_u16();
     let etag = response.headers().get(http::header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
@@ -364,7 +364,7 @@ async fn exchange(client: &kube::Client, call: Call, max_body: usize) -> Result<
     })?;
     let bytes = body.to_bytes();
     match code {
-        400.. => Err(refusal(code, &bytes).of_request(asked)),
+        400.. => Err(refusal(code, &bytes).of_request(purpose)),
         _ => Ok(Response { body: bytes.into(), etag, is_unchanged: code == 304 }),
     }
 }

@@ -9,7 +9,7 @@ mod refusal;
 
 mod memory;
 
-pub use api::{ActingAs, Api, Asked, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, Pieces, Response, read_within};
+pub use api::{ActingAs, Api, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, Pieces, Purpose, Response, read_within};
 pub use intern::intern;
 pub use memory::{Disturbance, MemoryApi};
 pub use refusal::{is_transient, is_unanswered, value_at};

@@ -1,6 +1,6 @@
 //! The reconciler of `Memcached`.
 
-use helm_operator::native::{Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::reconciler::{Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use helm_operator::report::Outcome;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;

@@ -9,5 +9,5 @@ use std::process::ExitCode;
 use helm_operator::Operator;
 
 fn main() -> ExitCode {
-    Operator::new().crd::<api::Memcached>().native(controller::Controller).main()
+    Operator::new().crd::<api::Memcached>().reconciler(controller::Controller).main()
 }

@@ -1,6 +1,6 @@
 //! The reconciler of `ReverseWordsApp`.
 
-use helm_operator::native::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::reconciler::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use helm_operator::report::Outcome;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};

@@ -11,5 +11,5 @@ use std::process::ExitCode;
 use helm_operator::Operator;
 
 fn main() -> ExitCode {
-    Operator::new().crd::<api::ReverseWordsApp>().native(controller::Controller).main()
+    Operator::new().crd::<api::ReverseWordsApp>().reconciler(controller::Controller).main()
 }

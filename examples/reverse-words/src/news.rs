@@ -1,6 +1,6 @@
 //! What the log and events say about an application's objects, once for each change.
 
-use helm_operator::native::Change;
+use helm_operator::reconciler::Change;
 use helm_operator::report::Outcome;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;

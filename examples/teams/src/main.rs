@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     Operator::new()
         .crd::<api::Team>()
         .crd::<api::Workspace>()
-        .native(team::Controller)
-        .native(workspace::Controller)
+        .reconciler(team::Controller)
+        .reconciler(workspace::Controller)
         .main()
 }

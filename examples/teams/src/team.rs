@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helm_operator::ResourceKey;
-use helm_operator::native::{Cache, Conditions, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::reconciler::{Cache, Conditions, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;

@@ -1,7 +1,7 @@
 //! The reconciler of `Workspace`: a quota and a list of members, as the team asks for.
 
 use helm_operator::ResourceKey;
-use helm_operator::native::{
+use helm_operator::reconciler::{
     Cache, Conditions, Next, Reconciler, Rights, Scope, Watching, WriteError, generation_changed,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota, ResourceQuotaSpec};

@@ -7,7 +7,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-use helm_operator::native::{Applied, Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::reconciler::{Applied, Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use helm_operator::report::{Outcome, Reason as _, chain};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;

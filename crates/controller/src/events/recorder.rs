@@ -10,7 +10,7 @@ use outside::{Api, Error};
 use tokio::time::Instant;
 
 use super::form::{Event, EventKey, Form};
-use super::rights::Rights;
+use super::rights::EventRights;
 use crate::report::chain;
 
 /// How long after its last occurrence an event is counted as a repetition, as in client-go: well within the hour for
@@ -23,7 +23,7 @@ pub(super) const MAX_TRACKED: NonZeroUsize = NonZeroUsize::new(1024).expect("102
 pub(super) struct Recorder {
     api: Arc<dyn Api>,
     seen: Mutex<LruCache<EventKey, Published>>,
-    rights: Mutex<Rights>,
+    rights: Mutex<EventRights>,
 }
 
 /// A published event.
@@ -38,7 +38,7 @@ struct Published {
 }
 
 /// What to do with an event.
-enum Next {
+enum Publication {
     /// It has not been published recently.
     Create,
     /// It was published; increase its count.
@@ -49,7 +49,7 @@ enum Next {
 
 impl Recorder {
     pub(super) fn new(api: Arc<dyn Api>) -> Recorder {
-        Recorder { api, seen: Mutex::new(LruCache::new(MAX_TRACKED)), rights: Mutex::new(Rights::new()) }
+        Recorder { api, seen: Mutex::new(LruCache::new(MAX_TRACKED)), rights: Mutex::new(EventRights::new()) }
     }
 
     /// Creates the event, which happened at `at`, or increases its count.
@@ -59,9 +59,9 @@ impl Recorder {
     pub(super) async fn publish(&self, event: &Event<'_>, at: Timestamp) -> Result<(), Error> {
         let key = event.key();
         match self.next(&key, Instant::now()) {
-            Next::Drop => Ok(()),
-            Next::Create => self.create(event, key, at).await,
-            Next::Count(seen) => match self.count(event, &seen, at).await {
+            Publication::Drop => Ok(()),
+            Publication::Create => self.create(event, key, at).await,
+            Publication::Count(seen) => match self.count(event, &seen, at).await {
                 // The server no longer has it, or never received it.
                 Err(error) if error.is_not_found() => self.create(event, key, at).await,
                 Err(error) if lacks_right(&error) => {
@@ -119,18 +119,18 @@ impl Recorder {
         Ok(None)
     }
 
-    fn next(&self, key: &EventKey, now: Instant) -> Next {
+    fn next(&self, key: &EventKey, now: Instant) -> Publication {
         let mut all = self.seen();
         let Some(seen) = all.peek_mut(key).filter(|seen| now.saturating_duration_since(seen.last) < SERIES) else {
-            return Next::Create;
+            return Publication::Create;
         };
         if !seen.countable {
-            return Next::Drop;
+            return Publication::Drop;
         }
         (seen.count, seen.last) = (seen.count.saturating_add(1), now);
         let seen = seen.clone();
         all.promote(key);
-        Next::Count(seen)
+        Publication::Count(seen)
     }
 
     /// Tracks an event, and drops those whose series is over. The cache is ordered by last occurrence.
@@ -152,7 +152,7 @@ impl Recorder {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn rights(&self) -> MutexGuard<'_, Rights> {
+    fn rights(&self) -> MutexGuard<'_, EventRights> {
         self.rights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

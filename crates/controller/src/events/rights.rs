@@ -14,40 +14,40 @@ const RETRY: Duration = Duration::from_secs(600);
 const MAX_NAMESPACES: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
 
 /// What is known about the permission to create events.
-pub(super) struct Rights {
-    known: LruCache<String, Right>,
+pub(super) struct EventRights {
+    known: LruCache<String, EventRight>,
     warned: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Right {
+enum EventRight {
     /// This API accepted an event.
     Granted(Form),
     /// Both APIs refused; holds the time of the next attempt.
     Refused(Instant),
 }
 
-impl Rights {
-    pub(super) fn new() -> Rights {
-        Rights { known: LruCache::new(MAX_NAMESPACES), warned: false }
+impl EventRights {
+    pub(super) fn new() -> EventRights {
+        EventRights { known: LruCache::new(MAX_NAMESPACES), warned: false }
     }
 
     /// Returns the APIs to try, in order.
     pub(super) fn forms(&mut self, namespace: &str, now: Instant) -> Vec<Form> {
         match self.known.get(namespace) {
-            Some(Right::Refused(until)) if now < *until => Vec::new(),
-            Some(Right::Granted(form)) => vec![*form, form.other()],
+            Some(EventRight::Refused(until)) if now < *until => Vec::new(),
+            Some(EventRight::Granted(form)) => vec![*form, form.other()],
             _ => vec![Form::Events, Form::Core],
         }
     }
 
     pub(super) fn granted(&mut self, namespace: &str, form: Form) {
-        self.known.put(namespace.to_owned(), Right::Granted(form));
+        self.known.put(namespace.to_owned(), EventRight::Granted(form));
     }
 
     /// Records that both APIs refused. Returns whether this is the first refusal in the process.
     pub(super) fn refused(&mut self, namespace: &str, now: Instant) -> bool {
-        self.known.put(namespace.to_owned(), Right::Refused(now + RETRY));
+        self.known.put(namespace.to_owned(), EventRight::Refused(now + RETRY));
         !std::mem::replace(&mut self.warned, true)
     }
 }
@@ -58,7 +58,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_api_that_took_an_event_is_tried_first_in_its_namespace() {
-        let (mut rights, now) = (Rights::new(), Instant::now());
+        let (mut rights, now) = (EventRights::new(), Instant::now());
         assert_eq!(rights.forms("a", now), [Form::Events, Form::Core]);
         rights.granted("a", Form::Core);
         assert_eq!(rights.forms("a", now), [Form::Core, Form::Events]);
@@ -67,7 +67,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_is_new_once_per_process_and_holds_ten_minutes_in_its_namespace() {
-        let (mut rights, now) = (Rights::new(), Instant::now());
+        let (mut rights, now) = (EventRights::new(), Instant::now());
         assert!(rights.refused("a", now));
         assert!(!rights.refused("a", now) && !rights.refused("b", now));
         let at = |seconds| now + Duration::from_secs(seconds);

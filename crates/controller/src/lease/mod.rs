@@ -20,7 +20,7 @@ use kube::{Api, Client, Resource as _};
 use tokio::time::Instant;
 
 use crate::report::chain;
-use crate::runtime::last_error::{Change, LastError};
+use crate::runtime::last_error::{LastError, Transition};
 use crate::runtime::readiness::Requirement;
 use decide::{Seen, Step, next_step};
 pub use others::warn_of_others;
@@ -251,11 +251,11 @@ impl Election {
         let lease = &self.name;
         self.requirement.iter().for_each(|requirement| requirement.fails(&error));
         match self.last_error.fail(error, Instant::now()) {
-            Change::Failed(error) | Change::Reminder(error) => {
+            Transition::Failed(error) | Transition::Reminder(error) => {
                 tracing::error!(lease, error, "Error retrieving or updating resource lock");
             }
-            Change::StillFailing(error) => tracing::debug!(lease, error, "Still no access to the resource lock"),
-            Change::Nothing | Change::Recovered => {}
+            Transition::StillFailing(error) => tracing::debug!(lease, error, "Still no access to the resource lock"),
+            Transition::Nothing | Transition::Recovered => {}
         }
     }
 }

@@ -18,10 +18,10 @@ pub use crate::client::{Error as ClientError, NoCluster};
 use crate::context::{ControllerConfig, Parts};
 pub use crate::lease::Lost;
 use crate::metrics::Metrics;
-use crate::native::{Controller, Reconciler, Served};
+use crate::reconciler::{Controller, Reconciler, Served};
 use crate::runtime::readiness::Readiness;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
-use crate::{client, lease, native, server};
+use crate::{client, lease, reconciler, server};
 
 /// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ pub enum Error {
         /// Returns the controller's name.
         name: String,
         /// Its error, if it returned one.
-        source: Option<native::Error>,
+        source: Option<reconciler::Error>,
     },
     /// Reconciles did not finish within the grace period.
     #[error("reconciles were still running after {0:?}")]

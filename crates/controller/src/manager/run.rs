@@ -13,7 +13,7 @@ use super::reach;
 use crate::context::Context;
 use crate::lease::{self, Election};
 use crate::manager::{Clients, Config, Error, Manager};
-use crate::native::{self, Controller};
+use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
 use crate::server::{self, Server};
 
@@ -27,7 +27,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 const STOPPING: Duration = Duration::from_secs(1);
 
 type Named = (String, Box<dyn Controller>);
-type Running = JoinSet<(String, Result<(), native::Error>)>;
+type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
@@ -69,7 +69,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
         () = context.readiness.remind() => Ok(()),
     };
     if let Some(election) = &mut election {
-        context.metrics.leader(&config.leader_election_id, false);
+        context.metrics.follows(&config.leader_election_id);
         if !matches!(result, Err(Error::Lost(_))) {
             election.release().await;
         }
@@ -87,13 +87,13 @@ async fn lead(
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     if let Some(election) = &mut election {
-        context.metrics.leader(&config.leader_election_id, false);
+        context.metrics.follows(&config.leader_election_id);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(()),
             () = election.acquire() => {}
         }
-        context.metrics.leader(&config.leader_election_id, true);
+        context.metrics.leads(&config.leader_election_id);
         prepare(context, &controllers);
     }
     let mut running = start(context, workers, controllers);
@@ -178,7 +178,7 @@ async fn all_ends(running: &mut Running) -> Result<(), Error> {
     Ok(())
 }
 
-fn ended_early(ended: Result<(String, Result<(), native::Error>), tokio::task::JoinError>) -> Error {
+fn ended_early(ended: Result<(String, Result<(), reconciler::Error>), tokio::task::JoinError>) -> Error {
     match ended {
         Ok((name, result)) => Error::Controller { name, source: result.err() },
         Err(panic) => Error::Controller { name: "?".to_owned(), source: Some(panic.into()) },

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::context::Context;
-use crate::native::Controller;
+use crate::reconciler::Controller;
 use crate::report::{Outcome, chain};
 
 type Diary = Arc<Mutex<Vec<&'static str>>>;
@@ -20,7 +20,7 @@ type Diary = Arc<Mutex<Vec<&'static str>>>;
 struct Fake {
     diary: Diary,
     finish: Duration,
-    ends: Option<native::Error>,
+    ends: Option<reconciler::Error>,
 }
 
 impl Controller for Fake {
@@ -28,7 +28,7 @@ impl Controller for Fake {
         "fake-controller"
     }
 
-    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
         async move {
             self.diary.lock().unwrap().push("start");
             if let Some(error) = self.ends {
@@ -76,7 +76,7 @@ impl Controller for Farewell {
         "farewell-controller"
     }
 
-    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
         async move {
             context.shutdown.cancelled().await;
             for n in 0..3 {
@@ -94,7 +94,12 @@ fn config() -> Config {
 }
 
 /// Runs a manager that is asked to stop after 60 s. Returns the diary and how the run ended.
-async fn run(config: Config, finish: u64, ends: Option<native::Error>, answers: usize) -> (Vec<&'static str>, String) {
+async fn run(
+    config: Config,
+    finish: u64,
+    ends: Option<reconciler::Error>,
+    answers: usize,
+) -> (Vec<&'static str>, String) {
     let diary = Diary::default();
     let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(finish), ends };
     let shutdown = CancellationToken::new();
@@ -187,7 +192,7 @@ impl Controller for Stubborn {
         "stubborn-controller"
     }
 
-    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
         async move {
             let _self = self;
             std::future::pending().await
@@ -268,7 +273,7 @@ impl Controller for Blocking {
         "blocking-controller"
     }
 
-    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
         async move {
             _ = self.1.send(());
             _ = self.0.lock().unwrap().recv();

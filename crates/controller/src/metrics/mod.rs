@@ -73,11 +73,11 @@ impl Metrics {
     }
 
     /// Counts a reconcile as running until the guard is finished or dropped.
-    pub fn reconcile(&self, controller: &Arc<str>) -> Running {
+    pub fn reconcile(&self, controller: &Arc<str>) -> RunningReconcile {
         let labels = ControllerLabels { controller: controller.clone() };
         self.0.active.get_or_create(&labels).inc();
         let started = Instant::now();
-        Running { families: self.0.clone(), labels, started, id: self.0.running.start(controller, started) }
+        RunningReconcile { families: self.0.clone(), labels, started, id: self.0.running.start(controller, started) }
     }
 
     /// Counts a reconcile that panicked, which is a bug.
@@ -100,9 +100,14 @@ impl Metrics {
         self.0.created.remove(&families::resource(gvk, namespace, name));
     }
 
-    /// Sets whether this process holds the lease with this name.
-    pub fn leader(&self, lease: &str, leads: bool) {
-        self.0.leader.get_or_create(&families::lease(lease)).set(i64::from(leads));
+    /// Records that this process holds the lease with this name.
+    pub fn leads(&self, lease: &str) {
+        self.0.leader.get_or_create(&families::lease(lease)).set(1);
+    }
+
+    /// Records that this process does not hold the lease with this name.
+    pub fn follows(&self, lease: &str) {
+        self.0.leader.get_or_create(&families::lease(lease)).set(0);
     }
 
     /// Sets the host and port of the API server, which label the requests from then on.
@@ -120,21 +125,21 @@ impl Metrics {
 
 /// A running reconcile.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningReconcile {
     families: Arc<Families>,
     labels: ControllerLabels,
     started: Instant,
     id: u64,
 }
 
-impl Running {
+impl RunningReconcile {
     /// Counts the reconcile's result and duration; returns the duration.
     pub fn finish(self, result: ReconcileResult) -> Duration {
         let elapsed = self.started.elapsed();
         let controller = &self.labels.controller;
         self.families.reconciles.get_or_create(&ResultLabels { controller: controller.clone(), result }).inc();
         self.families.seconds.get_or_create(&self.labels).observe(elapsed.as_secs_f64());
-        self.families.queues.worked(controller, elapsed, result == ReconcileResult::Error);
+        self.families.queues.worked(controller, elapsed, result);
         if result == ReconcileResult::Error {
             self.families.errors.get_or_create(&self.labels).inc();
         }
@@ -142,7 +147,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningReconcile {
     fn drop(&mut self) {
         self.families.active.get_or_create(&self.labels).dec();
         self.families.running.end(&self.labels.controller, self.id);

@@ -13,6 +13,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+use super::ReconcileResult;
+
 /// The labels of a queue, which has its controller's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct QueueLabels {
@@ -127,10 +129,10 @@ impl Queues {
         }
     }
 
-    pub(super) fn worked(&self, controller: &Arc<str>, time: Duration, failed: bool) {
+    pub(super) fn worked(&self, controller: &Arc<str>, time: Duration, result: ReconcileResult) {
         let labels = labels(controller);
         self.worked.get_or_create(&labels).observe(time.as_secs_f64());
-        if failed {
+        if result == ReconcileResult::Error {
             self.retries.get_or_create(&labels).inc();
         }
     }

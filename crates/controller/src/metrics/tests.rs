@@ -69,7 +69,7 @@ fn requests_and_leadership_are_shown() {
     metrics.api_server("127.0.0.1:6443");
     metrics.request(Some(201), &http::Method::POST);
     metrics.request(None, &http::Method::GET);
-    metrics.leader("lock", true);
+    metrics.leads("lock");
     check(&metrics, r#"rest_client_requests_total{code="201",host="127.0.0.1:6443",method="POST"} 1"#);
     check(&metrics, r#"rest_client_requests_total{code="<error>",host="127.0.0.1:6443",method="GET"} 1"#);
     check(&metrics, r#"leader_election_master_status{name="lock"} 1"#);
@@ -130,7 +130,7 @@ fn full() -> Metrics {
     metrics.outcome(&name, "Installed");
     metrics.resource_created(&GroupVersionKind::gvk("g", "v1", "Kind"), "ns", "a \"b\"", 1.5);
     metrics.request(Some(200), &http::Method::GET);
-    metrics.leader("lock", true);
+    metrics.leads("lock");
     metrics
 }
 

@@ -72,7 +72,7 @@ fn is_granted(need: &Need<'_>, verb: &str, granted: &[ResourceRule]) -> bool {
 }
 
 /// The process's permissions, requested once, and the missing ones that were already reported.
-pub struct Rights {
+pub struct ProcessRights {
     client: Client,
     namespaces: Namespaces,
     granted: OnceCell<Vec<Granted>>,
@@ -87,10 +87,16 @@ struct Granted {
     rules: Vec<ResourceRule>,
 }
 
-impl Rights {
+impl ProcessRights {
     /// Creates the permissions of this client in these namespaces. Sends no request yet.
-    pub fn new(client: Client, namespaces: Namespaces) -> Rights {
-        Rights { client, namespaces, granted: OnceCell::new(), everywhere: OnceCell::new(), reported: Mutex::default() }
+    pub fn new(client: Client, namespaces: Namespaces) -> ProcessRights {
+        ProcessRights {
+            client,
+            namespaces,
+            granted: OnceCell::new(),
+            everywhere: OnceCell::new(),
+            reported: Mutex::default(),
+        }
     }
 
     /// Logs which of these permissions are missing: cluster-wide or in each watched namespace, and in the namespaces

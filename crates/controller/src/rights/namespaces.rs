@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::{NOWHERE, Need, Rights, missing};
+use super::{NOWHERE, Need, ProcessRights, missing};
 
 /// The first pause between two checks. Each pause is twice as long as the one before, so the checks soon cost next to
 /// nothing.
@@ -38,7 +38,7 @@ pub struct Collection<'a> {
     pub path: String,
 }
 
-impl Rights {
+impl ProcessRights {
     /// Warns about watched namespaces that do not exist, for as long as they don't. Never returns.
     pub async fn look_for_namespaces(&self) {
         if !self.may_everywhere(&Need::all("", "namespaces", &["get"])).await {
@@ -151,7 +151,7 @@ mod tests {
     /// When each path was requested, in seconds, from a server that grants everything and has no namespaces.
     type Asked = Arc<Mutex<Vec<(u64, String)>>>;
 
-    fn rights(watched: &[&str]) -> (Rights, Asked) {
+    fn rights(watched: &[&str]) -> (ProcessRights, Asked) {
         let asked = Asked::default();
         let (log, began) = (asked.clone(), Instant::now());
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -173,7 +173,7 @@ mod tests {
             async move { Response::builder().status(code).body(Body::from(body.to_string().into_bytes())) }
         });
         let namespaces = Namespaces(watched.iter().map(|name| (*name).to_owned()).collect());
-        (Rights::new(Client::new(service, "default"), namespaces), asked)
+        (ProcessRights::new(Client::new(service, "default"), namespaces), asked)
     }
 
     fn times(asked: &Asked, path: &str) -> Vec<u64> {

@@ -54,7 +54,7 @@ impl Stamp {
             }
             (Some((stamp, Some(at))), epoch) if at >= version => {
                 if let Some(epoch) = epoch {
-                    *stamp = stamp.seen_again(epoch, at == version);
+                    *stamp = if at == version { Stamp::seen(epoch) } else { stamp.overtaken(epoch) };
                 }
                 None
             }
@@ -63,10 +63,10 @@ impl Stamp {
         }
     }
 
-    /// Returns the stamp after the watch has seen the entry again. An older version, which our own write has overtaken,
-    /// confirms nothing.
-    pub fn seen_again(self, epoch: Epoch, is_current: bool) -> Stamp {
-        Stamp { epoch: epoch.number, wrote: self.wrote.filter(|_| !is_current) }
+    /// Returns the stamp after the watch has seen an older version, which our own write has overtaken. It confirms
+    /// nothing.
+    fn overtaken(self, epoch: Epoch) -> Stamp {
+        Stamp { epoch: epoch.number, ..self }
     }
 
     /// Returns the stamp after the server has confirmed the entry.
@@ -132,7 +132,7 @@ mod tests {
             ("in the list", Stamp::seen(list), true),
             ("in the list before", Stamp::seen(epoch(2)), false),
             ("written before the list", early, false),
-            ("written before and listed", early.seen_again(list, false), true),
+            ("written before and listed", early.overtaken(list), true),
             ("written while it ran", late, true),
             ("seen before, written while it ran", Stamp::written(Some(Stamp::seen(epoch(2)))), true),
             ("seen in the list, written later", Stamp::written(Some(Stamp::seen(list))), true),
@@ -146,7 +146,6 @@ mod tests {
         assert_eq!(Stamp::seen(epoch(1)).ask_at(), None);
         let wrote = Stamp::written(Some(Stamp::seen(epoch(1))));
         assert_eq!(wrote.ask_at(), Some(Instant::now() + CONFIRMATION));
-        assert_eq!(wrote.seen_again(epoch(2), false).ask_at(), wrote.ask_at());
-        assert_eq!(wrote.seen_again(epoch(2), true).ask_at(), None);
+        assert_eq!(wrote.overtaken(epoch(2)).ask_at(), wrote.ask_at());
     }
 }

@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
     use crate::runtime::freshness::Epoch;
-    use crate::runtime::reflector::{self, Scope, Sink};
+    use crate::runtime::reflector::{self, Sink, WatchScope};
 
     type Asked = Arc<Mutex<Vec<String>>>;
 
@@ -117,7 +117,7 @@ mod tests {
             self.0.lock().unwrap().remove(&item.metadata.name.unwrap());
         }
 
-        fn sweep(&self, _: &Scope, list: Epoch) {
+        fn sweep(&self, _: &WatchScope, list: Epoch) {
             self.0.lock().unwrap().retain(|_, epoch| epoch.number == list.number);
         }
 
@@ -181,7 +181,7 @@ mod tests {
             let (asked, names) = (Asked::default(), Names::default());
             let api = ending(&asked, ends);
             let open = move || watch(api.clone(), watcher::Config::default()).boxed();
-            let stream = reflector::Stream::new(Scope::ALL, open);
+            let stream = reflector::Stream::new(WatchScope::ALL, open);
             let feeding = reflector::feed(names.clone(), stream, tokio::sync::oneshot::channel().0);
             // The watch never ends.
             assert!(tokio::time::timeout(std::time::Duration::from_secs(120), feeding).await.is_err());

@@ -17,27 +17,27 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::freshness::Epoch;
-use super::last_error::{Change, LastError};
+use super::last_error::{LastError, Transition};
 use super::readiness::Requirement;
 use super::refusals::Refusals;
 use crate::metrics::WATCH_PANICS;
 
 /// The objects that a stream covers: one namespace, or everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Scope(Option<Arc<str>>);
+pub struct WatchScope(Option<Arc<str>>);
 
-impl Scope {
+impl WatchScope {
     /// Returns the only namespace; `None` for everything.
     pub fn only(&self) -> Option<&str> {
         self.0.as_deref()
     }
 
     /// All namespaces, and cluster-scoped objects.
-    pub const ALL: Scope = Scope(None);
+    pub const ALL: WatchScope = WatchScope(None);
 
     /// Returns the scope of one namespace.
-    pub fn namespace(name: &str) -> Scope {
-        Scope(Some(name.into()))
+    pub fn namespace(name: &str) -> WatchScope {
+        WatchScope(Some(name.into()))
     }
 
     /// Describes a kind in this scope for readers: `release records in namespace demo`.
@@ -60,7 +60,7 @@ type Events<T> = BoxStream<'static, watcher::Result<Event<T>>>;
 /// List and watch events of one kind in one scope.
 pub struct Stream<T> {
     /// The objects that it covers.
-    pub scope: Scope,
+    pub scope: WatchScope,
     open: Box<dyn FnMut() -> Events<T> + Send>,
     /// The requirement that the first list meets.
     requirement: Option<Requirement>,
@@ -68,7 +68,7 @@ pub struct Stream<T> {
 
 impl<T> Stream<T> {
     /// Creates a stream without a requirement. `open` starts a new list and watch each time.
-    pub fn new(scope: Scope, open: impl FnMut() -> Events<T> + Send + 'static) -> Stream<T> {
+    pub fn new(scope: WatchScope, open: impl FnMut() -> Events<T> + Send + 'static) -> Stream<T> {
         Stream { scope, open: Box::new(open), requirement: None }
     }
 
@@ -94,9 +94,9 @@ pub trait Sink<T>: Send {
     /// Handles an item's deletion.
     fn deleted(&self, item: T);
     /// Removes the items of the scope that the completed list did not contain.
-    fn sweep(&self, scope: &Scope, list: Epoch);
+    fn sweep(&self, scope: &WatchScope, list: Epoch);
     /// Records that the server refuses to watch the scope. Until the next list ends, items that are missing may exist.
-    fn lost(&self, _scope: &Scope) {}
+    fn lost(&self, _scope: &WatchScope) {}
     /// Returns the kind of item, for the log.
     fn description(&self) -> String;
 }
@@ -110,11 +110,11 @@ impl<T, S: Sink<T> + Sync> Sink<T> for Arc<S> {
         S::deleted(self, item);
     }
 
-    fn sweep(&self, scope: &Scope, list: Epoch) {
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
         S::sweep(self, scope, list);
     }
 
-    fn lost(&self, scope: &Scope) {
+    fn lost(&self, scope: &WatchScope) {
         S::lost(self, scope);
     }
 
@@ -145,7 +145,7 @@ pub async fn feed<T>(sink: impl Sink<T>, stream: Stream<T>, first: oneshot::Send
 struct Feed<T, S> {
     sink: S,
     open: Box<dyn FnMut() -> Events<T> + Send>,
-    scope: Scope,
+    scope: WatchScope,
     requirement: Option<Requirement>,
     epoch: Epoch,
     first: Option<oneshot::Sender<First>>,
@@ -219,22 +219,24 @@ fn log_change<T>(
     requirement: Option<&Requirement>,
 ) {
     match change(last, event) {
-        Change::Nothing => {}
-        Change::Failed(error) => tracing::warn!(error, "Cannot watch {what}"),
-        Change::Reminder(error) if requirement.is_none_or(Requirement::is_met) => {
+        Transition::Nothing => {}
+        Transition::Failed(error) => tracing::warn!(error, "Cannot watch {what}"),
+        Transition::Reminder(error) if requirement.is_none_or(Requirement::is_met) => {
             tracing::warn!(error, "Still cannot watch {what}");
         }
-        Change::StillFailing(error) | Change::Reminder(error) => tracing::debug!(error, "Still cannot watch {what}"),
-        Change::Recovered => tracing::info!("Watching {what} again"),
+        Transition::StillFailing(error) | Transition::Reminder(error) => {
+            tracing::debug!(error, "Still cannot watch {what}")
+        }
+        Transition::Recovered => tracing::info!("Watching {what} again"),
     }
 }
 
-fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Change {
+fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Transition {
     match event {
         // A list that has only started may fail like the one before.
-        Ok(Event::Init | Event::InitApply(_)) => Change::Nothing,
+        Ok(Event::Init | Event::InitApply(_)) => Transition::Nothing,
         Ok(_) => last.recover(),
-        Err(error) if is_expired(error) => Change::Nothing,
+        Err(error) if is_expired(error) => Transition::Nothing,
         Err(error) => last.fail(crate::report::chain(error), Instant::now()),
     }
 }
@@ -292,7 +294,7 @@ mod tests {
 
     /// Returns a stream of these events, which ends.
     fn once(
-        scope: Scope,
+        scope: WatchScope,
         events: impl IntoIterator<Item = watcher::Result<Event<&'static str>>>,
     ) -> Stream<&'static str> {
         let mut events = Some(events.into_iter().collect::<Vec<_>>());
@@ -319,11 +321,11 @@ mod tests {
             self.note(format!("{item} gone"));
         }
 
-        fn sweep(&self, scope: &Scope, list: Epoch) {
+        fn sweep(&self, scope: &WatchScope, list: Epoch) {
             self.note(format!("sweep {} of {}", list.number, scope.0.as_deref().unwrap_or("all")));
         }
 
-        fn lost(&self, scope: &Scope) {
+        fn lost(&self, scope: &WatchScope) {
             self.note(format!("lost {}", scope.0.as_deref().unwrap_or("all")));
         }
 
@@ -348,7 +350,7 @@ mod tests {
         ];
         let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(calls.clone(), once(Scope::namespace("ns"), events), first).await;
+        feed(calls.clone(), once(WatchScope::namespace("ns"), events), first).await;
         assert_eq!(listed.await, Ok(First::Listed));
         let expected = ["a in 1", "sweep 1 of ns", "b in 1", "a gone", "sweep 2 of ns", "c in 2"];
         assert_eq!(*calls.0.lock().unwrap(), expected);
@@ -359,7 +361,7 @@ mod tests {
         let events = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::Init), Ok(Event::InitApply("b"))];
         let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(calls.clone(), once(Scope::ALL, events), first).await;
+        feed(calls.clone(), once(WatchScope::ALL, events), first).await;
         assert!(listed.await.is_err());
         assert_eq!(*calls.0.lock().unwrap(), ["a in 1", "b in 2"]);
     }
@@ -380,7 +382,7 @@ mod tests {
         let (calls, before) = (Calls::default(), WATCH_PANICS.get());
         let (first, listed) = oneshot::channel();
         let began = Instant::now();
-        feed(calls.clone(), Stream::new(Scope::ALL, open), first).await;
+        feed(calls.clone(), Stream::new(WatchScope::ALL, open), first).await;
         assert_eq!(listed.await, Ok(First::Listed));
         let expected = ["a in 1", "sweep 1 of all", "lost all", "lost all", "b in 2", "sweep 2 of all"];
         assert_eq!(*calls.0.lock().unwrap(), expected);
@@ -395,7 +397,7 @@ mod tests {
             let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
             let (first, listed) = oneshot::channel();
             let calls = Calls::default();
-            feed(calls.clone(), once(Scope::ALL, [Err(error)]), first).await;
+            feed(calls.clone(), once(WatchScope::ALL, [Err(error)]), first).await;
             assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
             assert_eq!(*calls.0.lock().unwrap() == ["lost all"], expected, "{code}");
         }
@@ -410,12 +412,12 @@ mod tests {
         let expired = || Box::new(kube::core::Status::failure("too old resource version", "Expired").with_code(410));
         let mut last_error = LastError::default();
         let mut said = |event: watcher::Result<Event<&'static str>>| match change(&mut last_error, &event) {
-            Change::Nothing => "nothing".to_owned(),
-            Change::Failed(why) => {
+            Transition::Nothing => "nothing".to_owned(),
+            Transition::Failed(why) => {
                 format!("failed: {}", why.split("refused ").nth(1).unwrap_or(&why).get(..1).unwrap())
             }
-            Change::StillFailing(_) | Change::Reminder(_) => "still".into(),
-            Change::Recovered => "over".into(),
+            Transition::StillFailing(_) | Transition::Reminder(_) => "still".into(),
+            Transition::Recovered => "over".into(),
         };
         let events = [
             (Ok(Event::Init), "nothing"),
@@ -437,8 +439,8 @@ mod tests {
 
     #[test]
     fn a_scope_covers_its_namespace_or_everything() {
-        assert!(Scope::ALL.covers("a") && Scope::ALL.covers(""));
-        assert!(Scope::namespace("a").covers("a"));
-        assert!(!Scope::namespace("a").covers("b") && !Scope::namespace("a").covers(""));
+        assert!(WatchScope::ALL.covers("a") && WatchScope::ALL.covers(""));
+        assert!(WatchScope::namespace("a").covers("a"));
+        assert!(!WatchScope::namespace("a").covers("b") && !WatchScope::namespace("a").covers(""));
     }
 }

@@ -12,34 +12,53 @@ use tokio::time::Instant;
 
 use super::fair_queue::{Grouped, Groups, Since};
 
+/// What a retry attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attempt {
+    /// The inputs that failed.
+    #[default]
+    Same,
+    /// Inputs that changed since the failure.
+    Corrected,
+}
+
+impl Attempt {
+    fn other(self) -> Attempt {
+        match self {
+            Attempt::Same => Attempt::Corrected,
+            Attempt::Corrected => Attempt::Same,
+        }
+    }
+}
+
 /// The failed keys, which are queued separately from the others.
 pub struct Retries<K> {
     changed: Groups<K>,
     unchanged: Groups<K>,
-    /// The queued keys, and whether their inputs changed.
-    places: HashMap<K, bool>,
+    /// The queued keys, and what each attempts.
+    places: HashMap<K, Attempt>,
     /// Running keys that requested another attempt.
     asked: HashSet<K>,
-    /// Whether the inputs of the last taken key had changed.
-    took_changed: bool,
+    /// What the last taken key attempts.
+    took: Attempt,
 }
 
 impl<K> Default for Retries<K> {
     fn default() -> Retries<K> {
         let (changed, unchanged) = (Groups::default(), Groups::default());
-        Retries { changed, unchanged, places: HashMap::new(), asked: HashSet::new(), took_changed: false }
+        Retries { changed, unchanged, places: HashMap::new(), asked: HashSet::new(), took: Attempt::Same }
     }
 }
 
 impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
     /// Enqueues a running key for retry, or keeps its position. Returns whether it was not queued before.
-    pub fn ask(&mut self, key: &K, has_changed: bool) -> bool {
+    pub fn ask(&mut self, key: &K, attempt: Attempt) -> bool {
         self.asked.insert(key.clone());
         let known = self.places.get(key).copied();
-        if known.is_none_or(|known| has_changed && !known) {
+        if known.is_none_or(|known| (known, attempt) == (Attempt::Same, Attempt::Corrected)) {
             let since = if known.is_some() { self.unchanged.remove(key) } else { None };
-            self.places.insert(key.clone(), has_changed);
-            self.line(has_changed).push(key.clone(), since.unwrap_or_else(Instant::now));
+            self.places.insert(key.clone(), attempt);
+            self.line(attempt).push(key.clone(), since.unwrap_or_else(Instant::now));
         }
         known.is_none()
     }
@@ -52,17 +71,17 @@ impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
 
     /// Removes a key from the queue; returns whether it was there.
     pub fn leave(&mut self, key: &K) -> bool {
-        let Some(has_changed) = self.places.remove(key) else { return false };
-        self.line(has_changed).remove(key);
+        let Some(attempt) = self.places.remove(key) else { return false };
+        self.line(attempt).remove(key);
         true
     }
 
     /// Takes the next key that may go. The others keep their positions.
     pub fn take(&mut self, may_go: impl Fn(&K) -> bool) -> Option<(K, Since)> {
-        let first = !self.took_changed;
-        let (has_changed, taken) =
-            [first, !first].into_iter().find_map(|line| Some((line, self.line(line).pop_if(&may_go)?)))?;
-        self.took_changed = has_changed;
+        let first = self.took.other();
+        let (attempt, taken) =
+            [first, self.took].into_iter().find_map(|line| Some((line, self.line(line).pop_if(&may_go)?)))?;
+        self.took = attempt;
         self.places.remove(&taken.0);
         Some(taken)
     }
@@ -72,8 +91,11 @@ impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
         self.places.keys().any(may_go)
     }
 
-    fn line(&mut self, has_changed: bool) -> &mut Groups<K> {
-        if has_changed { &mut self.changed } else { &mut self.unchanged }
+    fn line(&mut self, attempt: Attempt) -> &mut Groups<K> {
+        match attempt {
+            Attempt::Same => &mut self.unchanged,
+            Attempt::Corrected => &mut self.changed,
+        }
     }
 }
 
@@ -83,9 +105,9 @@ mod tests {
 
     type Line = Retries<&'static str>;
 
-    fn in_line(keys: &[&'static str], has_changed: bool, line: &mut Line) {
+    fn in_line(keys: &[&'static str], attempt: Attempt, line: &mut Line) {
         for key in keys {
-            assert!(line.ask(key, has_changed), "{key} is new");
+            assert!(line.ask(key, attempt), "{key} is new");
             assert!(!line.ended(key));
         }
     }
@@ -97,8 +119,8 @@ mod tests {
     #[tokio::test]
     async fn groups_take_turns_among_those_that_changed_and_among_the_others() {
         let mut line = Line::default();
-        in_line(&["a/1", "a/2", "a/3", "b/1"], false, &mut line);
-        in_line(&["a/4", "a/5", "c/1"], true, &mut line);
+        in_line(&["a/1", "a/2", "a/3", "b/1"], Attempt::Same, &mut line);
+        in_line(&["a/4", "a/5", "c/1"], Attempt::Corrected, &mut line);
         assert_eq!(all(&mut line), ["a/4", "a/1", "c/1", "b/1", "a/5", "a/2", "a/3"]);
         assert!(!line.any(|_| true));
     }
@@ -106,17 +128,21 @@ mod tests {
     #[tokio::test]
     async fn a_change_moves_a_key_and_nothing_moves_it_back() {
         let mut line = Line::default();
-        in_line(&["a/1", "b/1", "c/1"], false, &mut line);
-        assert!(!line.ask(&"c/1", true) && !line.ask(&"c/1", false) && !line.ask(&"b/1", false));
+        in_line(&["a/1", "b/1", "c/1"], Attempt::Same, &mut line);
+        assert!(
+            !line.ask(&"c/1", Attempt::Corrected)
+                && !line.ask(&"c/1", Attempt::Same)
+                && !line.ask(&"b/1", Attempt::Same)
+        );
         assert_eq!(all(&mut line), ["c/1", "a/1", "b/1"]);
     }
 
     #[tokio::test]
     async fn a_key_keeps_its_place_while_it_runs_and_asks_again_and_loses_it_otherwise() {
         let mut line = Line::default();
-        in_line(&["a/1", "b/1", "c/1"], false, &mut line);
+        in_line(&["a/1", "b/1", "c/1"], Attempt::Same, &mut line);
         assert_eq!(line.take(|key| *key != "a/1").unwrap().0, "b/1");
-        assert!(!line.ask(&"a/1", false) && !line.ended(&"a/1"));
+        assert!(!line.ask(&"a/1", Attempt::Same) && !line.ended(&"a/1"));
         assert!(line.ended(&"c/1"), "its reconcile did not ask");
         assert_eq!(all(&mut line), ["a/1"]);
         assert!(!line.ended(&"a/1") && !line.leave(&"a/1"));

@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 
 use crate::ResourceKey;
 use crate::context::Context;
-use crate::native::once;
-use crate::native::{Kind, Next, Reach, Reconciler, Watched};
+use crate::reconciler::once;
+use crate::reconciler::{Kind, KindScope, Next, Reconciler, Watched};
 use crate::runtime::sync::lock;
 pub use in_process::InProcess;
 
@@ -32,13 +32,13 @@ const USER: &str = "user";
 const EVENTS: Duration = Duration::from_secs(2);
 
 /// The requests received, with their queries.
-pub type Asked = Arc<Mutex<Vec<String>>>;
+pub type Requests = Arc<Mutex<Vec<String>>>;
 
 /// An in-memory API server. Clones share its objects.
 #[derive(Clone)]
 pub struct Server {
     objects: Arc<MemoryApi>,
-    asked: Asked,
+    asked: Requests,
 }
 
 impl Default for Server {
@@ -53,7 +53,7 @@ impl Server {
     pub fn new() -> Server {
         let objects = Arc::new(MemoryApi::new());
         objects.serve("events.k8s.io/v1", "Event", "events");
-        Server { objects, asked: Asked::default() }
+        Server { objects, asked: Requests::default() }
     }
 
     /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do so for their kinds, and for those
@@ -146,7 +146,7 @@ fn path<K: Kind>(namespace: &str, name: &str) -> String {
 
 /// Returns a client of the server. Its watches deliver nothing: a controller learns only from lists and from responses
 /// to its writes.
-pub fn client(server: &Arc<MemoryApi>, asked: &Asked) -> Client {
+pub fn client(server: &Arc<MemoryApi>, asked: &Requests) -> Client {
     let (server, asked) = (server.clone(), asked.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
         let (server, asked) = (server.clone(), asked.clone());
@@ -183,7 +183,7 @@ mod tests {
     use kube::core::PartialObjectMeta;
 
     use super::*;
-    use crate::native::{Cache, Change, Rights, Scope, Watching, WriteError};
+    use crate::reconciler::{Cache, Change, Rights, Scope, Watching, WriteError};
     use crate::report::Outcome;
 
     /// Copies the data of each Secret-like ConfigMap with the label `of` into its own.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use controller::context::Context;
-use controller::native::{self, Controller, Kind, Selector, Stores};
+use controller::reconciler::{self, Controller, Kind, Selector, Stores};
 use futures::future::BoxFuture;
 use helm::chart::Chart;
 use helm::engine::{Engine, Problem};
@@ -69,7 +69,7 @@ impl ChartController {
     ///
     /// # Errors
     /// The chart cannot be loaded, is a library, or lacks dependencies.
-    pub fn load(watch: Watch) -> Result<ChartController, native::Error> {
+    pub fn load(watch: Watch) -> Result<ChartController, reconciler::Error> {
         let copies = watch.schema.absolute()?.copies;
         let chart = Chart::load_with(&watch.chart, &copies)?;
         if let Some(why) = chart.not_installable() {
@@ -225,7 +225,7 @@ impl Controller for ChartController {
         }
     }
 
-    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), native::Error>> {
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
         Box::pin(start::run(*self, context))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use controller::context::Context;
-use controller::native;
+use controller::reconciler;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::readiness::Readiness;
 use controller::runtime::reflector;
@@ -122,7 +122,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The server does not answer.
-    pub(crate) async fn discovered(&self) -> Result<Arc<Discovered>, native::Error> {
+    pub(crate) async fn discovered(&self) -> Result<Arc<Discovered>, reconciler::Error> {
         let read = || async { Discovered::read(&self.applier).await.map(Arc::new) };
         self.discovered.get_or_try_init(read).await.cloned()
     }

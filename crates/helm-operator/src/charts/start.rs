@@ -6,14 +6,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use controller::context::Context;
-use controller::native;
-use controller::native::Stores;
+use controller::reconciler;
+use controller::reconciler::Stores;
 use controller::report::chain;
 use controller::rights::Collection;
 use controller::runtime::backoff;
 use controller::runtime::queue::Queue;
 use controller::runtime::readiness::{self, LISTING, Requirement};
-use controller::runtime::reflector::{self, First, Scope, Sink, Stream};
+use controller::runtime::reflector::{self, First, Sink, Stream, WatchScope};
 use controller::runtime::workers::serve;
 use futures::future::{BoxFuture, join_all};
 use helm::engine::spelled_out;
@@ -56,7 +56,7 @@ const SEARCH: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the controller until the process ends.
-pub(crate) async fn run(controller: ChartController, context: Context) -> Result<(), native::Error> {
+pub(crate) async fn run(controller: ChartController, context: Context) -> Result<(), reconciler::Error> {
     let ChartController { watch, source, additions, versions, .. } = controller;
     let (cluster, config) = (Cluster::of(&context), ChartConfig::of(&context));
     let applier = cluster.applier.clone();
@@ -172,7 +172,7 @@ pub(crate) async fn renderer(
     source: Source,
     watch: &Watch,
     context: &Context,
-) -> Result<Arc<dyn Renderer>, native::Error> {
+) -> Result<Arc<dyn Renderer>, reconciler::Error> {
     let (engine, path) = match source {
         Source::Own(renderer) => return Ok(renderer),
         Source::Engine(engine, path) => (engine, path),
@@ -261,7 +261,7 @@ fn intake(
     versions: Option<Arc<Versions>>,
     resource: &Resource,
     context: &Context,
-) -> Result<Intake, native::Error> {
+) -> Result<Intake, reconciler::Error> {
     let release_namespace = match resource.namespaced {
         true => None,
         false => Some(release_namespace(watch, context)?),
@@ -278,7 +278,7 @@ fn intake(
 }
 
 /// Returns the namespace for the releases of cluster-scoped resources: the configured one, or the operator's own.
-fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, native::Error> {
+fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, reconciler::Error> {
     let own = || context.client.default_namespace().to_owned();
     let namespace = watch.release_namespace.clone().unwrap_or_else(own);
     let watched = &context.config.namespaces;
@@ -339,7 +339,7 @@ async fn known_kinds(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) -> Vec<Arc<R
                 );
                 let group = api_version.split_once('/').map_or("", |(group, _)| group);
                 if shared.applier.mapper.is_unserved(group, &kind) {
-                    shared.cache.kind_lost(&(group.into(), kind.clone()), &Scope::ALL, Loss::Unserved);
+                    shared.cache.kind_lost(&(group.into(), kind.clone()), &WatchScope::ALL, Loss::Unserved);
                 }
                 missing.push((api_version, kind));
             }

@@ -9,7 +9,7 @@ use controller::runtime::freshness::Epoch;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::pages;
 use controller::runtime::readiness::{self, LISTING, Readiness};
-use controller::runtime::reflector::{Scope, Sink, Stream, reduce};
+use controller::runtime::reflector::{Sink, Stream, WatchScope, reduce};
 use futures::future::{BoxFuture, ready};
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
@@ -31,7 +31,7 @@ use crate::watches::Expressions;
 pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Received>> {
     let config = watcher::Config::default().labels_from(selector);
     let what = readiness::kind(&resource.kind, &resource.api_version);
-    let stream = |scope: Scope| {
+    let stream = |scope: WatchScope| {
         let api: Api<Received> = api(&context.client, resource, &scope);
         let requirement = context.readiness.require(&scope.of(&what), LISTING);
         let config = config.clone();
@@ -49,7 +49,7 @@ pub(crate) fn records(
     keys: &Keyring,
 ) -> Vec<Stream<RecordMeta>> {
     let config = watcher::Config::default().labels(SELECTOR);
-    let stream = |scope: Scope| {
+    let stream = |scope: WatchScope| {
         let api: Api<RecordSecret> = api(client, &secrets(), &scope);
         let (keys, config) = (keys.clone(), config.clone());
         let open = move || {
@@ -92,11 +92,11 @@ impl WholeKinds {
 }
 
 impl Source for Objects {
-    fn scopes(&self, kind: &Resource) -> Vec<Scope> {
+    fn scopes(&self, kind: &Resource) -> Vec<WatchScope> {
         scopes(&self.namespaces, kind.namespaced)
     }
 
-    fn watch(&self, kind: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
+    fn watch(&self, kind: &Arc<Resource>, scope: &WatchScope, charts: &BTreeSet<String>) -> Stream<Live> {
         let config = watcher::Config::default().labels_from(&of_charts(charts.iter().map(String::as_str)));
         let (client, shape, wanted) = (self.client.clone(), self.shape(kind), scope.clone());
         let (mapper, kind) = (self.mapper.clone(), kind.clone());
@@ -111,7 +111,7 @@ impl Source for Objects {
     fn list(
         &self,
         kind: &Arc<Resource>,
-        scope: &Scope,
+        scope: &WatchScope,
         chart: &str,
     ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
         let kind = &self.mapper.known(&kind.api_version, &kind.kind).unwrap_or_else(|| kind.clone());
@@ -144,7 +144,7 @@ impl Shape {
         self,
         client: &Client,
         kind: &Resource,
-        scope: &Scope,
+        scope: &WatchScope,
         config: watcher::Config,
     ) -> BoxStream<'static, watcher::Result<Event<Live>>> {
         match self {
@@ -166,7 +166,7 @@ impl Shape {
         self,
         client: &Client,
         kind: &Resource,
-        scope: &Scope,
+        scope: &WatchScope,
         wanted: ListParams,
     ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
         match self {
@@ -194,14 +194,14 @@ fn secrets() -> Resource {
 }
 
 /// Returns a scope per watched namespace; a single one for all namespaces and for cluster-scoped kinds.
-fn scopes(namespaces: &Namespaces, namespaced: bool) -> Vec<Scope> {
+fn scopes(namespaces: &Namespaces, namespaced: bool) -> Vec<WatchScope> {
     match &namespaces.0[..] {
-        names if namespaced && !names.is_empty() => names.iter().map(|name| Scope::namespace(name)).collect(),
-        _ => vec![Scope::ALL],
+        names if namespaced && !names.is_empty() => names.iter().map(|name| WatchScope::namespace(name)).collect(),
+        _ => vec![WatchScope::ALL],
     }
 }
 
-fn api<K>(client: &Client, resource: &Resource, scope: &Scope) -> Api<K>
+fn api<K>(client: &Client, resource: &Resource, scope: &WatchScope) -> Api<K>
 where
     K: kube::Resource<Scope = kube::core::DynamicResourceScope, DynamicType = ApiResource>,
 {
@@ -224,7 +224,7 @@ impl Sink<Received> for Primaries {
         self.0.primary_deleted(&self.0.intake.key_of(&received.primary), received.primary.uid());
     }
 
-    fn sweep(&self, scope: &Scope, list: Epoch) {
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
         for gone in self.0.cache.unlisted_primaries(scope, list) {
             self.0.primary_deleted(&gone.key(), gone.uid());
         }
@@ -247,7 +247,7 @@ impl Sink<Arc<Live>> for Dependents {
         self.0.dependent_deleted(&self.1, &live);
     }
 
-    fn sweep(&self, scope: &Scope, list: Epoch) {
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
         let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
         // Objects that were deleted while the kind could not be watched are noticed only now.
         let is_back = self.0.cache.kind_synced(&self.1, scope);
@@ -255,7 +255,7 @@ impl Sink<Arc<Live>> for Dependents {
         gone.into_iter().chain(missed).for_each(|key| self.0.wake(key));
     }
 
-    fn lost(&self, scope: &Scope) {
+    fn lost(&self, scope: &WatchScope) {
         let loss = match self.0.applier.mapper.is_unserved(self.1.group(), &self.1.kind) {
             true => Loss::Unserved,
             false => Loss::Refused,

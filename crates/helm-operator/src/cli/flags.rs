@@ -11,7 +11,7 @@ use golibs::strconv::parse_bool;
 
 use crate::charts::ChartConfig;
 use crate::manager::{CertificateFiles, Config, Tls};
-use crate::rendering::{self, Asked, Rendering};
+use crate::rendering::{self, Rendering, RenderingFlags};
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
 
@@ -232,7 +232,7 @@ impl Run {
         let workers = self.render_workers.map(usize::from).or(self.reload.then_some(0));
         let timeout = Some(self.render_timeout);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Asked { workers, memory: self.render_memory, timeout }.divide(processors, limit)
+        RenderingFlags { workers, memory: self.render_memory, timeout }.divide(processors, limit)
     }
 
     fn check(&self) -> Result<(), UsageError> {

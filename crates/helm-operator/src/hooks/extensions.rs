@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller::native::Stores;
+use controller::reconciler::Stores;
 use controller::runtime::key::ResourceKey;
 use kube::core::DynamicObject;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller::native::{self, Controller};
+use controller::reconciler::{self, Controller};
 
 use super::operator::Customise;
 use crate::charts::chart_controller::ChartController;
@@ -26,6 +26,6 @@ fn controller(
     Ok(Box::new(customisers.into_iter().fold(loaded, |chart, customise| customise(chart))))
 }
 
-fn load(watch: Watch, versions: Option<Arc<Versions>>) -> Result<ChartController, native::Error> {
+fn load(watch: Watch, versions: Option<Arc<Versions>>) -> Result<ChartController, reconciler::Error> {
     Ok(ChartController::load(watch)?.among(versions))
 }

@@ -18,7 +18,7 @@ pub use controller::manager::{
     CertificateError, CertificateFiles, ClientError, Error as RunError, Lost, NoCluster, ServerError, Tls,
 };
 use controller::runtime::readiness::Readiness;
-use controller::{manager, native};
+use controller::{manager, reconciler};
 use kube::Client;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -67,7 +67,7 @@ pub enum Error {
         /// The chart's path in watches.yaml.
         chart: String,
         /// The cause.
-        source: native::Error,
+        source: reconciler::Error,
     },
     /// The program customises a chart that no watch names.
     #[error(
@@ -80,7 +80,7 @@ pub enum Error {
         /// The kind.
         kind: String,
         /// The cause.
-        source: native::Error,
+        source: reconciler::Error,
     },
     /// The process cannot start, or had to stop.
     #[error(transparent)]

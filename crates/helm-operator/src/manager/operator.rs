@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use controller::native::{self, Controller, Reconciler, Served};
+use controller::reconciler::{self, Controller, Reconciler, Served};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt, Resource as _};
 use scaffold::rbac;
@@ -26,7 +26,7 @@ pub(crate) type Customise = Box<dyn FnOnce(ChartController) -> ChartController +
 /// }
 /// ```
 ///
-/// See [`chart`](Self::chart) for code around a chart, and [`native`](Self::native) for kinds without one.
+/// See [`chart`](Self::chart) for code around a chart, and [`reconciler`](Self::reconciler) for kinds without one.
 #[derive(Default)]
 pub struct Operator {
     /// The entries of watches files.
@@ -86,7 +86,7 @@ impl Operator {
 
     /// Adds a reconciler in Rust.
     #[must_use]
-    pub fn native<R: Reconciler>(mut self, reconciler: R) -> Operator {
+    pub fn reconciler<R: Reconciler>(mut self, reconciler: R) -> Operator {
         self.natives.push(rights_of(&reconciler));
         self.controller(Served::new(reconciler))
     }
@@ -159,7 +159,7 @@ impl Operator {
 
 /// Returns a reconciler's permissions, in the form that generators take.
 fn rights_of<R: Reconciler>(reconciler: &R) -> rbac::Native {
-    let rules = native::rights(reconciler).into_iter().map(|right| rbac::Rule {
+    let rules = reconciler::rights(reconciler).into_iter().map(|right| rbac::Rule {
         group: right.group,
         resource: right.resource,
         verbs: right.verbs.into_iter().map(str::to_owned).collect(),

@@ -154,7 +154,7 @@ impl From<Fault> for Failed {
 
 #[cfg(test)]
 mod tests {
-    use helm_release::kube::{ApplyError, Asked, Error};
+    use helm_release::kube::{ApplyError, Error, Purpose};
     use helm_release::storage;
 
     use super::*;
@@ -187,6 +187,6 @@ mod tests {
             assert_eq!(judged(of_record(Error::from_status(code, "", "no"))), unanswered, "{code}");
         }
         assert_eq!(judged(storage::Error::Incomplete { key: "web".into() }), unanswered);
-        assert_eq!(Asked::default(), Asked::Write);
+        assert_eq!(Purpose::default(), Purpose::Write);
     }
 }

@@ -29,6 +29,7 @@ use controller::runtime::concurrency::Permit;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
+use controller::runtime::retries::Attempt;
 use controller::runtime::workers;
 use futures::future::BoxFuture;
 use helm_release::kube::Slot;
@@ -237,7 +238,8 @@ impl Work<'_> {
     /// Queues the resource for a retry permit.
     fn wait_for_retry(&self, primary: &Primary) -> Next {
         let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
-        self.shared.queue.retry(self.key, has_changed);
+        let attempt = if has_changed { Attempt::Corrected } else { Attempt::Same };
+        self.shared.queue.retry(self.key, attempt);
         Next::Done
     }
 

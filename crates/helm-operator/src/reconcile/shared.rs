@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use controller::events::{self, Events};
 use controller::metrics::Metrics;
-use controller::native::Stores;
+use controller::reconciler::Stores;
 use controller::report::Outcome;
 use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::queue::Queue;
-use controller::runtime::reflector::Scope;
+use controller::runtime::reflector::WatchScope;
 use helm_release::kube::{
     Adopt, Api, Applier, CrdPolicy, Decoration, Live, ObjectKey, ObjectRule, Ownership, Policy, Reach, Resource, Tie,
 };
@@ -329,7 +329,7 @@ impl ReleaseListener for Shared {
         self.wake(key);
     }
 
-    fn sight_changed(&self, scope: &Scope) {
+    fn sight_changed(&self, scope: &WatchScope) {
         for key in self.cache.recorded_in(scope) {
             self.memory.change(&key, |history| history.retry_now(tokio::time::Instant::now()));
             self.wake(key);

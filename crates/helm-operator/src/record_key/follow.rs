@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use controller::runtime::backoff;
 use controller::runtime::freshness::Epoch;
 use controller::runtime::pages;
-use controller::runtime::reflector::{self, Scope, Sink, Stream};
+use controller::runtime::reflector::{self, Sink, Stream, WatchScope};
 use futures::StreamExt as _;
 use helm_release::kube::Api;
 use helm_release::storage::Keyring;
@@ -24,7 +24,7 @@ pub(crate) async fn follow(client: Client, namespace: String, keys: Keyring, fou
     let api = kube::Api::namespaced(client.clone(), &namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
     let open = move || pages::watch(api.clone(), config.clone()).boxed();
-    let stream = Stream::new(Scope::namespace(&namespace), open);
+    let stream = Stream::new(WatchScope::namespace(&namespace), open);
     let sink = Versions { version, listed: AtomicU64::new(0) };
     let feed = reflector::feed(sink, stream, oneshot::channel().0);
     tokio::join!(feed, read_again(&client, &namespace, &keys, found, versions));
@@ -90,7 +90,7 @@ impl Sink<PartialObjectMeta<Secret>> for Versions {
         self.is(String::new());
     }
 
-    fn sweep(&self, _: &Scope, list: Epoch) {
+    fn sweep(&self, _: &WatchScope, list: Epoch) {
         if self.listed.load(Ordering::Relaxed) != list.number {
             self.is(String::new());
         }
@@ -127,11 +127,11 @@ mod tests {
         let sink = Versions { version, listed: AtomicU64::new(0) };
         let mut news = || versions.has_changed().unwrap().then(|| versions.borrow_and_update().clone());
         sink.changed(secret("1"), epoch(1));
-        sink.sweep(&Scope::ALL, epoch(1));
+        sink.sweep(&WatchScope::ALL, epoch(1));
         assert_eq!(news(), None);
         sink.changed(secret("2"), epoch(1));
         assert_eq!(news().as_deref(), Some("2"));
-        sink.sweep(&Scope::ALL, epoch(2));
+        sink.sweep(&WatchScope::ALL, epoch(2));
         assert_eq!(news().as_deref(), Some(""), "deleted while nothing was watched");
         sink.changed(secret("3"), epoch(2));
         sink.deleted(secret("3"));

@@ -17,7 +17,7 @@ use helm_release::kube::{Applier, MemoryApi};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::lookup::{ClusterLookup, MAX_LOOKUPS, Query, Reach, Release};
+use super::lookup::{ClusterLookup, LookupReach, MAX_LOOKUPS, Query, ReleaseReach};
 use super::message::{Confinement, FromWorker, MAX_ANSWER, MAX_QUESTION, ToWorker};
 use super::request::{RenderError, Rendered};
 use super::tests::{chart, job};
@@ -369,9 +369,9 @@ async fn rendered_by(process: &str) -> (Result<Rendered<Output>, RenderError>, V
         api.put(&format!("/api/v1/namespaces/{namespace}/secrets/a"), json!({"data": {"x": "eA=="}}), "someone");
     }
     let release =
-        Release { served: Arc::default(), namespace: "ns".into(), named: Arc::default(), rule: Arc::default() };
+        ReleaseReach { served: Arc::default(), namespace: "ns".into(), named: Arc::default(), rule: Arc::default() };
     let applier = Applier::new(api.clone());
-    let lookup = ClusterLookup::new(applier, tokio::runtime::Handle::current(), Reach::Release(release));
+    let lookup = ClusterLookup::new(applier, tokio::runtime::Handle::current(), LookupReach::Release(release));
     let rendered = workers.render(job(folder.path(), &digest), &Arc::default(), &lookup).await;
     let rendered = rendered.map_err(|error| lookup.judge(error));
     let log = api.log().into_iter().filter(|line| line.contains("/secrets"));

@@ -30,7 +30,7 @@ pub(crate) use message::Job;
 pub(crate) use output::{Analysed, Output, explain, failure, separate};
 pub(crate) use pool::Workers;
 pub(crate) use process::Program;
-pub(crate) use settings::{Asked, memory_limit};
+pub(crate) use settings::{RenderingFlags, memory_limit};
 pub(crate) use weight::message as too_heavy;
 
 pub use settings::Rendering;

@@ -21,7 +21,7 @@ use helm_release::kube::{
 use helm_release::release::ChartDocument;
 use serde_json::json;
 
-use super::lookup::{Blocking, ClusterLookup, Named, Reach, Release};
+use super::lookup::{Blocking, ClusterLookup, LookupReach, Named, ReleaseReach};
 use super::request::{RenderError, Rendered, Renderer, Request};
 use crate::mask::Published;
 use crate::rendering::{Analysed, Job, Output, Rendering, Workers, explain, failure, too_heavy};
@@ -206,7 +206,7 @@ impl EngineRenderer {
         let applier = acting_as(&self.discovered.applier, self.account.as_ref(), namespace);
         let (named, rule) = (self.named.clone(), self.lookup_rule.clone());
         let served = self.served.clone();
-        let reach = Reach::Release(Release { served, namespace: namespace.to_owned(), named, rule });
+        let reach = LookupReach::Release(ReleaseReach { served, namespace: namespace.to_owned(), named, rule });
         let lookup = ClusterLookup::new(applier, tokio::runtime::Handle::current(), reach);
         let most = match &self.rendered_by {
             RenderedBy::Manager(_) => Rendering::default().memory / 8,

@@ -42,13 +42,13 @@ impl Default for Rendering {
 
 /// The settings from flags; the others are derived from the machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RenderingFlags {
     pub(crate) workers: Option<usize>,
     pub(crate) memory: Option<u64>,
     pub(crate) timeout: Option<Duration>,
 }
 
-impl Asked {
+impl RenderingFlags {
     /// Derives the other settings from the number of processors, and from the container's memory limit, if it has one.
     pub(crate) fn divide(self, processors: usize, limit: Option<u64>) -> Rendering {
         let left = limit.map(|limit| limit.saturating_sub(MANAGER.max(limit / 8 * 3)));
@@ -110,14 +110,14 @@ fn limit(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn divided(asked: Asked, processors: usize, limit_mib: Option<u64>) -> (usize, u64) {
+    fn divided(asked: RenderingFlags, processors: usize, limit_mib: Option<u64>) -> (usize, u64) {
         let rendering = asked.divide(processors, limit_mib.map(|mib| mib * MIB));
         (rendering.workers, rendering.memory / MIB)
     }
 
     #[test]
     fn workers_share_what_the_containers_limit_leaves() {
-        let default = |processors, limit| divided(Asked::default(), processors, limit);
+        let default = |processors, limit| divided(RenderingFlags::default(), processors, limit);
         assert_eq!(default(8, None), (2, 256));
         assert_eq!(default(1, None), (1, 256));
         assert_eq!(default(8, Some(128)), (1, 80), "operator-sdk's scaffold");
@@ -130,21 +130,28 @@ mod tests {
     #[test]
     fn flags_come_first_and_the_rest_follows_them() {
         let (one, none) = (Some(1), Some(0));
-        assert_eq!(divided(Asked { workers: one, ..Asked::default() }, 8, Some(512)), (1, 256));
-        assert_eq!(divided(Asked { workers: none, ..Asked::default() }, 8, Some(512)), (0, 256));
-        assert_eq!(divided(Asked { workers: Some(3), ..Asked::default() }, 8, None), (3, 256));
-        assert_eq!(divided(Asked { memory: Some(300 * MIB), ..Asked::default() }, 8, Some(512)), (1, 300));
-        assert_eq!(divided(Asked { memory: Some(100 * MIB), ..Asked::default() }, 8, Some(512)), (2, 100));
-        assert_eq!(Asked::default().divide(1, None).timeout, Duration::from_secs(30));
+        assert_eq!(divided(RenderingFlags { workers: one, ..RenderingFlags::default() }, 8, Some(512)), (1, 256));
+        assert_eq!(divided(RenderingFlags { workers: none, ..RenderingFlags::default() }, 8, Some(512)), (0, 256));
+        assert_eq!(divided(RenderingFlags { workers: Some(3), ..RenderingFlags::default() }, 8, None), (3, 256));
+        assert_eq!(
+            divided(RenderingFlags { memory: Some(300 * MIB), ..RenderingFlags::default() }, 8, Some(512)),
+            (1, 300)
+        );
+        assert_eq!(
+            divided(RenderingFlags { memory: Some(100 * MIB), ..RenderingFlags::default() }, 8, Some(512)),
+            (2, 100)
+        );
+        assert_eq!(RenderingFlags::default().divide(1, None).timeout, Duration::from_secs(30));
     }
 
     #[test]
     fn limits_that_the_container_cannot_hold_are_warned_about() {
         for limit in [40_u64, 80, 128, 200, 512, 4096] {
-            let default = Asked::default().divide(8, Some(limit * MIB));
+            let default = RenderingFlags::default().divide(8, Some(limit * MIB));
             assert_eq!(default.too_large_for(Some(limit * MIB)).is_some(), limit < 80, "{limit}");
         }
-        let large = Asked { workers: Some(2), memory: Some(100 * MIB), timeout: None }.divide(8, Some(200 * MIB));
+        let large =
+            RenderingFlags { workers: Some(2), memory: Some(100 * MIB), timeout: None }.divide(8, Some(200 * MIB));
         assert!(
             large.too_large_for(Some(200 * MIB)).unwrap().contains("is 200 MiB, too much for a memory limit of 200")
         );

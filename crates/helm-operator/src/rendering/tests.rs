@@ -15,7 +15,7 @@ use helm_release::kube::{Api, Applier, Call, Error, MemoryApi, Response};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::lookup::{ClusterLookup, Reach};
+use super::lookup::{ClusterLookup, LookupReach};
 use super::request::{RenderError, Rendered};
 use crate::chart_metrics::ChartMetrics;
 use crate::rendering::*;
@@ -84,7 +84,7 @@ pub(super) fn job(chart: &Path, digest: &str) -> Job {
 }
 
 fn lookup_in(api: Arc<dyn Api>) -> ClusterLookup {
-    ClusterLookup::new(Applier::new(api), tokio::runtime::Handle::current(), Reach::Everything)
+    ClusterLookup::new(Applier::new(api), tokio::runtime::Handle::current(), LookupReach::Everything)
 }
 
 /// Renders a template in a worker, and returns its output.

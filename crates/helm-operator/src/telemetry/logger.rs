@@ -9,7 +9,7 @@ const LOGGERS: [(&str, &str); 22] = [
     ("helm_operator::manager", "manager"),
     ("controller::runtime::readiness", "manager"),
     ("controller::runtime", "helm.controller"),
-    ("controller::native", "controller"),
+    ("controller::reconciler", "controller"),
     ("controller::report", "controller"),
     ("controller::manager", "manager"),
     ("controller::lease", "leader-election"),

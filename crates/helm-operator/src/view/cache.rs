@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
-use controller::runtime::reflector::{First, Scope};
+use controller::runtime::reflector::{First, WatchScope};
 use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
 use helm_release::storage::Home;
@@ -156,7 +156,7 @@ impl Cache {
     }
 
     /// Returns the cached resources of a scope that the completed list did not contain.
-    pub(crate) fn unlisted_primaries(&self, scope: &Scope, list: Epoch) -> Vec<Arc<Primary>> {
+    pub(crate) fn unlisted_primaries(&self, scope: &WatchScope, list: Epoch) -> Vec<Arc<Primary>> {
         let state = self.state();
         let all = state.primaries.values().filter(|(primary, _)| scope.covers(primary.namespace()));
         all.filter(|(_, stamp)| !stamp.survives(list)).map(|(primary, _)| primary.clone()).collect()
@@ -186,7 +186,7 @@ impl Cache {
     }
 
     /// Returns the resources whose records are in this scope.
-    pub(crate) fn recorded_in(&self, scope: &Scope) -> Vec<ResourceKey> {
+    pub(crate) fn recorded_in(&self, scope: &WatchScope) -> Vec<ResourceKey> {
         let state = self.state();
         state.primaries.keys().filter(|key| scope.covers(&self.record_of(key).namespace)).cloned().collect()
     }
@@ -255,7 +255,12 @@ impl Cache {
     }
 
     /// Removes the objects of a kind and scope that the completed list did not contain; returns the affected owners.
-    pub(crate) fn sweep_dependents(&self, resource: &Resource, scope: &Scope, list: Epoch) -> BTreeSet<ResourceKey> {
+    pub(crate) fn sweep_dependents(
+        &self,
+        resource: &Resource,
+        scope: &WatchScope,
+        list: Epoch,
+    ) -> BTreeSet<ResourceKey> {
         let mut owners = BTreeSet::new();
         self.state().dependents.retain(|key, dependent| {
             let covered = is_of(key, resource) && scope.covers(&key.namespace);
@@ -337,12 +342,12 @@ impl Cache {
 
     /// Records that all of a kind's objects in this scope are known; returns whether its watch may have been refused
     /// before.
-    pub(crate) fn kind_synced(&self, resource: &Resource, scope: &Scope) -> bool {
+    pub(crate) fn kind_synced(&self, resource: &Resource, scope: &WatchScope) -> bool {
         self.state().coverage.synced(kind_key(resource), scope)
     }
 
     /// Records that a kind can no longer be watched in this scope; returns whether that is new.
-    pub(crate) fn kind_lost(&self, kind: &KindKey, scope: &Scope, loss: Loss) -> bool {
+    pub(crate) fn kind_lost(&self, kind: &KindKey, scope: &WatchScope, loss: Loss) -> bool {
         self.state().coverage.lost(kind.clone(), scope, loss)
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use controller::runtime::key::ResourceKey;
-use controller::runtime::reflector::{First, Scope};
+use controller::runtime::reflector::{First, WatchScope};
 use helm_release::kube::{ObjectKey, Resource};
 
 /// A kind's group and name.
@@ -34,7 +34,7 @@ struct Kind {
     /// Whether they were requested.
     is_started: bool,
     /// The scopes whose objects are all known.
-    listed: Vec<Scope>,
+    listed: Vec<WatchScope>,
     /// The resources that wait for the first list while it is running.
     waiting: Option<HashSet<ResourceKey>>,
     /// Whether some scope could not be listed. If no watch covers an object, its absence proves nothing, and drift is
@@ -76,7 +76,7 @@ impl Coverage {
 
     /// Records that all of a kind's objects in this scope are known; returns whether its watch may have been refused
     /// before.
-    pub(crate) fn synced(&mut self, kind: KindKey, scope: &Scope) -> bool {
+    pub(crate) fn synced(&mut self, kind: KindKey, scope: &WatchScope) -> bool {
         let kind = self.kind(kind);
         let is_new = !kind.listed.contains(scope);
         if is_new {
@@ -88,7 +88,7 @@ impl Coverage {
 
     /// Records that a kind can no longer be watched in this scope, so that absence proves nothing. Returns whether any
     /// of this is new.
-    pub(crate) fn lost(&mut self, kind: KindKey, scope: &Scope, loss: Loss) -> bool {
+    pub(crate) fn lost(&mut self, kind: KindKey, scope: &WatchScope, loss: Loss) -> bool {
         let kind = self.kind(kind);
         let lost = kind.listed.extract_if(.., |known| known == scope).count();
         kind.is_refused |= lost > 0;
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_object_is_covered_while_a_watch_of_its_namespace_has_listed() {
-        let (mut coverage, [a, b]) = (Coverage::default(), ["a", "b"].map(Scope::namespace));
+        let (mut coverage, [a, b]) = (Coverage::default(), ["a", "b"].map(WatchScope::namespace));
         assert!(coverage.start(kind()) && !coverage.start(kind()));
         assert_eq!(known(&coverage), [UNKNOWN; 2]);
         assert!(!coverage.synced(kind(), &a), "nothing was missed");
@@ -165,8 +165,8 @@ mod tests {
     #[test]
     fn a_kind_that_was_never_served_is_not_watched_either() {
         let mut coverage = Coverage::default();
-        assert!(coverage.lost(kind(), &Scope::ALL, Loss::Unserved));
-        assert!(!coverage.lost(kind(), &Scope::ALL, Loss::Unserved), "no news");
+        assert!(coverage.lost(kind(), &WatchScope::ALL, Loss::Unserved));
+        assert!(!coverage.lost(kind(), &WatchScope::ALL, Loss::Unserved), "no news");
         assert_eq!(known(&coverage), [(false, false, true); 2]);
         assert!(coverage.start(kind()), "it is watched once it is served");
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use controller::runtime::backoff;
 use controller::runtime::freshness::Epoch;
-use controller::runtime::reflector::{self, First, Scope, Sink, Stream};
+use controller::runtime::reflector::{self, First, Sink, Stream, WatchScope};
 use controller::runtime::sync::lock;
 use futures::future::{BoxFuture, join_all};
 use helm_release::kube::{Live, Resource};
@@ -21,15 +21,15 @@ use super::coverage::{KindKey, kind_key};
 
 /// The source of a kind's objects.
 pub(crate) trait Source: Send + Sync {
-    /// Returns a scope per namespace to watch; [`Scope::ALL`] for cluster-scoped kinds.
-    fn scopes(&self, kind: &Resource) -> Vec<Scope>;
+    /// Returns a scope per namespace to watch; [`WatchScope::ALL`] for cluster-scoped kinds.
+    fn scopes(&self, kind: &Resource) -> Vec<WatchScope>;
     /// Watches a kind's objects of these charts in a scope.
-    fn watch(&self, kind: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live>;
+    fn watch(&self, kind: &Arc<Resource>, scope: &WatchScope, charts: &BTreeSet<String>) -> Stream<Live>;
     /// Lists a kind's objects of one chart in a scope.
     fn list(
         &self,
         kind: &Arc<Resource>,
-        scope: &Scope,
+        scope: &WatchScope,
         chart: &str,
     ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>>;
 }
@@ -55,7 +55,7 @@ struct State {
 /// The watch of one kind in one scope.
 struct SharedWatch {
     kind: Arc<Resource>,
-    scope: Scope,
+    scope: WatchScope,
     state: Mutex<Fanout>,
 }
 
@@ -82,8 +82,8 @@ struct Member {
 enum Event {
     Changed(Arc<Live>, Epoch),
     Deleted(Arc<Live>),
-    Sweep(Scope, Epoch),
-    Lost(Scope),
+    Sweep(WatchScope, Epoch),
+    Lost(WatchScope),
 }
 
 impl Member {
@@ -281,13 +281,13 @@ impl Sink<Live> for Run {
         self.pass(&Event::Deleted(Arc::new(live)));
     }
 
-    fn sweep(&self, scope: &Scope, list: Epoch) {
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
         let list = self.number(list);
         lock(&self.shared.state).refused = false;
         self.pass(&Event::Sweep(scope.clone(), list));
     }
 
-    fn lost(&self, scope: &Scope) {
+    fn lost(&self, scope: &WatchScope) {
         let mut state = lock(&self.shared.state);
         state.refused |= state.run == self.number;
         drop(state);

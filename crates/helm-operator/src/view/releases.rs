@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
-use controller::runtime::reflector::{Scope, Sink};
+use controller::runtime::reflector::{Sink, WatchScope};
 use controller::runtime::sync::lock;
 use helm_release::release::Packed;
 use helm_release::storage::{Proof, RecordMeta, Stored};
@@ -25,9 +25,9 @@ pub(crate) struct Releases {
     /// The name of this process on the records that it writes.
     writer: Arc<str>,
     /// The scopes whose first list is complete.
-    listed: Mutex<Vec<Scope>>,
+    listed: Mutex<Vec<WatchScope>>,
     /// The scopes in which the server refuses to list or watch records. Changes go unnoticed there until a list ends.
-    refused: Mutex<Vec<Scope>>,
+    refused: Mutex<Vec<WatchScope>>,
     /// Other processes that were detected.
     met: Mutex<HashSet<Arc<str>>>,
 }
@@ -50,7 +50,7 @@ pub(crate) trait ReleaseListener: Send + Sync {
     /// Handles the loss of a release's last record. A change follows.
     fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>);
     /// Handles that changes of records in a scope go unnoticed from now on, or no longer do.
-    fn sight_changed(&self, scope: &Scope);
+    fn sight_changed(&self, scope: &WatchScope);
 }
 
 impl Releases {
@@ -156,7 +156,7 @@ impl Releases {
     }
 
     /// Returns the releases of a scope with records that the completed list did not contain.
-    fn unlisted(&self, scope: &Scope, list: Epoch) -> BTreeSet<ResourceKey> {
+    fn unlisted(&self, scope: &WatchScope, list: Epoch) -> BTreeSet<ResourceKey> {
         let all = lock(&self.all);
         let covered = all.iter().filter(|(key, _)| scope.covers(&key.namespace));
         let swept = |release: &Release| release.revisions.values().any(|r| !r.stamp.survives(list));
@@ -215,7 +215,7 @@ impl Sink<RecordMeta> for Releases {
         }
     }
 
-    fn sweep(&self, scope: &Scope, list: Epoch) {
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
         for key in self.unlisted(scope, list) {
             self.lose(&key, false, |_, revision| !revision.stamp.survives(list));
         }
@@ -230,7 +230,7 @@ impl Sink<RecordMeta> for Releases {
         }
     }
 
-    fn lost(&self, scope: &Scope) {
+    fn lost(&self, scope: &WatchScope) {
         let mut refused = lock(&self.refused);
         if refused.contains(scope) {
             return;

@@ -45,7 +45,7 @@ pub use objects::order::install_order;
 pub use objects::pointer::{Pointer, PointerError};
 pub use objects::rules::{DRIFT_ANNOTATION, DriftPolicy, IgnoreRule, ObjectRule, RECREATE_ANNOTATION};
 pub use outside::{
-    Api, Asked, Call, Disturbance, Error, MAX_RESPONSE_BYTES, MemoryApi, Pieces, Response, intern, read_within,
+    Api, Call, Disturbance, Error, MAX_RESPONSE_BYTES, MemoryApi, Pieces, Purpose, Response, intern, read_within,
     value_at,
 };
 pub use waiting::slot::Slot;

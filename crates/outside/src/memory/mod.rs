@@ -20,7 +20,7 @@ pub use faults::Disturbance;
 
 use faults::{Faults, reason_of};
 
-use super::api::{Api, Asked, Call, Error, Response};
+use super::api::{Api, Call, Error, Purpose, Response};
 use super::refusal::refusal;
 
 /// An in-memory API server: the twin of a kube client for tests without a cluster.
@@ -287,7 +287,7 @@ impl MemoryApi {
             None => serve(),
         };
         let answer = answer.map(|value| respond(call, value.to_string().into_bytes()));
-        let answer = answer.map_err(|error| error.of_request(Asked::from(&call.method)));
+        let answer = answer.map_err(|error| error.of_request(Purpose::from(&call.method)));
         Box::pin(async move { answer })
     }
 

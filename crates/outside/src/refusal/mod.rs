@@ -10,7 +10,7 @@ mod tests;
 
 use serde::Deserialize;
 
-use super::api::{Asked, Error};
+use super::api::{Error, Purpose};
 
 pub use rejected::value_at;
 
@@ -32,7 +32,7 @@ impl Error {
     /// Returns whether the error has another cause than the sent object: it is transient, or the server rejected a
     /// read.
     pub fn is_unanswered(&self) -> bool {
-        self.is_transient() || matches!(self, Error::Refused { asked: Asked::Read, .. })
+        self.is_transient() || matches!(self, Error::Refused { purpose: Purpose::Read, .. })
     }
 
     /// Builds the error of a response with this HTTP status, reason and message.
@@ -181,7 +181,7 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
             reason: "Invalid".into(),
             message,
             fields: Vec::new(),
-            asked: Asked::default(),
+            purpose: Purpose::default(),
         };
     }
     let details = status.details.unwrap_or_default();
@@ -201,7 +201,7 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     // kinds stay, as in Helm.
     let message = without_values(&message, |value| of_secret || is_structure(value));
     let fields = details.causes.into_iter().map(|cause| cause.field).filter(|field| !field.is_empty()).collect();
-    Error::Refused { code, reason, message, fields, asked: Asked::default() }
+    Error::Refused { code, reason, message, fields, purpose: Purpose::default() }
 }
 
 /// Replaces a hidden value.

@@ -321,12 +321,15 @@ fn status_of_a_webhook() -> Error {
 
 #[test]
 fn what_was_not_answered_or_only_asked_to_read_judges_nothing() {
-    let refused = |code, asked| Error::from_status(code, "Conflict", "no").of_request(asked);
+    let refused = |code, purpose| Error::from_status(code, "Conflict", "no").of_request(purpose);
     for code in [400, 403, 404, 405, 413, 415, 422] {
-        assert!(refused(code, Asked::Read).is_unanswered() && !refused(code, Asked::Write).is_unanswered(), "{code}");
+        assert!(
+            refused(code, Purpose::Read).is_unanswered() && !refused(code, Purpose::Write).is_unanswered(),
+            "{code}"
+        );
     }
     for code in [401, 408, 409, 425, 429, 500, 502, 503, 504] {
-        assert!(refused(code, Asked::Write).is_unanswered(), "{code}");
+        assert!(refused(code, Purpose::Write).is_unanswered(), "{code}");
     }
     assert!(Error::Transport("reset".into()).is_unanswered() && Error::TimedOut { seconds: 90 }.is_unanswered());
     let gone = || Error::NoKind { api_version: "v1".into(), kind: "X".into() };

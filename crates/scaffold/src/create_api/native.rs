@@ -39,7 +39,7 @@ pub(super) fn create(
     }
     if native.controller {
         add_module(project, "controllers", &module, fill(NATIVE_CONTROLLER, &words))?;
-        insert(project, MAIN, BUILDER, &fill(".native(controllers::__module__::Controller)", &words))?;
+        insert(project, MAIN, BUILDER, &fill(".reconciler(controllers::__module__::Controller)", &words))?;
         if !project.contains(&format!("config/rbac/{lower}_role.yaml")) {
             rbac::write_native(project, &rights(gvk), "", false)?;
         }

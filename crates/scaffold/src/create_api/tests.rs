@@ -167,7 +167,7 @@ fn a_native_kind_gets_type_controller_and_roles_and_is_listed_once() {
     check_kustomizations(&once);
     let main = once.text("src/main.rs").unwrap();
     let listed = "        .crd::<api::memcached_backup::MemcachedBackup>()
-        .native(controllers::memcached_backup::Controller)
+        .reconciler(controllers::memcached_backup::Controller)
         // +kubebuilder:scaffold:builder
         .main()
 ";
@@ -191,9 +191,9 @@ fn a_type_alone_has_no_controller_until_it_is_asked_for() {
     let api = |resource, controller| memcached(Source::Native(Native { resource, controller }));
     create_api(&mut project, &api(true, false)).unwrap();
     assert!(!project.contains("src/controllers/memcached.rs"));
-    assert!(!project.text("src/main.rs").unwrap().contains(".native("));
+    assert!(!project.text("src/main.rs").unwrap().contains(".reconciler("));
     create_api(&mut project, &api(false, true)).unwrap();
-    assert!(project.text("src/main.rs").unwrap().contains(".native("));
+    assert!(project.text("src/main.rs").unwrap().contains(".reconciler("));
     assert_eq!(read_yaml(&project, "PROJECT")["resources"][0]["controller"], true);
 }
 
@@ -216,6 +216,6 @@ fn a_missing_marker_is_an_error_that_says_what_to_add() {
     project.write("src/main.rs", "fn main() {}\n");
     let native = memcached(Source::Native(Native { resource: false, controller: true }));
     let error = create_api(&mut project, &native).unwrap_err().to_string();
-    let expected = r#"cannot edit src/main.rs: the line "// +kubebuilder:scaffold:builder" is missing; add ".native(controllers::memcached::Controller)" by hand"#;
+    let expected = r#"cannot edit src/main.rs: the line "// +kubebuilder:scaffold:builder" is missing; add ".reconciler(controllers::memcached::Controller)" by hand"#;
     assert_eq!(error, expected);
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use helm_operator::ResourceKey;
-use helm_operator::native::{
+use helm_operator::reconciler::{
     Cache, Change, Conditions, Next, Reconciler, Rights, Scope, Watching, WriteError,
 };
 use helm_operator::report::{Outcome, Reason as _, chain};

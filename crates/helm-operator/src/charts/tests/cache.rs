@@ -137,9 +137,9 @@ async fn only_the_event_of_a_write_confirms_it_not_an_older_one() {
     tokio::time::advance(SECOND).await;
     cache.store_written_primary(of("u", 5, 1));
     cache.store_primary(of("u", 4, 1), epoch(1));
-    assert!(cache.unlisted_primaries(&Scope::ALL, before).is_empty(), "written after the list began");
+    assert!(cache.unlisted_primaries(&WatchScope::ALL, before).is_empty(), "written after the list began");
     cache.store_primary(of("u", 5, 1), epoch(1));
-    assert_eq!(cache.unlisted_primaries(&Scope::ALL, before).len(), 1, "confirmed, and the next list lacks it");
+    assert_eq!(cache.unlisted_primaries(&WatchScope::ALL, before).len(), 1, "confirmed, and the next list lacks it");
 
     let a = object_key("ConfigMap", "a");
     let asked = || cache.ask_at(&[&object_key("ConfigMap", "unknown"), &a]);
@@ -221,7 +221,10 @@ fn a_list_does_not_affect_other_kinds() {
     for key in &keys {
         cache.store_dependent(key.clone(), &live("u", 5), claim(), epoch(1));
     }
-    assert_eq!(cache.sweep_dependents(&config_maps(), &Scope::ALL, epoch(2)).into_iter().collect::<Vec<_>>(), [key()]);
+    assert_eq!(
+        cache.sweep_dependents(&config_maps(), &WatchScope::ALL, epoch(2)).into_iter().collect::<Vec<_>>(),
+        [key()]
+    );
     let left: Vec<bool> = keys.iter().map(|key| cache.dependent(key).is_some()).collect();
     assert_eq!(left, [false, true, true]);
 }
@@ -232,16 +235,16 @@ fn a_kind_is_watched_once_and_known_where_it_was_listed() {
     let a = object_key("ConfigMap", "a");
     assert!(cache.start_kind(&config_maps()) && !cache.start_kind(&config_maps()));
     assert!(!cache.is_synced(&a), "it is not listed yet");
-    cache.kind_synced(&config_maps(), &Scope::namespace("other"));
+    cache.kind_synced(&config_maps(), &WatchScope::namespace("other"));
     assert!(!cache.is_synced(&a));
-    cache.kind_synced(&config_maps(), &Scope::namespace("ns"));
+    cache.kind_synced(&config_maps(), &WatchScope::namespace("ns"));
     assert!(cache.is_synced(&a) && !cache.is_synced(&object_key("Secret", "a")));
 }
 
 #[test]
 fn a_kind_that_can_no_longer_be_watched_is_unknown_in_that_namespace_only() {
     let (cache, kind) = (Cache::default(), kind_key(&config_maps()));
-    let [ours, other] = ["ns", "other"].map(Scope::namespace);
+    let [ours, other] = ["ns", "other"].map(WatchScope::namespace);
     let a = object_key("ConfigMap", "a");
     cache.start_kind(&config_maps());
     assert!(!cache.kind_lost(&kind, &ours, Loss::Refused), "it was not known");
@@ -262,7 +265,7 @@ fn a_kind_that_can_no_longer_be_watched_is_unknown_in_that_namespace_only() {
 #[test]
 fn a_namespace_whose_list_is_refused_stays_refused_after_a_list_of_another() {
     let cache = Cache::default();
-    let [mine, other] = ["ns", "other"].map(Scope::namespace);
+    let [mine, other] = ["ns", "other"].map(WatchScope::namespace);
     let a = object_key("ConfigMap", "a");
     cache.start_kind(&config_maps());
     assert!(!cache.kind_synced(&config_maps(), &other));

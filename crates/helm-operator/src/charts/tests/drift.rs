@@ -127,9 +127,9 @@ async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
         tokio::time::advance(60 * SECOND).await;
         reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await
     };
-    watch.lost(&Scope::namespace("other"));
+    watch.lost(&WatchScope::namespace("other"));
     assert_eq!(alone().await, ReconcileResult::Error, "another namespace's watch has failed");
-    watch.lost(&Scope::ALL);
+    watch.lost(&WatchScope::ALL);
     assert_ne!(alone().await, ReconcileResult::Error);
     assert_eq!(world.condition("Irreconcilable"), None);
     let told = "False/Progressing/ConfigMap \"a\" is not ready: the server does not serve its kind";
@@ -146,7 +146,7 @@ async fn what_may_not_be_watched_any_more_is_not_known_to_be_gone() {
     let world = World::new(spec());
     world.reconcile().await;
     let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
-    watch.lost(&Scope::ALL);
+    watch.lost(&WatchScope::ALL);
     assert!(!world.shared.cache.is_synced(&object_key("ConfigMap", "a")));
     world.server.remove(&format!("{MAPS}/a"));
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;

@@ -27,7 +27,7 @@ fn feed_jobs(world: &World) {
         job["metadata"]["namespace"] = "ns".into();
         jobs.changed(live(job), epoch);
     }
-    jobs.sweep(&Scope::ALL, epoch);
+    jobs.sweep(&WatchScope::ALL, epoch);
 }
 
 async fn reconcile(world: &World) {

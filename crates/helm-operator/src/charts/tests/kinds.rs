@@ -40,18 +40,18 @@ impl Default for OpenGate {
 }
 
 impl Source for Server {
-    fn scopes(&self, _: &Resource) -> Vec<Scope> {
-        vec![Scope::ALL]
+    fn scopes(&self, _: &Resource) -> Vec<WatchScope> {
+        vec![WatchScope::ALL]
     }
 
-    fn watch(&self, _: &Arc<Resource>, scope: &Scope, charts: &BTreeSet<String>) -> Stream<Live> {
+    fn watch(&self, _: &Arc<Resource>, scope: &WatchScope, charts: &BTreeSet<String>) -> Stream<Live> {
         let (send, events): (Events, UnboundedReceiver<_>) = unbounded();
         self.watches.lock().unwrap().push((charts.iter().cloned().collect(), send));
         let mut events = Some(events);
         Stream::new(scope.clone(), move || events.take().unwrap().boxed())
     }
 
-    fn list(&self, _: &Arc<Resource>, _: &Scope, _: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+    fn list(&self, _: &Arc<Resource>, _: &WatchScope, _: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
         let server = self.clone();
         Box::pin(async move {
             server.lists.0.acquire().await.unwrap().forget();
@@ -89,11 +89,11 @@ impl Sink<Arc<Live>> for Seen {
         self.note(format!("{} gone", name(&live)));
     }
 
-    fn sweep(&self, _: &Scope, list: Epoch) {
+    fn sweep(&self, _: &WatchScope, list: Epoch) {
         self.note(format!("sweep {}", list.number));
     }
 
-    fn lost(&self, _: &Scope) {
+    fn lost(&self, _: &WatchScope) {
         self.note("lost".into());
     }
 

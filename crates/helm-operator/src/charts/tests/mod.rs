@@ -13,7 +13,7 @@ use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
-use controller::runtime::reflector::{Scope, Sink};
+use controller::runtime::reflector::{Sink, WatchScope};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use helm::reads::Unread;
@@ -469,11 +469,11 @@ impl World {
 
     /// Feeds the results of new lists of every watch.
     pub(super) fn feed(&self) {
-        self.relist(&Scope::ALL, "");
+        self.relist(&WatchScope::ALL, "");
     }
 
     /// Feeds the results of new lists of one namespace's watches; of all if `namespace` is empty.
-    fn relist(&self, scope: &Scope, namespace: &str) {
+    fn relist(&self, scope: &WatchScope, namespace: &str) {
         let number = self.lists.fetch_add(1, Ordering::Relaxed) + 1;
         let epoch = Epoch { number, began: Instant::now(), is_list: true };
         let maps = Arc::new(config_maps());
@@ -527,7 +527,7 @@ impl World {
             return;
         }
         dependents[0].sweep(scope, epoch);
-        dependents[1].sweep(&Scope::ALL, epoch);
+        dependents[1].sweep(&WatchScope::ALL, epoch);
         dependents[2].sweep(scope, epoch);
         dependents[3].sweep(scope, epoch);
     }
@@ -1093,7 +1093,7 @@ async fn a_list_of_one_namespace_does_not_affect_another() {
     world.reconcile_one(&other).await;
     tokio::time::advance(Duration::from_secs(60)).await;
     for namespace in ["ns", "two", "ns"] {
-        world.relist(&Scope::namespace(namespace), namespace);
+        world.relist(&WatchScope::namespace(namespace), namespace);
     }
     let before = world.server.log().len();
     for key in [key(), other] {
@@ -1108,7 +1108,7 @@ async fn our_own_write_without_an_event_is_read_back() {
     let world = World::new(spec());
     world.feed();
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
-    world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &Scope::ALL);
+    world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &WatchScope::ALL);
     world.server.remove(&format!("{MAPS}/b"));
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert_eq!(world.maps(), ["a", "c"], "nothing is known yet");

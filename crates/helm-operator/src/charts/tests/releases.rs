@@ -23,7 +23,7 @@ impl ReleaseListener for Notes {
         self.0.lock().unwrap().push(format!("{key}{}", if foreign { " by another" } else { "" }));
     }
 
-    fn sight_changed(&self, scope: &Scope) {
+    fn sight_changed(&self, scope: &WatchScope) {
         self.0.lock().unwrap().push(format!("sight of {}", scope.only().unwrap_or("all")));
     }
 
@@ -103,10 +103,10 @@ fn a_list_takes_what_it_lacks_from_its_own_namespace_only() {
     releases.changed(in_namespace("other", record(1, 5)), epoch(1));
     releases.changed(record(2, 6), epoch(2));
     notes.taken();
-    releases.sweep(&Scope::namespace("ns"), epoch(2));
+    releases.sweep(&WatchScope::namespace("ns"), epoch(2));
     assert_eq!((versions(&releases), notes.taken()), (vec![2], vec!["ns/web".to_owned()]));
     assert!(releases.get(&ResourceKey::new("other", "web")).is_some());
-    releases.sweep(&Scope::ALL, epoch(3));
+    releases.sweep(&WatchScope::ALL, epoch(3));
     let mut said = notes.taken();
     said.sort();
     assert_eq!(said, ["ns/web", "ns/web lost 1", "other/web", "other/web lost 1"], "an empty list");
@@ -116,18 +116,18 @@ fn a_list_takes_what_it_lacks_from_its_own_namespace_only() {
 fn records_that_cannot_be_watched_are_known_as_such_until_a_list_ends() {
     let (releases, notes, _) = releases();
     releases.changed(record(1, 5), epoch(1));
-    releases.sweep(&Scope::namespace("ns"), epoch(1));
+    releases.sweep(&WatchScope::namespace("ns"), epoch(1));
     notes.taken();
     for _ in 0..2 {
-        releases.lost(&Scope::namespace("ns"));
+        releases.lost(&WatchScope::namespace("ns"));
     }
     assert_eq!(notes.taken(), ["sight of ns"]);
     assert!(releases.is_refused("ns") && !releases.is_refused("other"));
     assert_eq!(versions(&releases), [1], "a refusal deletes nothing");
-    releases.sweep(&Scope::namespace("other"), epoch(1));
+    releases.sweep(&WatchScope::namespace("other"), epoch(1));
     assert!(releases.is_refused("ns"));
     releases.changed(record(1, 5), epoch(2));
-    releases.sweep(&Scope::namespace("ns"), epoch(2));
+    releases.sweep(&WatchScope::namespace("ns"), epoch(2));
     assert_eq!(notes.taken(), ["sight of ns"]);
     assert!(!releases.is_refused("ns"));
 }

@@ -260,7 +260,7 @@ async fn missing_rights_name_the_rule_to_add() {
     tokio::time::advance(Duration::from_secs(1)).await;
     world.reconcile().await;
     assert_eq!(world.condition("Irreconcilable"), None);
-    world.shared.sources.refused(SourceKind::Secret, &Scope::ALL, "the server refuses to list them");
+    world.shared.sources.refused(SourceKind::Secret, &WatchScope::ALL, "the server refuses to list them");
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert!(world.condition("Irreconcilable").unwrap().contains("refuses to list them; add this rule"));
     world.reconcile().await;
@@ -349,7 +349,7 @@ async fn a_watch_of_sources_that_is_refused_later_is_reported_and_recovers() {
     let world = installed().await;
     secret(&world, "ns", "web-values", &[("values.yaml", "value: two")]);
     let sink = SourceSink { sources: Arc::downgrade(&world.shared.sources), kind: SourceKind::Secret };
-    sink.lost(&Scope::ALL);
+    sink.lost(&WatchScope::ALL);
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/ValuesSourceForbidden/"), "{condition}");
@@ -364,7 +364,7 @@ async fn a_watch_of_records_that_is_refused_later_is_reported_and_changes_nothin
     let world = World::new(json!({"maps": ["a"], "value": "one"}));
     world.reconcile().await;
     let writes = |world: &World| world.server.writes();
-    world.releases.lost(&Scope::ALL);
+    world.releases.lost(&WatchScope::ALL);
     world.server.remove(&format!("{MAPS}/a"));
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     let condition = world.condition("Irreconcilable").unwrap();

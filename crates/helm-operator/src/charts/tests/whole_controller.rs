@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 
 use controller::context::{Context, ControllerConfig};
-use controller::native::Controller;
+use controller::reconciler::Controller;
 use controller::runtime::namespaces::Namespaces;
-use controller::testing::{Asked, client};
+use controller::testing::{Requests, client};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::ResourceExt as _;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use crate::watches;
 
 struct Running {
     server: Arc<MemoryApi>,
-    asked: Asked,
+    asked: Requests,
     context: Context,
 }
 
@@ -27,7 +27,7 @@ impl Running {
     }
 
     fn with(server: Arc<MemoryApi>, config: ControllerConfig) -> Running {
-        let asked = Asked::default();
+        let asked = Requests::default();
         let client = client(&server, &asked);
         let context = Context::new(client, config, Metrics::default(), CancellationToken::new());
         Running { server, asked, context: context.for_controller("memcached-controller") }

@@ -12,7 +12,7 @@ use helm_release::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Builder;
 
-use crate::rendering::lookup::{Blocking, ClusterLookup, Reach};
+use crate::rendering::lookup::{Blocking, ClusterLookup, LookupReach};
 
 /// Renders with the cluster's capabilities and objects, and has its server check the result.
 pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Output, Error> {
@@ -23,7 +23,7 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|e| unreachable(e.to_string()))?;
     let server = runtime.block_on(Server::connect(kubeconfig, context)).map_err(unreachable)?;
     let capabilities = runtime.block_on(server.capabilities()).map_err(unreachable)?;
-    let lookup = ClusterLookup::new(server.0.clone(), runtime.handle().clone(), Reach::Everything);
+    let lookup = ClusterLookup::new(server.0.clone(), runtime.handle().clone(), LookupReach::Everything);
     let lookup = Arc::new(Blocking(Arc::new(lookup)));
     let (rendered, warnings) = options.render(Some(Cluster { capabilities, lookup }))?;
     if let Ok(rendered) = &rendered {

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::health::Waiting;
-use super::remembered::{Asked, Detections, Found, Met, Unserved};
+use super::remembered::{Detections, Found, HandledTriggers, Met, Unserved};
 use crate::reconcile::failure::Failed;
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
@@ -147,7 +147,7 @@ pub(crate) struct ReleaseMemory {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests {
     /// What was done on demand or on schedule.
-    pub(crate) asked: Option<Box<Asked>>,
+    pub(crate) asked: Option<Box<HandledTriggers>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(crate) resynced: Option<Instant>,
 }

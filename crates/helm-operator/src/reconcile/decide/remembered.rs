@@ -11,7 +11,7 @@ use crate::status::Handled;
 
 /// What this process did although the inputs gave no reason. Rare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct HandledTriggers {
     /// The tokens that this process has handled.
     pub(crate) handled: Handled,
     /// The last `reconcile-now` token whose work is complete.

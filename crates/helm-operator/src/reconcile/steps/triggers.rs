@@ -7,7 +7,7 @@
 use tokio::time::Instant;
 
 use crate::reconcile::context::{Progress, Work};
-use crate::reconcile::decide::remembered::Asked;
+use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::Again;
 use crate::reconcile::observe::share;
@@ -15,11 +15,11 @@ use crate::status::Handled;
 use crate::view::primary::Primary;
 
 impl Work<'_> {
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> HandledTriggers {
         self.shared.memory.of(self.key).requests.asked.as_deref().cloned().unwrap_or_default()
     }
 
-    fn change_asked(&self, change: impl FnOnce(&mut Asked)) {
+    fn change_asked(&self, change: impl FnOnce(&mut HandledTriggers)) {
         self.shared.memory.change(self.key, |history| change(history.requests.asked.get_or_insert_default()));
     }
 

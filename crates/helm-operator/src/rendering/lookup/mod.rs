@@ -28,7 +28,7 @@ use crate::values::count_values;
 use crate::values_from::RECORD_KEY;
 
 pub(crate) use answer::Answer;
-pub(crate) use reach::{Named, Reach, Release};
+pub(crate) use reach::{LookupReach, Named, ReleaseReach};
 pub(crate) use repeated::{Repeated, once};
 
 /// The maximum size, in bytes, of the Secrets and ConfigMaps that one render may read and that are redacted from
@@ -82,7 +82,7 @@ pub(crate) struct ClusterLookup {
     applier: Applier,
     /// The runtime of the requests.
     runtime: Handle,
-    reach: Reach,
+    reach: LookupReach,
     /// What messages may show of the chart.
     published: Arc<Published>,
     /// The maximum size of a response, in bytes.
@@ -136,7 +136,7 @@ impl Seen {
 
 impl ClusterLookup {
     /// Creates a lookup in this server within this reach, which runs requests on this runtime.
-    pub(crate) fn new(applier: Applier, runtime: Handle, reach: Reach) -> ClusterLookup {
+    pub(crate) fn new(applier: Applier, runtime: Handle, reach: LookupReach) -> ClusterLookup {
         ClusterLookup {
             applier,
             runtime,
@@ -367,7 +367,7 @@ mod tests {
 
     fn lookup_in(api: MemoryApi, kind: &str, name: &str) -> Result<Value, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let lookup = ClusterLookup::new(Applier::new(Arc::new(api)), runtime.handle().clone(), Reach::Everything);
+        let lookup = ClusterLookup::new(Applier::new(Arc::new(api)), runtime.handle().clone(), LookupReach::Everything);
         Blocking(Arc::new(lookup)).lookup("v1", kind, "ns", name).map_err(|error| error.to_string())
     }
 
@@ -412,7 +412,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let api = Arc::new(api);
         let applier = Applier::new(api.clone());
-        let render = || Arc::new(ClusterLookup::new(applier.clone(), runtime.handle().clone(), Reach::Everything));
+        let render =
+            || Arc::new(ClusterLookup::new(applier.clone(), runtime.handle().clone(), LookupReach::Everything));
         let look = |lookup: &Arc<ClusterLookup>, name: &str| {
             Blocking(lookup.clone()).lookup("x.y/v1", "Key", "ns", name).map(|value| json::to_serde(&value))
         };
@@ -438,7 +439,7 @@ mod tests {
         api.put("/api/v1/namespaces/ns/configmaps/large", json!({"data": {"x": "x".repeat(5000)}}), "someone");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let api = Arc::new(api);
-        let lookup = ClusterLookup::new(Applier::new(api.clone()), runtime.handle().clone(), Reach::Everything);
+        let lookup = ClusterLookup::new(Applier::new(api.clone()), runtime.handle().clone(), LookupReach::Everything);
         let lookup = lookup.within(most).publishing(Arc::new(Published::paths(&["demo/templates/a.yaml"])));
         let lookup = Arc::new(lookup);
         let blocking = Blocking(lookup.clone());
@@ -478,7 +479,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_that_may_quote_too_much_says_where_and_what_to_do() {
-        let lookup = ClusterLookup::new(Applier::new(Arc::new(server())), Handle::current(), Reach::Everything);
+        let lookup = ClusterLookup::new(Applier::new(Arc::new(server())), Handle::current(), LookupReach::Everything);
         let lookup = lookup.publishing(Arc::new(Published::paths(&["demo/templates/a.yaml"])));
         let large = json!({"data": {"x": "s3cret ".repeat(MAX_SEEN / 7)}}).to_string();
         lookup.state().seen.add(large.as_bytes());

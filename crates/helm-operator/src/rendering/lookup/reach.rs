@@ -13,16 +13,16 @@ use crate::watches::LookupRule;
 
 /// The reach of a render's lookups.
 #[derive(Clone)]
-pub(crate) enum Reach {
+pub(crate) enum LookupReach {
     /// Everything that the operator may read: `template` on the command line, whose user provides the credentials.
     Everything,
     /// The objects that belong to a release.
-    Release(Release),
+    Release(ReleaseReach),
 }
 
 /// The reach of a release's templates: its namespace, what the chart names, and what the watch allows.
 #[derive(Clone)]
-pub(crate) struct Release {
+pub(crate) struct ReleaseReach {
     /// The kinds that are read only if the chart's own text, or the watch, names them.
     pub(crate) served: Arc<ServedKinds>,
     pub(crate) namespace: String,
@@ -75,11 +75,11 @@ fn constant<'a>(rest: &mut &'a str) -> Option<&'a str> {
     Some(constant)
 }
 
-impl Reach {
+impl LookupReach {
     /// Returns the reason why a lookup is rejected; `None` if it is allowed. An empty response instead would make
     /// charts generate new passwords.
     pub(crate) fn refusal(&self, resource: &Resource, namespace: &str, name: &str) -> Option<String> {
-        let Reach::Release(release) = self else { return None };
+        let LookupReach::Release(release) = self else { return None };
         if let Some(why) = release.refuses_kind(resource) {
             return Some(why);
         }
@@ -104,7 +104,7 @@ impl Reach {
     }
 }
 
-impl Release {
+impl ReleaseReach {
     /// Returns why a kind is not allowed. Cluster-scoped kinds, and kinds with values of other users, are read only if
     /// the chart's own text or the watch names them.
     fn refuses_kind(&self, resource: &Resource) -> Option<String> {
@@ -149,18 +149,18 @@ mod tests {
         .unwrap()
     }
 
-    fn reach(rule: LookupRule) -> Reach {
+    fn reach(rule: LookupRule) -> LookupReach {
         let named = Arc::new(Named::of(&chart()));
         let served = Arc::new(ServedKinds::default());
         served.add("", "Served");
-        Reach::Release(Release { served, namespace: "ns".into(), named, rule: Arc::new(rule) })
+        LookupReach::Release(ReleaseReach { served, namespace: "ns".into(), named, rule: Arc::new(rule) })
     }
 
     fn resource(kind: &str, namespaced: bool) -> Resource {
         Resource { api_version: "v1".into(), kind: kind.into(), plural: "x".into(), namespaced }
     }
 
-    fn allowed(reach: &Reach, kind: &str, namespace: &str, name: &str) -> bool {
+    fn allowed(reach: &LookupReach, kind: &str, namespace: &str, name: &str) -> bool {
         reach.refusal(&resource(kind, kind != "Node"), namespace, name).is_none()
     }
 
@@ -212,7 +212,8 @@ mod tests {
             let served = Arc::new(ServedKinds::default());
             served.add("", "Served");
             let named = chart(template);
-            let reach = Reach::Release(Release { served, namespace: "ns".into(), named, rule: Arc::new(rule) });
+            let reach =
+                LookupReach::Release(ReleaseReach { served, namespace: "ns".into(), named, rule: Arc::new(rule) });
             reach.refusal(&resource(kind, kind != "Node"), if kind == "Node" { "" } else { "ns" }, "a")
         };
         let names =
@@ -243,6 +244,6 @@ mod tests {
         assert!(!allowed(&some, "Secret", "", ""));
         let all = reach(LookupRule { all: true, ..LookupRule::default() });
         assert!(allowed(&all, "Secret", "far", "") && allowed(&all, "Secret", "", ""));
-        assert!(allowed(&Reach::Everything, "Secret", "far", ""));
+        assert!(allowed(&LookupReach::Everything, "Secret", "far", ""));
     }
 }

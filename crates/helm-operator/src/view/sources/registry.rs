@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::namespaces::Namespaces;
-use controller::runtime::reflector::Scope;
+use controller::runtime::reflector::WatchScope;
 use tokio::time::Instant;
 
 use super::watch::{self, Watcher};
@@ -64,7 +64,7 @@ pub(crate) struct Read {
 
 /// A watch, and the reason if the server refuses it.
 struct Watched {
-    scope: Scope,
+    scope: WatchScope,
     refusal: Option<String>,
     /// Stops the watch when dropped.
     _watcher: Option<Watcher>,
@@ -122,8 +122,8 @@ impl Sources {
 
     /// Returns the scope of a watch. An unrestricted operator has one watch for all namespaces. Otherwise each
     /// namespace has its own, because the permissions may end there.
-    fn scope(&self, namespace: &str) -> Scope {
-        if self.namespaces.is_all() { Scope::ALL } else { Scope::namespace(namespace) }
+    fn scope(&self, namespace: &str) -> WatchScope {
+        if self.namespaces.is_all() { WatchScope::ALL } else { WatchScope::namespace(namespace) }
     }
 
     /// Returns the result of an object's last read if it has not changed since, and how often it has changed.
@@ -175,7 +175,7 @@ impl Sources {
 
     /// Handles the end of a list. An object that it did not contain is read again if it was thought to exist, which
     /// settles whether the list or the read is older.
-    pub(crate) fn sweep(&self, kind: SourceKind, scope: &Scope, list: Epoch) {
+    pub(crate) fn sweep(&self, kind: SourceKind, scope: &WatchScope, list: Epoch) {
         let mut state = self.state();
         for watched in state.watches.get_mut(&kind).into_iter().flatten().filter(|watched| watched.scope == *scope) {
             watched.refusal = None;
@@ -190,7 +190,7 @@ impl Sources {
     }
 
     /// Records that the server refuses a watch; dependents report it.
-    pub(crate) fn refused(&self, kind: SourceKind, scope: &Scope, why: &str) {
+    pub(crate) fn refused(&self, kind: SourceKind, scope: &WatchScope, why: &str) {
         let mut state = self.state();
         let Some(watched) = state.watches.get_mut(&kind).into_iter().flatten().find(|w| w.scope == *scope) else {
             return;

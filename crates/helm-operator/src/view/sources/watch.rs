@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::pages;
-use controller::runtime::reflector::{self, Scope, Sink, Stream, reduce};
+use controller::runtime::reflector::{self, Sink, Stream, WatchScope, reduce};
 use futures::{StreamExt as _, future};
 use helm_release::storage::SECRET_TYPE;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -31,7 +31,7 @@ pub(crate) struct SourceMeta {
 }
 
 /// Starts a watch, which ends with the registry.
-pub(crate) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, scope: &Scope) -> Watcher {
+pub(crate) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, scope: &WatchScope) -> Watcher {
     tracing::info!(kind = kind.as_str(), "Watching sources of values");
     let stream = match kind {
         SourceKind::Secret => stream::<Secret>(client, kind, scope),
@@ -42,7 +42,7 @@ pub(crate) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, s
     AbortOnDropHandle::new(tokio::spawn(reflector::feed(sink, stream, oneshot::channel().0)))
 }
 
-fn stream<K>(client: &Client, kind: SourceKind, scope: &Scope) -> Stream<SourceMeta>
+fn stream<K>(client: &Client, kind: SourceKind, scope: &WatchScope) -> Stream<SourceMeta>
 where
     K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
@@ -94,11 +94,11 @@ impl Sink<SourceMeta> for SourceSink {
         self.tell(|sources| sources.deleted(&item.key, item.version));
     }
 
-    fn sweep(&self, scope: &Scope, list: Epoch) {
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
         self.tell(|sources| sources.sweep(self.kind, scope, list));
     }
 
-    fn lost(&self, scope: &Scope) {
+    fn lost(&self, scope: &WatchScope) {
         self.tell(|sources| sources.refused(self.kind, scope, "the server refuses to list or watch them"));
     }
 

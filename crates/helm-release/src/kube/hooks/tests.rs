@@ -9,7 +9,7 @@ use super::*;
 
 /// A reach without limits.
 static EVERYWHERE: std::sync::LazyLock<Reach> = std::sync::LazyLock::new(Reach::default);
-use crate::kube::{Asked, Call, Disturbance, MemoryApi};
+use crate::kube::{Call, Disturbance, MemoryApi, Purpose};
 use crate::release::HookPhase;
 use crate::sample::{self, decoration};
 
@@ -429,7 +429,7 @@ async fn a_job_that_differs_from_another_templates_runs_after_it() {
         reason: "FieldImmutable".into(),
         message: "Job.batch \"j\" is invalid: spec.template: Invalid value: {}: field is immutable".into(),
         fields: vec!["spec.template".into()],
-        asked: Asked::Write,
+        purpose: Purpose::Write,
     };
     world.server.refuse(move |call| {
         let applies = call.method == http::Method::PATCH && call.path.contains("force=true");
@@ -569,7 +569,7 @@ async fn failed_recordings_are_retried() {
         reason: "Forbidden".into(),
         message: "no".into(),
         fields: Vec::new(),
-        asked: Asked::Write,
+        purpose: Purpose::Write,
     };
     world.notes.refuse.lock().unwrap().push(forbidden);
     let error = world.run(&mut release(vec![map("b", 0)])).await.unwrap_err();

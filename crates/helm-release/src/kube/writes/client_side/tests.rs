@@ -6,7 +6,8 @@ use super::patch::three_way;
 use super::schema::Document;
 use super::*;
 use crate::kube::{
-    Adopt, Applied, ApplyError, ApplyMethod, Asked, Decoration, Disturbance, MemoryApi, Policy, Previous, Rule, Target,
+    Adopt, Applied, ApplyError, ApplyMethod, Decoration, Disturbance, MemoryApi, Policy, Previous, Purpose, Rule,
+    Target,
 };
 use crate::sample;
 
@@ -426,7 +427,7 @@ async fn defaults_are_claimed_only_if_the_server_names_fields() {
                 reason: "Invalid".into(),
                 message: "no".into(),
                 fields: fields.clone(),
-                asked: Asked::Write,
+                purpose: Purpose::Write,
             };
             (call.method == http::Method::PATCH).then(refused)
         });
@@ -463,7 +464,7 @@ async fn blocking_unowned_defaults_are_claimed_and_dropped() {
             reason: "Invalid".into(),
             message,
             fields,
-            asked: Asked::Write,
+            purpose: Purpose::Write,
         })
     });
     let mut changed = deployment("fine");
@@ -489,8 +490,13 @@ async fn what_was_claimed_in_vain_is_given_back() {
     server.refuse(|call| {
         let (content_type, _) = call.body.as_ref()?;
         let fields = vec!["spec.strategy.rollingUpdate".to_owned()];
-        let refusal =
-            Error::Refused { code: 422, reason: "Invalid".into(), message: "no".into(), fields, asked: Asked::Write };
+        let refusal = Error::Refused {
+            code: 422,
+            reason: "Invalid".into(),
+            message: "no".into(),
+            fields,
+            purpose: Purpose::Write,
+        };
         (*content_type == "application/apply-patch+yaml").then_some(refusal)
     });
     let mut changed = deployment("fine");

@@ -1,4 +1,4 @@
-//! One store for each kind and selector in the process, which all native controllers read, and the watches that keep it
+//! One store for each kind and selector in the process, which all controllers read, and the watches that keep it
 //! current.
 
 use std::any::{Any, TypeId};
@@ -22,7 +22,7 @@ use crate::context::Context;
 use crate::runtime::freshness::Epoch;
 use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::{self, LISTING, Readiness};
-use crate::runtime::reflector::{self, Scope, Sink, Stream};
+use crate::runtime::reflector::{self, Sink, Stream, WatchScope};
 use crate::runtime::sync::lock;
 
 /// The annotation in which kubectl keeps a copy of the whole object.
@@ -38,7 +38,7 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Returns the stores of this process, which its native controllers and those of charts share.
+    /// Returns the stores of this process, which all its controllers share.
     pub fn of(context: &Context) -> Arc<Stores> {
         let new = |context: &Context| {
             Stores::new(context.client.clone(), context.config.namespaces.clone(), context.readiness.clone())
@@ -90,12 +90,12 @@ impl Stores {
     }
 
     /// Returns the scopes that cover a kind. Cluster-scoped objects have no namespace, so one scope covers them.
-    fn scopes<K: Kind>(&self) -> Vec<Scope> {
+    fn scopes<K: Kind>(&self) -> Vec<WatchScope> {
         match &self.namespaces.0[..] {
             names if kind::is_namespaced::<K>() && !names.is_empty() => {
-                names.iter().map(|name| Scope::namespace(name)).collect()
+                names.iter().map(|name| WatchScope::namespace(name)).collect()
             }
-            _ => vec![Scope::ALL],
+            _ => vec![WatchScope::ALL],
         }
     }
 }
@@ -104,7 +104,7 @@ impl Stores {
 pub(super) struct Store<K> {
     state: RwLock<State<K>>,
     /// The namespaces whose first list is not complete.
-    missing: watch::Sender<Vec<Scope>>,
+    missing: watch::Sender<Vec<WatchScope>>,
 }
 
 struct State<K> {
@@ -140,7 +140,7 @@ impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
 }
 
 /// Waits until every first list is complete.
-pub(super) struct Listed(watch::Receiver<Vec<Scope>>);
+pub(super) struct Listed(watch::Receiver<Vec<WatchScope>>);
 
 impl Listed {
     pub(super) async fn wait(&mut self) {
@@ -150,7 +150,7 @@ impl Listed {
 }
 
 impl<K: Kind> Store<K> {
-    pub(super) fn new(lists: Vec<Scope>) -> Store<K> {
+    pub(super) fn new(lists: Vec<WatchScope>) -> Store<K> {
         let state = State { objects: HashMap::new(), readers: Vec::new() };
         Store { state: RwLock::new(state), missing: watch::Sender::new(lists) }
     }
@@ -231,7 +231,7 @@ impl<K: Kind> Store<K> {
     }
 
     /// Removes the objects that the completed list did not contain.
-    fn sweep(&self, scope: &Scope, list: u64) {
+    fn sweep(&self, scope: &WatchScope, list: u64) {
         let mut state = self.write();
         let unlisted = state.objects.iter().filter(|(key, kept)| scope.covers(&key.namespace) && kept.epoch != list);
         let unlisted: Vec<ResourceKey> = unlisted.map(|(key, _)| key.clone()).collect();
@@ -299,7 +299,7 @@ fn reduced<K: Kind>(mut object: K) -> K {
     object
 }
 
-/// Returns whether a server-side apply of the whole object wrote the entry, as [`super::Scope::apply`] does.
+/// Returns whether a server-side apply of the whole object wrote the entry, as [`super::WatchScope::apply`] does.
 fn is_applied(entry: &ManagedFieldsEntry) -> bool {
     entry.operation.as_deref() == Some("Apply") && entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
@@ -315,7 +315,7 @@ impl<K: Kind> Sink<Decoded<K>> for Watched<K> {
         self.0.remove(&object);
     }
 
-    fn sweep(&self, scope: &Scope, list: Epoch) {
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
         self.0.sweep(scope, list.number);
     }
 
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    async fn feed(store: &Arc<Store<ConfigMap>>, scope: Scope, events: Vec<Event<Decoded<ConfigMap>>>) {
+    async fn feed(store: &Arc<Store<ConfigMap>>, scope: WatchScope, events: Vec<Event<Decoded<ConfigMap>>>) {
         let mut events = Some(events);
         let open = move || stream::iter(events.take().into_iter().flatten().map(Ok)).boxed();
         store.clone().keep_current(Stream::new(scope, open)).await;
@@ -375,12 +375,12 @@ mod tests {
     async fn a_list_replaces_its_own_namespace_only() {
         let (store, changes) = (Arc::new(Store::new(vec![])), Arc::new(Changes::default()));
         store.join(changes.clone());
-        feed(&store, Scope::namespace("a"), list(&[map("a", "x", "1"), map("a", "y", "2")])).await;
-        feed(&store, Scope::namespace("b"), list(&[map("b", "x", "3")])).await;
+        feed(&store, WatchScope::namespace("a"), list(&[map("a", "x", "1"), map("a", "y", "2")])).await;
+        feed(&store, WatchScope::namespace("b"), list(&[map("b", "x", "3")])).await;
         assert_eq!(changes.taken(), ["a/x >1", "a/y >2", "b/x >3"]);
         let mut again = list(&[map("a", "x", "1")]);
         again.extend(list(&[]));
-        feed(&store, Scope::namespace("a"), again).await;
+        feed(&store, WatchScope::namespace("a"), again).await;
         assert_eq!(changes.taken(), ["a/x 1>", "a/x 1>1", "a/y 2>"]);
         assert!(store.get(&ResourceKey::new("b", "x")).is_some());
     }
@@ -393,30 +393,30 @@ mod tests {
             Event::Apply(Decoded::Valid(map("a", "x", "2"))),
             Event::Delete(Decoded::Valid(map("a", "x", "1"))),
         ]);
-        feed(&store, Scope::ALL, events).await;
+        feed(&store, WatchScope::ALL, events).await;
         let kept = store.get(&ResourceKey::new("a", "x")).unwrap();
         assert_eq!(kept.metadata.uid.as_deref(), Some("2"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_store_is_listed_only_after_every_namespace() {
-        let store = Arc::new(Store::<ConfigMap>::new(vec![Scope::namespace("a"), Scope::namespace("b")]));
+        let store = Arc::new(Store::<ConfigMap>::new(vec![WatchScope::namespace("a"), WatchScope::namespace("b")]));
         let is_listed = async || {
             let mut listed = store.listed();
             tokio::time::timeout(std::time::Duration::from_secs(1), listed.wait()).await.is_ok()
         };
-        feed(&store, Scope::namespace("a"), list(&[])).await;
-        feed(&store, Scope::namespace("a"), list(&[])).await;
-        feed(&store, Scope::namespace("b"), vec![Event::Init]).await;
+        feed(&store, WatchScope::namespace("a"), list(&[])).await;
+        feed(&store, WatchScope::namespace("a"), list(&[])).await;
+        feed(&store, WatchScope::namespace("b"), vec![Event::Init]).await;
         assert!(!is_listed().await);
-        feed(&store, Scope::namespace("b"), list(&[])).await;
+        feed(&store, WatchScope::namespace("b"), list(&[])).await;
         assert!(is_listed().await);
     }
 
     #[tokio::test]
     async fn a_reader_that_joins_late_learns_what_is_known() {
         let (store, changes) = (Arc::new(Store::new(vec![])), Arc::new(Changes::default()));
-        feed(&store, Scope::ALL, list(&[map("a", "x", "1")])).await;
+        feed(&store, WatchScope::ALL, list(&[map("a", "x", "1")])).await;
         store.join(changes.clone());
         assert_eq!(changes.taken(), ["a/x >1"]);
     }
@@ -433,19 +433,20 @@ mod tests {
         store.join(changes.clone());
         let mut events = list(&[map("a", "good", "1"), map("a", "bad", "1")]);
         events.extend([Event::Apply(invalid("bad", "2"))]);
-        feed(&store, Scope::ALL, events).await;
+        feed(&store, WatchScope::ALL, events).await;
         let cause = "a/bad data: invalid type: integer `7`, expected a map";
         assert_eq!(changes.taken(), ["a/bad 1>", "a/bad >1", cause, "a/good >1"]);
         let key = ResourceKey::new("a", "bad");
         assert!(store.get(&key).is_none() && store.invalid(&key).is_some());
         let mut again = list(&[map("a", "good", "1")]);
         again.insert(1, Event::InitApply(invalid("bad", "2")));
-        feed(&store, Scope::ALL, again).await;
+        feed(&store, WatchScope::ALL, again).await;
         assert_eq!(changes.taken(), ["a/good 1>1"], "a list repeats it");
-        feed(&store, Scope::ALL, vec![Event::Apply(Decoded::Valid(map("a", "bad", "1")))]).await;
+        feed(&store, WatchScope::ALL, vec![Event::Apply(Decoded::Valid(map("a", "bad", "1")))]).await;
         assert_eq!(changes.taken(), ["a/bad >1"]);
         assert!(store.get(&key).is_some() && store.invalid(&key).is_none());
-        feed(&store, Scope::ALL, vec![Event::Apply(invalid("bad", "4")), Event::Delete(invalid("bad", "5"))]).await;
+        feed(&store, WatchScope::ALL, vec![Event::Apply(invalid("bad", "4")), Event::Delete(invalid("bad", "5"))])
+            .await;
         assert_eq!(changes.taken().len(), 3);
         assert!(store.invalid(&key).is_none());
     }

@@ -8,7 +8,7 @@ use crate::rights::Need;
 /// The permissions that a reconciler needs, besides reading its own resources and publishing events.
 ///
 /// ```
-/// use controller::native::Rights;
+/// use controller::reconciler::Rights;
 /// use k8s_openapi::api::apps::v1::Deployment;
 /// use k8s_openapi::api::core::v1::{Pod, Secret};
 ///
@@ -89,11 +89,11 @@ impl Rights {
     }
 
     /// Returns all permissions; those of the library on resources of kind `R` come first.
-    pub fn of_reconciler<R: Kind>(&self, has_finalizer: bool) -> Vec<Right> {
+    pub fn of_reconciler<R: Kind>(&self, finalizers: &[&str]) -> Vec<Right> {
         let (group, plural) = (R::group(&()), R::plural(&()));
         let mut all = Vec::new();
         add(&mut all, &group, &plural, READ);
-        if has_finalizer {
+        if !finalizers.is_empty() {
             add(&mut all, &group, &plural, &["patch"]);
         }
         if self.writes_status {
@@ -138,16 +138,16 @@ mod tests {
 
     use super::*;
 
-    fn texts(rights: &Rights, has_finalizer: bool) -> Vec<String> {
-        let all = rights.of_reconciler::<ConfigMap>(has_finalizer);
+    fn texts(rights: &Rights, finalizers: &[&str]) -> Vec<String> {
+        let all = rights.of_reconciler::<ConfigMap>(finalizers);
         all.iter().map(|right| format!("{}/{} {}", right.group, right.resource, right.verbs.join(","))).collect()
     }
 
     #[test]
     fn the_library_reads_resources_and_writes_only_what_is_declared() {
-        assert_eq!(texts(&Rights::none(), false), ["/configmaps get,list,watch"]);
+        assert_eq!(texts(&Rights::none(), &[]), ["/configmaps get,list,watch"]);
         assert_eq!(
-            texts(&Rights::none().status(), true),
+            texts(&Rights::none().status(), &["example.com/done"]),
             ["/configmaps get,list,watch,patch", "/configmaps/status patch"]
         );
     }
@@ -166,7 +166,7 @@ mod tests {
             "/pods get,list,watch",
             "apps/deployments/scale get,update,use",
         ];
-        assert_eq!(texts(&rights, false), expected);
+        assert_eq!(texts(&rights, &[]), expected);
         assert!(rights.owns_objects() && !Rights::none().reads::<Pod>().owns_objects());
     }
 
@@ -174,7 +174,7 @@ mod tests {
     fn a_watch_needs_list_and_watch() {
         let rights = Rights::none().rule("", "pods", &["list"]).reads::<Deployment>();
         let covers = |group: &str, resource: &str| {
-            rights.of_reconciler::<ConfigMap>(false).iter().any(|right| right.covers_watch(group, resource))
+            rights.of_reconciler::<ConfigMap>(&[]).iter().any(|right| right.covers_watch(group, resource))
         };
         assert!(covers("apps", "deployments") && covers("", "configmaps"));
         assert!(!covers("", "pods") && !covers("", "deployments"));

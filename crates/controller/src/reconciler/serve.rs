@@ -5,14 +5,14 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use kube::Resource as _;
 
-use super::reconciler::Reconciler;
+use super::contract::Reconciler;
 use super::rights::Right;
 use super::serving::Serving;
 use super::settings::Settings;
 use super::store::Stores;
 use super::watching::{Watched, Watching};
 use crate::context::Context;
-use crate::native::{Controller, Error};
+use crate::reconciler::{Controller, Error};
 use crate::runtime::readiness::Requirement;
 use crate::runtime::workers;
 
@@ -88,7 +88,7 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
 
 /// Returns every permission that the reconciler needs.
 pub fn rights<R: Reconciler>(reconciler: &R) -> Vec<Right> {
-    reconciler.rights().of_reconciler::<R::Resource>(!reconciler.finalizers().is_empty())
+    reconciler.rights().of_reconciler::<R::Resource>(reconciler.finalizers())
 }
 
 /// Returns the watched kinds that the permissions do not cover.

@@ -12,17 +12,24 @@ use crate::ResourceKey;
 /// A kind with a Rust type, such as `Deployment`, `Node` or a custom resource. With `PartialObjectMeta<K>`, only the
 /// metadata of the objects is read, which saves memory and traffic.
 pub trait Kind:
-    Resource<DynamicType = (), Scope: Reach> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
+    Resource<DynamicType = (), Scope: KindScope> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
 }
 
 impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope: Reach> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
+    K: Resource<DynamicType = (), Scope: KindScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + Sync
+        + 'static
 {
 }
 
 /// The scope of a kind: its objects are namespaced or cluster-scoped.
-pub trait Reach: Sized + 'static {
+pub trait KindScope: Sized + 'static {
     /// Whether the objects are namespaced.
     const NAMESPACED: bool;
 
@@ -31,7 +38,7 @@ pub trait Reach: Sized + 'static {
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K>;
 }
 
-impl Reach for NamespaceResourceScope {
+impl KindScope for NamespaceResourceScope {
     const NAMESPACED: bool = true;
 
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, namespace: &str) -> Api<K> {
@@ -39,7 +46,7 @@ impl Reach for NamespaceResourceScope {
     }
 }
 
-impl Reach for ClusterResourceScope {
+impl KindScope for ClusterResourceScope {
     const NAMESPACED: bool = false;
 
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, _namespace: &str) -> Api<K> {
@@ -49,12 +56,12 @@ impl Reach for ClusterResourceScope {
 
 /// Returns whether a kind is namespaced.
 pub(super) const fn is_namespaced<K: Kind>() -> bool {
-    <K::Scope as Reach>::NAMESPACED
+    <K::Scope as KindScope>::NAMESPACED
 }
 
-/// Returns the API of a kind in a namespace, see [`Reach::api`].
-pub(super) fn api<K: Resource<DynamicType = (), Scope: Reach>>(client: Client, namespace: &str) -> Api<K> {
-    <K::Scope as Reach>::api(client, namespace)
+/// Returns the API of a kind in a namespace, see [`KindScope::api`].
+pub(super) fn api<K: Resource<DynamicType = (), Scope: KindScope>>(client: Client, namespace: &str) -> Api<K> {
+    <K::Scope as KindScope>::api(client, namespace)
 }
 
 /// Returns the resource of kind `R` that the object's controller reference names.

@@ -2,7 +2,7 @@
 
 use kube::Resource as _;
 
-use super::reconciler::{Next, Reconciler};
+use super::contract::{Next, Reconciler};
 use super::scope::Scope;
 use super::serving::due_finalizer;
 use super::settings::Settings;

@@ -11,9 +11,9 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 
 use super::cache::Cache;
+use super::contract::{Next, Reconciler};
 use super::failure::Failure;
 use super::kind;
-use super::reconciler::{Next, Reconciler};
 use super::scope::{Scope, is_gone};
 use super::serve::Served;
 use super::settings::Settings;

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::ResourceKey;
 use crate::context::ControllerConfig;
 use crate::metrics::{Format, Metrics};
-use crate::native::*;
+use crate::reconciler::*;
 use crate::report::Reason;
 use crate::runtime::sync::lock;
-use crate::testing::{Asked, client};
+use crate::testing::{Requests, client};
 
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Note", namespaced, status = "NoteStatus")]
@@ -38,7 +38,7 @@ const MANAGER: &str = "helm-operator";
 
 struct World {
     server: Arc<MemoryApi>,
-    asked: Asked,
+    asked: Requests,
     context: Context,
 }
 
@@ -53,7 +53,7 @@ impl World {
 
     /// Creates a process that has just started.
     fn on(server: Arc<MemoryApi>) -> World {
-        let asked = Asked::default();
+        let asked = Requests::default();
         let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
         let context = Context::new(client(&server, &asked), config, Metrics::default(), shutdown);
         World { server, asked, context: context.for_controller(MANAGER) }

@@ -8,13 +8,13 @@
 mod apply;
 mod cache;
 mod conditions;
+mod contract;
 mod decoded;
 mod failure;
 mod kind;
 mod known;
 mod once;
 mod options;
-mod reconciler;
 mod rights;
 mod scope;
 mod selector;
@@ -33,10 +33,10 @@ use crate::context::Context;
 
 pub use cache::{Cache, Indexed};
 pub use conditions::Conditions;
-pub use kind::{Kind, Reach};
+pub use contract::{Next, Reconciler};
+pub use kind::{Kind, KindScope};
 pub use once::once;
 pub use options::{Apply, Conflicts, Ownership};
-pub use reconciler::{Next, Reconciler};
 pub use rights::Rights;
 pub use scope::{Applied, Change, Scope, WriteError};
 pub use selector::Selector;

@@ -4,7 +4,7 @@
 /// own: with the resource as its controller, and with force.
 ///
 /// ```
-/// use controller::native::{Apply, Conflicts, Ownership};
+/// use controller::reconciler::{Apply, Conflicts, Ownership};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// let shared = ConfigMap::default();
