@@ -1,6 +1,8 @@
 //! The inputs of a release, on a real control plane: sources of values, control annotations, and cluster faults that
 //! only a cluster shows.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -9,6 +11,7 @@ use test_cluster::{Namespace, TestCluster};
 use crate::account::is_operators;
 use crate::chart::{condition, get, set, wait_ready};
 use crate::operator::{Operator, eventually, install_kinds};
+use crate::scopes;
 
 const PREFIX: &str = "helm.sdk.operatorframework.io";
 
@@ -161,4 +164,103 @@ fn releases_go_with_their_definition_and_come_back_with_it() {
         });
         define(cluster);
     }
+}
+
+const GENERATED: &str = "
+apiVersion: v1
+kind: Secret
+metadata: {name: '{{ .Release.Name }}'}
+{{- $old := lookup \"v1\" \"Secret\" .Release.Namespace .Release.Name }}
+data: {password: '{{ with $old }}{{ .data.password }}{{ else }}{{ randAlphaNum 12 | b64enc }}{{ end }}'}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: '{{ .Release.Name }}'}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+{{- if ne .Values.text \"\" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: '{{ .Release.Name }}'}
+data: {text: '{{ .Values.text }}'}
+{{- end }}
+";
+
+/// Writes a chart with this name into the folder, in place of the one that is there.
+fn write_chart(folder: &Path, name: &str) {
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    fs::write(folder.join("Chart.yaml"), format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n")).unwrap();
+    fs::write(folder.join("values.yaml"), "text: a\n").unwrap();
+    fs::write(folder.join("templates/all.yaml"), GENERATED).unwrap();
+}
+
+#[test]
+fn a_chart_with_another_name_keeps_the_objects_of_its_releases() {
+    const STORES: &str = "stores.v1.test.my.domain";
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    scopes::define(cluster);
+    let namespace = cluster.namespace("renamed").unwrap();
+    let chart = tempfile::tempdir().unwrap();
+    let watches =
+        json!([{"group": "test.my.domain", "version": "v1", "kind": "Store", "chart": chart.path()}]).to_string();
+    let start = || Operator::start_as_in(&cluster.operator_kubeconfig_path(), namespace.name(), &watches);
+    let store = |text: &str| {
+        let metadata = json!({"name": "web"});
+        let store =
+            json!({"apiVersion": "test.my.domain/v1", "kind": "Store", "metadata": metadata, "spec": {"text": text}});
+        namespace.apply(&store.to_string()).unwrap();
+    };
+    let ready = |revision: u64| {
+        eventually("readiness", || {
+            let store = get(&namespace, [STORES, "web"]);
+            let is_new = store["status"]["observedGeneration"] == store["metadata"]["generation"];
+            let is_done = store["status"]["deployedRelease"]["revision"] == revision;
+            let is_installed = condition(&store, "Deployed")["status"] == "True";
+            if is_new && is_done && is_installed { Ok(()) } else { Err(store) }
+        });
+    };
+    let facts = || {
+        let [secret, claim] = ["secret", "pvc"].map(|kind| get(&namespace, [kind, "web"]));
+        (secret["metadata"]["uid"].clone(), secret["data"].clone(), claim["metadata"]["uid"].clone())
+    };
+    write_chart(chart.path(), "before");
+    let operator = start();
+    store("a");
+    ready(1);
+    let before = facts();
+    drop(operator);
+    write_chart(chart.path(), "after");
+    let operator = start();
+    let drift = || {
+        namespace.kubectl(["patch", "secret", "web", "-p", r#"{"data":{"password":"AAAA"}}"#]).unwrap();
+        eventually("the repair", || if facts() == before { Ok(()) } else { Err(facts()) });
+    };
+    eventually("the label of the new chart", || {
+        let labels = get(&namespace, ["secret", "web"])["metadata"]["labels"].clone();
+        if labels["helm.sdk.operatorframework.io/chart"] == "after" { Ok(()) } else { Err(labels) }
+    });
+    drift();
+    // What it renders no longer goes.
+    store("");
+    ready(2);
+    eventually("the removal of the ConfigMap", || {
+        match namespace.kubectl(["get", "configmap/web", "--ignore-not-found"]) {
+            Ok(found) if found.is_empty() => Ok(()),
+            other => Err(other),
+        }
+    });
+    drift();
+    drop(operator);
+    // A release of the old name that is deleted while no operator runs.
+    write_chart(chart.path(), "third");
+    namespace.kubectl(["delete", STORES, "web", "--wait=false"]).unwrap();
+    let _operator = start();
+    namespace.kubectl(["wait", "--for=delete", &format!("{STORES}/web"), "--timeout=60s"]).unwrap();
+    for kind in ["secret", "pvc"] {
+        assert_eq!(namespace.kubectl(["get", kind, "web", "--ignore-not-found"]).unwrap(), "", "{kind}");
+    }
+    let requests = cluster.requests().unwrap();
+    let deletions = requests.iter().filter(|r| r.namespace == namespace.name() && r.verb == "delete");
+    let claims = deletions.filter(|r| is_operators(r) && r.resource == "persistentvolumeclaims").count();
+    assert_eq!(claims, 1, "once, with its resource");
 }
