@@ -143,7 +143,7 @@ async fn render(
     let Rendered::Done(rendered) = renderer.render(request).await? else {
         return Err(Unanswered::with_reason(Reason::Unanswered, "others render".into()).into());
     };
-    let candidate = work.post_render(primary, rendered).await?;
+    let candidate = work.labelled(primary, work.post_render(primary, rendered).await?)?;
     let hooks = candidate.hooks.into_iter().map(|hook| hook.manifest);
     Ok(std::iter::once(candidate.manifest).chain(hooks).collect())
 }

@@ -240,6 +240,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         full_resync: watch.full_resync_period.unwrap_or(config.full_resync_period),
         values_from: watch.values_from.clone().into(),
         values_from_annotation: watch.values_from_annotation.clone(),
+        common_labels: watch.common_labels.clone(),
         drift: watch.drift.clone(),
         adopt: watch.adopt,
         reach: Arc::new(reach),

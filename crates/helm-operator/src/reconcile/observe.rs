@@ -113,6 +113,7 @@ impl Work<'_> {
         all.extend(inputs::own(primary).map(Into::into));
         all.extend(self.sources_digest(primary));
         all.extend(self.post_renderers());
+        all.extend(self.common_labels());
         all.extend(self.keeps_strings().then(|| json!("override values are strings")));
         inputs::with_scheme(&digest_json(&all.into()), &inputs::own_digest(primary))
     }

@@ -35,7 +35,7 @@ use crate::view::primary::{Primary, Received};
 use crate::view::release::Release;
 use crate::view::releases::ReleaseListener;
 use crate::view::sources::registry::Sources;
-use crate::watches::{AnnotationSources, Drift, Expressions, OnFailure, ServiceAccount};
+use crate::watches::{AnnotationSources, CommonLabels, Drift, Expressions, OnFailure, ServiceAccount};
 
 /// The state that all reconciles of one controller share.
 pub(crate) struct Shared {
@@ -92,6 +92,8 @@ pub(crate) struct Settings {
     pub(crate) full_resync: Duration,
     pub(crate) values_from: Arc<[ValuesSource]>,
     pub(crate) values_from_annotation: AnnotationSources,
+    /// Labels that each object gets.
+    pub(crate) common_labels: CommonLabels,
     pub(crate) drift: Drift,
     pub(crate) adopt: Adopt,
     /// What releases may contain.

@@ -12,6 +12,7 @@ mod confine;
 mod ending;
 #[cfg(test)]
 mod hostile_tests;
+pub(crate) mod labels;
 pub(crate) mod lookup;
 mod message;
 mod output;

@@ -11,8 +11,8 @@ use super::expand::{self, Env};
 use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, AnnotationSources, Drift, Error, LookupRule, ObjectsRule, OnFailure, OverrideValuesType,
-    Overrides, SchemaRule, ValuesSource, Warning, Watch, objects, parse_duration, rules,
+    AnnotationNames, AnnotationSources, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
+    OverrideValuesType, Overrides, SchemaRule, ValuesSource, Warning, Watch, labels, objects, parse_duration, rules,
 };
 use scaffold::lint::undecided;
 
@@ -46,6 +46,7 @@ pub(super) const KEYS: &[&str] = &[
     "maxParallelUpgrades",
     "valuesFrom",
     "valuesFromAnnotation",
+    "commonLabels",
     "drift",
     "adopt",
     "onFailure",
@@ -107,6 +108,7 @@ fn empty() -> Watch {
         max_parallel_upgrades: None,
         values_from: Vec::new(),
         values_from_annotation: AnnotationSources::default(),
+        common_labels: CommonLabels::default(),
         drift: Drift::default(),
         adopt: Adopt::Unowned,
         on_failure: OnFailure::default(),
@@ -152,6 +154,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(entry, 0)?),
         "valuesFrom" => watch.values_from = sources(entry)?,
         "valuesFromAnnotation" => watch.values_from_annotation = rules::annotation_sources(entry)?,
+        "commonLabels" => watch.common_labels = labels::common_labels(entry).map_err(|what| wrong(entry, what))?,
         "drift" => watch.drift = rules::drift(entry)?,
         "adopt" => watch.adopt = rules::adopt(entry)?,
         "onFailure" => watch.on_failure = rules::on_failure(entry)?,

@@ -9,6 +9,7 @@ mod decode;
 mod duration;
 mod expand;
 mod expressions;
+mod labels;
 mod node;
 mod objects;
 mod overrides;
@@ -31,6 +32,7 @@ pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use expressions::Expressions;
 pub(crate) use expressions::{Field, names};
+pub use labels::CommonLabels;
 pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
 pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount, StorageNamespace};
@@ -86,6 +88,8 @@ pub struct Watch {
     pub values_from: Vec<ValuesSource>,
     /// Whether a resource may name further value sources in its annotation `values-from`.
     pub values_from_annotation: AnnotationSources,
+    /// Labels that each object of a release gets.
+    pub common_labels: CommonLabels,
     /// The policy for drift.
     pub drift: Drift,
     /// What a resource with the annotation `adopt` may take over. Default: [`Adopt::Unowned`].

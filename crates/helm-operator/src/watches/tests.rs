@@ -489,3 +489,22 @@ fn every_example_of_the_page_about_watches_is_read_without_a_warning() {
         assert_eq!(read.unwrap_or_else(|error| panic!("{error}: {example}")).warnings, []);
     }
 }
+
+#[test]
+fn common_labels_are_what_the_server_accepts_and_not_the_operators_own() {
+    let watch = one("  commonLabels: {example.com/team: red, tier: \"\"}").unwrap();
+    let expected = [("example.com/team".to_owned(), "red".to_owned()), ("tier".to_owned(), String::new())];
+    assert_eq!(*watch.common_labels.0, expected.into());
+    let prefix = one("  commonLabels: [a]").unwrap_err();
+    let prefix = prefix.split("expected").next().unwrap();
+    for (text, message) in [
+        ("[a]", "expected a mapping, found a list"),
+        ("{tier: 1}", "tier: expected a string, found a number; write it in quotes"),
+        ("{app.kubernetes.io/managed-by: me}", "app.kubernetes.io/managed-by: the operator sets this label itself"),
+        ("{te am: red}", "\"te am\" is no label: expected a name, or a prefix and a name, such as example.com/team"),
+    ] {
+        assert_eq!(one(&format!("  commonLabels: {text}")).unwrap_err(), format!("{prefix}{message}"));
+    }
+    let error = one("  commonLabels: {team: red team}").unwrap_err();
+    assert!(error.contains("team: \"red team\" is no value of a label: at most 63 letters"), "{error}");
+}

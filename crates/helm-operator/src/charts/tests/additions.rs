@@ -184,3 +184,75 @@ async fn a_failed_post_renderer_is_a_condition() {
     assert_eq!(condition, "True/PostRenderFailed/cannot post-render: no such tool");
     assert!(world.maps().is_empty());
 }
+
+/// Creates a controller whose watch has this label for all objects.
+fn labelling(server: Arc<MemoryApi>, team: &str) -> World {
+    let labels = [("team".to_owned(), team.to_owned())].into();
+    World::with_events(server, Arc::new(with_sources()), |settings| {
+        settings.common_labels = crate::watches::CommonLabels(Arc::new(labels));
+    })
+}
+
+fn labels(world: &World, path: &str) -> Value {
+    world.server.object(path).unwrap()["metadata"]["labels"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_common_label_is_on_each_object_and_in_the_record_and_a_change_is_one_revision() {
+    let own = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own", "labels": {"team": "blue"}}});
+    let selector = json!({"matchLabels": {"app": "d"}});
+    let template = json!({"metadata": {"labels": {"app": "d"}}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+        "spec": {"selector": selector, "template": template}});
+    let spec = json!({"maps": ["a"], "value": "1", "objects": [own, deployment]});
+    let world = labelling(World::new(spec).server, "red");
+    world.reconcile().await;
+    let (a, d) = (format!("{MAPS}/a"), "/apis/apps/v1/namespaces/ns/deployments/d");
+    assert_eq!((&labels(&world, &a)["team"], &labels(&world, d)["team"]), (&json!("red"), &json!("red")));
+    assert_eq!(labels(&world, &format!("{MAPS}/own"))["team"], "blue", "the chart's own label wins");
+    let spec = world.server.object(d).unwrap()["spec"].clone();
+    assert_eq!((&spec["selector"], &spec["template"]), (&selector, &template), "a selector would have to be made anew");
+    let record = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().manifest.clone();
+    assert_eq!(record.matches("team: red").count(), 2, "{record}");
+    assert_eq!(world.requests().await, 0);
+
+    let uid = world.server.object(&a).unwrap()["metadata"]["uid"].clone();
+    let world = labelling(world.server, "red");
+    assert_eq!((world.requests().await, world.history().len()), (0, 1), "the same label after a restart");
+    let world = labelling(world.server, "green");
+    world.reconcile().await;
+    assert_eq!((&labels(&world, &a)["team"], world.history().len()), (&json!("green"), 2));
+    assert_eq!(world.server.object(&a).unwrap()["metadata"]["uid"], uid);
+    let upgraded = super::reporting::published(&world).await;
+    assert!(upgraded.iter().any(|event| event.contains("commonLabels of watches.yaml changed")), "{upgraded:#?}");
+    let world = World::rendering(world.server, Arc::new(with_sources()));
+    world.reconcile().await;
+    assert_eq!((&labels(&world, &a)["team"], world.history().len()), (&Value::Null, 3), "it goes with its key");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_common_label_that_someone_changes_is_drift() {
+    let world = labelling(World::new(json!({"maps": ["a"], "value": "1"})).server, "red");
+    world.reconcile().await;
+    let path = format!("{MAPS}/a");
+    let mut map = world.server.object(&path).unwrap();
+    map["metadata"]["labels"]["team"] = "mine".into();
+    map["metadata"]["labels"]["theirs"] = "stays".into();
+    world.server.put(&path, map, "someone");
+    world.reconcile().await;
+    let labels = labels(&world, &path);
+    assert_eq!((&labels["team"], &labels["theirs"], world.history().len()), (&json!("red"), &json!("stays"), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_get_the_common_label_and_stay_hooks() {
+    let hook = json!({"name": "job", "events": ["post-install"], "annotations": {"helm.sh/hook": "post-install"}});
+    let server = World::new(json!({"maps": ["a"], "value": "1", "hooks": [hook]})).server;
+    server.serve("batch/v1", "Job", "jobs");
+    let world = labelling(server, "red");
+    reconcile(&world, "Complete").await;
+    assert_eq!(labels(&world, &format!("{JOBS}/job"))["team"], "red");
+    let record = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
+    let [hook] = &record.hooks[..] else { panic!("{:?}", record.hooks) };
+    assert!(hook.manifest.contains("team: red") && !hook.manifest.starts_with("---"), "{}", hook.manifest);
+}

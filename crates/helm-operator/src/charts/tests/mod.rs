@@ -410,6 +410,7 @@ impl World {
             max_parallel_upgrades: 0,
             values_from: [].into(),
             values_from_annotation: crate::watches::AnnotationSources::No,
+            common_labels: crate::watches::CommonLabels::default(),
             drift: crate::watches::Drift::default(),
             adopt: helm_release::kube::Adopt::Unowned,
             reach: Arc::default(),

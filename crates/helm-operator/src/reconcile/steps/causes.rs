@@ -16,6 +16,7 @@ use crate::view::release::Release;
 const CHART: &str = "chart";
 const OVERRIDES: &str = "overrides";
 const CODE: &str = "code";
+const LABELS: &str = "labels";
 const MAPPED: &str = "mapped";
 
 /// How many causes an event names.
@@ -35,6 +36,7 @@ impl Work<'_> {
         let mut parts = vec![(CHART.to_owned(), json!(self.shared.renderer.digest()))];
         parts.extend(overrides.map(|all| (OVERRIDES.to_owned(), all)));
         parts.extend(self.post_renderers().map(|code| (CODE.to_owned(), code)));
+        parts.extend(self.common_labels().map(|labels| (LABELS.to_owned(), labels)));
         parts.extend(self.source_parts(primary));
         let short = |(name, value): &(String, Value)| format!("{name}={}", &digest_json(value)[..8]);
         let parts: Vec<String> = parts.iter().map(short).collect();
@@ -75,7 +77,7 @@ fn known_chart(primary: &Primary, version: u32) -> String {
 fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) -> Vec<String> {
     let changed = inputs::changed_parts(recorded, current);
     let has = |part: &str| changed.parts.iter().any(|name| name == part);
-    let is_source = |name: &&String| ![CHART, OVERRIDES, CODE, MAPPED].contains(&name.as_str());
+    let is_source = |name: &&String| ![CHART, OVERRIDES, CODE, LABELS, MAPPED].contains(&name.as_str());
     let mut causes = Vec::new();
     if changed.own {
         causes.push(format!("spec changed (generation {generation})"));
@@ -93,17 +95,20 @@ fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) ->
     if has(CODE) {
         causes.push("the operator's post-renderers changed".to_owned());
     }
+    if has(LABELS) {
+        causes.push("commonLabels of watches.yaml changed".to_owned());
+    }
     if has(MAPPED) && causes.is_empty() {
         causes.push("the operator's value mapper returned other values".to_owned());
     }
     causes
 }
 
-/// Returns whether two digests may belong to the same chart and values, although they differ: neither the resource nor
-/// the author's code changed, as after a restart with one more optional source. Only the record itself can confirm it.
+/// Returns whether two digests may belong to the same chart and values, although they differ: neither the resource, nor
+/// the author's code, nor the labels of watches.yaml changed, as after a restart with one more optional source. Only the record itself can confirm it.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
-    !changed.own && !changed.parts.iter().any(|part| part == CODE)
+    !changed.own && !changed.parts.iter().any(|part| part == CODE || part == LABELS)
 }
 
 /// Returns the name of a source in records: `ConfigMap/defaults/values.yaml`.

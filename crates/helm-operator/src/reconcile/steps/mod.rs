@@ -11,6 +11,7 @@ pub(crate) mod impersonation;
 pub(crate) mod causes;
 pub(crate) mod compare;
 pub(crate) mod extensions;
+pub(crate) mod labels;
 pub(crate) mod render;
 pub(crate) mod unproven;
 pub(crate) mod unserved;

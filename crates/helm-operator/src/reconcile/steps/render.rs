@@ -190,7 +190,7 @@ impl Work<'_> {
             Err(error) => return Err(self.slowed(error.into())),
         };
         self.note_unread(primary, &candidate.unread);
-        let candidate = self.post_render(primary, candidate).await?;
+        let candidate = self.labelled(primary, self.post_render(primary, candidate).await?)?;
         // The status shows the notes.
         let notes = hide_notes(self.secrets(), &candidate).await;
         Ok(Rendered::Done(Candidate { notes, ..candidate }))

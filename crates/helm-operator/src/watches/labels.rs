@@ -1,0 +1,85 @@
+//! `commonLabels`: labels that each object of a release gets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::node::{Entry, Node};
+
+/// Labels that each object of a release gets, unless its chart sets the key. Default: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommonLabels(pub Arc<BTreeMap<String, String>>);
+
+/// Labels that the operator sets on each object itself.
+const OWN: [&str; 2] = ["app.kubernetes.io/managed-by", "helm.sdk.operatorframework.io/chart"];
+
+/// The maximum length of a label's name and of its value.
+const MAX_NAME: usize = 63;
+/// The maximum length of a label's prefix.
+const MAX_PREFIX: usize = 253;
+
+/// Decodes `commonLabels: {team: red}`. Checks what the API server would refuse, so that no release fails later.
+pub(super) fn common_labels(entry: &Entry) -> Result<CommonLabels, String> {
+    let Node::Map(all) = &entry.value else {
+        return Err(format!("expected a mapping, found {}", entry.value.type_name()));
+    };
+    all.iter().map(label).collect::<Result<_, _>>().map(|labels| CommonLabels(Arc::new(labels)))
+}
+
+fn label(Entry { key, value, .. }: &Entry) -> Result<(String, String), String> {
+    let Node::String(value) = value else {
+        return Err(format!("{key}: expected a string, found {}; write it in quotes", value.type_name()));
+    };
+    if OWN.contains(&key.as_str()) {
+        return Err(format!("{key}: the operator sets this label itself"));
+    }
+    if !is_key(key) {
+        return Err(format!("{key:?} is no label: expected a name, or a prefix and a name, such as example.com/team"));
+    }
+    if !(value.is_empty() || is_name(value)) {
+        return Err(format!("{key}: {value:?} is no value of a label: {RULE}"));
+    }
+    Ok((key.clone(), value.clone()))
+}
+
+const RULE: &str =
+    "at most 63 letters, digits, '-', '_' and '.', the first and the last of which are letters or digits";
+
+fn is_key(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((prefix, name)) => is_prefix(prefix) && is_name(name),
+        None => is_name(key),
+    }
+}
+
+/// Returns whether this is a DNS subdomain.
+fn is_prefix(prefix: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !part.is_empty() && part.bytes().all(is_inner) && !part.starts_with('-') && !part.ends_with('-')
+    };
+    prefix.len() <= MAX_PREFIX && prefix.split('.').all(is_part)
+}
+
+fn is_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    name.len() <= MAX_NAME && bytes.iter().all(|byte| is_inner(*byte)) && is_end(bytes.first()) && is_end(bytes.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_are_those_that_the_server_accepts() {
+        for key in ["team", "example.com/team", "a.b-c/D_e.f-1", &"x".repeat(63)] {
+            assert!(is_key(key), "{key}");
+        }
+        for key in ["", "/team", "team/", "a/b/c", "Example.com/team", "-a/b", "team ", "-team", "té", &"x".repeat(64)]
+        {
+            assert!(!is_key(key), "{key}");
+        }
+        assert!(is_name("a_b.C-1") && !is_name("_a") && !is_name("a\n"));
+    }
+}
