@@ -103,7 +103,7 @@ fn every_reason_is_explained() {
     let mut checked = 0;
     let of_charts =
         ["charts", "reconcile", "rendering", "view", "status"].map(|room| format!("helm-operator/src/{room}"));
-    for folder in of_charts.iter().map(String::as_str).chain(["controller/src/native"]) {
+    for folder in of_charts.iter().map(String::as_str).chain(["controller/src/reconciler"]) {
         let path = code.join(folder);
         let all = if path.is_dir() { files(&path, "rs") } else { vec![path] };
         for file in all.iter().filter(|file| !file.to_string_lossy().contains("tests")) {
