@@ -1,4 +1,4 @@
-//! Serves `/metrics`, `/healthz` and `/readyz` from startup on, on leaders and candidates alike.
+//! Serves `/metrics`, `/healthz`, `/readyz` and webhooks from startup on, on leaders and candidates alike.
 
 mod access;
 mod connections;
@@ -28,7 +28,7 @@ use crate::runtime::readiness::Readiness;
 use access::Access;
 use connections::{Connections, Limited};
 use tls::Acceptor;
-pub use tls::CertificateError;
+pub use tls::{Certificate, CertificateError};
 
 /// How long a client may take to send a request's head, including the first one. Idle clients could otherwise use up
 /// the process's file descriptors.
@@ -46,6 +46,12 @@ const MAX_PROBES: usize = 64;
 /// How many scrapers may be connected at once. Each response is as large as the metrics.
 const MAX_SCRAPERS: usize = 16;
 
+/// How many connections may ask webhooks at once. An API server opens one for each request that it has under way.
+const MAX_ASKING: usize = 512;
+
+/// How long running requests may take to finish when the server stops.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+
 /// The reason why an address cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -61,7 +67,7 @@ pub enum Error {
         /// The cause.
         why: std::io::Error,
     },
-    /// The certificate of the metrics server cannot be used.
+    /// The certificate of a server cannot be used.
     #[error("cannot serve metrics over TLS")]
     Certificate(#[from] CertificateError),
 }
@@ -92,6 +98,8 @@ pub struct Server {
     router: Router,
     tls: Option<Acceptor>,
     connections: Connections,
+    /// How long running requests may take to finish.
+    last: Duration,
     /// The address, with the actual port for port 0.
     pub address: SocketAddr,
 }
@@ -129,6 +137,37 @@ pub async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server
     bind((address, &PROBES), router.fallback(|| paths("/healthz and /readyz")), None).await
 }
 
+/// Listens for the API server's requests to webhooks, over HTTPS.
+///
+/// # Errors
+/// The address is in use or invalid.
+pub async fn webhooks(address: &str, certificate: Certificate) -> Result<Listener, Error> {
+    let Use(what, flag, most) = WEBHOOKS;
+    let listener = listen_for(address, what, flag).await?;
+    Ok(Listener { listener, tls: Acceptor::of(certificate)?, connections: Connections::at_most(most) })
+}
+
+/// A bound address whose routes are not known yet.
+pub struct Listener {
+    listener: TcpListener,
+    tls: Acceptor,
+    connections: Connections,
+}
+
+impl Listener {
+    /// Returns the port; 0 if it is unknown.
+    pub fn port(&self) -> u16 {
+        self.listener.local_addr().map_or(0, |address| address.port())
+    }
+
+    /// Returns a server that answers with these routes.
+    pub fn routes(self, router: Router) -> Server {
+        let Listener { listener, tls, connections } = self;
+        let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
+        Server { listener, router, tls: Some(tls), connections, address, last: LAST_REQUESTS }
+    }
+}
+
 /// Answers a readiness probe, and names the requirements that are not met yet.
 fn readyz(unmet: &[String]) -> (StatusCode, String) {
     match unmet {
@@ -148,7 +187,8 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Answers requests until `shutdown` is cancelled, then closes all connections.
+    /// Answers requests until `shutdown` is cancelled. Then closes all connections, those of webhooks once they have
+    /// their answers.
     pub async fn serve(self, shutdown: CancellationToken) {
         let handle = Handle::<SocketAddr>::new();
         let mut server = axum_server::Server::from_listener(self.listener).handle(handle.clone());
@@ -171,11 +211,16 @@ impl Server {
                 }
             }
         };
-        tokio::select! {
-            result = serving => if let Err(error) = result {
-                tracing::error!(address = %self.address, %error, "Server failed");
-            },
-            () = shutdown.cancelled() => handle.shutdown(),
+        let stopping = async {
+            shutdown.cancelled().await;
+            match self.last.is_zero() {
+                true => handle.shutdown(),
+                false => handle.graceful_shutdown(Some(self.last)),
+            }
+        };
+        let (result, ()) = tokio::join!(serving, stopping);
+        if let Err(error) = result {
+            tracing::error!(address = %self.address, %error, "Server failed");
         }
     }
 }
@@ -185,6 +230,7 @@ struct Use(&'static str, &'static str, usize);
 
 const METRICS: Use = Use("metrics", "--metrics-bind-address", MAX_SCRAPERS);
 const PROBES: Use = Use("probes", "--health-probe-bind-address", MAX_PROBES);
+const WEBHOOKS: Use = Use("webhooks", "--webhook-bind-address", MAX_ASKING);
 
 async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) -> Result<Option<Server>, Error> {
     if matches!(address, "" | "0") {
@@ -195,10 +241,15 @@ async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) 
         None => None,
     };
     let Use(what, flag, most) = *used;
-    let named = |why| Error::Listen { address: address.to_owned(), what, flag, why };
-    let listener = listen(address).await.map_err(named)?;
-    let address = listener.local_addr().map_err(named)?;
-    Ok(Some(Server { listener, router, tls, connections: Connections::at_most(most), address }))
+    let listener = listen_for(address, what, flag).await?;
+    let address =
+        listener.local_addr().map_err(|why| Error::Listen { address: address.to_owned(), what, flag, why })?;
+    let connections = Connections::at_most(most);
+    Ok(Some(Server { listener, router, tls, connections, address, last: Duration::ZERO }))
+}
+
+async fn listen_for(address: &str, what: &'static str, flag: &'static str) -> Result<TcpListener, Error> {
+    listen(address).await.map_err(|why| Error::Listen { address: address.to_owned(), what, flag, why })
 }
 
 /// Binds an address. As in Go, `:8080` means every address of the host, in both IP versions, or in the only one that it

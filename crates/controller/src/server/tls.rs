@@ -1,24 +1,28 @@
-//! Provides the certificate of the metrics server: self-signed, or from files that are reloaded when they change.
+//! Provides the certificates of servers: self-signed, from files that are reloaded when they change, or replaced by their
+//! owner.
 //!
 //! Counterpart: controller-runtime's `pkg/metrics/server` and `pkg/certwatcher`, which polls the files.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex};
 
 use axum_server::accept::Accept;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::future::BoxFuture;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ConfigBuilder, ServerConfig};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 
 use super::{CertificateFiles, Tls};
 use crate::report::chain;
+use crate::runtime::sync::lock;
 
 /// The names in a self-signed certificate.
 const SELF_SIGNED: [&str; 2] = ["localhost", "127.0.0.1"];
@@ -63,6 +67,30 @@ pub(super) struct Acceptor {
     files: Option<Arc<Watched>>,
 }
 
+/// A certificate that its owner replaces while it is served. Until the first one, no client can connect.
+#[derive(Clone, Debug, Default)]
+pub struct Certificate(Arc<StdMutex<Option<Arc<CertifiedKey>>>>);
+
+impl Certificate {
+    /// Serves this chain with this key, both as PEM, to clients that connect from now on.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), CertificateError> {
+        let Pair { chain, key } = parse(certificate, key)?;
+        let certified =
+            CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(CertificateError::Pair)?;
+        *lock(&self.0) = Some(Arc::new(certified));
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        lock(&self.0).clone()
+    }
+}
+
 /// Certificate files and what was last read from them.
 struct Watched {
     files: CertificateFiles,
@@ -86,6 +114,17 @@ impl Acceptor {
         };
         let config = RustlsConfig::from_config(server_config(pair, tls.http2)?);
         Ok(Acceptor { inner: RustlsAcceptor::new(config.clone()), config, http2: tls.http2, files })
+    }
+
+    /// Accepts connections with the certificate's current state.
+    ///
+    /// # Errors
+    /// The crypto provider is unusable, which is a bug.
+    pub(super) fn of(certificate: Certificate) -> Result<Acceptor, CertificateError> {
+        let mut config = builder()?.with_cert_resolver(Arc::new(certificate));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = RustlsConfig::from_config(Arc::new(config));
+        Ok(Acceptor { inner: RustlsAcceptor::new(config.clone()), config, http2: false, files: None })
     }
 
     pub(super) fn speaks_http2(&self) -> bool {
@@ -165,11 +204,14 @@ fn self_signed() -> Result<Pair, CertificateError> {
 /// Builds the TLS configuration. Offers HTTP/2 only on request, because its stream resets have been used to overload
 /// servers.
 fn server_config(pair: Pair, http2: bool) -> Result<Arc<ServerConfig>, CertificateError> {
-    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(CertificateError::Pair)?;
-    let mut config =
-        builder.with_no_client_auth().with_single_cert(pair.chain, pair.key).map_err(CertificateError::Pair)?;
+    let mut config = builder()?.with_single_cert(pair.chain, pair.key).map_err(CertificateError::Pair)?;
     let protocols: &[&[u8]] = if http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(Arc::new(config))
+}
+
+fn builder() -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, CertificateError> {
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(CertificateError::Pair)?;
+    Ok(builder.with_no_client_auth())
 }
