@@ -18,6 +18,8 @@ pub mod rights;
 pub mod context;
 
 pub mod reconciler;
+pub mod webhooks;
+
 pub mod testing;
 
 pub mod manager;

@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::reconciler::{Controller, Reconciler, Served};
 use crate::runtime::readiness::Readiness;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
+use crate::webhooks::{self, Webhooks};
 use crate::{client, lease, reconciler, server};
 
 /// The manager's configuration, from the command line and the environment.
@@ -37,6 +38,8 @@ pub struct Config {
     pub metrics_tls: Option<Tls>,
     /// Where to serve `/healthz` and `/readyz`; `0` or empty means nowhere.
     pub health_probe_bind_address: String,
+    /// Where and how webhooks are served, if there are any.
+    pub webhooks: webhooks::Settings,
     /// Whether only the holder of the lease runs controllers.
     pub leader_elect: bool,
     /// The lease's name; required with `leader_elect`.
@@ -110,6 +113,7 @@ pub struct Manager {
     config: Config,
     metrics: Metrics,
     controllers: Vec<Box<dyn Controller>>,
+    webhooks: Webhooks,
     readiness: Readiness,
     parts: Parts,
     term: lease::Term,
@@ -126,6 +130,7 @@ impl Manager {
             metrics: Metrics::of(&config.program.replace('-', "_")),
             config,
             controllers: Vec::new(),
+            webhooks: Webhooks::default(),
             readiness: Readiness::default(),
             parts: Parts::default(),
             term: lease::Term::default(),
@@ -151,6 +156,12 @@ impl Manager {
     pub fn controllers(mut self, controllers: impl IntoIterator<Item = Box<dyn Controller>>) -> Manager {
         self.controllers.extend(controllers);
         self
+    }
+
+    /// Serves webhooks, on leaders and candidates alike.
+    #[must_use]
+    pub fn webhooks(self, webhooks: Webhooks) -> Manager {
+        Manager { webhooks, ..self }
     }
 
     /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor
@@ -245,6 +256,7 @@ impl Default for Config {
             metrics_bind_address: ":8080".into(),
             metrics_tls: None,
             health_probe_bind_address: ":8081".into(),
+            webhooks: webhooks::Settings::default(),
             leader_elect: false,
             leader_election_id: String::new(),
             leader_election_namespace: String::new(),

@@ -15,7 +15,8 @@ use crate::lease::{self, Election};
 use crate::manager::{Clients, Config, Error, Manager};
 use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
-use crate::server::{self, Server};
+use crate::server::{self, Listener, Server};
+use crate::webhooks::{self, Certificates, NeedsCertificate, Place, Publisher, Webhooks};
 
 /// The file that holds a pod's own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -31,7 +32,12 @@ type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, controllers, readiness, parts, term, server, workers } = manager;
+    let Manager { config, metrics, mut controllers, webhooks, readiness, parts, term, server, workers } = manager;
+    let hooks = match webhooks.is_empty() {
+        true => None,
+        false => Some(Hooks::bind(&config, webhooks).await?),
+    };
+    controllers.extend(hooks.as_ref().map(Hooks::publisher));
     let controllers = name(controllers);
     let context = Context::new(clients.controllers, config.controllers.clone(), metrics, CancellationToken::new());
     let context = context.sharing(parts, readiness);
@@ -43,7 +49,10 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     if election.is_none() {
         prepare(&context, &controllers);
     }
-    let servers = Servers::start(&config, &context, client.clone()).await?;
+    let mut servers = Servers::start(&config, &context, client.clone()).await?;
+    if let Some(hooks) = hooks {
+        servers.add_webhooks(hooks, &context, &workers);
+    }
     log_namespaces(&context.config.namespaces);
     let work = async {
         let answering = async {
@@ -240,6 +249,31 @@ fn log_namespaces(namespaces: &Namespaces) {
     }
 }
 
+/// The webhooks of the process and the address that they are served at.
+struct Hooks {
+    webhooks: Webhooks,
+    certificates: Certificates,
+    certificate: server::Certificate,
+    listener: Listener,
+}
+
+impl Hooks {
+    async fn bind(config: &Config, webhooks: Webhooks) -> Result<Hooks, Error> {
+        let certificate = server::Certificate::default();
+        let listener = server::webhooks(&config.webhooks.bind_address, certificate.clone()).await?;
+        let own = Some(&config.leader_election_id).filter(|id| !id.is_empty()).unwrap_or(&config.program);
+        let name = Some(config.webhooks.name.clone()).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| format!("{own}-webhook"));
+        let place = Place::of(&config.webhooks, name, lease_namespace(config).ok(), listener.port());
+        let certificates = Certificates::new(&config.webhooks, place);
+        Ok(Hooks { webhooks, certificates, certificate, listener })
+    }
+
+    fn publisher(&self) -> Box<dyn Controller> {
+        Box::new(Publisher { webhooks: self.webhooks.clone(), certificates: self.certificates.clone() })
+    }
+}
+
 /// The servers, which stop last.
 struct Servers {
     shutdown: CancellationToken,
@@ -265,6 +299,23 @@ impl Servers {
             tracing::info!(bindAddress = %server.address, secure = server.is_secure(), "{what}");
             self.tasks.spawn(server.serve(self.shutdown.clone()));
         }
+    }
+
+    /// Serves webhooks beside the controllers, so that authors' code delays neither the lease nor the probes.
+    fn add_webhooks(&mut self, hooks: Hooks, context: &Context, workers: &Handle) {
+        let Hooks { webhooks, certificates, certificate, listener } = hooks;
+        let server = listener.routes(webhooks::router(webhooks, context.client.clone()));
+        tracing::info!(bindAddress = %server.address, secure = true, "Serving webhooks");
+        self.tasks.spawn_on(server.serve(self.shutdown.clone()), workers);
+        let needs = NeedsCertificate(context.readiness.require("certificate of webhooks", "not read yet"));
+        let (client, stop) = (context.client.clone(), self.shutdown.clone());
+        let keeping = async move {
+            tokio::select! {
+                () = certificates.run(client, certificate, needs) => {}
+                () = stop.cancelled() => {}
+            }
+        };
+        self.tasks.spawn_on(keeping, workers);
     }
 
     /// Stops the servers and closes open connections, which Prometheus would keep.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::{Client, ResourceExt as _};
-use outside::{Api as _, Call, Error, MemoryApi};
+use outside::{Call, Error, MemoryApi};
 use serde_json::{Value, json};
 
 use crate::ResourceKey;
@@ -23,6 +23,7 @@ use crate::context::Context;
 use crate::reconciler::once;
 use crate::reconciler::{Kind, KindScope, Next, Reconciler, Watched};
 use crate::runtime::sync::lock;
+use crate::webhooks::Webhooks;
 pub use in_process::InProcess;
 
 /// The field manager of objects that a test puts.
@@ -39,6 +40,7 @@ pub type Requests = Arc<Mutex<Vec<String>>>;
 pub struct Server {
     objects: Arc<MemoryApi>,
     asked: Requests,
+    webhooks: Arc<Webhooks>,
 }
 
 impl Default for Server {
@@ -53,7 +55,16 @@ impl Server {
     pub fn new() -> Server {
         let objects = Arc::new(MemoryApi::new());
         objects.serve("events.k8s.io/v1", "Event", "events");
-        Server { objects, asked: Requests::default() }
+        Server { objects, asked: Requests::default(), webhooks: Arc::default() }
+    }
+
+    /// Asks these webhooks before each write through [`client`](Self::client), and converts objects that are read or
+    /// written in another version than the stored one. A rejection is the error that a user gets. [`put`](Self::put)
+    /// asks nobody.
+    #[must_use]
+    pub fn with_webhooks(self, webhooks: Webhooks) -> Server {
+        webhooks.serve_kinds(&self.objects);
+        Server { webhooks: Arc::new(webhooks), ..self }
     }
 
     /// Serves one more kind. [`put`](Self::put) and [`reconcile`](Self::reconcile) do so for their kinds, and for those
@@ -79,12 +90,17 @@ impl Server {
         if K::Scope::NAMESPACED {
             text["metadata"]["namespace"] = namespace.into();
         }
-        self.objects.put(&path::<K>(namespace, &object.name_any()), text, USER);
+        let path = self.webhooks.stored_path(&path::<K>(namespace, &object.name_any()));
+        let stored = self.webhooks.stored_version(&K::api_version(&()), &K::plural(&()));
+        let text = self.webhooks.in_version(&text, &K::plural(&()), &stored).unwrap_or_else(|error| panic!("{error}"));
+        self.objects.put(&path, text, USER);
     }
 
     /// Returns an object, if it exists. Cluster-scoped kinds ignore the namespace.
     pub fn get<K: Kind>(&self, namespace: &str, name: &str) -> Option<K> {
-        let object = self.objects.object(&path::<K>(namespace, name))?;
+        let object = self.objects.object(&self.webhooks.stored_path(&path::<K>(namespace, name)))?;
+        let object = self.webhooks.in_version(&object, &K::plural(&()), &K::api_version(&()));
+        let object = object.unwrap_or_else(|error| panic!("{error}"));
         Some(serde_json::from_value(object).unwrap_or_else(|error| panic!("{error}")))
     }
 
@@ -117,7 +133,7 @@ impl Server {
 
     /// Returns a client of this server. Its watches deliver nothing after their list.
     pub fn client(&self) -> Client {
-        client(&self.objects, &self.asked)
+        client_with(&self.objects, &self.asked, &self.webhooks)
     }
 
     /// Reconciles a resource once, with caches that have just listed. Cleans up after a resource that is being deleted.
@@ -147,24 +163,29 @@ fn path<K: Kind>(namespace: &str, name: &str) -> String {
 /// Returns a client of the server. Its watches deliver nothing: a controller learns only from lists and from responses
 /// to its writes.
 pub fn client(server: &Arc<MemoryApi>, asked: &Requests) -> Client {
-    let (server, asked) = (server.clone(), asked.clone());
+    client_with(server, asked, &Arc::default())
+}
+
+fn client_with(server: &Arc<MemoryApi>, asked: &Requests, webhooks: &Arc<Webhooks>) -> Client {
+    let (server, asked, webhooks) = (server.clone(), asked.clone(), webhooks.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (server, asked) = (server.clone(), asked.clone());
+        let (server, asked, webhooks) = (server.clone(), asked.clone(), webhooks.clone());
         async move {
             let uri = request.uri().to_string();
             lock(&asked).push(format!("{} {uri}", request.method()));
             if uri.contains("watch=true") {
                 std::future::pending::<()>().await;
             }
-            Ok::<_, std::convert::Infallible>(answer(&server, request).await)
+            let own = client_with(&server, &asked, &webhooks);
+            Ok::<_, std::convert::Infallible>(answer(&server, &webhooks, own, request).await)
         }
     });
     Client::new(service, "default")
 }
 
-async fn answer(server: &MemoryApi, request: Request<Body>) -> Response<Body> {
+async fn answer(server: &MemoryApi, webhooks: &Webhooks, client: Client, request: Request<Body>) -> Response<Body> {
     let call = Call::received(request).await.unwrap_or_else(|error| panic!("{error}"));
-    let (code, body) = match server.send(call).await {
+    let (code, body) = match webhooks.send(server, client, call).await {
         Ok(answer) => (200, answer.body),
         Err(Error::Refused { code, reason, message, .. }) => {
             let status = json!({"kind": "Status", "reason": reason, "message": message, "code": code});

@@ -1,0 +1,140 @@
+//! The API server's configuration of the webhooks: what it must contain, and whether it does.
+
+use serde_json::{Value, json};
+
+use super::registry::{Purpose, Registered, Webhooks};
+use super::settings::Place;
+
+/// How long the API server waits for an answer to an admission review, in seconds.
+pub(super) const TIMEOUT: u32 = 10;
+
+/// An object that the leader keeps current.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) object: Object,
+    /// What to apply, without metadata.
+    pub(super) content: Value,
+}
+
+/// An object that configures webhooks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Object {
+    Validating(String),
+    Mutating(String),
+    Definition(String),
+}
+
+impl Object {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Object::Validating(name) | Object::Mutating(name) | Object::Definition(name) => name,
+        }
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Object::Validating(_) => "ValidatingWebhookConfiguration",
+            Object::Mutating(_) => "MutatingWebhookConfiguration",
+            Object::Definition(_) => "CustomResourceDefinition",
+        }
+    }
+
+    pub(super) fn group(&self) -> &'static str {
+        match self {
+            Object::Definition(_) => "apiextensions.k8s.io",
+            _ => "admissionregistration.k8s.io",
+        }
+    }
+
+    pub(super) fn plural(&self) -> &'static str {
+        match self {
+            Object::Validating(_) => "validatingwebhookconfigurations",
+            Object::Mutating(_) => "mutatingwebhookconfigurations",
+            Object::Definition(_) => "customresourcedefinitions",
+        }
+    }
+}
+
+/// Returns the objects that configure these webhooks.
+pub(super) fn objects(webhooks: &Webhooks, place: &Place) -> Vec<Object> {
+    let mut all = Vec::new();
+    if !webhooks.admissions.is_empty() {
+        all.push(Object::Validating(place.name.clone()));
+        all.push(Object::Mutating(place.name.clone()));
+    }
+    all.extend(webhooks.converted_definitions().into_iter().map(Object::Definition));
+    all
+}
+
+/// Returns what each object must contain, with the certificates to trust. Without any, the bundles are left to others.
+pub(super) fn wanted(webhooks: &Webhooks, place: &Place, ca_bundle: Option<&str>) -> Vec<Wanted> {
+    let admission = |purpose| {
+        let own = webhooks.admissions.iter().filter(|hook| hook.purpose == purpose);
+        json!({"webhooks": own.map(|hook| admission(hook, place, ca_bundle)).collect::<Vec<_>>()})
+    };
+    let content = |object: &Object| match object {
+        Object::Validating(_) => admission(Purpose::Validate),
+        Object::Mutating(_) => admission(Purpose::Mutate),
+        Object::Definition(name) => {
+            let versions = webhooks.conversions.iter().find(|versions| versions.definition() == *name);
+            let path = versions.map(|versions| versions.path_of_webhook()).unwrap_or_default();
+            let client = place.client_config(&path, ca_bundle);
+            let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": client});
+            json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}})
+        }
+    };
+    objects(webhooks, place).into_iter().map(|object| Wanted { content: content(&object), object }).collect()
+}
+
+fn admission(hook: &Registered, place: &Place, ca_bundle: Option<&str>) -> Value {
+    let rule = json!({
+        "apiGroups": [hook.kind.group],
+        "apiVersions": [hook.kind.version],
+        "resources": [hook.plural],
+        "operations": hook.operations,
+        "scope": if hook.is_namespaced { "Namespaced" } else { "Cluster" },
+    });
+    let mut webhook = json!({
+        "name": hook.name(),
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "matchPolicy": "Equivalent",
+        "failurePolicy": hook.failure_policy,
+        "timeoutSeconds": TIMEOUT,
+        "rules": [rule],
+        "clientConfig": place.client_config(&hook.path(), ca_bundle),
+    });
+    if let Some(namespace) = place.namespace.as_ref().filter(|_| is_built_in(&hook.kind.group)) {
+        // The process and its pods must be able to start before anyone answers.
+        let others = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [namespace]});
+        webhook["namespaceSelector"] = json!({"matchExpressions": [others]});
+    }
+    webhook
+}
+
+/// Returns whether Kubernetes itself uses kinds of the group.
+fn is_built_in(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
+}
+
+/// Returns whether an object has everything that it must contain, and no other webhooks.
+pub(super) fn is_current(live: &Value, wanted: &Value) -> bool {
+    let names = |of: &Value| of["webhooks"].as_array().map_or(0, Vec::len);
+    names(live) == names(wanted) && covers(live, wanted)
+}
+
+fn covers(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            // A URL and a Service exclude each other.
+            let is_other = |key: &str| live.contains_key(key) && !wanted.contains_key(key);
+            let is_other =
+                wanted.contains_key("url") && is_other("service") || wanted.contains_key("service") && is_other("url");
+            !is_other && wanted.iter().all(|(key, wanted)| live.get(key).is_some_and(|live| covers(live, wanted)))
+        }
+        (Value::Array(live), Value::Array(wanted)) => {
+            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| covers(live, wanted))
+        }
+        (live, wanted) => live == wanted,
+    }
+}

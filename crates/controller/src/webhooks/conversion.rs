@@ -1,0 +1,319 @@
+//! Converts objects between the versions of a kind.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
+
+use kube::core::Status;
+use kube::core::conversion::{ConversionRequest, ConversionResponse, ConversionReview};
+use serde_json::Value;
+
+use super::answer::decode;
+use super::unknown::keep;
+use crate::reconciler::{Kind, KindScope as _};
+
+/// Converts an object from one version to another.
+type Convert = fn(&Value) -> Result<Value, String>;
+
+/// The versions of one kind, and the conversions between them.
+pub(crate) struct Versions {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    pub(crate) is_namespaced: bool,
+    /// From, to and the conversion.
+    steps: Vec<(String, String, Convert)>,
+}
+
+impl Versions {
+    pub(super) fn of<K: Kind>() -> Versions {
+        Versions {
+            group: K::group(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            plural: K::plural(&()).into_owned(),
+            is_namespaced: K::Scope::NAMESPACED,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Adds both directions between two versions.
+    pub(super) fn add<A: Kind, B: Kind>(&mut self)
+    where
+        A: TryFrom<B, Error: Display>,
+        B: TryFrom<A, Error: Display>,
+    {
+        let (a, b) = (A::api_version(&()).into_owned(), B::api_version(&()).into_owned());
+        self.steps.push((a.clone(), b.clone(), step::<A, B>));
+        self.steps.push((b, a, step::<B, A>));
+    }
+
+    /// Returns the first version, which definitions store.
+    pub(crate) fn stored(&self) -> &str {
+        self.steps.first().map_or("", |(from, ..)| from)
+    }
+
+    /// Answers the body of a conversion review.
+    pub(crate) fn review(&self, body: &[u8]) -> Result<Value, String> {
+        let review: ConversionReview = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let request = ConversionRequest::from_review(review).map_err(|error| error.to_string())?;
+        let converted: Result<Vec<Value>, String> =
+            request.objects.iter().map(|object| self.convert(object, &request.desired_api_version)).collect();
+        let response = ConversionResponse::for_request(request);
+        let response = match converted {
+            Ok(objects) => response.success(objects),
+            Err(message) => response.failure(Status::failure(&message, "ConversionFailed")),
+        };
+        serde_json::to_value(response.into_review()).map_err(|error| error.to_string())
+    }
+
+    /// Converts one object. An error names it, and the field if one is wrong.
+    pub(crate) fn convert(&self, object: &Value, to: &str) -> Result<Value, String> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (from, name) = (text("/apiVersion"), text("/metadata/name"));
+        let name = match text("/metadata/namespace") {
+            "" => name.to_owned(),
+            namespace => format!("{namespace}/{name}"),
+        };
+        let because = |why: String| format!("cannot convert {} {name} from {from} to {to}: {why}", self.kind);
+        if text("/kind") != self.kind {
+            return Err(because(format!("it is of kind {:?}", text("/kind"))));
+        }
+        let path = self.path(from, to).ok_or_else(|| because(self.known()))?;
+        let mut converted = object.clone();
+        for step in path {
+            let next = step(&converted).map_err(because)?;
+            converted = self.finish(&converted, next);
+        }
+        converted["apiVersion"] = to.into();
+        Ok(converted)
+    }
+
+    /// Returns the shortest chain of conversions; empty if the versions are equal.
+    fn path(&self, from: &str, to: &str) -> Option<Vec<Convert>> {
+        let mut paths = HashMap::from([(from, Vec::new())]);
+        let mut waiting = VecDeque::from([from]);
+        while let Some(version) = waiting.pop_front() {
+            if version == to {
+                return paths.remove(to);
+            }
+            for (_, next, step) in self.steps.iter().filter(|(from, ..)| from == version) {
+                if !paths.contains_key(next.as_str()) {
+                    let path = paths[version].iter().copied().chain([*step]).collect();
+                    paths.insert(next, path);
+                    waiting.push_back(next);
+                }
+            }
+        }
+        None
+    }
+
+    fn known(&self) -> String {
+        let mut known: Vec<&str> = self.steps.iter().map(|(from, ..)| from.as_str()).collect();
+        known.sort_unstable();
+        known.dedup();
+        format!("the operator knows the versions {}", known.join(", "))
+    }
+
+    /// Completes a converted object with the original's metadata. The API server demands that only labels and
+    /// annotations change. Those of users are kept even if the author's conversion forgets them: it removes nothing but
+    /// annotations in the kind's own group, in which conversions keep what the other version cannot express.
+    fn finish(&self, original: &Value, mut converted: Value) -> Value {
+        let mut metadata = original["metadata"].clone();
+        let is_own = |key: &str| key.split_once('/').is_some_and(|(domain, _)| domain == self.group);
+        let new = std::mem::take(&mut converted["metadata"]);
+        if let Some(annotations) = metadata["annotations"].as_object_mut() {
+            annotations.retain(|key, _| !is_own(key) || new["annotations"].get(key).is_some());
+        }
+        for field in ["labels", "annotations"] {
+            for (key, value) in new[field].as_object().into_iter().flatten() {
+                metadata[field][key] = value.clone();
+            }
+            if metadata[field].as_object().is_none_or(serde_json::Map::is_empty)
+                && let Some(metadata) = metadata.as_object_mut()
+            {
+                metadata.remove(field);
+            }
+        }
+        converted["metadata"] = metadata;
+        converted["kind"] = self.kind.as_str().into();
+        converted
+    }
+}
+
+fn step<A: Kind, B: Kind + TryFrom<A, Error: Display>>(object: &Value) -> Result<Value, String> {
+    let decoded: A = decode(object).map_err(|rejection| rejection.text())?;
+    let known = serde_json::to_value(&decoded).map_err(|error| error.to_string())?;
+    let converted = B::try_from(decoded).map_err(|error| error.to_string())?;
+    let mut converted = serde_json::to_value(converted).map_err(|error| error.to_string())?;
+    keep::<B>(object, &known, &mut converted);
+    Ok(converted)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+    use serde_json::json;
+
+    use super::*;
+    use crate::webhooks::Webhooks;
+
+    mod v1 {
+        use super::*;
+
+        #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+        #[kube(group = "example.com", version = "v1", kind = "Shop", namespaced)]
+        pub(super) struct ShopSpec {
+            pub(super) owner: String,
+        }
+    }
+
+    mod v2 {
+        use super::*;
+
+        #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+        #[kube(group = "example.com", version = "v2", kind = "Shop", namespaced)]
+        pub(super) struct ShopSpec {
+            pub(super) owners: Vec<String>,
+        }
+    }
+
+    mod v3 {
+        use super::*;
+
+        #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+        #[kube(group = "example.com", version = "v3", kind = "Shop", namespaced)]
+        pub(super) struct ShopSpec {
+            pub(super) people: Vec<String>,
+        }
+    }
+
+    /// Keeps what v1 has no field for.
+    const OTHERS: &str = "example.com/owners";
+
+    impl From<v1::Shop> for v2::Shop {
+        fn from(old: v1::Shop) -> v2::Shop {
+            let mut shop = v2::Shop::new("", v2::ShopSpec { owners: vec![old.spec.owner] });
+            shop.metadata = old.metadata;
+            let kept = shop.metadata.annotations.as_mut().and_then(|kept| kept.remove(OTHERS));
+            shop.spec.owners.extend(kept.iter().flat_map(|kept| kept.split(',')).map(str::to_owned));
+            shop
+        }
+    }
+
+    impl TryFrom<v2::Shop> for v1::Shop {
+        type Error = &'static str;
+
+        fn try_from(new: v2::Shop) -> Result<v1::Shop, &'static str> {
+            let (first, others) = new.spec.owners.split_first().ok_or("spec.owners is empty")?;
+            let mut shop = v1::Shop::new("", v1::ShopSpec { owner: first.clone() });
+            shop.metadata = new.metadata;
+            if !others.is_empty() {
+                shop.metadata.annotations.get_or_insert_default().insert(OTHERS.into(), others.join(","));
+            }
+            Ok(shop)
+        }
+    }
+
+    impl From<v2::Shop> for v3::Shop {
+        fn from(old: v2::Shop) -> v3::Shop {
+            v3::Shop::new("forgotten", v3::ShopSpec { people: old.spec.owners })
+        }
+    }
+
+    impl From<v3::Shop> for v2::Shop {
+        fn from(new: v3::Shop) -> v2::Shop {
+            v2::Shop::new("forgotten", v2::ShopSpec { owners: new.spec.people })
+        }
+    }
+
+    fn versions() -> Webhooks {
+        Webhooks::new().convert::<v1::Shop, v2::Shop>().convert::<v2::Shop, v3::Shop>()
+    }
+
+    fn shop(version: &str, metadata: &Value, spec: &Value) -> Value {
+        let mut shop = json!({"apiVersion": format!("example.com/{version}"), "kind": "Shop", "spec": spec});
+        shop["metadata"] = metadata.clone();
+        shop
+    }
+
+    fn metadata(annotations: Value) -> Value {
+        let fields = json!([{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]);
+        json!({"name": "a", "namespace": "ns", "uid": "1", "managedFields": fields, "annotations": annotations, "labels": {"l": "1"}})
+    }
+
+    fn convert(object: &Value, to: &str) -> Result<Value, String> {
+        versions().conversions[0].convert(object, &format!("example.com/{to}"))
+    }
+
+    #[test]
+    fn a_round_trip_loses_nothing_and_leaves_metadata_alone() {
+        let spec = json!({"owners": ["ada", "alan", "grace"]});
+        let two = shop("v2", &metadata(json!({"theirs": "1"})), &spec);
+        let one = convert(&two, "v1").unwrap();
+        let with_others = metadata(json!({"theirs": "1", OTHERS: "alan,grace"}));
+        assert_eq!(one, shop("v1", &with_others, &json!({"owner": "ada"})));
+        assert_eq!(convert(&one, "v2").unwrap(), two);
+        let single = shop("v2", &json!({"name": "b"}), &json!({"owners": ["ada"]}));
+        assert_eq!(convert(&convert(&single, "v1").unwrap(), "v2").unwrap(), single);
+    }
+
+    #[test]
+    fn fields_that_no_version_knows_stay_unless_the_other_one_means_something_else() {
+        let spec = json!({"owner": "ada", "theirs": {"deep": [1, null]}, "owners": 7, "people": "x"});
+        let one = shop("v1", &json!({"name": "a"}), &spec);
+        let two = convert(&one, "v2").unwrap();
+        assert_eq!(two["spec"], json!({"owners": ["ada"], "theirs": {"deep": [1, null]}, "people": "x"}));
+        assert_eq!(
+            convert(&two, "v1").unwrap()["spec"],
+            json!({"owner": "ada", "theirs": {"deep": [1, null]}, "people": "x"})
+        );
+    }
+
+    #[test]
+    fn versions_are_converted_over_others_and_a_forgotten_label_stays() {
+        let one = shop("v1", &metadata(json!({OTHERS: "alan", "theirs": "1"})), &json!({"owner": "ada"}));
+        let three = convert(&one, "v3").unwrap();
+        assert_eq!(three, shop("v3", &metadata(json!({"theirs": "1"})), &json!({"people": ["ada", "alan"]})));
+        assert_eq!(convert(&three, "v1").unwrap(), one);
+        assert_eq!(convert(&three, "v3").unwrap(), three);
+    }
+
+    #[test]
+    fn a_failure_names_the_object_the_field_and_the_cause() {
+        let object = |spec| shop("v2", &metadata(json!({})), &spec);
+        let error = |object: &Value, to: &str| convert(object, to).unwrap_err();
+        let about = "cannot convert Shop ns/a from example.com/v2 to example.com/";
+        let wrong = object(json!({"owners": ["a", 7]}));
+        assert_eq!(
+            error(&wrong, "v1"),
+            format!("{about}v1: spec.owners[1]: invalid type: integer `7`, expected a string")
+        );
+        assert_eq!(error(&object(json!({"owners": []})), "v1"), format!("{about}v1: spec.owners is empty"));
+        let known = "the operator knows the versions example.com/v1, example.com/v2, example.com/v3";
+        assert_eq!(error(&wrong, "v9"), format!("{about}v9: {known}"));
+        let mut other = wrong.clone();
+        other["kind"] = "Other".into();
+        assert_eq!(error(&other, "v1"), format!("{about}v1: it is of kind \"Other\""));
+        assert!(convert(&json!(7), "v1").is_err() && convert(&json!({"kind": "Shop"}), "v1").is_err());
+    }
+
+    #[test]
+    fn a_review_has_all_objects_or_says_why_not() {
+        let good = shop("v1", &json!({"name": "a"}), &json!({"owner": "ada"}));
+        let bad = shop("v1", &json!({"name": "b"}), &json!({}));
+        let review = |objects: Value| {
+            let request = json!({"uid": "u", "desiredAPIVersion": "example.com/v2", "objects": objects});
+            let review =
+                json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
+            versions().conversions[0].review(review.to_string().as_bytes()).unwrap()["response"].clone()
+        };
+        let response = review(json!([good, good]));
+        assert_eq!((&response["uid"], &response["result"]["status"]), (&json!("u"), &json!("Success")));
+        assert_eq!(response["convertedObjects"][1]["spec"]["owners"], json!(["ada"]));
+        let response = review(json!([good, bad]));
+        assert_eq!((&response["result"]["status"], &response["convertedObjects"]), (&json!("Failure"), &json!([])));
+        assert!(response["result"]["message"].as_str().unwrap().contains("Shop b"));
+        assert!(versions().conversions[0].review(b"{}").is_err());
+    }
+}

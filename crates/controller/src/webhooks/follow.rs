@@ -1,0 +1,129 @@
+//! Where the certificate comes from, and what the API server must trust.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::certificate::{Certificate, Stored};
+use super::keeper::{Keeper, NeedsCertificate};
+use super::settings::{Place, Settings};
+use crate::report::chain;
+use crate::server;
+
+/// How often files are read again.
+const READ_AGAIN: Duration = Duration::from_secs(10);
+
+/// The certificates of a process's webhooks.
+#[derive(Clone)]
+pub(crate) struct Certificates {
+    pub(super) place: Place,
+    pub(super) settle: Duration,
+    /// The certificates that the process makes.
+    pub(super) made: Arc<watch::Sender<Option<Arc<Stored>>>>,
+    /// What the API server must trust; empty if others provide it.
+    pub(super) trusted: Arc<watch::Sender<Option<String>>>,
+    folder: Option<PathBuf>,
+}
+
+impl Certificates {
+    /// Creates the certificates of a process in this place.
+    pub(crate) fn new(settings: &Settings, place: Place) -> Certificates {
+        Certificates {
+            place,
+            settle: settings.settle,
+            made: Arc::new(watch::Sender::new(None)),
+            trusted: Arc::new(watch::Sender::new(None)),
+            folder: settings.certificate_dir.clone(),
+        }
+    }
+
+    /// Returns whether the certificate is kept in a Secret.
+    pub(super) fn keeps_secret(&self) -> bool {
+        self.folder.is_none() && self.place.namespace.is_some()
+    }
+
+    /// Serves the current certificate, from now on. Never returns.
+    pub(crate) async fn run(self, client: Client, certificate: server::Certificate, needs: NeedsCertificate) {
+        match (self.folder.clone(), self.place.namespace.clone()) {
+            (Some(folder), _) => self.from_files(folder, certificate, needs).await,
+            (None, Some(namespace)) => {
+                let (place, state) = (self.place.clone(), self.made.clone());
+                let keeper = Keeper { client, namespace, place, certificate, state };
+                tokio::join!(keeper.run(needs), self.trust_what_is_made());
+            }
+            (None, None) => {
+                if let Err(error) = self.in_memory(&certificate, &needs) {
+                    needs.0.fails(&error);
+                    tracing::error!(error, "No certificate for webhooks");
+                }
+                self.trust_what_is_made().await;
+            }
+        }
+    }
+
+    /// Makes a certificate that ends with the process, for one that runs outside of a cluster.
+    fn in_memory(&self, certificate: &server::Certificate, needs: &NeedsCertificate) -> Result<(), String> {
+        let made = Certificate::make(&self.place.hosts(), outside::now()).map_err(|error| chain(&error))?;
+        certificate.replace(made.certificate.as_bytes(), made.key.as_bytes()).map_err(|error| chain(&error))?;
+        needs.0.meet();
+        self.made.send_replace(Some(Arc::new(Stored::new(made))));
+        Ok(())
+    }
+
+    async fn trust_what_is_made(&self) {
+        let mut made = self.made.subscribe();
+        loop {
+            let bundle = made.borrow_and_update().as_ref().map(|stored| stored.bundle());
+            if bundle.is_some() {
+                self.trust(bundle.unwrap_or_default());
+            }
+            if made.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn trust(&self, bundle: String) {
+        self.trusted.send_if_modified(|known| known.replace(bundle.clone()).is_none_or(|known| known != bundle));
+    }
+
+    /// Serves a user's files.
+    async fn from_files(&self, folder: PathBuf, certificate: server::Certificate, needs: NeedsCertificate) {
+        let mut last = Err(String::new());
+        loop {
+            let read = read(&folder).await;
+            if read != last {
+                let taken = read.clone().and_then(|[chain_, key, bundle]| {
+                    certificate.replace(&chain_, &key).map_err(|error| chain(&error))?;
+                    Ok(String::from_utf8_lossy(&bundle).into_owned())
+                });
+                match taken {
+                    Ok(bundle) => {
+                        tracing::info!("Updated current TLS certificate of webhooks");
+                        needs.0.meet();
+                        self.trust(bundle);
+                    }
+                    Err(error) => {
+                        needs.0.fails(&error);
+                        tracing::error!(error, "Cannot use the TLS certificate of webhooks");
+                    }
+                }
+                last = read;
+            }
+            sleep(READ_AGAIN).await;
+        }
+    }
+}
+
+/// Reads the chain, the key, and the authority, which is empty if there is none.
+async fn read(folder: &std::path::Path) -> Result<[Vec<u8>; 3], String> {
+    let file = |name: &str| {
+        let path = folder.join(name);
+        async move { tokio::fs::read(&path).await.map_err(|error| format!("{}: {error}", path.display())) }
+    };
+    Ok([file("tls.crt").await?, file("tls.key").await?, file("ca.crt").await.unwrap_or_default()])
+}

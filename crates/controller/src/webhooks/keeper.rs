@@ -1,0 +1,92 @@
+//! Keeps the Secret with the certificates: whichever replica is first creates it, and all of them read and watch it.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PostParams;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use super::certificate::{Certificate, Stored};
+use super::settings::Place;
+use crate::report::chain;
+use crate::runtime::pages;
+use crate::runtime::readiness::Requirement;
+use crate::server;
+
+/// The certificates of a process that makes its own.
+pub(super) struct Keeper {
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    pub(super) place: Place,
+    pub(super) certificate: server::Certificate,
+    pub(super) state: Arc<watch::Sender<Option<Arc<Stored>>>>,
+}
+
+/// The requirement that is met once there is a certificate to serve.
+pub(crate) struct NeedsCertificate(pub(crate) Requirement);
+
+impl Keeper {
+    /// Serves the certificate of the Secret, from now on. Never returns.
+    pub(super) async fn run(self, needs: NeedsCertificate) {
+        let name = self.place.secret();
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let mut events = pages::watch(secrets.clone(), only);
+        let (mut is_there, mut last) = (false, String::new());
+        while let Some(event) = events.next().await {
+            let outcome = match event {
+                Ok(Event::Init) => {
+                    is_there = false;
+                    continue;
+                }
+                Ok(Event::InitApply(secret) | Event::Apply(secret)) => {
+                    is_there = true;
+                    self.take(&secret, &needs)
+                }
+                Ok(Event::InitDone) if is_there => continue,
+                Ok(Event::InitDone | Event::Delete(_)) => self.create(&secrets, &name).await,
+                Err(error) => Err(chain(&error)),
+            };
+            let error = outcome.err().unwrap_or_default();
+            if !error.is_empty() && error != last {
+                needs.0.fails(&error);
+                let namespace = &self.namespace;
+                tracing::error!(namespace, secret = name, error, "No certificate for webhooks from its Secret");
+            }
+            last = error;
+        }
+    }
+
+    /// Serves the Secret's certificate. If it cannot be used, the previous one stays.
+    fn take(&self, secret: &Secret, needs: &NeedsCertificate) -> Result<(), String> {
+        let stored = Stored::read(secret).map_err(|error| chain(&error))?;
+        let (certificate, key) = (stored.current.certificate.as_bytes(), stored.current.key.as_bytes());
+        self.certificate.replace(certificate, key).map_err(|error| chain(&error))?;
+        needs.0.meet();
+        self.state.send_replace(Some(Arc::new(stored)));
+        Ok(())
+    }
+
+    /// Creates the Secret, unless another replica is faster: with the certificates in use, or with a new one. The watch
+    /// delivers it.
+    async fn create(&self, secrets: &Api<Secret>, name: &str) -> Result<(), String> {
+        let known = self.state.borrow().as_deref().cloned();
+        let stored = match known {
+            Some(known) => Stored { resource_version: None, ..known },
+            None => {
+                let made = Certificate::make(&self.place.hosts(), outside::now());
+                Stored::new(made.map_err(|error| chain(&error))?)
+            }
+        };
+        let secret = stored.secret(&self.namespace, name).map_err(|error| chain(&error))?;
+        match secrets.create(&PostParams::default(), &secret).await {
+            Ok(_) => tracing::info!(namespace = self.namespace, secret = name, "Created the certificate of webhooks"),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(chain(&error)),
+        }
+        Ok(())
+    }
+}

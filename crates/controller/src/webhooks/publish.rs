@@ -1,0 +1,282 @@
+//! Keeps the API server's configuration current: by watches, on the leader alone. Replaces certificates in time.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, SelectAll};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ApiResource, Patch, PatchParams, PostParams};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::certificate::{Certificate, Step, Stored};
+use super::configuration::{Object, Wanted, is_current, objects, wanted};
+use super::follow::Certificates;
+use super::registry::Webhooks;
+use crate::context::Context;
+use crate::reconciler::{Controller, Error};
+use crate::report::chain;
+use crate::rights::Need;
+use crate::runtime::{backoff, pages};
+
+/// The controller of the API server's configuration.
+pub(crate) struct Publisher {
+    pub(crate) webhooks: Webhooks,
+    pub(crate) certificates: Certificates,
+}
+
+impl Controller for Publisher {
+    fn name(&self) -> &str {
+        "webhooks"
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            let shutdown = context.shutdown.clone();
+            let mut publishing = Publishing::new(*self, context);
+            tokio::select! {
+                () = publishing.run() => {}
+                () = shutdown.cancelled() => {}
+            }
+            publishing.remove_own().await;
+            Ok(())
+        })
+    }
+}
+
+/// What is published.
+struct Publishing {
+    webhooks: Webhooks,
+    certificates: Certificates,
+    context: Context,
+    /// The objects as last seen.
+    live: HashMap<Object, DynamicObject>,
+    /// The bundle that all objects have, and since when.
+    trusted: Option<(String, Instant)>,
+    failures: u32,
+    /// The last reported problem.
+    last: String,
+}
+
+/// A change of an object; `None` if it is gone.
+type Change = (Object, Option<DynamicObject>);
+
+impl Publishing {
+    fn new(publisher: Publisher, context: Context) -> Publishing {
+        let Publisher { webhooks, certificates } = publisher;
+        let (live, trusted) = (HashMap::new(), None);
+        Publishing { webhooks, certificates, context, live, trusted, failures: 0, last: String::new() }
+    }
+
+    fn api(&self, object: &Object) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(object.group(), "v1", object.kind());
+        let resource = ApiResource::from_gvk_with_plural(&kind, object.plural());
+        Api::all_with(self.context.client.clone(), &resource)
+    }
+
+    /// Names the rights that the process lacks.
+    async fn check_rights(&self) {
+        let place = &self.certificates.place;
+        let (all, secret) = (objects(&self.webhooks, place), place.secret());
+        let need = |object: &'_ Object| (object.group(), object.plural(), object.name().to_owned());
+        let named: Vec<_> = all.iter().map(need).collect();
+        let verbs = &["get", "list", "watch", "patch"];
+        let mut needs: Vec<Need<'_>> = named
+            .iter()
+            .map(|(group, resource, name)| Need { group, resource, verbs, name: Some(name), namespace: None })
+            .collect();
+        if let Some(namespace) = place.namespace.as_deref().filter(|_| self.certificates.keeps_secret()) {
+            let namespace = Some(namespace);
+            let verbs = &["get", "list", "watch", "update"];
+            needs.push(Need { group: "", resource: "secrets", verbs, name: Some(&secret), namespace });
+            needs.push(Need { group: "", resource: "secrets", verbs: &["create"], name: None, namespace });
+        }
+        self.context.rights.check(&needs, "webhooks").await;
+    }
+
+    /// Publishes, after every change of an object or of the certificates. Never returns.
+    async fn run(&mut self) {
+        self.check_rights().await;
+        let (mut trusted, mut made) = (self.certificates.trusted.subscribe(), self.certificates.made.subscribe());
+        let all = objects(&self.webhooks, &self.certificates.place);
+        let mut unlisted = all.len();
+        let mut changes: SelectAll<_> = all.into_iter().map(|object| watch(self.api(&object), object)).collect();
+        loop {
+            trusted.borrow_and_update();
+            made.borrow_and_update();
+            let next = if unlisted == 0 { self.act().await } else { None };
+            let timer = async {
+                match next {
+                    Some(next) => sleep_until(next).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                change = changes.next() => match change {
+                    None => return pending().await,
+                    Some(None) => unlisted = unlisted.saturating_sub(1),
+                    Some(Some((object, Some(live)))) => _ = self.live.insert(object, live),
+                    Some(Some((object, None))) => _ = self.live.remove(&object),
+                },
+                _ = trusted.changed() => {}
+                _ = made.changed() => {}
+                () = timer => {}
+            }
+        }
+    }
+
+    /// Does what is due. Returns when to look again without a change.
+    async fn act(&mut self) -> Option<Instant> {
+        let bundle = self.certificates.trusted.borrow().clone()?;
+        let done = match self.publish(&bundle).await {
+            Err(error) => Err(error),
+            Ok(()) => self.rotate(&bundle).await,
+        };
+        match done {
+            Ok(wait) => {
+                (self.failures, self.last) = (0, String::new());
+                wait.map(|wait| Instant::now() + wait)
+            }
+            Err(error) => {
+                self.failures += 1;
+                self.report(error);
+                Some(Instant::now() + backoff::wait(self.failures))
+            }
+        }
+    }
+
+    fn report(&mut self, error: String) {
+        if self.last != error {
+            tracing::error!(error, "Cannot keep the configuration of webhooks current");
+            self.last = error;
+        }
+    }
+
+    /// Makes all objects current, with these certificates to trust.
+    async fn publish(&mut self, bundle: &str) -> Result<(), String> {
+        let given = Some(bundle).filter(|bundle| !bundle.is_empty());
+        let mut missing = Vec::new();
+        for Wanted { object, content } in wanted(&self.webhooks, &self.certificates.place, given) {
+            let live = self.live.get(&object);
+            let is_empty = content["webhooks"].as_array().is_some_and(Vec::is_empty);
+            if live.is_some_and(|live| is_current(&live.data, &content)) || live.is_none() && is_empty {
+                continue;
+            }
+            let may_create = self.certificates.place.url.is_some() && !matches!(object, Object::Definition(_));
+            if live.is_none() && !may_create {
+                missing.push(format!("{} {}", object.kind(), object.name()));
+                continue;
+            }
+            let uid = live.and_then(|live| live.uid());
+            let applied = self.apply(&object, uid, content).await?;
+            self.live.insert(object, applied);
+        }
+        if !missing.is_empty() {
+            return Err(format!("there is no {}: apply config/crd and config/webhook", missing.join(", no ")));
+        }
+        if self.trusted.as_ref().is_none_or(|(known, _)| known != bundle) {
+            self.trusted = Some((bundle.to_owned(), Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Applies an object. With its uid, an object that was deleted meanwhile stays deleted.
+    async fn apply(&self, object: &Object, uid: Option<String>, mut content: Value) -> Result<DynamicObject, String> {
+        let name = object.name();
+        content["apiVersion"] = format!("{}/v1", object.group()).into();
+        content["kind"] = object.kind().into();
+        content["metadata"] = json!({"name": name});
+        if let Some(uid) = uid {
+            content["metadata"]["uid"] = uid.into();
+        }
+        let params = PatchParams::apply(&self.certificates.place.name).force();
+        let applied = self.api(object).patch(name, &params, &Patch::Apply(&content)).await;
+        let applied = applied.map_err(|error| format!("{} {name}: {}", object.kind(), chain(&error)))?;
+        tracing::info!(kind = object.kind(), name, "Updated the configuration of webhooks");
+        Ok(applied)
+    }
+
+    /// Replaces the certificate that the process makes, in steps. Returns when the next one is due.
+    async fn rotate(&mut self, bundle: &str) -> Result<Option<Duration>, String> {
+        let made = self.certificates.made.borrow().clone();
+        let (Some(stored), Some(namespace)) = (made, self.certificates.place.namespace.clone()) else {
+            return Ok(None);
+        };
+        let is_published = stored.bundle() == bundle;
+        let since = self.trusted.as_ref().filter(|_| is_published).map(|(_, since)| since.elapsed());
+        let (hosts, now) = (self.certificates.place.hosts(), outside::now());
+        let next = match stored.step(&hosts, now, (since, self.certificates.settle)) {
+            Step::Wait(wait) => return Ok(Some(wait)),
+            Step::Prepare => stored.prepared(Certificate::make(&hosts, now).map_err(|error| chain(&error))?),
+            Step::Promote => stored.promoted(),
+        };
+        self.store(&namespace, &next).await?;
+        Ok(None)
+    }
+
+    /// Writes the Secret. All replicas, this one included, read it from their watches.
+    async fn store(&self, namespace: &str, next: &Stored) -> Result<(), String> {
+        let name = self.certificates.place.secret();
+        let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), namespace);
+        let secret = next.secret(namespace, &name).map_err(|error| chain(&error))?;
+        match secrets.replace(&name, &PostParams::default(), &secret).await {
+            Ok(_) => {
+                let what = if next.next.is_some() { "next certificate, to be trusted" } else { "new certificate" };
+                tracing::info!(namespace, secret = name, "Stored the {what} of webhooks");
+                Ok(())
+            }
+            Err(error) => Err(format!("Secret {namespace}/{name}: {}", chain(&error))),
+        }
+    }
+
+    /// Empties the configurations that name this process itself rather than a Service, because nobody would answer.
+    async fn remove_own(&self) {
+        if self.certificates.place.url.is_none() {
+            return;
+        }
+        for (object, live) in self.live.iter().filter(|(object, _)| !matches!(object, Object::Definition(_))) {
+            if let Err(error) = self.apply(object, live.uid(), json!({"webhooks": []})).await {
+                tracing::warn!(error, "Cannot empty the configuration of webhooks");
+            }
+        }
+    }
+}
+
+/// Watches one object. Yields `None` when it has been listed for the first time.
+fn watch(api: Api<DynamicObject>, object: Object) -> BoxStream<'static, Option<Change>> {
+    let only = watcher::Config::default().fields(&format!("metadata.name={}", object.name()));
+    let (mut is_listed, mut is_there, mut last) = (false, false, String::new());
+    let changes = pages::watch(api, only).map_err(|error| chain(&error)).map(move |event| {
+        let name = object.clone();
+        match event {
+            Ok(Event::Init) => {
+                is_there = false;
+                Vec::new()
+            }
+            Ok(Event::InitApply(live) | Event::Apply(live)) => {
+                is_there = true;
+                vec![Some((name, Some(live)))]
+            }
+            Ok(Event::Delete(_)) => vec![Some((name, None))],
+            Ok(Event::InitDone) => {
+                let gone = (!is_there).then_some(Some((name, None)));
+                let first = (!std::mem::replace(&mut is_listed, true)).then_some(None);
+                gone.into_iter().chain(first).collect()
+            }
+            Err(error) => {
+                if last != error {
+                    tracing::error!(kind = name.kind(), name = name.name(), error, "Cannot watch the configuration");
+                    last = error;
+                }
+                Vec::new()
+            }
+        }
+    });
+    changes.map(futures::stream::iter).flatten().boxed()
+}

@@ -1,0 +1,171 @@
+//! Answers HTTP requests of the API server, within limits: anyone who reaches the port may send anything.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use futures::{FutureExt as _, StreamExt as _};
+use http::header::CONTENT_TYPE;
+use http::{Method, StatusCode};
+use kube::Client;
+use serde_json::Value;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::conversion::Versions;
+use super::registry::{Failure, Registered, Webhooks};
+
+/// The maximum size of an admission review: the API server accepts objects of 3 MiB, and sends two.
+const MAX_ADMISSION: usize = 7 << 20;
+
+/// The maximum size of a conversion review, which has all objects of a list or of a page.
+const MAX_CONVERSION: usize = 32 << 20;
+
+/// The maximum size of all reviews that are being read or answered. A review needs several times its size.
+const MAX_TOTAL: usize = 48 << 20;
+
+/// How long an admission may take, in whole. The API server waits for [`super::configuration::TIMEOUT`].
+const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
+
+/// How long a conversion may take. The API server waits for 30 seconds.
+const CONVERSION_LIMIT: Duration = Duration::from_secs(25);
+
+/// Returns the router that answers for these webhooks.
+pub(crate) fn router(webhooks: Webhooks, client: Client) -> Router {
+    Router::new().fallback(answer).with_state(Arc::new(Served { webhooks, client, budget: Budget::default() }))
+}
+
+struct Served {
+    webhooks: Webhooks,
+    client: Client,
+    budget: Budget,
+}
+
+/// What a path asks for.
+enum Asked {
+    Admission(Arc<Registered>),
+    Conversion(Arc<Versions>),
+}
+
+type Refusal = (StatusCode, String);
+
+async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let Some(asked) = served.find(&path) else {
+        return (StatusCode::NOT_FOUND, "no webhook is here\n").into_response();
+    };
+    let limit = asked.limits().1;
+    match timeout(limit, served.answer(asked, request)).await {
+        Ok(Ok(review)) => ([(CONTENT_TYPE, "application/json")], review.to_string()).into_response(),
+        Ok(Err((code, why))) => {
+            if code.is_server_error() {
+                tracing::error!(path, error = why, "Webhook failed");
+            } else {
+                tracing::debug!(path, code = code.as_u16(), why, "Refused a request to a webhook");
+            }
+            (code, why).into_response()
+        }
+        Err(_) => {
+            tracing::error!(path, "Webhook did not answer within {} s", limit.as_secs());
+            // The API server shows the text of a 500, but not that of a 504.
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("the webhook did not answer within {} s", limit.as_secs()))
+                .into_response()
+        }
+    }
+}
+
+impl Served {
+    fn find(&self, path: &str) -> Option<Asked> {
+        let admission = self.webhooks.admissions.iter().find(|one| one.path() == path).cloned();
+        let conversion = || self.webhooks.conversions.iter().find(|one| one.path_of_webhook() == path).cloned();
+        admission.map(Asked::Admission).or_else(|| conversion().map(Asked::Conversion))
+    }
+
+    async fn answer(&self, asked: Asked, request: Request) -> Result<Value, Refusal> {
+        if request.method() != Method::POST {
+            return Err((StatusCode::METHOD_NOT_ALLOWED, "webhooks answer POST\n".into()));
+        }
+        let (body, _share) = self.read(request.into_body(), asked.limits().0).await?;
+        // A task of its own: whatever blocks or panics ends this request alone.
+        let client = self.client.clone();
+        let work = match asked {
+            Asked::Admission(hook) => AbortOnDropHandle::new(tokio::spawn(async move {
+                let asked = AssertUnwindSafe(hook.review(&body, client)).catch_unwind().await;
+                asked.unwrap_or_else(|_| Err(Failure::Webhook(PANICKED.into()))).map_err(refusal)
+            })),
+            Asked::Conversion(versions) => AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
+                let converted = std::panic::catch_unwind(AssertUnwindSafe(|| versions.review(&body)));
+                let converted = converted.map_err(|_| Failure::Webhook(PANICKED.into()));
+                converted.and_then(|converted| converted.map_err(Failure::Review)).map_err(refusal)
+            })),
+        };
+        work.await.unwrap_or_else(|error| Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())))
+    }
+
+    /// Reads a body of at most `most` bytes, which count in the process's budget until the share is dropped.
+    async fn read(&self, body: Body, most: usize) -> Result<(Bytes, Share<'_>), Refusal> {
+        let (mut pieces, mut read) = (body.into_data_stream(), Vec::new());
+        let mut share = Share { budget: &self.budget, taken: 0 };
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+            if read.len() + piece.len() > most {
+                let why = format!("the review is larger than {most} bytes");
+                return Err((StatusCode::PAYLOAD_TOO_LARGE, why));
+            }
+            share.take(piece.len())?;
+            read.extend_from_slice(&piece);
+        }
+        Ok((read.into(), share))
+    }
+}
+
+const PANICKED: &str = "the webhook panicked";
+
+impl Asked {
+    /// Returns how large a review may be, and how long the answer may take.
+    fn limits(&self) -> (usize, Duration) {
+        match self {
+            Asked::Admission(_) => (MAX_ADMISSION, ADMISSION_LIMIT),
+            Asked::Conversion(_) => (MAX_CONVERSION, CONVERSION_LIMIT),
+        }
+    }
+}
+
+fn refusal(failure: Failure) -> Refusal {
+    match failure {
+        Failure::Review(why) => (StatusCode::BAD_REQUEST, format!("cannot read the review: {why}")),
+        Failure::Webhook(why) => (StatusCode::INTERNAL_SERVER_ERROR, why),
+    }
+}
+
+/// The bytes of all reviews in the process.
+#[derive(Default)]
+struct Budget(AtomicUsize);
+
+/// The part of the budget that one review takes.
+struct Share<'a> {
+    budget: &'a Budget,
+    taken: usize,
+}
+
+impl Share<'_> {
+    fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.taken += bytes;
+        let total = self.budget.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        match total > MAX_TOTAL {
+            true => Err((StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.budget.0.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}
