@@ -33,7 +33,7 @@ pub mod cli;
 
 pub use charts::Wakes;
 /// The crate [`controller`] provides controllers in Rust; an operator needs no other dependency for them.
-pub use controller::{ResourceKey, backoff, context, metrics, reconciler, report, testing};
+pub use controller::{ResourceKey, backoff, context, metrics, reconciler, report, testing, webhooks};
 pub use manager::Operator;
 
 /// glibc's allocator does not return the memory of large lists, and with musl's, rendering takes half as long again
@@ -51,3 +51,8 @@ struct Guide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/reconciler.md")]
 struct Tutorial;
+
+/// Compiles the examples of the page on webhooks.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/webhooks.md")]
+struct WebhooksGuide;

@@ -68,6 +68,27 @@ pub(crate) fn exists(project: &Project) -> Result<bool, Error> {
     Ok(find(project)?.is_some())
 }
 
+/// Returns the labels that select the operator's pods: operator-sdk's for a project without a Deployment.
+///
+/// # Errors
+/// Fails if a kustomization is not valid YAML.
+pub(crate) fn selector(project: &Project) -> Result<Json, Error> {
+    let labels = find(project)?.map(|one| one.content["spec"]["selector"]["matchLabels"].clone());
+    let labels = labels.filter(Json::is_object);
+    Ok(labels.unwrap_or_else(|| serde_json::json!({"control-plane": "controller-manager"})))
+}
+
+/// Returns the arguments of the operator's container; empty for a project without a Deployment.
+///
+/// # Errors
+/// Fails if a kustomization is not valid YAML.
+pub(crate) fn arguments(project: &Project) -> Result<Vec<String>, Error> {
+    let Some(document) = find(project)? else { return Ok(Vec::new()) };
+    let manager = containers(&document).find(|one| one["name"] == "manager").or_else(|| containers(&document).next());
+    let arguments = manager.and_then(|one| one["args"].as_array()).into_iter().flatten();
+    Ok(arguments.filter_map(Json::as_str).map(str::to_owned).collect())
+}
+
 /// Returns the Deployment of a manager, or the only one.
 fn find(project: &Project) -> Result<Option<Document>, Error> {
     for folder in FOLDERS {

@@ -30,6 +30,7 @@ pub mod lint;
 pub mod policies;
 pub mod rbac;
 mod sample;
+pub mod webhooks;
 
 pub mod create_api;
 pub mod hybrid;

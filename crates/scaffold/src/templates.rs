@@ -80,6 +80,12 @@ pub(crate) const NATIVE_API: &str = include_str!("../templates/native/api.rs");
 pub(crate) const NATIVE_CONTROLLER: &str = include_str!("../templates/native/controller.rs");
 pub(crate) const NATIVE_SAMPLE: &str = include_str!("../templates/native/sample.yaml");
 
+/// What webhooks need.
+pub(crate) const WEBHOOK_KUSTOMIZATION: &str = include_str!("../templates/webhook/kustomization.yaml");
+pub(crate) const WEBHOOK_SERVICE: &str = include_str!("../templates/webhook/service.yaml");
+pub(crate) const WEBHOOK_CONFIGURATIONS: &str = include_str!("../templates/webhook/configurations.yaml");
+pub(crate) const WEBHOOK_ROLE: &str = include_str!("../templates/webhook/role.yaml");
+
 /// Replaces `__name__` by its value, for each pair.
 pub(crate) fn fill(template: &str, words: &[(&str, &str)]) -> String {
     words.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("__{name}__"), value))

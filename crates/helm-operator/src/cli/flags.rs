@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, Args};
 use controller::context::ControllerConfig;
 use controller::runtime::namespaces::Namespaces;
+use controller::webhooks;
 use golibs::strconv::parse_bool;
 
 use crate::charts::ChartConfig;
@@ -116,6 +117,22 @@ pub(crate) struct Run {
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: String,
 
+    /// The address that webhooks are served at, if the program has any
+    #[arg(long, default_value = ":9443", value_name = "ADDRESS")]
+    webhook_bind_address: String,
+
+    /// Name of the webhooks' Service and configurations [default: the lease's name with -webhook]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
+    webhook_name: String,
+
+    /// How the API server reaches the webhooks without their Service [default: outside a cluster, https://127.0.0.1 with the port]
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
+
+    /// The directory that contains tls.crt, tls.key and ca.crt of the webhooks; read again when they change [default: made by the operator, in a Secret]
+    #[arg(long, value_name = "DIR")]
+    webhook_cert_path: Option<PathBuf>,
+
     /// Run controllers only while holding a lease, so that several replicas can run
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean, value_name = "BOOL")]
     leader_elect: Option<bool>,
@@ -213,6 +230,13 @@ impl Run {
             metrics_bind_address: address.unwrap_or(defaults.metrics_bind_address),
             metrics_tls: self.metrics_secure.then(|| self.metrics_tls()),
             health_probe_bind_address: self.health_probe_bind_address.clone(),
+            webhooks: webhooks::Settings {
+                bind_address: self.webhook_bind_address.clone(),
+                name: self.webhook_name.clone(),
+                url: self.webhook_url.clone(),
+                certificate_dir: self.webhook_cert_path.clone(),
+                ..webhooks::Settings::default()
+            },
             leader_elect: self.leader_elect.or(self.enable_leader_election).unwrap_or(false),
             leader_election_id: self.leader_election_id.clone().or_else(old_name).unwrap_or_default(),
             leader_election_namespace: self.leader_election_namespace.clone(),

@@ -18,7 +18,7 @@ pub use controller::manager::{
     CertificateError, CertificateFiles, ClientError, Error as RunError, Lost, NoCluster, ServerError, Tls,
 };
 use controller::runtime::readiness::Readiness;
-use controller::{manager, reconciler};
+use controller::{manager, reconciler, webhooks};
 use kube::Client;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +41,8 @@ pub struct Config {
     pub metrics_tls: Option<Tls>,
     /// Where to serve `/healthz` and `/readyz`; `0` or empty means nowhere.
     pub health_probe_bind_address: String,
+    /// Where and how webhooks are served, if there are any.
+    pub webhooks: webhooks::Settings,
     /// Whether only the holder of the lease runs controllers.
     pub leader_elect: bool,
     /// The lease's name; required with `leader_elect`.
@@ -146,9 +148,11 @@ impl Manager {
     fn of_controllers(self) -> Result<manager::Manager, Error> {
         let Manager { config, operator, workers, previews } = self;
         let (file, charts) = (operator.file().map(Path::to_path_buf), Arc::new(config.charts.clone()));
+        let webhooks = operator.webhooks.clone();
         let controllers = operator.controllers()?;
-        let is_empty = controllers.is_empty();
-        let manager = manager::Manager::new(config.into()).controllers(controllers).share(charts).share(previews);
+        let is_empty = controllers.is_empty() && webhooks.is_empty();
+        let manager = manager::Manager::new(config.into()).controllers(controllers).webhooks(webhooks);
+        let manager = manager.share(charts).share(previews);
         if is_empty {
             report_emptiness(file.as_deref(), manager.readiness());
         }
@@ -178,6 +182,7 @@ impl From<Config> for manager::Config {
             metrics_bind_address: config.metrics_bind_address,
             metrics_tls: config.metrics_tls,
             health_probe_bind_address: config.health_probe_bind_address,
+            webhooks: config.webhooks,
             leader_elect: config.leader_elect,
             leader_election_id: config.leader_election_id,
             leader_election_namespace: config.leader_election_namespace,
@@ -195,6 +200,7 @@ impl Default for Config {
             metrics_bind_address: ":8080".into(),
             metrics_tls: None,
             health_probe_bind_address: ":8081".into(),
+            webhooks: webhooks::Settings::default(),
             leader_elect: false,
             leader_election_id: String::new(),
             leader_election_namespace: String::new(),

@@ -1,8 +1,10 @@
 //! Defines a whole operator: the charts and reconcilers that one process runs.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use controller::reconciler::{self, Controller, Reconciler, Served};
+use controller::reconciler::{self, Controller, Kind, Reconciler, Served};
+use controller::webhooks::{Mutate, Validate, Webhooks};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt, Resource as _};
 use scaffold::rbac;
@@ -38,6 +40,7 @@ pub struct Operator {
     /// The code to run around the charts of a kind.
     charts: Vec<(String, Customise)>,
     controllers: Vec<Box<dyn Controller>>,
+    pub(crate) webhooks: Webhooks,
     /// The definitions that `generate crds` writes, one per version of a kind.
     definitions: Vec<CustomResourceDefinition>,
     /// The permissions of the reconcilers, from which `generate rbac` writes their roles.
@@ -91,8 +94,39 @@ impl Operator {
         self.controller(Served::new(reconciler))
     }
 
+    /// Adds a validating webhook for a kind.
+    #[must_use]
+    pub fn validate<V: Validate>(self, hook: V) -> Operator {
+        Operator { webhooks: self.webhooks.validate(hook), ..self }
+    }
+
+    /// Adds a mutating webhook for a kind.
+    #[must_use]
+    pub fn mutate<M: Mutate>(self, hook: M) -> Operator {
+        Operator { webhooks: self.webhooks.mutate(hook), ..self }
+    }
+
+    /// Adds the conversion between two versions of a kind, in both directions, for the API server. The first version
+    /// must be the stored one: that of the kind's first [`crd`](Self::crd).
+    #[must_use]
+    pub fn convert<A, B>(self) -> Operator
+    where
+        A: Kind + TryFrom<B, Error: Display>,
+        B: Kind + TryFrom<A, Error: Display>,
+    {
+        Operator { webhooks: self.webhooks.convert::<A, B>(), ..self }
+    }
+
+    /// Sets all webhooks, in place of those added one by one. A function that returns them serves tests, too:
+    /// [`testing::Server::with_webhooks`](crate::testing::Server::with_webhooks).
+    #[must_use]
+    pub fn webhooks(self, webhooks: Webhooks) -> Operator {
+        Operator { webhooks, ..self }
+    }
+
     /// Makes `generate crds` write the definition of a kind with a Rust type into `config/crd`. Further versions of the
-    /// kind are merged into it; the first one is stored. Versions whose schemas differ need a conversion webhook.
+    /// kind are merged into it; the first one is stored. Versions whose schemas differ need
+    /// [`convert`](Self::convert).
     #[must_use]
     pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
         self.definitions.push(K::crd());
@@ -135,7 +169,7 @@ impl Operator {
 
     /// Returns whether the program itself adds nothing to run.
     pub(crate) fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.controllers.is_empty()
+        self.own.is_empty() && self.controllers.is_empty() && self.webhooks.is_empty()
     }
 
     /// Loads every chart, and returns all controllers.

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use scaffold::webhooks::{self, Webhooks};
 use scaffold::{Project, bundle, crd, disk, helm_chart, policies, rbac};
 
 use super::{Error, FOLDER, edit, progress};
@@ -24,6 +25,8 @@ enum What {
     Rbac(Options),
     /// Writes ValidatingAdmissionPolicies to config/policies, which hold resources and the operator to watches.yaml
     Policies(Options),
+    /// Writes config/webhook, and the rights that the program's webhooks need
+    Webhooks(Options),
     /// Writes a chart that installs the operator to dist/chart, from config
     HelmChart,
     /// Writes an OLM bundle to bundle, from the manifests on standard input
@@ -95,6 +98,13 @@ pub(super) fn run(args: &Generate, operator: &Operator) -> Result<(), Error> {
             write("rbac", options, |project| rbac::generate(project, &operator.natives, options.force))
         }
         What::Policies(options) => write("policies", options, |project| policies::generate(project, options.force)),
+        What::Webhooks(options) => {
+            let own = Webhooks {
+                has_admission: operator.webhooks.has_admission(),
+                definitions: operator.webhooks.converted_definitions(),
+            };
+            write("webhooks", options, |project| webhooks::generate(project, &own, options.force))
+        }
         What::HelmChart => edit(|project| Ok(helm_chart::generate(project)?)),
         What::Bundle(flags) => bundle(flags),
     }
