@@ -10,6 +10,11 @@ fn the_generated_role_is_committed() {
     is_committed("rbac");
 }
 
+#[test]
+fn what_webhooks_need_is_committed() {
+    is_committed("webhooks");
+}
+
 fn is_committed(what: &str) {
     let mut generate = std::process::Command::new(env!("CARGO_BIN_EXE_teams"));
     generate.args(["generate", what]).current_dir(env!("CARGO_MANIFEST_DIR"));
