@@ -3,6 +3,7 @@
 
 mod account;
 mod agreement;
+mod alerts;
 mod architecture;
 mod argocd;
 mod attacks;

@@ -21,6 +21,7 @@ pub(crate) const PROJECT: &[Template] = templates! {
     "config/manager/manager.yaml": "project/config/manager/manager.yaml",
     "config/prometheus/kustomization.yaml": "project/config/prometheus/kustomization.yaml",
     "config/prometheus/monitor.yaml": "project/config/prometheus/monitor.yaml",
+    "config/prometheus/rules.yaml": "project/config/prometheus/rules.yaml",
     "config/rbac/kustomization.yaml": "project/config/rbac/kustomization.yaml",
     "config/rbac/leader_election_role.yaml": "project/config/rbac/leader_election_role.yaml",
     "config/rbac/metrics_reader_role.yaml": "project/config/rbac/metrics_reader_role.yaml",
