@@ -134,6 +134,10 @@ value-fuzz: cluster ## Render charts with random values with Helm and here; CORP
 	$(or $(CARGO_TARGET_DIR),target)/release/value-fuzz --helm target/cluster/bin/helm --renders $(or $(RENDERS),1000) --seed $(or $(SEED),1) \
 	  crates/conformance/own crates/parity/own helm-charts examples $(CORPUS)
 
+.PHONY: alerts
+alerts: ## Evaluate the alerts of config/prometheus with Prometheus: each fires when it should, and none in a quiet hour. Needs Go.
+	hack/alerts
+
 .PHONY: helm-next
 helm-next: ## Build the newest Helm (VERSION=main: its newest commit) and print which charts render differently; CORPUS="DIR…" adds charts.
 	CORPUS='$(CORPUS)' hack/helm-next $(VERSION)

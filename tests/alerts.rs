@@ -1,4 +1,5 @@
-//! The alerts of `config/prometheus/rules.yaml` name metrics, labels and values that a run has, and pages that exist.
+//! The alerts of `config/prometheus/rules.yaml` and the dashboard of `config/grafana` name metrics, labels and values that
+//! a run has, and pages that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,8 +14,8 @@ use crate::operator::{Operator, eventually};
 /// How the names of the operator's metrics begin.
 const PREFIXES: [&str; 5] = ["controller_runtime_", "helm_operator_", "leader_election_", "rest_client_", "workqueue_"];
 
-/// A label that Prometheus itself adds to each series.
-const OF_TARGET: &str = "namespace";
+/// Labels that no series of a scrape has: Prometheus adds the target's namespace, and takes `le` off a histogram.
+const OF_PROMETHEUS: [&str; 2] = ["namespace", "le"];
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -27,6 +28,16 @@ fn rules() -> Vec<[String; 3]> {
     let groups = file["spec"]["groups"].as_array().unwrap();
     let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
     rules.map(|rule| [&rule["alert"], &rule["expr"], &rule["annotations"]["runbook_url"]].map(text)).collect()
+}
+
+/// Returns the panels of the dashboard: title and expression.
+fn panels() -> Vec<[String; 2]> {
+    let file: Value = serde_json::from_str(&read("config/grafana/helm-operator.json")).unwrap();
+    let panels = file["panels"].as_array().unwrap().iter().flat_map(|panel| {
+        let targets = panel["targets"].as_array().unwrap().iter();
+        targets.map(|target| [&panel["title"], &target["expr"]].map(|text| text.as_str().unwrap().to_owned()))
+    });
+    panels.collect()
 }
 
 /// Returns the metrics that an expression names.
@@ -82,7 +93,7 @@ fn each_alert_has_its_page() {
 }
 
 #[test]
-fn every_metric_and_label_of_an_alert_exists_in_a_run() {
+fn every_metric_and_label_of_an_alert_or_a_panel_exists_in_a_run() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("alerts").unwrap();
     let election =
@@ -104,12 +115,13 @@ fn every_metric_and_label_of_an_alert_exists_in_a_run() {
     });
     let known = scraped(&metrics);
     let documented = format!("{}{}", read("docs/operating.md"), read("docs/conditions.md"));
-    for [alert, expression, _] in rules() {
+    let alerts = rules().into_iter().map(|[alert, expression, _]| [alert, expression]);
+    for [alert, expression] in alerts.chain(panels()) {
         let names = names(&expression);
         assert!(!names.is_empty(), "{alert}");
         for name in names {
             let Some(of) = known.get(name) else { panic!("{alert}: there is no metric {name}: {:?}", known.keys()) };
-            for (label, value) in labels(&expression).into_iter().filter(|(label, _)| *label != OF_TARGET) {
+            for (label, value) in labels(&expression).into_iter().filter(|(label, _)| !OF_PROMETHEUS.contains(label)) {
                 assert!(of.contains(label), "{alert}: {name} has no label {label:?}: {of:?}");
                 let Some(value) = value else { continue };
                 let is_known =
