@@ -304,7 +304,7 @@ impl Servers {
     /// Serves webhooks beside the controllers, so that authors' code delays neither the lease nor the probes.
     fn add_webhooks(&mut self, hooks: Hooks, context: &Context, workers: &Handle) {
         let Hooks { webhooks, certificates, certificate, listener } = hooks;
-        let server = listener.routes(webhooks::router(webhooks, context.client.clone()));
+        let server = listener.routes(webhooks::router(webhooks, context.client.clone(), context.metrics.clone()));
         tracing::info!(bindAddress = %server.address, secure = true, "Serving webhooks");
         self.tasks.spawn_on(server.serve(self.shutdown.clone()), workers);
         let needs = NeedsCertificate(context.readiness.require("certificate of webhooks", "not read yet"));

@@ -48,6 +48,8 @@ pub(super) struct Families {
     pub(super) created: Family<ResourceLabels, Gauge<f64, AtomicU64>>,
     pub(super) leader: Family<LeaseLabels, Gauge>,
     pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) webhook_requests: Family<WebhookCodeLabels, Counter>,
+    pub(super) webhook_seconds: Family<WebhookLabels, Histogram, fn() -> Histogram>,
     pub(super) queues: Queues,
     pub(super) running: RunningWork,
     /// The host and port of the API server.
@@ -92,6 +94,17 @@ pub(super) struct RequestLabels {
     method: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WebhookCodeLabels {
+    pub(super) code: u16,
+    pub(super) webhook: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WebhookLabels {
+    pub(super) webhook: String,
+}
+
 /// An HTTP status; `None` without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Code(Option<u16>);
@@ -132,6 +145,8 @@ impl Families {
             created: Family::default(),
             leader: Family::default(),
             requests: Family::default(),
+            webhook_requests: Family::default(),
+            webhook_seconds: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             queues: Queues::new(),
             running: RunningWork::default(),
             host: OnceLock::new(),
@@ -178,6 +193,16 @@ impl Families {
             "rest_client_requests",
             "Requests to the API server by code, host and method",
             self.requests.clone(),
+        );
+        r.register(
+            "controller_runtime_webhook_requests",
+            "Requests of the API server by webhook and code",
+            self.webhook_requests.clone(),
+        );
+        r.register(
+            "controller_runtime_webhook_latency_seconds",
+            "Duration of answers by webhook",
+            self.webhook_seconds.clone(),
         );
         r.register_collector(Box::new(Runtime));
         #[cfg(target_os = "linux")]

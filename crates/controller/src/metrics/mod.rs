@@ -116,6 +116,14 @@ impl Metrics {
         let _ = self.0.host.set(host.into());
     }
 
+    /// Counts a request of the API server to the webhook at this path, which must be a served one.
+    pub fn webhook(&self, path: &str, code: u16, took: Duration) {
+        let labels = families::WebhookCodeLabels { code, webhook: path.to_owned() };
+        self.0.webhook_requests.get_or_create(&labels).inc();
+        let labels = families::WebhookLabels { webhook: path.to_owned() };
+        self.0.webhook_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
     /// Counts a request to the API server; the code is `None` without a response.
     pub fn request(&self, code: Option<u16>, method: &http::Method) {
         let host = self.0.host.get().cloned().unwrap_or_default();

@@ -3,13 +3,33 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 
-use kube::core::Status;
-use kube::core::conversion::{ConversionRequest, ConversionResponse, ConversionReview};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::answer::decode;
 use super::unknown::keep;
+use super::weight::weigh;
 use crate::reconciler::{Kind, KindScope as _};
+
+/// The maximum weight of one object.
+pub(super) const MAX_WEIGHT: usize = 12 << 20;
+
+/// A question about objects, as text.
+#[derive(Deserialize)]
+struct Review<'a> {
+    #[serde(borrow)]
+    request: Request<'a>,
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    uid: String,
+    #[serde(rename = "desiredAPIVersion")]
+    desired_api_version: String,
+    #[serde(borrow)]
+    objects: Vec<&'a RawValue>,
+}
 
 /// Converts an object from one version to another.
 type Convert = fn(&Value) -> Result<Value, String>;
@@ -51,18 +71,26 @@ impl Versions {
         self.steps.first().map_or("", |(from, ..)| from)
     }
 
-    /// Answers the body of a conversion review.
-    pub(crate) fn review(&self, body: &[u8]) -> Result<Value, String> {
-        let review: ConversionReview = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        let request = ConversionRequest::from_review(review).map_err(|error| error.to_string())?;
-        let converted: Result<Vec<Value>, String> =
-            request.objects.iter().map(|object| self.convert(object, &request.desired_api_version)).collect();
-        let response = ConversionResponse::for_request(request);
-        let response = match converted {
-            Ok(objects) => response.success(objects),
-            Err(message) => response.failure(Status::failure(&message, "ConversionFailed")),
+    /// Answers the body of a conversion review. Holds one parsed object at a time: a list may be large.
+    pub(crate) fn review(&self, body: &[u8]) -> Result<String, String> {
+        let review: Review<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let Request { uid, desired_api_version: to, objects } = review.request;
+        let converted = objects.iter().map(|object| {
+            let text = object.get().as_bytes();
+            if weigh(text) > MAX_WEIGHT {
+                return Err(format!("cannot convert a {} to {to}: it has too many values", self.kind));
+            }
+            let object: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+            Ok(self.convert(&object, &to)?.to_string())
+        });
+        let (result, objects) = match converted.collect::<Result<Vec<String>, String>>() {
+            Ok(objects) => (json!({"status": "Success"}), objects.join(",")),
+            Err(why) => (json!({"status": "Failure", "reason": "ConversionFailed", "message": why}), String::new()),
         };
-        serde_json::to_value(response.into_review()).map_err(|error| error.to_string())
+        let (uid, version) = (json!(uid), "apiextensions.k8s.io/v1");
+        Ok(format!(
+            r#"{{"apiVersion":"{version}","kind":"ConversionReview","response":{{"uid":{uid},"result":{result},"convertedObjects":[{objects}]}}}}"#
+        ))
     }
 
     /// Converts one object. An error names it, and the field if one is wrong.
@@ -306,7 +334,8 @@ mod tests {
             let request = json!({"uid": "u", "desiredAPIVersion": "example.com/v2", "objects": objects});
             let review =
                 json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
-            versions().conversions[0].review(review.to_string().as_bytes()).unwrap()["response"].clone()
+            let answer = versions().conversions[0].review(review.to_string().as_bytes()).unwrap();
+            serde_json::from_str::<Value>(&answer).unwrap()["response"].clone()
         };
         let response = review(json!([good, good]));
         assert_eq!((&response["uid"], &response["result"]["status"]), (&json!("u"), &json!("Success")));
@@ -315,5 +344,7 @@ mod tests {
         assert_eq!((&response["result"]["status"], &response["convertedObjects"]), (&json!("Failure"), &json!([])));
         assert!(response["result"]["message"].as_str().unwrap().contains("Shop b"));
         assert!(versions().conversions[0].review(b"{}").is_err());
+        let response = review(json!([vec![json!({"": 0}); 30_000]]));
+        assert!(response["result"]["message"].as_str().unwrap().contains("too many values"), "a hostile object");
     }
 }

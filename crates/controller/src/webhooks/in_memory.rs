@@ -218,6 +218,7 @@ impl Webhooks {
             Err(_) if hook.failure_policy == FailurePolicy::Ignore => return Ok(None),
             Err(Failure::Review(why) | Failure::Webhook(why)) => return Err(failed(why)),
         };
+        let answer: Value = serde_json::from_str(&answer).map_err(Error::Json)?;
         let response = &answer["response"];
         if response["allowed"] != true {
             let (status, text) = (&response["status"], response["status"]["message"].as_str().unwrap_or_default());

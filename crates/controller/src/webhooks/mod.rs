@@ -21,6 +21,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod unknown;
+mod weight;
 
 pub use admission::{Admission, FailurePolicy, Mutate, Operation, Rejection, Request, Validate, Warnings};
 pub(crate) use follow::Certificates;

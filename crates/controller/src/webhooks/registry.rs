@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use kube::Client;
-use serde_json::Value;
 
 use super::admission::{FailurePolicy, Mutate, Operation, Validate};
 use super::answer;
@@ -145,7 +144,7 @@ impl Registered {
     }
 
     /// Answers the body of an admission review.
-    pub(super) async fn review(&self, body: &[u8], client: Client) -> Result<Value, Failure> {
+    pub(super) async fn review(&self, body: &[u8], client: Client) -> Result<String, Failure> {
         let question = Question::read(body).map_err(|error| Failure::Review(error.to_string()))?;
         let (uid, name, kind) = (question.uid.clone(), question.name.clone(), &question.kind);
         if *kind != self.kind {
@@ -156,7 +155,7 @@ impl Registered {
         }
         match (self.ask)(question, client).await {
             Answer::Denied(rejection) if rejection.is_failure => Err(Failure::Webhook(rejection.text())),
-            answer => Ok(answer.write(&uid, &self.kind, &name)),
+            answer => Ok(answer.write(&uid, &self.kind, &name).to_string()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The API server's questions and the answers, as JSON.
 //!
 //! kube's types for admission decode the object before anyone could name its wrong field, so the parts that are read are
-//! here. Conversion uses kube's types.
+//! here.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::UserInfo;

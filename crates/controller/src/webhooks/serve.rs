@@ -13,21 +13,23 @@ use futures::{FutureExt as _, StreamExt as _};
 use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
 use kube::Client;
-use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::conversion::Versions;
+use super::conversion::{MAX_WEIGHT, Versions};
 use super::registry::{Failure, Registered, Webhooks};
+use super::weight::weigh;
+use crate::metrics::Metrics;
 
 /// The maximum size of an admission review: the API server accepts objects of 3 MiB, and sends two.
 const MAX_ADMISSION: usize = 7 << 20;
 
 /// The maximum size of a conversion review, which has all objects of a list or of a page.
-const MAX_CONVERSION: usize = 32 << 20;
+const MAX_CONVERSION: usize = 24 << 20;
 
-/// The maximum size of all reviews that are being read or answered. A review needs several times its size.
-const MAX_TOTAL: usize = 48 << 20;
+/// The maximum of what all reviews that are being read or answered take: their text; of admissions, twice what they take
+/// when they are parsed; of conversions, the text of the answer and one parsed object. A container of 128 MiB survives that.
+const MAX_TOTAL: usize = 64 << 20;
 
 /// How long an admission may take, in whole. The API server waits for [`super::configuration::TIMEOUT`].
 const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
@@ -36,13 +38,15 @@ const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
 const CONVERSION_LIMIT: Duration = Duration::from_secs(25);
 
 /// Returns the router that answers for these webhooks.
-pub(crate) fn router(webhooks: Webhooks, client: Client) -> Router {
-    Router::new().fallback(answer).with_state(Arc::new(Served { webhooks, client, budget: Budget::default() }))
+pub(crate) fn router(webhooks: Webhooks, client: Client, metrics: Metrics) -> Router {
+    let served = Served { webhooks, client, metrics, budget: Budget::default() };
+    Router::new().fallback(count).with_state(Arc::new(served))
 }
 
 struct Served {
     webhooks: Webhooks,
     client: Client,
+    metrics: Metrics,
     budget: Budget,
 }
 
@@ -54,14 +58,22 @@ enum Asked {
 
 type Refusal = (StatusCode, String);
 
-async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response {
+/// Answers a request, and counts it if its path is a webhook's.
+async fn count(State(served): State<Arc<Served>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let Some(asked) = served.find(&path) else {
         return (StatusCode::NOT_FOUND, "no webhook is here\n").into_response();
     };
+    let began = Instant::now();
+    let response = answer(&served, asked, &path, request).await;
+    served.metrics.webhook(&path, response.status().as_u16(), began.elapsed());
+    response
+}
+
+async fn answer(served: &Served, asked: Asked, path: &str, request: Request) -> Response {
     let limit = asked.limits().1;
     match timeout(limit, served.answer(asked, request)).await {
-        Ok(Ok(review)) => ([(CONTENT_TYPE, "application/json")], review.to_string()).into_response(),
+        Ok(Ok(review)) => ([(CONTENT_TYPE, "application/json")], review).into_response(),
         Ok(Err((code, why))) => {
             if code.is_server_error() {
                 tracing::error!(path, error = why, "Webhook failed");
@@ -86,11 +98,15 @@ impl Served {
         admission.map(Asked::Admission).or_else(|| conversion().map(Asked::Conversion))
     }
 
-    async fn answer(&self, asked: Asked, request: Request) -> Result<Value, Refusal> {
+    async fn answer(&self, asked: Asked, request: Request) -> Result<String, Refusal> {
         if request.method() != Method::POST {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "webhooks answer POST\n".into()));
         }
-        let (body, _share) = self.read(request.into_body(), asked.limits().0).await?;
+        let (body, mut share) = self.read(request.into_body(), asked.limits().0).await?;
+        share.take(match &asked {
+            Asked::Admission(_) => 2 * weigh(&body),
+            Asked::Conversion(_) => body.len() + weigh(&body).min(MAX_WEIGHT),
+        })?;
         // A task of its own: whatever blocks or panics ends this request alone.
         let client = self.client.clone();
         let work = match asked {
@@ -157,9 +173,11 @@ impl Share<'_> {
     fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.taken += bytes;
         let total = self.budget.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        match total > MAX_TOTAL {
-            true => Err((StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once".into())),
-            false => Ok(()),
+        // Alone, no other review will give way.
+        match (total > MAX_TOTAL, self.taken > MAX_TOTAL) {
+            (_, true) => Err((StatusCode::PAYLOAD_TOO_LARGE, "the review has too many values".into())),
+            (true, false) => Err((StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once".into())),
+            (false, false) => Ok(()),
         }
     }
 }

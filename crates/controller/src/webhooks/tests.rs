@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::metrics::{Format, Metrics};
 use crate::testing::Server;
 
 #[derive(Clone, Debug, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -153,7 +154,8 @@ fn object(spec: Value) -> Value {
 }
 
 async fn send(request: Http<Body>) -> (StatusCode, String) {
-    let response = serve::router(webhooks(), Server::new().client()).oneshot(request).await.unwrap();
+    let response =
+        serve::router(webhooks(), Server::new().client(), Default::default()).oneshot(request).await.unwrap();
     let code = response.status();
     (code, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
 }
@@ -213,10 +215,15 @@ async fn whatever_else_is_sent_is_refused_within_limits() {
     let refused = |body: Vec<u8>| async move { post(path, &body).await.0 };
     assert_eq!(refused(Vec::new()).await, StatusCode::BAD_REQUEST);
     assert_eq!(refused(b"{\"request\": {}}".to_vec()).await, StatusCode::BAD_REQUEST);
-    assert_eq!(refused("[".repeat(1 << 20).into_bytes()).await, StatusCode::BAD_REQUEST, "deep JSON");
+    assert_eq!(refused("[".repeat(100_000).into_bytes()).await, StatusCode::BAD_REQUEST, "deep JSON");
     let deep = format!("{{\"request\": {{\"object\": {}{}}}}}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(refused(deep.into_bytes()).await, StatusCode::BAD_REQUEST);
     assert_eq!(refused(vec![b' '; 8 << 20]).await, StatusCode::PAYLOAD_TOO_LARGE);
+    let values = format!("[{}0]", r#"{"":0},"#.repeat(100_000));
+    let hostile = review("CREATE", object(json!({"size": 3, "x": "__x__"})), Value::Null);
+    let hostile = String::from_utf8(hostile).unwrap().replace("\"__x__\"", &values);
+    assert!(hostile.len() < 1 << 20);
+    assert_eq!(refused(hostile.into_bytes()).await, StatusCode::PAYLOAD_TOO_LARGE, "it would take 64 MB");
     let other = String::from_utf8(review("CREATE", object(json!({"size": 3})), Value::Null)).unwrap();
     let other = other.replace(r#""kind":"Shop","version":"v1""#, r#""kind":"Secret","version":"v1""#);
     let (code, why) = post(path, other.as_bytes()).await;
@@ -231,22 +238,28 @@ async fn whatever_else_is_sent_is_refused_within_limits() {
 
 #[tokio::test]
 async fn all_bodies_together_have_a_limit_and_give_it_back() {
-    let router = serve::router(webhooks(), Server::new().client());
+    let metrics = Metrics::default();
+    let router = serve::router(webhooks(), Server::new().client(), metrics.clone());
     let body = || {
-        let first = futures::stream::once(async { Ok::<_, std::io::Error>(vec![b' '; 6 << 20]) });
+        let first = futures::stream::once(async { Ok::<_, std::io::Error>(vec![b' '; 7 << 20]) });
         Body::from_stream(futures::StreamExt::chain(first, futures::stream::pending()))
     };
     let path = "/validate/example.com/v1/shops";
-    let held: Vec<_> = (0..8)
+    let held: Vec<_> = (0..9)
         .map(|_| {
             let mut waiting = Box::pin(router.clone().oneshot(Http::post(path).body(body()).unwrap()));
             assert!(futures::FutureExt::now_or_never(&mut waiting).is_none());
             waiting
         })
         .collect();
-    let small = || review("CREATE", object(json!({"size": 3})), Value::Null);
-    let ask = || router.clone().oneshot(Http::post(path).body(Body::from(small())).unwrap());
+    let padded = || [review("CREATE", object(json!({"size": 3})), Value::Null), vec![b' '; 2 << 20]].concat();
+    let ask = || router.clone().oneshot(Http::post(path).body(Body::from(padded())).unwrap());
     assert_eq!(ask().await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
     drop(held);
     assert_eq!(ask().await.unwrap().status(), StatusCode::OK);
+    let text = metrics.encode(Format::Classic);
+    for code in [200, 503] {
+        let count = format!("controller_runtime_webhook_requests_total{{code=\"{code}\",webhook=\"{path}\"}} 1");
+        assert!(text.contains(&count), "{count} in {text}");
+    }
 }
