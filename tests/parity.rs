@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parity::corpus;
-use test_cluster::Binaries;
+use test_cluster::{Binaries, Processes};
 
 /// Charts that cover objects which server-side apply rejects, differences of three-way merges, and text that is easily
 /// corrupted.
@@ -12,7 +12,7 @@ const CHARTS: [&str; 6] =
 
 /// Returns whether control planes can be started, which the comparison needs.
 fn can_start() -> bool {
-    match Binaries::find() {
+    match Binaries::find(Processes::All) {
         Ok(Binaries::Folder(folder)) => folder.join("helm").is_file(),
         Ok(Binaries::Existing(_)) => false,
         Err(error) => {

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::{Error, Processes};
 
 /// The binaries of a cluster.
 pub(crate) const NEEDED: [&str; 6] =
@@ -19,12 +19,12 @@ pub enum Binaries {
 }
 
 impl Binaries {
-    /// Chooses by environment variables.
+    /// Chooses by environment variables the binaries for these processes.
     ///
     /// # Errors
     /// [`Error::NoBinaries`] if the chosen directory lacks a binary. An explicit choice never falls back to the next.
-    pub fn find() -> Result<Binaries, Error> {
-        choose(env_path("USE_KUBECONFIG"), env_path("KUBEBUILDER_ASSETS"), &built())
+    pub fn find(processes: Processes) -> Result<Binaries, Error> {
+        choose(env_path("USE_KUBECONFIG"), env_path("KUBEBUILDER_ASSETS"), &built(), needed(processes))
     }
 
     /// Returns whether the environment names a cluster or binaries, so that nothing needs to be built.
@@ -68,12 +68,25 @@ fn env_path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-fn choose(existing: Option<PathBuf>, assets: Option<PathBuf>, built: &Path) -> Result<Binaries, Error> {
+/// Returns the binaries for these processes. An API server alone needs those that envtest has.
+fn needed(processes: Processes) -> &'static [&'static str] {
+    match processes {
+        Processes::All => &NEEDED,
+        Processes::ApiServer => &["etcd", "kube-apiserver", "kubectl"],
+    }
+}
+
+fn choose(
+    existing: Option<PathBuf>,
+    assets: Option<PathBuf>,
+    built: &Path,
+    needed: &[&str],
+) -> Result<Binaries, Error> {
     if let Some(kubeconfig) = existing {
         return Ok(Binaries::Existing(kubeconfig));
     }
     let folder = assets.unwrap_or_else(|| built.to_owned());
-    let missing: Vec<&str> = NEEDED.into_iter().filter(|name| !folder.join(name).is_file()).collect();
+    let missing: Vec<&str> = needed.iter().copied().filter(|name| !folder.join(name).is_file()).collect();
     if missing.is_empty() {
         return Ok(Binaries::Folder(folder));
     }
@@ -86,13 +99,13 @@ mod tests {
 
     #[test]
     fn a_kubeconfig_wins_over_directories() {
-        let chosen = choose(Some("/k".into()), Some("/nowhere".into()), Path::new("/built"));
+        let chosen = choose(Some("/k".into()), Some("/nowhere".into()), Path::new("/built"), &NEEDED);
         assert_eq!(chosen.ok(), Some(Binaries::Existing("/k".into())));
     }
 
     #[test]
     fn missing_binaries_are_an_error_that_names_all_three_options() {
-        let error = choose(None, Some("/nowhere".into()), Path::new("/built")).unwrap_err();
+        let error = choose(None, Some("/nowhere".into()), Path::new("/built"), &NEEDED).unwrap_err();
         assert!(error.is_no_binaries());
         let text = error.to_string();
         for part in [
@@ -105,6 +118,19 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
+    }
+
+    #[test]
+    fn an_api_server_alone_starts_from_envtests_binaries() {
+        let folder = crate::folder::create().unwrap();
+        for name in ["etcd", "kube-apiserver", "kubectl"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        let chosen = |processes| choose(None, Some(folder.clone()), Path::new("/built"), needed(processes));
+        assert_eq!(chosen(Processes::ApiServer).ok(), Some(Binaries::Folder(folder.clone())));
+        let missing = chosen(Processes::All).unwrap_err().to_string();
+        assert!(missing.contains("missing kube-controller-manager, kube-scheduler, kwok"), "{missing}");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl TestCluster {
     /// [`Error::NoBinaries`] if there is nothing to start; others if a process fails.
     pub fn start(options: Options) -> Result<TestCluster, Error> {
         folder::sweep();
-        match Binaries::find()? {
+        match Binaries::find(options.processes)? {
             Binaries::Existing(kubeconfig) => TestCluster::existing(kubeconfig),
             Binaries::Folder(binaries) => TestCluster::start_own(binaries, options),
         }

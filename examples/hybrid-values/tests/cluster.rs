@@ -12,9 +12,7 @@ const ACCOUNT: &str = "hybrid-values-controller-manager";
 
 /// Deploys the operator, whose pod is simulated, and runs it here.
 fn start(cluster: &TestCluster, namespace: &Namespace<'_>) -> Process {
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/default");
-    cluster.kubectl(["apply", "--server-side", "-k", config]).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+    cluster.deploy(concat!(env!("CARGO_MANIFEST_DIR"), "/config/default")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hybrid-values"));
     command.args(["run", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--reconcile-period=0"]);
     command.env("KUBECONFIG", cluster.kubeconfig_of(SYSTEM, ACCOUNT).unwrap());

@@ -16,8 +16,7 @@ fn folder(path: &str) -> String {
 
 /// Deploys the operator, whose pod is simulated, and runs it here.
 fn start(cluster: &TestCluster, namespace: &Namespace<'_>) -> Process {
-    cluster.kubectl(["apply", "--server-side", "-k", &folder("config/default")]).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+    cluster.deploy(folder("config/default")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-native"));
     command.args(["run", "--metrics-bind-address=0", "--health-probe-bind-address=0"]);
     command.env("KUBECONFIG", cluster.kubeconfig_of(SYSTEM, ACCOUNT).unwrap());
