@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let env = Environment {
         applier: &applier,
         storage: &storage,
-        decoration: &decoration,
+        decoration,
         live: &(),
         slot: &(),
         options: Options::default(),

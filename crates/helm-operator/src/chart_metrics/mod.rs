@@ -16,7 +16,6 @@ use census::Censuses;
 pub(crate) use census::{Census, Count};
 use controller::context::Context;
 use controller::metrics::Metrics;
-pub(crate) use releases::Action;
 use releases::Releases;
 pub(crate) use renders::RenderOutcome;
 use renders::Renders;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use helm_release::action::Action;
 use helm_release::release::{Hook, HookEvent, HookPhase};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -23,26 +24,6 @@ const BUCKETS: [f64; 14] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 const MAX_MANAGERS: usize = 20;
 /// The maximum length of a field manager's name in a label; Kubernetes allows 128 characters.
 const MAX_MANAGER: usize = 64;
-
-/// An action on a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Install,
-    Upgrade,
-    Rollback,
-    Uninstall,
-}
-
-impl Action {
-    fn as_str(self) -> &'static str {
-        match self {
-            Action::Install => "install",
-            Action::Upgrade => "upgrade",
-            Action::Rollback => "rollback",
-            Action::Uninstall => "uninstall",
-        }
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ActionLabels {

@@ -1,13 +1,16 @@
 //! The chart controller: keeps each custom resource's release in line with its chart and values.
 //!
-//! `chart_controller` is the type that an operator's author configures, and `config` its settings. `start` runs it, and
-//! `watches` feeds it. `cluster` holds what all chart controllers of the process share.
+//! `chart_controller` is the type that an operator's author configures, and `config` its settings. `start` runs it,
+//! `watches` feeds it, and `handlers` handles what they report. `cluster` holds what all chart controllers of the process share.
 
 pub(crate) mod chart_controller;
 pub mod config;
 
 pub(crate) mod start;
 
+pub(crate) mod handlers;
+pub(crate) mod resource_census;
+pub(crate) mod restore;
 pub(crate) mod served_instead;
 pub(crate) mod watches;
 

@@ -17,9 +17,9 @@ use super::chart_controller::Source;
 use super::cluster::Cluster;
 use super::start::renderer;
 use crate::mask::Mask;
-use crate::reconcile::context::Work;
+use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::failure::{Failed, Unanswered};
-use crate::reconcile::shared::Shared;
+use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::{Rendered, Renderer};
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
@@ -37,7 +37,7 @@ pub(crate) struct Previews(Mutex<Vec<Served>>);
 struct Served {
     watch: Watch,
     context: Context,
-    shared: Weak<Shared>,
+    shared: Weak<ControllerContext>,
     runtime: Handle,
 }
 
@@ -60,7 +60,7 @@ impl Previews {
     }
 
     /// Adds a controller that has started.
-    pub(crate) fn add(&self, watch: &Watch, context: &Context, shared: &Arc<Shared>) {
+    pub(crate) fn add(&self, watch: &Watch, context: &Context, shared: &Arc<ControllerContext>) {
         let (watch, shared) = (watch.clone(), Arc::downgrade(shared));
         // A context that holds these previews would keep itself alive.
         let context = context.alone().with(Cluster::of(context));
@@ -84,7 +84,7 @@ impl Previews {
     }
 
     /// Returns the running controller of a watch.
-    fn controller(&self, watch: &Watch) -> Option<(Arc<Shared>, Context, Handle)> {
+    fn controller(&self, watch: &Watch) -> Option<(Arc<ControllerContext>, Context, Handle)> {
         let all = lock(&self.0);
         let served = all.iter().rfind(|one| one.watch.gvk() == watch.gvk())?;
         Some((served.shared.upgrade()?, served.context.clone(), served.runtime.clone()))
@@ -92,7 +92,7 @@ impl Previews {
 }
 
 /// Previews the deployed releases of a controller, ordered by name.
-pub(crate) async fn of_all(shared: &Shared, renderer: &dyn Renderer) -> Vec<ReleasePreview> {
+pub(crate) async fn of_all(shared: &ControllerContext, renderer: &dyn Renderer) -> Vec<ReleasePreview> {
     let until = Instant::now() + LIMIT;
     let is_served =
         |primary: &Arc<Primary>| !primary.deleting && !primary.annotations.suspend() && !primary.annotations.pause();
@@ -106,23 +106,28 @@ pub(crate) async fn of_all(shared: &Shared, renderer: &dyn Renderer) -> Vec<Rele
 }
 
 /// Previews one release; returns `None` if nothing is deployed.
-async fn of_one(shared: &Shared, renderer: &dyn Renderer, primary: &Primary, until: Instant) -> Option<ReleasePreview> {
+async fn of_one(
+    shared: &ControllerContext,
+    renderer: &dyn Renderer,
+    primary: &Primary,
+    until: Instant,
+) -> Option<ReleasePreview> {
     let key = primary.key();
-    let mut work = Work::new(shared, &key, &());
-    let version = work.release().as_deref().and_then(Release::deployed).map(|(version, _)| version)?;
+    let mut context = StepContext::new(shared, &key, &());
+    let version = context.release().as_deref().and_then(Release::deployed).map(|(version, _)| version)?;
     let name = format!("{}/{}", primary.namespace(), primary.name());
     let untold = || ReleasePreview { name: name.clone(), before: Vec::new(), after: None, mask: Mask::default() };
     let rendered = async {
         let record = shared.storage.get(primary.namespace(), primary.name(), version).await.ok()?.release;
         let record = record.facts();
-        let rendered = render(&mut work, renderer, primary, version).await;
+        let rendered = render(&mut context, renderer, primary, version).await;
         let hooks = record.hooks.iter().map(|hook| hook.manifest.clone());
         let before: Vec<String> = std::iter::once(record.manifest.clone()).chain(hooks).collect();
         let after = match rendered {
             Ok(after) => Ok(after),
-            Err(failed) => Err(work.veiled(primary, failed.fault().clone()).await.message),
+            Err(failed) => Err(context.veiled(primary, failed.fault().clone()).await.message),
         };
-        let mask = mask(&work, before.iter().chain(after.iter().flatten()));
+        let mask = mask(&context, before.iter().chain(after.iter().flatten()));
         Some(ReleasePreview { name: name.clone(), before, after: Some(after), mask })
     };
     match timeout_at(until, rendered).await {
@@ -133,26 +138,26 @@ async fn of_one(shared: &Shared, renderer: &dyn Renderer, primary: &Primary, unt
 
 /// Returns the documents that the renderer produces for a resource.
 async fn render(
-    work: &mut Work<'_>,
+    context: &mut StepContext<'_>,
     renderer: &dyn Renderer,
     primary: &Primary,
     version: u32,
 ) -> Result<Vec<String>, Failed> {
-    work.load_sources(primary).await?;
-    let request = work.request(primary, version);
+    context.load_sources(primary).await?;
+    let request = context.request(primary, version);
     let Rendered::Done(rendered) = renderer.render(request).await? else {
         return Err(Unanswered::with_reason(Reason::Unanswered, "others render".into()).into());
     };
-    let candidate = work.labelled(primary, work.post_render(primary, rendered).await?)?;
+    let candidate = context.labelled(primary, context.post_render(primary, rendered).await?)?;
     let hooks = candidate.hooks.into_iter().map(|hook| hook.manifest);
     Ok(std::iter::once(candidate.manifest).chain(hooks).collect())
 }
 
 /// Returns a mask that redacts the contents of value sources and rendered Secrets, and override values, which may come
 /// from the operator's environment.
-fn mask<'d>(work: &Work<'_>, documents: impl Iterator<Item = &'d String>) -> Mask {
-    let mut mask = work.secrets();
-    for text in work.shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {
+fn mask<'d>(context: &StepContext<'_>, documents: impl Iterator<Item = &'d String>) -> Mask {
+    let mut mask = context.secrets();
+    for text in context.shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {
         mask.add_values(&text.as_str().into());
     }
     documents.filter_map(|document| objects_of(document).ok()).for_each(|objects| mask.add_objects(&objects));

@@ -27,15 +27,16 @@ use tokio_util::sync::CancellationToken;
 use super::chart_controller::{ChartController, Source};
 use super::cluster::Cluster;
 use super::config::ChartConfig;
+use super::handlers::{Dependents, Primaries};
 use super::previews::Previews;
-use super::{served_instead, watches};
+use super::{handlers, restore, served_instead, watches};
 use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Additions;
 use crate::preflight;
 use crate::reconcile::accept::Intake;
+use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
-use crate::reconcile::shared::{Settings, Shared};
 use crate::reconcile::versions::Versions;
 use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
@@ -91,7 +92,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     let settings = settings(&watch, &context, (&config, reach));
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ControllerContext {
         storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
         rollout: Rollout::new(settings.max_parallel_upgrades),
         settings,
@@ -118,12 +119,12 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         undeclared: Undeclared::default(),
     });
     Previews::of(&context).add(&watch, &context, &shared);
-    let reader: Weak<Shared> = Arc::downgrade(&shared);
+    let reader: Weak<ControllerContext> = Arc::downgrade(&shared);
     let census = reader.clone();
     shared.counts.resources(&shared.settings.controller, census);
     shared.cache.report_releases_to(reader);
-    shared.connect_sources();
-    shared.follow(&Stores::of(&context));
+    handlers::connect_sources(&shared);
+    handlers::follow(&shared, &Stores::of(&context));
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
     // From here on, the lists are requirements of their own.
@@ -296,7 +297,7 @@ fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, recon
 /// Runs every watch: first resources and records, then the kinds in recorded releases, then those requested later. Work
 /// starts once everything is listed.
 async fn start_watches(
-    shared: &Arc<Shared>,
+    shared: &Arc<ControllerContext>,
     context: &Context,
     (primaries, keys): (Vec<Stream<Received>>, Keyring),
     mut kinds: mpsc::UnboundedReceiver<Arc<Resource>>,
@@ -304,7 +305,7 @@ async fn start_watches(
     let mut tasks = JoinSet::new();
     let mut lists = Vec::new();
     for stream in primaries {
-        lists.push(start_feed(watches::Primaries(shared.clone()), stream, &mut tasks));
+        lists.push(start_feed(Primaries(shared.clone()), stream, &mut tasks));
     }
     let cluster = Cluster::of(context);
     tokio::join!(join_all(lists), cluster.records_listed(keys));
@@ -318,7 +319,7 @@ async fn start_watches(
         shared.cache.await_kind(&kind);
         tasks.spawn(watch_kind(shared, context, kind));
     }
-    shared.recall();
+    restore::restore(shared);
     shared.queue.open();
     while let Some(kind) = kinds.recv().await {
         tasks.spawn(watch_kind(shared, context, kind));
@@ -326,7 +327,7 @@ async fn start_watches(
 }
 
 /// Returns the kinds in recorded releases. Unserved kinds are watched as soon as they are served.
-async fn known_kinds(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) -> Vec<Arc<Resource>> {
+async fn known_kinds(shared: &Arc<ControllerContext>, tasks: &mut JoinSet<()>) -> Vec<Arc<Resource>> {
     let (mut resources, mut missing) = (Vec::new(), Vec::new());
     for (api_version, kind) in shared.cache.kinds_of_releases() {
         match shared.applier.mapper.any_version(&api_version, &kind).await {
@@ -353,7 +354,7 @@ async fn known_kinds(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) -> Vec<Arc<R
 }
 
 /// Watches kinds as soon as discovery finds them.
-async fn watch_when_served(shared: Arc<Shared>, mut missing: Vec<(Arc<str>, Arc<str>)>) {
+async fn watch_when_served(shared: Arc<ControllerContext>, mut missing: Vec<(Arc<str>, Arc<str>)>) {
     let mapper = &shared.applier.mapper;
     while !missing.is_empty() {
         tokio::time::sleep(SEARCH).await;
@@ -370,16 +371,16 @@ async fn watch_when_served(shared: Arc<Shared>, mut missing: Vec<(Arc<str>, Arc<
 }
 
 /// Watches one kind; the future resolves when its first lists are complete.
-fn watch_kind(shared: &Arc<Shared>, context: &Context, kind: Arc<Resource>) -> BoxFuture<'static, ()> {
+fn watch_kind(shared: &Arc<ControllerContext>, context: &Context, kind: Arc<Resource>) -> BoxFuture<'static, ()> {
     tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
-    let subscriber: Subscriber = Arc::new(watches::Dependents(shared.clone(), kind.clone()));
+    let subscriber: Subscriber = Arc::new(Dependents(shared.clone(), kind.clone()));
     let listed = Cluster::of(context).kinds.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
     let shared = shared.clone();
     Box::pin(async move { await_lists(&shared, &kind, listed).await })
 }
 
 /// Wakes the resources with objects of a kind once its first lists are complete, and once before if that takes long.
-pub(crate) async fn await_lists(shared: &Shared, kind: &Resource, listed: impl Future<Output = First>) {
+pub(crate) async fn await_lists(shared: &ControllerContext, kind: &Resource, listed: impl Future<Output = First>) {
     let mut listed = pin!(listed);
     let first = tokio::time::timeout(FIRST_LISTS, &mut listed).await.ok();
     end_wait(shared, kind, first);
@@ -389,7 +390,7 @@ pub(crate) async fn await_lists(shared: &Shared, kind: &Resource, listed: impl F
 }
 
 /// Ends the wait of the resources with objects of a kind. Drift from before the first list is known only after it.
-fn end_wait(shared: &Shared, kind: &Resource, first: Option<First>) {
+fn end_wait(shared: &ControllerContext, kind: &Resource, first: Option<First>) {
     shared.cache.kind_listed(kind, first);
     shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
 }

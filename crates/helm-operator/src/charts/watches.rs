@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use controller::context::Context;
-use controller::runtime::freshness::Epoch;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::pages;
 use controller::runtime::readiness::{self, LISTING, Readiness};
-use controller::runtime::reflector::{Sink, Stream, WatchScope, reduce};
+use controller::runtime::reflector::{Stream, WatchScope, reduce};
 use futures::future::{BoxFuture, ready};
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
@@ -20,8 +19,6 @@ use kube::core::{ApiResource, Expression, Selector};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
-use crate::reconcile::shared::Shared;
-use crate::view::coverage::{Loss, kind_key};
 use crate::view::informers::Source;
 use crate::view::primary::Received;
 use crate::view::served;
@@ -209,86 +206,6 @@ where
     match scope.only() {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
         None => Api::all_with(client.clone(), &kind),
-    }
-}
-
-/// A sink that stores custom resources.
-pub(crate) struct Primaries(pub(crate) Arc<Shared>);
-
-impl Sink<Received> for Primaries {
-    fn changed(&self, received: Received, epoch: Epoch) {
-        self.0.primary_changed(received, epoch);
-    }
-
-    fn deleted(&self, received: Received) {
-        self.0.primary_deleted(&self.0.intake.key_of(&received.primary), received.primary.uid());
-    }
-
-    fn sweep(&self, scope: &WatchScope, list: Epoch) {
-        for gone in self.0.cache.unlisted_primaries(scope, list) {
-            self.0.primary_deleted(&gone.key(), gone.uid());
-        }
-    }
-
-    fn description(&self) -> String {
-        format!("{} resources", self.0.resource.kind)
-    }
-}
-
-/// A sink that stores objects of one kind.
-pub(crate) struct Dependents(pub(crate) Arc<Shared>, pub(crate) Arc<Resource>);
-
-impl Sink<Arc<Live>> for Dependents {
-    fn changed(&self, live: Arc<Live>, epoch: Epoch) {
-        self.0.dependent_changed(&self.1, &live, epoch);
-    }
-
-    fn deleted(&self, live: Arc<Live>) {
-        self.0.dependent_deleted(&self.1, &live);
-    }
-
-    fn sweep(&self, scope: &WatchScope, list: Epoch) {
-        let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
-        // Objects that were deleted while the kind could not be watched are noticed only now.
-        let is_back = self.0.cache.kind_synced(&self.1, scope);
-        let missed = if is_back { self.0.cache.resources_with(&self.1) } else { Vec::new() };
-        gone.into_iter().chain(missed).for_each(|key| self.0.wake(key));
-    }
-
-    fn lost(&self, scope: &WatchScope) {
-        let loss = match self.0.applier.mapper.is_unserved(self.1.group(), &self.1.kind) {
-            true => Loss::Unserved,
-            false => Loss::Refused,
-        };
-        if self.0.cache.kind_lost(&kind_key(&self.1), scope, loss) {
-            self.0.cache.resources_with(&self.1).into_iter().for_each(|key| self.0.wake(key));
-        }
-    }
-
-    fn description(&self) -> String {
-        self.1.full_name()
-    }
-}
-
-/// Returns whether the status of the kind's objects shows readiness, as for workloads, volume claims and every custom
-/// resource.
-fn has_readiness(resource: &Resource) -> bool {
-    match resource.group() {
-        "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),
-        "apps" | "batch" | "policy" | "apiextensions.k8s.io" => true,
-        "autoscaling" | "extensions" => false,
-        group => !group.ends_with(".k8s.io"),
-    }
-}
-
-fn api_resource(resource: &Resource) -> ApiResource {
-    let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
-    ApiResource {
-        group: group.into(),
-        version: version.into(),
-        api_version: resource.api_version.to_string(),
-        kind: resource.kind.to_string(),
-        plural: resource.plural.to_string(),
     }
 }
 

@@ -4,8 +4,9 @@
 //! the outcome once. Counterpart: operator-sdk's `internal/helm/controller` and helm-operator-plugins'
 //! `pkg/reconciler`.
 
-pub(crate) mod context;
-pub(crate) mod shared;
+pub(crate) mod controller_context;
+pub(crate) mod ownership;
+pub(crate) mod step_context;
 
 pub(crate) mod accept;
 pub(crate) mod versions;
@@ -35,14 +36,14 @@ use futures::future::BoxFuture;
 use helm_release::kube::Slot;
 use tokio::time::Instant;
 
-use crate::reconcile::context::{Next, Work};
+use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::schedule::End;
-use crate::reconcile::decide::state::{Inputs, Recorded, Step, next_step};
+use crate::reconcile::decide::state::{Inputs, Observed, Recorded, Step, next_step};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::report::outcome::{foreign, invalid_annotation, unwatched_records};
 use crate::reconcile::report::progress::{Progress, publish_progress};
 use crate::reconcile::report::{headline, status_writer};
-use crate::reconcile::shared::Shared;
+use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::reconcile::steps::remediate::Stage;
 use crate::reconcile::steps::{
     compare, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,
@@ -59,7 +60,7 @@ const TAKEN: Duration = Duration::from_secs(1);
 
 /// Reconciles one resource until nothing is left to do, or until the next step needs a permit of another priority.
 pub(crate) async fn reconcile(
-    shared: &Shared,
+    shared: &ControllerContext,
     key: &ResourceKey,
     slot: &dyn Slot,
     priority: Priority,
@@ -71,193 +72,211 @@ pub(crate) async fn reconcile(
     let progress = Progress::new(shared, key, slot);
     let waits = progress.subscribe();
     let (ran, running) = (progress.ran(), progress.running());
-    let mut work = Work { priority, ran, running: running.clone(), ..Work::new(shared, key, &progress) };
-    let end = publish_progress(shared, key, (waits, running), Box::pin(work.steps())).await;
-    status_writer::settle(&work, end).await
+    let context = StepContext { priority, ran, running: running.clone(), ..StepContext::new(shared, key, &progress) };
+    let mut reconcile = Reconcile { context, steps: 0 };
+    let end = publish_progress(shared, key, (waits, running), Box::pin(reconcile.run())).await;
+    status_writer::settle(&reconcile.context, end).await
 }
 
 /// Records that a reconcile panicked. The resource waits as after any failure.
-pub(crate) async fn after_panic(shared: &Shared, key: &ResourceKey) -> ReconcileResult {
-    let work = Work::new(shared, key, &());
+pub(crate) async fn after_panic(shared: &ControllerContext, key: &ResourceKey) -> ReconcileResult {
+    let context = StepContext::new(shared, key, &());
     if let Some(primary) = shared.cache.primary(key) {
         let message = "the operator panicked while reconciling this resource, which is a bug: see its log".to_owned();
         let fault = Fault { condition: condition::IRRECONCILABLE, reason: Reason::InternalError, message };
-        work.fail(&primary, &Failed::Blocked(fault));
+        context.fail(&primary, &Failed::Blocked(fault));
     }
-    status_writer::settle(&work, End::Failed).await
+    status_writer::settle(&context, End::Failed).await
 }
 
-impl Work<'_> {
+/// One reconcile of one resource.
+struct Reconcile<'a> {
+    context: StepContext<'a>,
+    /// How many steps were decided.
+    steps: usize,
+}
+
+impl Reconcile<'_> {
     /// Takes steps until nothing is left to do, or one fails.
-    async fn steps(&mut self) -> End {
+    async fn run(&mut self) -> End {
+        let (shared, key) = (self.context.shared, self.context.key);
         let mut left = MAX_STEPS;
         while left > 0 {
             left -= 1;
-            let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
-            let primary = self.with_spec(primary);
-            self.decided = Instant::now();
-            self.depend_on_sources(&primary);
-            self.accept_retry(&primary);
-            self.report_rival(&primary);
-            let observed = self.observe(&primary);
-            let step = next_step(&observed);
-            // Reading what a reconcile starts from changes nothing yet.
-            self.steps += usize::from(step != Step::ReadSources);
-            tracing::debug!(resource = %self.key, %step, because = %observed, "Next step");
-            let done = match self.read_spec(step, &primary).await {
-                Ok(None) => self.act(step, &primary).await,
-                Ok(Some(next)) => Ok(next),
-                Err(unanswered) => Err(unanswered.into()),
-            };
-            match done {
-                Ok(Next::Again) => {}
-                Ok(Next::Anew) => {
-                    self.forget();
-                    left = MAX_STEPS;
+            let Some(primary) = shared.cache.primary(key) else { return End::Idle };
+            let (step, primary, observed) = self.decide(primary);
+            match self.take(step, &primary).await {
+                Ok(NextStep::Again) => {}
+                Ok(NextStep::Anew) => {
+                    self.context.forget();
+                    (self.steps, left) = (0, MAX_STEPS);
                 }
-                Ok(Next::Done) if observed.is_idle() => return End::Idle,
-                Ok(Next::Done) => return End::Rest,
-                Ok(Next::At(time)) => return End::At(time),
-                Err(failed) => {
-                    let primary = self.completed(&primary).await.unwrap_or(primary);
-                    let fault = self.veiled(&primary, failed.fault().clone()).await;
-                    let account = self.shared.settings.account.as_ref();
-                    let fault = impersonation::explain(fault, account, &self.shared.resource);
-                    let fault = headline::arrange(fault, self.shared.renderer.chart_name());
-                    return self.failed(step, &primary, failed.reported_as(fault));
-                }
+                Ok(NextStep::Done) if observed.is_idle() => return End::Idle,
+                Ok(NextStep::Done) => return End::Rest,
+                Ok(NextStep::At(time)) => return End::At(time),
+                Err(failed) => return self.failed(step, primary, failed).await,
             }
         }
-        let Some(primary) = self.shared.cache.primary(self.key) else { return End::Idle };
+        let Some(primary) = shared.cache.primary(key) else { return End::Idle };
         let message = format!("the resource is not settled after {MAX_STEPS} steps, which is a bug");
         let fault = Fault { condition: condition::IRRECONCILABLE, reason: Reason::InternalError, message };
-        self.fail(&primary, &Failed::Blocked(fault));
+        self.context.fail(&primary, &Failed::Blocked(fault));
         End::Failed
     }
 
-    /// Forgets all findings about the resource, as a new reconcile would.
-    fn forget(&mut self) {
-        let (priority, ran, running) = (self.priority, self.ran.clone(), self.running.clone());
-        *self = Work { priority, ran, running, ..Work::new(self.shared, self.key, self.slot) };
+    /// Determines the next step. Returns it with the resource and what it depends on.
+    fn decide(&mut self, primary: Arc<Primary>) -> (Step, Arc<Primary>, Observed) {
+        let context = &mut self.context;
+        let primary = context.with_spec(primary);
+        context.decided = Instant::now();
+        context.depend_on_sources(&primary);
+        context.accept_retry(&primary);
+        context.report_rival(&primary);
+        let observed = context.observe(&primary);
+        let step = next_step(&observed);
+        // Reading what a reconcile starts from changes nothing yet.
+        self.steps += usize::from(step != Step::ReadSources);
+        tracing::debug!(resource = %context.key, %step, because = %observed, "Next step");
+        (step, primary, observed)
     }
 
-    /// Logs, in upstream's words, that nothing is left to do. Uses debug level if this reconcile did nothing.
-    fn log_rest(&self, primary: &Primary) {
-        match self.recorded(primary) {
-            _ if primary.annotations.pause() => {
-                tracing::info!(resource = %self.key, "Reconcile is paused for this resource.")
-            }
-            Recorded::Deployed if self.steps > 1 => tracing::info!(resource = %self.key, "Reconciled release"),
-            Recorded::Deployed => tracing::debug!(resource = %self.key, "Reconciled release"),
-            _ => {}
+    /// Takes a step, after reading the `spec` if the step needs it.
+    async fn take(&mut self, step: Step, primary: &Arc<Primary>) -> Result<NextStep, Failed> {
+        match self.context.read_spec(step, primary).await? {
+            None => self.act(step, primary).await,
+            Some(next) => Ok(next),
         }
     }
 
     /// Records a failure. A failed repair delays only repairs; any other failure delays everything but repairs.
-    fn failed(&self, step: Step, primary: &Primary, failed: Failed) -> End {
+    async fn failed(&mut self, step: Step, primary: Arc<Primary>, failed: Failed) -> End {
+        let context = &mut self.context;
+        let primary = context.completed(&primary).await.unwrap_or(primary);
+        let fault = context.veiled(&primary, failed.fault().clone()).await;
+        let fault = impersonation::explain(fault, context.shared.settings.account.as_ref(), &context.shared.resource);
+        let fault = headline::arrange(fault, context.shared.renderer.chart_name());
+        let failed = failed.reported_as(fault);
         if matches!(step, Step::Repair | Step::Detect) {
-            self.fail_repair(primary, failed.fault())
+            context.fail_repair(&primary, failed.fault())
         } else {
-            self.fail(primary, &failed)
+            context.fail(&primary, &failed)
         }
         End::Failed
     }
 
-    async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<Next, Failed> {
+    /// Logs, in upstream's words, that nothing is left to do. Uses debug level if this reconcile did nothing.
+    fn log_rest(&self, primary: &Primary) {
+        match self.context.recorded(primary) {
+            _ if primary.annotations.pause() => {
+                tracing::info!(resource = %self.context.key, "Reconcile is paused for this resource.")
+            }
+            Recorded::Deployed if self.steps > 1 => tracing::info!(resource = %self.context.key, "Reconciled release"),
+            Recorded::Deployed => tracing::debug!(resource = %self.context.key, "Reconciled release"),
+            _ => {}
+        }
+    }
+
+    /// Acts on a decision.
+    async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<NextStep, Failed> {
+        let context = &mut self.context;
         match step {
             Step::Nothing => {
                 self.log_rest(primary);
-                self.clear_failure(primary);
-                Ok(Next::Done)
+                self.context.clear_failure(primary);
+                Ok(NextStep::Done)
             }
             Step::Wait => {
-                self.shared.memory.change(self.key, |history| history.drift.clear_ended_fight(self.decided));
-                Ok(Next::Done)
+                context.shared.memory.change(context.key, |history| history.drift.clear_ended_fight(context.decided));
+                Ok(NextStep::Done)
             }
             Step::Refuse => Err(foreign(primary).into()),
             Step::ReportInvalidAnnotation => {
-                Err(invalid_annotation(&self.annotation_fault(primary).unwrap_or_default()).into())
+                Err(invalid_annotation(&context.annotation_fault(primary).unwrap_or_default()).into())
             }
-            Step::ReportBlindness => Err(unwatched_records(&self.shared.cache.namespace_of_records(self.key)).into()),
-            Step::LeaveAlone => Ok(self.leave(primary)),
-            Step::GiveWay => Ok(self.give_way(primary)),
-            Step::AddFinalizer => uninstall::add_finalizer(self, primary).await,
-            Step::Read => repair::read(self, primary).await,
-            Step::ReadSources => self.load_sources(primary).await.map(|()| Next::Again),
-            Step::Compare => compare::compare(self, primary).await,
-            Step::Queue => Ok(self.get_in_line()),
-            Step::Retry => Ok(self.wait_for_retry(primary)),
-            Step::Reapply => resync::reapply(self, primary).await,
-            Step::Render | Step::Uninstall if self.is_account_gone(primary).await => match step {
-                Step::Render => Err(self.missing_account(primary).into()),
+            Step::ReportBlindness => {
+                Err(unwatched_records(&context.shared.cache.namespace_of_records(context.key)).into())
+            }
+            Step::LeaveAlone => Ok(context.leave(primary)),
+            Step::GiveWay => Ok(context.give_way(primary)),
+            Step::AddFinalizer => uninstall::add_finalizer(context, primary).await,
+            Step::Read => repair::read(context, primary).await,
+            Step::ReadSources => context.load_sources(primary).await.map(|()| NextStep::Again),
+            Step::Compare => compare::compare(context, primary).await,
+            Step::Queue => Ok(context.get_in_line()),
+            Step::Retry => Ok(context.wait_for_retry(primary)),
+            Step::Reapply => resync::reapply(context, primary).await,
+            Step::Render | Step::Uninstall if context.is_account_gone(primary).await => match step {
+                Step::Render => Err(context.missing_account(primary).into()),
                 _ => {
-                    self.act_as_operator();
-                    uninstall::uninstall(self, primary).await
+                    context.act_as_operator();
+                    uninstall::uninstall(context, primary).await
                 }
             },
-            Step::Render if self.may_be_another_versions() => self.reread(primary).await,
-            Step::Render => match self.still_unserved(primary).await {
+            Step::Render if context.may_be_another_versions() => context.reread(primary).await,
+            Step::Render => match context.still_unserved(primary).await {
                 Some(attempt) => Err(attempt.into()),
-                None => match self.render(primary).await {
+                None => match context.render(primary).await {
                     Err(Failed::Attempt(attempt)) => {
-                        Err(remediate::clean_up(self, primary, attempt, Stage::Render).await.into())
+                        Err(remediate::clean_up(context, primary, attempt, Stage::Render).await.into())
                     }
                     rendered => rendered,
                 },
             },
-            Step::Install => deploy::install(self, primary).await.inspect(|_| self.deployed(primary)),
+            Step::Install => deploy::install(context, primary).await.inspect(|_| context.deployed(primary)),
             Step::Upgrade => {
-                self.begin_upgrade(primary, self.release().as_deref());
-                deploy::upgrade(self, primary).await.inspect(|_| self.deployed(primary))
+                context.begin_upgrade(primary, context.release().as_deref());
+                deploy::upgrade(context, primary).await.inspect(|_| context.deployed(primary))
             }
-            Step::TakeOwnership => repair::take_ownership(self, primary).await,
-            Step::Repair => repair::repair(self, primary).await,
-            Step::Detect => detect::detect(self, primary).await,
-            Step::Confirm => repair::confirm(self).await,
-            Step::Supersede => supersede::supersede(self).await,
-            Step::Uninstall => uninstall::uninstall(self, primary).await,
-            Step::RemoveFinalizer => uninstall::remove_finalizer(self, primary).await,
+            Step::TakeOwnership => repair::take_ownership(context, primary).await,
+            Step::Repair => repair::repair(context, primary).await,
+            Step::Detect => detect::detect(context, primary).await,
+            Step::Confirm => repair::confirm(context).await,
+            Step::Supersede => supersede::supersede(context).await,
+            Step::Uninstall => uninstall::uninstall(context, primary).await,
+            Step::RemoveFinalizer => uninstall::remove_finalizer(context, primary).await,
         }
     }
+}
 
+impl StepContext<'_> {
     /// Returns whether the controller of another version may have created the newest revision, because it serves the
     /// resource now and our watch lags behind.
     fn may_be_another_versions(&self) -> bool {
-        self.shared.intake.version.is_some() && !self.reread && self.release().is_some()
+        self.shared.intake.version.is_some() && !self.found.reread && self.release().is_some()
     }
 
     /// Reads the resource once before an upgrade, because another controller may serve it by now.
-    async fn reread(&mut self, primary: &Primary) -> Result<Next, Failed> {
-        self.reread = true;
+    async fn reread(&mut self, primary: &Primary) -> Result<NextStep, Failed> {
+        self.found.reread = true;
         uninstall::read_again(self, primary)
             .await
             .map_err(|e| Failed::of_request(&e, "cannot read the resource again"))?;
-        Ok(Next::Again)
+        Ok(NextStep::Again)
     }
 
     /// Queues the resource for a retry permit.
-    fn wait_for_retry(&self, primary: &Primary) -> Next {
+    fn wait_for_retry(&self, primary: &Primary) -> NextStep {
         let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
         let attempt = if has_changed { Attempt::Corrected } else { Attempt::Same };
         self.shared.queue.retry(self.key, attempt);
-        Next::Done
+        NextStep::Done
     }
 
     /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.
-    pub(crate) fn postpone(&self) -> Next {
+    pub(crate) fn postpone(&self) -> NextStep {
         self.shared.memory.change(self.key, |history| history.is_slow = true);
-        Next::Again
+        NextStep::Again
     }
 
     /// Makes a requested full reconcile apply every object after a deployment, including unchanged ones.
     fn deployed(&mut self, primary: &Primary) {
         if self.full_reconcile(primary).is_some() {
-            self.judged = Some(Inputs::RenderedSame);
+            self.found.judged = Some(Inputs::RenderedSame);
         }
     }
 }
 
-impl workers::Reconcile for Shared {
+impl workers::Reconcile for ControllerContext {
     fn queue(&self) -> &Queue<ResourceKey> {
         &self.queue
     }

@@ -9,7 +9,7 @@ use helm_release::storage::{MarkedObject, Marks};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::context::Work;
+use super::step_context::StepContext;
 use crate::reconcile::decide::health::Unhealthy;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::ResourceMemory;
@@ -23,7 +23,7 @@ use crate::view::release::Release;
 const ADOPT_REFUSED: &str = "annotation helm.sdk.operatorframework.io/adopt: the operator's watches.yaml says adopt: never, \
     so remove the annotation, or ask whoever runs the operator";
 
-impl Work<'_> {
+impl StepContext<'_> {
     pub(crate) fn observe(&self, primary: &Primary) -> Observed {
         let release = self.release();
         Observed {
@@ -96,13 +96,13 @@ impl Work<'_> {
 
     /// Returns how the inputs of the deployed revision compare with the resource's, or the result of rendering.
     pub(crate) fn compared(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
-        if let Some(judged) = self.judged {
+        if let Some(judged) = self.found.judged {
             return judged;
         }
         if !self.knows_sources(primary) {
             return Inputs::Unread;
         }
-        let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
+        let marks = release.and_then(Release::deployed_marks);
         inputs::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
     }
 
@@ -119,7 +119,7 @@ impl Work<'_> {
     }
 
     fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
-        let Some(marks) = release.and_then(Release::deployed).and_then(|(_, r)| r.marks.as_ref()) else {
+        let Some(marks) = release.and_then(Release::deployed_marks) else {
             return Objects::Intact;
         };
         if !marks.complete || !self.vouches_for_deployed(primary) {

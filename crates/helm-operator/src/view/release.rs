@@ -200,6 +200,16 @@ impl Release {
         self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
     }
 
+    /// Returns the marks of the newest deployed revision.
+    pub(crate) fn deployed_marks(&self) -> Option<&Arc<Marks>> {
+        self.deployed()?.1.marks.as_ref()
+    }
+
+    /// Returns a revision's record, if this process has read or written it.
+    pub(crate) fn record(&self, version: u32) -> Option<&Stored<Packed>> {
+        self.packed.as_ref().filter(|(known, _)| *known == version).map(|(_, record)| record)
+    }
+
     /// Returns the deployed revisions that are not the newest, because a crash or a failed request came between two
     /// writes.
     pub(crate) fn outdated(&self) -> Vec<u32> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use controller::report::shorten;
 use golibs::strconv::parse_bool;
+use helm_release::action::Action;
 use helm_release::kube::DriftPolicy;
 use scaffold::annotations::{PREFIX, RENAMED};
 
@@ -241,13 +242,13 @@ impl Annotations {
     }
 
     /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`. Default: false.
-    pub(crate) fn disable_hooks(&self, action: &str) -> bool {
-        self.flag(&format!("{action}-disable-hooks"), false)
+    pub(crate) fn disable_hooks(&self, action: Action) -> bool {
+        self.flag(&format!("{}-disable-hooks", action.as_str()), false)
     }
 
     /// Returns `<action>-description`, the record's description.
-    pub(crate) fn description(&self, action: &str) -> Option<String> {
-        self.ours.get(format!("{action}-description").as_str()).map(|text| text.to_string())
+    pub(crate) fn description(&self, action: Action) -> Option<String> {
+        self.ours.get(format!("{}-description", action.as_str()).as_str()).map(|text| text.to_string())
     }
 
     /// Returns a boolean. As in upstream, an invalid one counts as the default.
@@ -290,8 +291,8 @@ mod tests {
         for (text, expected) in [("True", true), ("1", true), ("0", false), ("yes", false), ("", false)] {
             assert_eq!(annotations(&[("uninstall-wait", text)]).uninstall_wait(), expected, "{text}");
         }
-        assert!(annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks("upgrade"));
-        assert!(!annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks("install"));
+        assert!(annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks(Action::Upgrade));
+        assert!(!annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks(Action::Install));
         assert!(!annotations(&[]).adopt());
     }
 
@@ -335,10 +336,10 @@ mod tests {
             annotations
         };
         let usual = ("helm.sdk.operatorframework.io/install-description", "usual");
-        assert_eq!(read(&[usual]).description("install"), None);
+        assert_eq!(read(&[usual]).description(Action::Install), None);
         let ignored = "annotation helm.sdk.operatorframework.io/install-description does not count: its name here is example.com/why";
         assert_eq!(read(&[usual]).mistakes(), [ignored]);
-        assert_eq!(read(&[usual, ("example.com/why", "own")]).description("install").unwrap(), "own");
+        assert_eq!(read(&[usual, ("example.com/why", "own")]).description(Action::Install).unwrap(), "own");
         assert!(read(&[("example.com/paused", "true")]).pause());
         assert!(!read(&[("example.com/paused", "True")]).pause(), "as helm-operator-plugins reads it");
         assert_eq!(names.add("adopt", "x").unwrap_err().to_string().split(" is not").next(), Some("\"adopt\""));

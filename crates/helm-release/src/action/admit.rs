@@ -96,7 +96,7 @@ fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
 async fn keyed(env: &Environment<'_>, objects: Vec<Object>) -> Result<Vec<(ObjectKey, Object)>, Error> {
     let mut keyed = Vec::new();
     for object in objects {
-        if let Some(key) = env.applier.recorded_key(&object, env.decoration).await? {
+        if let Some(key) = env.applier.recorded_key(&object, &env.decoration).await? {
             keyed.push((key, object));
         }
     }
@@ -108,7 +108,7 @@ async fn keyed(env: &Environment<'_>, objects: Vec<Object>) -> Result<Vec<(Objec
 async fn is_live(env: &Environment<'_>, object: &Object, chart: Option<&Object>) -> Result<bool, Error> {
     let failed =
         |source| ApplyError::Failed { verb: "read", object: format!("{} {:?}", object.kind, object.name), source };
-    let Some(live) = env.applier.read_whole(object, env.decoration).await.map_err(failed)? else {
+    let Some(live) = env.applier.read_whole(object, &env.decoration).await.map_err(failed)? else {
         return Ok(object.expires());
     };
     // Labels and annotations that record ownership are added later.

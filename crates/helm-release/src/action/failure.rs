@@ -56,7 +56,7 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
     let Some(target) = refused.filter_map(|(object, key)| attempt.target(object, key, observations)).next() else {
         return Ok(());
     };
-    match env.applier.dry_run(target.object, env.decoration).await {
+    match env.applier.dry_run(target.object, &env.decoration).await {
         Err(error) if Refusal::of(&error).as_ref() == Some(refusal) => {
             Ok(env.applier.check_recreation(&target, error, &attempt.last().write_options()).await?)
         }

@@ -57,11 +57,11 @@ pub async fn replace_crds(env: &Environment<'_>, candidate: &Candidate) -> Resul
 
 /// Creates the definitions in `crds`. Existing ones are replaced only by policy, and no action deletes them.
 async fn create_crds(env: &Environment<'_>, crds: &[Object]) -> Result<(), Error> {
-    env.applier.check_reach(crds.iter(), &env.options.reach, env.decoration).await?;
+    env.applier.check_reach(crds.iter(), &env.options.reach, &env.decoration).await?;
     let mut created_any = false;
     for crd in crds {
         let applied = match env.options.crds {
-            CrdPolicy::CreateOrReplace => env.applier.replace_definition(crd, env.decoration).await,
+            CrdPolicy::CreateOrReplace => env.applier.replace_definition(crd, &env.decoration).await,
             CrdPolicy::Skip | CrdPolicy::Create => env.applier.apply_definition(crd).await,
         };
         match applied {

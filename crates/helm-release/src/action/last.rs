@@ -41,7 +41,7 @@ impl<'a> Deployed<'a> {
     /// Returns options that merge over this revision.
     pub(super) fn write_options(&'a self) -> WriteOptions<'a> {
         let Options { apply, recreate, .. } = &self.env.options;
-        let options = WriteOptions::new(self.env.decoration, *apply, self);
+        let options = WriteOptions::new(&self.env.decoration, *apply, self);
         WriteOptions { recreate, slot: self.env.slot, ..options }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Deployed<'a> {
         };
         let mut objects = Vec::new();
         for object in recorded_objects(&release.manifest, &self.env.decoration.namespace)? {
-            if let Some(key) = self.env.applier.recorded_key(&object, self.env.decoration).await? {
+            if let Some(key) = self.env.applier.recorded_key(&object, &self.env.decoration).await? {
                 objects.push((key, object));
             }
         }

@@ -22,10 +22,10 @@ pub async fn look(
     let handover = Handover::new(env, &objects);
     let mut looks = Vec::new();
     for object in &objects {
-        let key = env.applier.recorded_key(object, env.decoration).await?;
+        let key = env.applier.recorded_key(object, &env.decoration).await?;
         if let Some(key) = key.filter(|key| at.contains(key)) {
             let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
-            let look = env.applier.look(object, env.decoration, &handover.of(&key)).await.map_err(failed)?;
+            let look = env.applier.look(object, &env.decoration, &handover.of(&key)).await.map_err(failed)?;
             looks.push((key, look));
         }
     }

@@ -46,6 +46,7 @@ mod import;
 mod install;
 mod last;
 mod look;
+mod name;
 mod orphans;
 mod repair;
 mod resume;
@@ -77,6 +78,7 @@ pub use failure::Refusal;
 pub use import::{Imported, import, imported_inventory};
 pub use install::{install, replace_crds};
 pub use look::look;
+pub use name::Action;
 pub use orphans::{claimed, orphans};
 pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
 pub use rollback::rollback;
@@ -175,7 +177,7 @@ pub struct Environment<'a> {
     /// Reads and writes release records.
     pub storage: &'a Storage,
     /// The release's identity, and the metadata added to its objects.
-    pub decoration: &'a Decoration,
+    pub decoration: Decoration,
     /// The view of live objects that needs no request.
     pub live: &'a dyn LiveView,
     /// The caller's worker slot, released while hooks run.
@@ -242,7 +244,7 @@ impl Environment<'_> {
     fn hook_run<'a>(&'a self, journal: &'a dyn Journal) -> HookRun<'a> {
         HookRun {
             reach: &self.options.reach,
-            decoration: self.decoration,
+            decoration: &self.decoration,
             timeout: self.options.hook_timeout,
             unclaimed: self.options.unclaimed_hooks,
             slot: self.slot,

@@ -99,7 +99,7 @@ async fn apply(
     let mut repaired = Repaired::default();
     for object in &objects {
         // Objects of a kind that is no longer served cannot drift.
-        let recorded = env.applier.recorded_key(object, env.decoration).await?;
+        let recorded = env.applier.recorded_key(object, &env.decoration).await?;
         let Some(key) = recorded else { continue };
         let known = match with {
             With::All => None,
@@ -136,7 +136,7 @@ async fn apply(
     repaired.applied = env.applier.apply_all(&targets, &last.write_options()).await?;
     for target in targets.iter().filter(|target| target.expires) {
         // It may have finished after it was found.
-        let key = env.applier.key(target.object, env.decoration).await?;
+        let key = env.applier.key(target.object, &env.decoration).await?;
         if !repaired.applied.iter().any(|applied| applied.key == key) {
             repaired.finished.push(finished(env, key, target.object));
         }
@@ -157,14 +157,14 @@ async fn look(
     handed_over: &[Pointer],
     is_named: bool,
 ) -> Result<Option<Look>, Error> {
-    let cached = env.live.cached(key, env.decoration);
+    let cached = env.live.cached(key, &env.decoration);
     let is_scaled = has_replicas(&object.body) && matches!(&cached, Cached::Ours(live) if live.scaled);
     let is_needed = is_scaled || !handed_over.is_empty();
     if !is_needed && (!is_named || cached == Cached::Absent) {
         let gone = Look { live: None, rival: Rival { gone: true, ..Rival::default() } };
         return Ok(is_named.then_some(gone));
     }
-    match env.applier.look(object, env.decoration, handed_over).await {
+    match env.applier.look(object, &env.decoration, handed_over).await {
         Err(source) if is_needed => Err(ApplyError::Failed { verb: "read", object: key.to_string(), source }.into()),
         answer if is_needed => Ok(answer.ok()),
         // Only the manager that changed it matters: the object is repaired whatever it lost.
@@ -184,7 +184,7 @@ fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Found {
     if rule != Rule::Keep {
         return Found::Unknown;
     }
-    env.live.cached(key, env.decoration).into()
+    env.live.cached(key, &env.decoration).into()
 }
 
 /// Records that we own every object of a deployed revision, and seals the record.

@@ -49,7 +49,7 @@ impl World {
         Environment {
             applier: &self.applier,
             storage: &self.storage,
-            decoration: &self.decoration,
+            decoration: self.decoration.clone(),
             live: &self.live,
             slot: &(),
             options: self.options.clone(),

@@ -81,7 +81,7 @@ pub async fn begin_with_hooks(
     at: &mut Uninstalling,
     candidate: &Candidate,
 ) -> Result<(), Error> {
-    let mut release = candidate.as_release(env.decoration, at.version);
+    let mut release = candidate.as_release(&env.decoration, at.version);
     begin(&mut release);
     let owner = env.decoration.owner.as_ref();
     at.marks.owner = intern(owner.map_or("", |owner| &owner.uid));
@@ -164,13 +164,13 @@ pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<
 /// Deletes one object if it belongs to this release, otherwise leaves it. Returns whether the server accepted a
 /// deletion.
 pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<bool, Error> {
-    let leave = |left| env.applier.leave(&object.key, &object.api_version, left, env.decoration);
+    let leave = |left| env.applier.leave(&object.key, &object.api_version, left, &env.decoration);
     if let Some(adopted) = object.adopted {
         leave(Left::Before(adopted)).await?;
         return Ok(false);
     }
-    let proven = env.live.cached(&object.key, env.decoration).deletable();
-    let removal = env.applier.delete(&object.key, &object.api_version, proven, env.decoration).await?;
+    let proven = env.live.cached(&object.key, &env.decoration).deletable();
+    let removal = env.applier.delete(&object.key, &object.api_version, proven, &env.decoration).await?;
     match &removal {
         Removal::Kept => leave(Left::Kept).await?,
         Removal::NotOurs(why) => {
@@ -205,7 +205,7 @@ pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result
     };
     let was_applied = matches!(release.info.status, Status::Deployed | Status::Superseded);
     for object in &objects {
-        let Some(key) = env.applier.recorded_key(object, env.decoration).await? else { continue };
+        let Some(key) = env.applier.recorded_key(object, &env.decoration).await? else { continue };
         let unapplied = MarkedObject::unapplied(key, object, &env.decoration.namespace);
         marks.objects.push(MarkedObject { expires: was_applied && object.expires(), ..unapplied });
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::metrics::ReconcileResult;
-use helm_release::kube::{Disturbance, Error, MemoryApi};
+use controller::runtime::reflector::Sink as _;
+use helm_release::kube::{Disturbance, Error, MemoryApi, Resource};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::charts::handlers::Dependents;
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, with_sources};
 use crate::reconcile;
-use crate::reconcile::shared::Settings;
+use crate::reconcile::controller_context::Settings;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -419,14 +421,10 @@ async fn a_message_names_a_few_of_the_objects_it_waits_for() {
 async fn an_uninstall_waits_for_unwatched_objects_and_names_them() {
     let world = deleted_and_held(&["a"]).await;
     world.feed();
-    let maps = helm_release::kube::Resource {
-        api_version: "v1".into(),
-        kind: "ConfigMap".into(),
-        plural: "configmaps".into(),
-        namespaced: true,
-    };
+    let maps =
+        Resource { api_version: "v1".into(), kind: "ConfigMap".into(), plural: "configmaps".into(), namespaced: true };
     let live = world.server.object(&format!("{MAPS}/a")).unwrap();
-    world.shared.dependent_deleted(&maps, &serde_json::from_value(live).unwrap());
+    Dependents(world.shared.clone(), Arc::new(maps)).deleted(Arc::new(serde_json::from_value(live).unwrap()));
     reconcile::reconcile(&world.shared, &key(), &(), controller::runtime::priority::Priority::Retry).await;
     assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
     assert_eq!(world.maps(), ["a"]);

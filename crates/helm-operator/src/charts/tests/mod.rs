@@ -28,14 +28,15 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::watches::{Dependents, Primaries};
+use super::handlers::{Dependents, Primaries};
+use super::{handlers, restore};
 use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Additions;
 use crate::reconcile;
 use crate::reconcile::accept::Intake;
+use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
-use crate::reconcile::shared::{Settings, Shared};
 use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;
@@ -232,7 +233,7 @@ fn hook(of: &Value) -> Hook {
 /// A controller and the server, which outlives it.
 pub(super) struct World {
     pub(super) server: Arc<MemoryApi>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ControllerContext>,
     releases: Arc<Releases>,
     /// The keys of release records.
     keys: Keyring,
@@ -428,7 +429,7 @@ impl World {
         let name: Arc<str> = format!("operator-{process}").into();
         let releases = Arc::new(Releases::of(name.clone()));
         let metrics = Metrics::of("helm_operator");
-        let shared = Shared {
+        let shared = ControllerContext {
             applier: Applier::new(api.clone()),
             storage: Storage::new(api.clone(), keys.clone()).at(settings.home.clone()).written_by(name),
             api,
@@ -459,12 +460,12 @@ impl World {
             undeclared: Undeclared::default(),
         };
         let shared = Arc::new(shared);
-        let reader: Weak<Shared> = Arc::downgrade(&shared);
+        let reader: Weak<ControllerContext> = Arc::downgrade(&shared);
         shared.cache.report_releases_to(reader);
-        shared.connect_sources();
+        handlers::connect_sources(&shared);
         let world = World { server, shared, releases, keys, lists: AtomicU64::new(0), unwatched };
         world.feed();
-        world.shared.recall();
+        restore::restore(&world.shared);
         world
     }
 

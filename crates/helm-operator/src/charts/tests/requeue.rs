@@ -6,8 +6,9 @@ use helm_release::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
 use helm_release::storage::Marks;
 
 use crate::charts::tests::*;
-use crate::reconcile::context::Work;
 use crate::reconcile::decide::health;
+use crate::reconcile::ownership;
+use crate::reconcile::step_context::StepContext;
 use crate::status::Health;
 use crate::view::dependent::Claim;
 
@@ -30,7 +31,11 @@ fn marks(world: &World) -> Marks {
 /// Returns the names of the objects that drifted from these marks.
 fn drifted(world: &World, marks: &Marks) -> Vec<String> {
     let primary = world.shared.cache.primary(&key()).unwrap();
-    Work::new(&world.shared, &key(), &()).drifted(marks, &primary).iter().map(|key| key.name.to_string()).collect()
+    StepContext::new(&world.shared, &key(), &())
+        .drifted(marks, &primary)
+        .iter()
+        .map(|key| key.name.to_string())
+        .collect()
 }
 
 /// Advances the clock and reconciles; returns whether the change of the ConfigMap `b` was undone.
@@ -155,7 +160,7 @@ async fn health_names_failed_objects_first_and_says_why() {
                 object
             })
             .collect();
-        health::health(&Work::new(&world.shared, &key(), &()).unhealthy(&marks), None, false)
+        health::health(&StepContext::new(&world.shared, &key(), &()).unhealthy(&marks), None, false)
     };
     let waits = |name: &str| format!("Deployment \"{name}\" is not ready: 0 of 1 replicas are available");
     assert_eq!(health(&[("r", "ready")]), Health::Ready);
@@ -167,7 +172,7 @@ async fn health_names_failed_objects_first_and_says_why() {
     assert_eq!(health(&[("gone", "absent")]), Health::Progressing(gone), "its kind is listed");
     let world = World::unwatched(world.server, |_| {});
     let work_key = key();
-    let work = Work::new(&world.shared, &work_key, &());
+    let work = StepContext::new(&world.shared, &work_key, &());
     assert!(work.unhealthy(&marks(&world)).is_empty(), "no watch reports it");
     assert!(!work.is_watched());
     assert_eq!(Readiness::default(), Readiness::Ready);
@@ -177,7 +182,7 @@ async fn health_names_failed_objects_first_and_says_why() {
 async fn a_release_is_watched_once_all_its_kinds_are_listed() {
     let world = World::new(spec());
     let of = key();
-    let work = Work::new(&world.shared, &of, &());
+    let work = StepContext::new(&world.shared, &of, &());
     assert!(!work.is_watched(), "no release is installed");
     world.reconcile().await;
     assert!(work.is_watched());
@@ -190,7 +195,7 @@ async fn the_owner_of_an_object_is_its_controller_or_else_the_one_in_its_annotat
         let mut metadata = metadata;
         metadata["name"] = "a".into();
         metadata["namespace"] = "ns".into();
-        world.shared.owner_of(&serde_json::from_value(json!({"metadata": metadata})).unwrap())
+        ownership::owner_of(&world.shared, &serde_json::from_value(json!({"metadata": metadata})).unwrap())
     };
     let by_reference = |api_version: &str, kind: &str| {
         owner_of(json!({"ownerReferences": [
@@ -218,7 +223,7 @@ async fn an_object_that_lost_its_owner_wakes_its_previous_owner_and_another_of_t
     world.reconcile().await;
     let claim = |uid: &str| {
         let live = json!({"metadata": {"name": "a", "namespace": "ns", "uid": uid}});
-        world.shared.claim(&map_key("a"), &serde_json::from_value(live).unwrap())
+        ownership::claim(&world.shared, &map_key("a"), &serde_json::from_value(live).unwrap())
     };
     let uid = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     assert_eq!(claim(&uid), Claim { owner: Some(key()), ours: false });
@@ -296,7 +301,7 @@ async fn a_replaced_resource_is_forgotten_once_the_server_reports_it() {
     world.server.put(&path, body, "user");
     world.shared.memory.change(&key(), |history| history.requests.resynced = Some(Instant::now()));
     let of = key();
-    let work = Work::new(&world.shared, &of, &());
+    let work = StepContext::new(&world.shared, &of, &());
     crate::reconcile::steps::uninstall::refresh(&work, &old).await;
     assert_ne!(world.shared.cache.primary(&key()).unwrap().uid(), old.uid());
     assert!(world.shared.memory.of(&key()).requests.resynced.is_none());

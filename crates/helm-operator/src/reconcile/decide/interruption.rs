@@ -7,6 +7,7 @@
 use std::sync::Mutex;
 
 use controller::runtime::sync::lock;
+use helm_release::action::Action;
 use serde_json::Value;
 
 use crate::values_from::Resolved;
@@ -16,7 +17,7 @@ use crate::view::primary::Primary;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Aim {
     /// The action whose hooks run, by its name in annotations.
-    action: &'static str,
+    action: Action,
     uid: Box<str>,
     is_deleting: bool,
     spec: Box<str>,
@@ -24,7 +25,7 @@ pub(crate) struct Aim {
 }
 
 impl Aim {
-    pub(crate) fn of(primary: &Primary, action: &'static str) -> Aim {
+    pub(crate) fn of(primary: &Primary, action: Action) -> Aim {
         Aim {
             action,
             uid: primary.uid().into(),
@@ -45,7 +46,7 @@ impl Aim {
             () if now.annotations.pause() => None,
             () if aim.are_hooks_disabled && !self.are_hooks_disabled => Some("an annotation disables hooks"),
             // An uninstall takes its hooks from the record.
-            () if self.action == "uninstall" => None,
+            () if self.action == Action::Uninstall => None,
             () if aim.is_deleting => Some("the resource is being deleted"),
             () if now.annotations.suspend() => None,
             () if aim.spec != self.spec => Some("the spec changed"),
@@ -67,10 +68,10 @@ pub(crate) type Used = (Resolved, Value);
 
 /// The running action, shared by the steps and the slot that they wait in.
 #[derive(Debug, Default)]
-pub(crate) struct Running(Mutex<Option<Action>>);
+pub(crate) struct Running(Mutex<Option<Begun>>);
 
 #[derive(Debug)]
-struct Action {
+struct Begun {
     aim: Aim,
     used: Vec<Used>,
     sources: Sources,
@@ -79,7 +80,7 @@ struct Action {
 impl Running {
     /// Records that an action starts, with values from these sources.
     pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>) {
-        *lock(&self.0) = Some(Action { aim, used, sources: Sources::Same });
+        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same });
     }
 
     /// Returns the value sources of the action.
@@ -97,7 +98,7 @@ impl Running {
     /// Returns why the action's hooks are no longer waited for; `None` while they are.
     pub(crate) fn outdated(&self, now: Option<&Primary>) -> Option<&'static str> {
         let running = lock(&self.0);
-        let Action { aim, sources, .. } = running.as_ref()?;
+        let Begun { aim, sources, .. } = running.as_ref()?;
         aim.outdated(now, *sources)
     }
 }
@@ -130,22 +131,25 @@ mod tests {
             let now = primary(change);
             assert_eq!(Aim::of(&primary(|_| ()), action).outdated(Some(&now), Sources::Same), expected, "{action}");
         };
-        check("install", &|_| (), None);
-        check("install", &changes, Some("the spec changed"));
-        check("upgrade", &deletes, Some("the resource is being deleted"));
-        check("upgrade", &annotated("upgrade-disable-hooks"), Some("an annotation disables hooks"));
-        check("install", &annotated("upgrade-disable-hooks"), None);
-        check("install", &|p| p["status"] = json!({"x": 1}), None);
-        check("install", &|p| p["metadata"]["generation"] = 9.into(), None);
-        check("uninstall", &changes, None);
-        check("uninstall", &annotated("uninstall-disable-hooks"), Some("an annotation disables hooks"));
+        check(Action::Install, &|_| (), None);
+        check(Action::Install, &changes, Some("the spec changed"));
+        check(Action::Upgrade, &deletes, Some("the resource is being deleted"));
+        check(Action::Upgrade, &annotated("upgrade-disable-hooks"), Some("an annotation disables hooks"));
+        check(Action::Install, &annotated("upgrade-disable-hooks"), None);
+        check(Action::Install, &|p| p["status"] = json!({"x": 1}), None);
+        check(Action::Install, &|p| p["metadata"]["generation"] = 9.into(), None);
+        check(Action::Uninstall, &changes, None);
+        check(Action::Uninstall, &annotated("uninstall-disable-hooks"), Some("an annotation disables hooks"));
         let paused = annotated("pause");
-        check("upgrade", &|p| (deletes(p), paused(p)).1, None);
+        check(Action::Upgrade, &|p| (deletes(p), paused(p)).1, None);
         let suspended = annotated("suspend");
-        check("upgrade", &|p| (changes(p), suspended(p)).1, None);
-        check("upgrade", &|p| (deletes(p), suspended(p)).1, Some("the resource is being deleted"));
-        check("upgrade", &|p| p["metadata"]["uid"] = "u2".into(), Some("the resource is gone"));
-        assert_eq!(Aim::of(&primary(|_| ()), "uninstall").outdated(None, Sources::Same), Some("the resource is gone"));
+        check(Action::Upgrade, &|p| (changes(p), suspended(p)).1, None);
+        check(Action::Upgrade, &|p| (deletes(p), suspended(p)).1, Some("the resource is being deleted"));
+        check(Action::Upgrade, &|p| p["metadata"]["uid"] = "u2".into(), Some("the resource is gone"));
+        assert_eq!(
+            Aim::of(&primary(|_| ()), Action::Uninstall).outdated(None, Sources::Same),
+            Some("the resource is gone")
+        );
         assert_eq!(Running::default().outdated(None), None);
     }
 
@@ -157,9 +161,9 @@ mod tests {
             running.sources_changed();
             assert_eq!(running.outdated(Some(&primary(change))), expected, "{action}");
         };
-        check("upgrade", &|_| (), Some("a source of values changed"));
-        check("uninstall", &|_| (), None);
-        check("upgrade", &annotated("pause"), None);
-        check("upgrade", &annotated("suspend"), None);
+        check(Action::Upgrade, &|_| (), Some("a source of values changed"));
+        check(Action::Uninstall, &|_| (), None);
+        check(Action::Upgrade, &annotated("pause"), None);
+        check(Action::Upgrade, &annotated("suspend"), None);
     }
 }

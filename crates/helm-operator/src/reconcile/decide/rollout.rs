@@ -137,7 +137,7 @@ impl State {
 /// unfinished, or left the release unready. Returns `None` if there is no such upgrade. `own` is the digest of the
 /// resource's own part: if that has changed since, the next upgrade needs no slot.
 pub(crate) fn unfinished(release: &Release, own: &str, status: &Status) -> Option<Before> {
-    let deployed = release.deployed()?.1.marks.as_ref()?;
+    let deployed = release.deployed_marks()?;
     let newest = release.newest()?.1;
     let before = newest.marks.as_ref().and_then(|marks| marks.before);
     let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == Reason::UpgradeError;

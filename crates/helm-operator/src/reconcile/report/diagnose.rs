@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::pods::{self, Culprit};
-use crate::reconcile::context::Work;
+use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::health::{NAMED, Unhealthy, Waiting, health, progress_of};
-use crate::reconcile::shared::Shared;
+use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, ObjectCount, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
@@ -21,19 +21,19 @@ const PAGE: u32 = 50;
 /// The maximum size of these, in bytes, because anyone who may create pods decides how large they are.
 const MAX_BYTES: usize = 2 << 20;
 /// Returns the health of the deployed release and the number of its objects. Runs a diagnosis if one is due.
-pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Health, ObjectCount) {
-    let memory = &work.shared.memory;
-    let (now, history) = (Instant::now(), memory.of(work.key));
-    let release = work.release();
+pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary) -> (Health, ObjectCount) {
+    let memory = &context.shared.memory;
+    let (now, history) = (Instant::now(), memory.of(context.key));
+    let release = context.release();
     let deployed = release.as_deref().and_then(Release::deployed);
     let (unhealthy, total) = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
-        Some(marks) => (work.unhealthy(marks), marks.objects.len()),
+        Some(marks) => (context.unhealthy(marks), marks.objects.len()),
         None => (Vec::new(), 0),
     };
     let count = ObjectCount { ready: total - unhealthy.len(), total };
     if unhealthy.is_empty() {
         if history.status.waiting.is_some() {
-            memory.change(work.key, |history| history.status.waiting = None);
+            memory.change(context.key, |history| history.status.waiting = None);
         }
         return (Health::Ready, count);
     }
@@ -44,11 +44,11 @@ pub(crate) async fn current_health(work: &Work<'_>, primary: &Primary) -> (Healt
     waiting.observe(progress, is_examinable, now);
     // A failure is more important than the health of an older revision.
     if waiting.is_look_due(now) && history.failure.is_none() {
-        waiting.looked(look(work, &unhealthy).await, Instant::now());
+        waiting.looked(look(context, &unhealthy).await, Instant::now());
     }
-    let timed_out = waiting.is_timed_out(work.shared.settings.progress_timeout, now);
+    let timed_out = waiting.is_timed_out(context.shared.settings.progress_timeout, now);
     let health = health(&unhealthy, Some(&waiting), timed_out);
-    memory.change(work.key, |history| history.status.waiting = Some(waiting));
+    memory.change(context.key, |history| history.status.waiting = Some(waiting));
     (health, count)
 }
 
@@ -70,31 +70,31 @@ fn is_examinable(one: &Unhealthy) -> bool {
 
 /// Examines the objects that the message names, without occupying a worker. Returns `None` if another diagnosis is
 /// running or in its cooldown.
-async fn look(work: &Work<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
-    let taken = work.shared.diagnoses.throttle.try_begin()?;
-    work.slot.leave();
+async fn look(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
+    let taken = context.shared.diagnoses.throttle.try_begin()?;
+    context.slot.leave();
     let mut causes = Vec::new();
     for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(one)) {
-        let look = Look { shared: work.shared, key: &one.key, api_version: &one.api_version };
+        let look = Look { shared: context.shared, key: &one.key, api_version: &one.api_version };
         if let Some(cause) = look.cause().await {
             causes.push((one.key.clone(), cause));
         }
     }
     drop(taken);
-    work.slot.enter().await;
+    context.slot.enter().await;
     Some(causes)
 }
 
 /// Returns why a hook's pod does not run. Returns `None` if no cause is found, or if another diagnosis is running or in
 /// its cooldown.
-pub(crate) async fn at_hook(shared: &Shared, key: &ObjectKey, api_version: &str) -> Option<String> {
+pub(crate) async fn at_hook(shared: &ControllerContext, key: &ObjectKey, api_version: &str) -> Option<String> {
     let _taken = shared.diagnoses.throttle.try_begin()?;
     Look { shared, key, api_version }.cause().await
 }
 
 /// The diagnosis of one object.
 struct Look<'a> {
-    shared: &'a Shared,
+    shared: &'a ControllerContext,
     key: &'a ObjectKey,
     api_version: &'a str,
 }

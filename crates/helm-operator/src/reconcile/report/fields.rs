@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use helm_release::kube::ObjectKey;
 use serde_json::{Map, Value, json};
 
-use crate::reconcile::context::Work;
+use crate::reconcile::step_context::StepContext;
 use crate::status::Fields;
 use crate::view::primary::Primary;
 use crate::watches::{Expressions, names};
@@ -14,13 +14,13 @@ use crate::watches::{Expressions, names};
 const MAX_VALUE: usize = 4096;
 
 /// Returns the fields, and the first error. A field that could not be computed keeps its old value.
-pub(crate) fn fields(work: &Work<'_>, primary: &Primary, objects: &[ObjectKey]) -> (Fields, Option<String>) {
-    let expressions = &work.shared.settings.expressions;
+pub(crate) fn fields(context: &StepContext<'_>, primary: &Primary, objects: &[ObjectKey]) -> (Fields, Option<String>) {
+    let expressions = &context.shared.settings.expressions;
     if expressions.fields().is_empty() {
         return (Fields::default(), None);
     }
     let Ok(spec) = primary.spec.json() else { return (primary.status.fields.clone(), None) };
-    let objects = by_kind(expressions, objects, |key| work.shared.cache.dependent(key)?.whole.clone());
+    let objects = by_kind(expressions, objects, |key| context.shared.cache.dependent(key)?.whole.clone());
     compute(expressions, &itself(primary, spec), &objects, &primary.status.fields)
 }
 

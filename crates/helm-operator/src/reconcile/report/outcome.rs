@@ -5,21 +5,20 @@ use std::time::Duration;
 use controller::report::Outcome;
 use controller::runtime::backoff::Retry;
 use controller::runtime::key::ResourceKey;
-use helm_release::action;
+use helm_release::action::{self, Action};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::chart_metrics::Action;
-use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::memory::LastFailure;
 use crate::reconcile::failure::{Failed, Unanswered};
+use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::reconcile::steps::competitor;
 use crate::status::reason::Reason;
 use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Counts a finished action by its error.
     pub(crate) fn count_action(&self, action: Action, began: Instant, error: Option<&action::Error>) {
         let result = match error {
@@ -32,10 +31,10 @@ impl Work<'_> {
     }
 
     /// Reports that someone else is working on the release. Retries when they finish, or when their time is up.
-    pub(crate) fn leave(&self, primary: &Primary) -> Next {
+    pub(crate) fn leave(&self, primary: &Primary) -> NextStep {
         let (release, now) = (self.release(), outside::now());
         let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(now)?))) else {
-            return Next::Again;
+            return NextStep::Again;
         };
         let fault = in_flight(primary, release, until);
         let at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
@@ -56,7 +55,7 @@ impl Work<'_> {
             tracing::info!(resource = %self.key, reason = fault.reason.as_str(), message = fault.message, "Leaving the release alone");
             self.shared.publish(primary, Outcome::normal(fault.reason.as_str(), "Reconcile", fault.message));
         }
-        Next::At(at)
+        NextStep::At(at)
     }
 
     /// Records a failure. The same inputs wait longer each time; other inputs are tried immediately.

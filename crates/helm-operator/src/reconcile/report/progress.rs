@@ -14,8 +14,8 @@ use tokio::sync::watch;
 
 use super::changes::{RanHook, RanHooks};
 use super::{diagnose, status_writer};
+use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Running;
-use crate::reconcile::shared::Shared;
 use crate::reconcile::steps::sources::have_changed;
 
 /// The minimum wait that is worth a write.
@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The slot of a running step, which also receives what the step waits for.
 pub(crate) struct Progress<'a> {
-    shared: &'a Shared,
+    shared: &'a ControllerContext,
     key: &'a ResourceKey,
     slot: &'a dyn Slot,
     waits: watch::Sender<Wait>,
@@ -43,7 +43,7 @@ pub(crate) struct Wait {
 }
 
 impl<'a> Progress<'a> {
-    pub(crate) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Progress<'a> {
+    pub(crate) fn new(shared: &'a ControllerContext, key: &'a ResourceKey, slot: &'a dyn Slot) -> Progress<'a> {
         Progress { shared, key, slot, waits: watch::Sender::default(), ran: Arc::default(), running: Arc::default() }
     }
 
@@ -123,7 +123,7 @@ impl Slot for Progress<'_> {
 
 /// Runs the steps of a resource and publishes what they wait for.
 pub(crate) async fn publish_progress<T>(
-    shared: &Shared,
+    shared: &ControllerContext,
     key: &ResourceKey,
     (mut waits, running): (watch::Receiver<Wait>, Arc<Running>),
     mut steps: BoxFuture<'_, T>,
@@ -156,7 +156,7 @@ pub(crate) async fn publish_progress<T>(
 }
 
 /// Writes what a step waits for into the status. Also publishes, once, why a hook's pod does not run.
-async fn write(shared: &Shared, key: &ResourceKey, wait: Wait, reported: &mut Option<String>) {
+async fn write(shared: &ControllerContext, key: &ResourceKey, wait: Wait, reported: &mut Option<String>) {
     let cause = match &wait.hook {
         Some((object, api_version)) => diagnose::at_hook(shared, object, api_version).await,
         None => None,

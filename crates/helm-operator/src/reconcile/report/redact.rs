@@ -10,14 +10,14 @@ use helm_release::kube::objects_of;
 use helm_release::release::Release as Record;
 
 use crate::mask::Mask;
-use crate::reconcile::context::Work;
+use crate::reconcile::step_context::StepContext;
 use crate::status::Fault;
 use crate::values::Spec;
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 use crate::watches::Overrides;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns the fault with a redacted message.
     pub(crate) async fn veiled(&self, primary: &Primary, fault: Fault) -> Fault {
         if primary.spec.is_away() {
@@ -41,7 +41,7 @@ impl Work<'_> {
         for text in self.shared.renderer.overrides().into_iter().flat_map(|o: &Overrides| o.texts().values()) {
             mask.add_values(&text.as_str().into());
         }
-        for candidate in candidate.into_iter().chain(&self.candidate) {
+        for candidate in candidate.into_iter().chain(&self.found.candidate) {
             add_candidate(&mut mask, candidate);
         }
         if let Some(record) = self.record(primary).await {

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use super::diagnose::current_health;
 use super::fields::fields;
 use crate::preflight::Refused;
-use crate::reconcile::context::Work;
+use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::memory::{ResourceMemory, Unwritten};
 use crate::reconcile::decide::schedule::{End, Times, next_requeue};
 use crate::reconcile::decide::state::Recorded;
-use crate::reconcile::shared::Shared;
+use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::uninstall;
 use crate::status::declared_fields::Lesson;
 use crate::status::reason::Reason;
@@ -26,45 +26,45 @@ use crate::view::primary::{Primary, Received};
 use crate::view::release::Release;
 
 /// Writes the status and schedules the next reconcile.
-pub(crate) async fn settle(work: &Work<'_>, end: End) -> ReconcileResult {
-    let Some(primary) = work.shared.cache.primary(work.key) else { return ReconcileResult::Success };
-    work.handle_failed(&primary, end);
+pub(crate) async fn settle(context: &StepContext<'_>, end: End) -> ReconcileResult {
+    let Some(primary) = context.shared.cache.primary(context.key) else { return ReconcileResult::Success };
+    context.handle_failed(&primary, end);
     let mut known_health = None;
     if has_status(&primary) {
         // The previous process's failure stays until the first attempt. The health of the objects is unknown until they
         // are listed.
-        let is_known = work.shared.memory.of(work.key).recalled(&primary).is_none() && !work.is_listing();
+        let is_known = context.shared.memory.of(context.key).recalled(&primary).is_none() && !context.is_listing();
         if is_known {
-            read_description(work, &primary).await;
-            let (health, objects) = current_health(work, &primary).await;
+            read_description(context, &primary).await;
+            let (health, objects) = current_health(context, &primary).await;
             known_health = Some(health.clone());
-            write_status(work, &primary, health, objects).await;
+            write_status(context, &primary, health, objects).await;
         }
     }
-    work.leave_rollout(&primary, known_health.as_ref());
-    plan(work, &primary, end)
+    context.leave_rollout(&primary, known_health.as_ref());
+    plan(context, &primary, end)
 }
 
 /// Reads the chart and notes of a deployed revision that the status does not show yet, if this process did not create
 /// it: the process that did ended before it wrote the status, or lost the response.
-async fn read_description(work: &Work<'_>, primary: &Primary) {
-    let release = work.release().unwrap_or_default();
+async fn read_description(context: &StepContext<'_>, primary: &Primary) {
+    let release = context.release().unwrap_or_default();
     let Some((version, _)) = release.deployed().filter(|_| !primary.deleting) else { return };
     let is_told = primary.status.deployed_release.as_ref().is_some_and(|told| told.revision == version);
-    if is_told || release.packed.as_ref().is_some_and(|(known, _)| *known == version) {
+    if is_told || release.record(version).is_some() {
         return;
     }
-    let record = work.shared.storage.get(primary.namespace(), primary.name(), version).await;
+    let record = context.shared.storage.get(primary.namespace(), primary.name(), version).await;
     let described = record.map_err(|e| chain(&e)).and_then(|record| {
         let packed = record.release.pack().map_err(|e| chain(&e))?;
         Ok((packed, record.release.facts().info.notes.clone()))
     });
     match described {
         Ok((packed, notes)) => {
-            work.shared.cache.change_release(work.key, |release| release.packed = Some((version, packed)));
-            work.shared.memory.change(work.key, |history| history.status.notes = Some(notes));
+            context.shared.cache.change_release(context.key, |release| release.packed = Some((version, packed)));
+            context.shared.memory.change(context.key, |history| history.status.notes = Some(notes));
         }
-        Err(error) => tracing::debug!(resource = %work.key, error, "Cannot read the record for the status"),
+        Err(error) => tracing::debug!(resource = %context.key, error, "Cannot read the record for the status"),
     }
 }
 
@@ -77,46 +77,47 @@ fn has_status(primary: &Primary) -> bool {
 }
 
 /// Returns the facts that a reconcile found, and the reason why a status field could not be computed.
-fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
-    let release = work.release();
+fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
+    let release = context.release();
     let deployed = release.as_deref().and_then(Release::deployed);
-    let history = work.shared.memory.of(work.key);
-    let recorded = work.recorded(primary);
+    let history = context.shared.memory.of(context.key);
+    let recorded = context.recorded(primary);
     let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
         true => primary.other_finalizers().into_iter().map(str::to_owned).collect(),
         false => Vec::new(),
     };
-    let deployed = deployed.filter(|_| recorded != Recorded::Foreign && work.awaited.is_none() && kept_by.is_empty());
+    let deployed =
+        deployed.filter(|_| recorded != Recorded::Foreign && context.found.awaited.is_none() && kept_by.is_empty());
     // Only the status still names a release whose record disappeared, until it is uninstalled, and one that a person's
     // helm is replacing.
     let last = primary.status.deployed_release.clone();
     let lost = last.filter(|_| matches!(recorded, Recorded::Lost | Recorded::InFlight));
     let objects: Vec<ObjectKey> = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
-        Some(marks) if !work.shared.settings.expressions.fields().is_empty() => {
+        Some(marks) if !context.shared.settings.expressions.fields().is_empty() => {
             marks.objects.iter().map(|object| object.key.clone()).collect()
         }
         _ => Vec::new(),
     };
-    let (fields, fault) = fields(work, primary, &objects);
+    let (fields, fault) = fields(context, primary, &objects);
     let facts = Facts {
         generation: primary.generation,
-        release: deployed.map(|(version, _)| deployed_release(work, primary, version)).or(lost),
+        release: deployed.map(|(version, _)| deployed_release(context, primary, version)).or(lost),
         rolled_back_to: deployed.and_then(|(_, revision)| revision.marks.as_ref()?.rolled_back_to),
         health,
         objects: count,
         fields,
         fault: history.fault().cloned(),
         stall: stall(&history),
-        blocked: deployed.and_then(|_| blocked(work)),
-        drift: if deployed.is_some() { work.detections(primary) } else { Vec::new() },
+        blocked: deployed.and_then(|_| blocked(context)),
+        drift: if deployed.is_some() { context.detections(primary) } else { Vec::new() },
         notes: history.status.notes.clone(),
         paused: primary.annotations.pause(),
         suspended: primary.annotations.suspend(),
-        in_line: Some(work.shared.rollout.limit()).filter(|_| work.shared.rollout.is_waiting(work.key)),
-        handled: work.handled(primary),
-        awaited: work.awaited.clone(),
-        unread: work.unread(primary),
-        unproven: work.unproven(primary),
+        in_line: Some(context.shared.rollout.limit()).filter(|_| context.shared.rollout.is_waiting(context.key)),
+        handled: context.handled(primary),
+        awaited: context.found.awaited.clone(),
+        unread: context.unread(primary),
+        unproven: context.unproven(primary),
         ignored: primary.annotations.mistakes().join("; "),
         kept_by,
     };
@@ -124,14 +125,14 @@ fn facts(work: &Work<'_>, primary: &Primary, health: Health, count: ObjectCount)
 }
 
 /// Logs and publishes, once, why a status field keeps its old value.
-fn report_field_fault(work: &Work<'_>, primary: &Primary, fault: Option<String>) {
-    if work.shared.memory.of(work.key).status.field_fault.as_deref() == fault.as_deref() {
+fn report_field_fault(context: &StepContext<'_>, primary: &Primary, fault: Option<String>) {
+    if context.shared.memory.of(context.key).status.field_fault.as_deref() == fault.as_deref() {
         return;
     }
-    work.shared.memory.change(work.key, |history| history.status.field_fault = fault.as_deref().map(Box::from));
+    context.shared.memory.change(context.key, |history| history.status.field_fault = fault.as_deref().map(Box::from));
     if let Some(fault) = fault {
-        tracing::warn!(resource = %work.key, error = fault, "Cannot compute the status");
-        work.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
+        tracing::warn!(resource = %context.key, error = fault, "Cannot compute the status");
+        context.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
     }
 }
 
@@ -147,8 +148,8 @@ fn stall(history: &ResourceMemory) -> Option<Stall> {
 }
 
 /// Returns what prevents every render: a release of an upstream operator still works, but nothing can change it.
-fn blocked(work: &Work<'_>) -> Option<Fault> {
-    let blocked = work.shared.renderer.blocked()?;
+fn blocked(context: &StepContext<'_>) -> Option<Fault> {
+    let blocked = context.shared.renderer.blocked()?;
     let message = format!("the release stays as it is, and no change of the resource can be rendered: {blocked}");
     Some(Fault { condition: condition::IRRECONCILABLE, reason: Reason::named(blocked.reason()), message })
 }
@@ -156,18 +157,18 @@ fn blocked(work: &Work<'_>) -> Option<Fault> {
 /// Returns the deployed release for the status. Keeps the chart in the status unless this process has read the record.
 ///
 /// A revision that was put back does not replace a later one, which is how it is recognised.
-fn deployed_release(work: &Work<'_>, primary: &Primary, version: u32) -> DeployedRelease {
-    let release = work.release().unwrap_or_default();
+fn deployed_release(context: &StepContext<'_>, primary: &Primary, version: u32) -> DeployedRelease {
+    let release = context.release().unwrap_or_default();
     if let Some(later) =
-        primary.status.deployed_release.clone().filter(|_| work.is_put_back(&release, version, primary))
+        primary.status.deployed_release.clone().filter(|_| context.is_put_back(&release, version, primary))
     {
         return later;
     }
-    let packed = release.packed.as_ref().filter(|(v, _)| *v == version);
+    let packed = release.record(version);
     let known =
         primary.status.deployed_release.clone().filter(|known| known.revision == version && !known.chart.is_empty());
     match (packed, known) {
-        (Some((_, packed)), _) => {
+        (Some(packed), _) => {
             let chart = packed.facts().chart();
             DeployedRelease {
                 name: intern(primary.name()),
@@ -183,53 +184,54 @@ fn deployed_release(work: &Work<'_>, primary: &Primary, version: u32) -> Deploye
     }
 }
 
-async fn write_status(work: &Work<'_>, primary: &Primary, health: Health, objects: ObjectCount) {
-    let history = work.shared.memory.of(work.key);
+async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Health, objects: ObjectCount) {
+    let history = context.shared.memory.of(context.key);
     let is_ready = health == Health::Ready;
-    let (facts, fault) = facts(work, primary, health, objects);
-    report_field_fault(work, primary, fault.filter(|_| is_ready && facts.release.is_some()));
+    let (facts, fault) = facts(context, primary, health, objects);
+    report_field_fault(context, primary, fault.filter(|_| is_ready && facts.release.is_some()));
     let Some(status) = primary.status.next(&facts, outside::now()) else {
-        return written(work);
+        return written(context);
     };
     // A schema may drop fields of ours. Then the same status must not be written again and again.
     if history.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
-        return written(work);
+        return written(context);
     }
     if history.status.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
         return;
     }
     if primary.has_manifest {
-        drop_manifest(work, primary).await;
+        drop_manifest(context, primary).await;
     }
-    match apply(work.shared, primary, &status).await {
+    match apply(context.shared, primary, &status).await {
         Ok(None) => {
             let known = Box::new((timeless_hash(&status), hash(&primary.status)));
-            work.shared.memory.change(work.key, |h| (h.status.written, h.status.notes) = (Some(known), None));
-            written(work);
+            context.shared.memory.change(context.key, |h| (h.status.written, h.status.notes) = (Some(known), None));
+            written(context);
         }
         Ok(Some(answer)) => {
-            publish_timeout(work, primary, &status);
-            publish_mistakes(work, primary, &status);
-            publish_recovery(work, primary, &status);
+            publish_timeout(context, primary, &status);
+            publish_mistakes(context, primary, &status);
+            publish_recovery(context, primary, &status);
             let mut answered = answer.primary.status.clone();
-            work.shared.primary_written(answer);
+            context.shared.primary_written(answer);
             // The cache parses the computed fields of a response.
-            answered.fields = work.shared.cache.primary(work.key).map(|p| p.status.fields.clone()).unwrap_or_default();
+            answered.fields =
+                context.shared.cache.primary(context.key).map(|p| p.status.fields.clone()).unwrap_or_default();
             let is_changed = !answered.has_same(&status);
             let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
-            work.shared.memory.change(work.key, |h| (h.status.written, h.status.notes) = (known, None));
-            written(work);
+            context.shared.memory.change(context.key, |h| (h.status.written, h.status.notes) = (known, None));
+            written(context);
         }
-        Err(error) if error.is_not_found() => uninstall::refresh(work, primary).await,
-        Err(error) => unwritten(work, &error),
+        Err(error) if error.is_not_found() => uninstall::refresh(context, primary).await,
+        Err(error) => unwritten(context, &error),
     }
 }
 
 /// Logs why the status could not be written, and schedules the next attempt. A failure before that attempt is logged
 /// only at debug level.
-fn unwritten(work: &Work<'_>, error: &helm_release::kube::Error) {
+fn unwritten(context: &StepContext<'_>, error: &helm_release::kube::Error) {
     let now = Instant::now();
-    let (before, next) = work.shared.memory.change(work.key, |history| {
+    let (before, next) = context.shared.memory.change(context.key, |history| {
         let next = Unwritten::after(history.status.unwritten, !error.is_transient(), now);
         (history.status.unwritten.replace(next), next)
     });
@@ -239,45 +241,45 @@ fn unwritten(work: &Work<'_>, error: &helm_release::kube::Error) {
     let error = format!("{error}{}", remedy.unwrap_or_default());
     let next_try_in = format!("{:?}", next.retry.at - now);
     match before.is_some_and(|before| now < before.retry.at) {
-        true => tracing::debug!(resource = %work.key, error, next_try_in, "Cannot write the status"),
-        false => tracing::warn!(resource = %work.key, error, next_try_in, "Cannot write the status"),
+        true => tracing::debug!(resource = %context.key, error, next_try_in, "Cannot write the status"),
+        false => tracing::warn!(resource = %context.key, error, next_try_in, "Cannot write the status"),
     }
 }
 
 /// Publishes, once, that there is no more progress.
-fn publish_timeout(work: &Work<'_>, primary: &Primary, status: &Status) {
+fn publish_timeout(context: &StepContext<'_>, primary: &Primary, status: &Status) {
     let timeout =
         |status: &Status| status.find(condition::STALLED).filter(|c| *c.reason == *"ProgressTimeout").cloned();
     if let (None, Some(stalled)) = (timeout(&primary.status), timeout(status)) {
-        work.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message.to_string()));
+        context.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message.to_string()));
     }
 }
 
 /// Publishes that a failure is over. Otherwise the last event of a healthy resource would be the warning about it.
-fn publish_recovery(work: &Work<'_>, primary: &Primary, status: &Status) {
+fn publish_recovery(context: &StepContext<'_>, primary: &Primary, status: &Status) {
     if let Some(note) = summary::recovery(&primary.status, status) {
-        tracing::info!(resource = %work.key, "{note}");
-        work.shared.publish(primary, Outcome::normal("Recovered", "Reconcile", note));
+        tracing::info!(resource = %context.key, "{note}");
+        context.shared.publish(primary, Outcome::normal("Recovered", "Reconcile", note));
     }
 }
 
 /// Publishes and logs what has no effect or is not ours, once per change.
-fn publish_mistakes(work: &Work<'_>, primary: &Primary, status: &Status) {
+fn publish_mistakes(context: &StepContext<'_>, primary: &Primary, status: &Status) {
     for kind in [condition::UNREAD_VALUES, condition::IGNORED_ANNOTATIONS, condition::UNPROVEN_RECORDS] {
         let said = |status: &Status| status.find(kind).map(|condition| condition.message.to_string());
         if let Some(message) = said(status).filter(|message| said(&primary.status).as_ref() != Some(message)) {
-            tracing::warn!(resource = %work.key, reason = kind, message, "The resource needs attention");
-            work.shared.publish(primary, Outcome::warning(kind, "Reconcile", message));
+            tracing::warn!(resource = %context.key, reason = kind, message, "The resource needs attention");
+            context.shared.publish(primary, Outcome::warning(kind, "Reconcile", message));
         }
     }
 }
 
-fn written(work: &Work<'_>) {
-    work.shared.memory.change(work.key, |history| history.status.unwritten = None);
+fn written(context: &StepContext<'_>) {
+    context.shared.memory.change(context.key, |history| history.status.unwritten = None);
 }
 
 /// Writes what a long step waits for into the status.
-pub(crate) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &str) {
+pub(crate) async fn write_progress(shared: &ControllerContext, key: &ResourceKey, what: &str) {
     let Some(primary) = shared.cache.primary(key) else { return };
     let Some(status) = primary.status.in_progress(primary.generation, what, outside::now()) else { return };
     match apply(shared, &primary, &status).await {
@@ -287,12 +289,12 @@ pub(crate) async fn write_progress(shared: &Shared, key: &ResourceKey, what: &st
 }
 
 /// Removes the manifest that operator-sdk kept in the status. Applying our own fields would leave it there.
-async fn drop_manifest(work: &Work<'_>, primary: &Primary) {
-    let Ok(path) = work.shared.resource.path(primary.namespace(), primary.name()) else { return };
+async fn drop_manifest(context: &StepContext<'_>, primary: &Primary) {
+    let Ok(path) = context.shared.resource.path(primary.namespace(), primary.name()) else { return };
     let patch = json!({"metadata": {"uid": primary.uid()}, "status": {"deployedRelease": {"manifest": null}}});
     let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
-    if let Err(error) = work.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
-        tracing::warn!(resource = %work.key, error = chain(&error), "Cannot remove the manifest from the status");
+    if let Err(error) = context.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
+        tracing::warn!(resource = %context.key, error = chain(&error), "Cannot remove the manifest from the status");
     }
 }
 
@@ -311,7 +313,7 @@ fn hash(status: &Status) -> u64 {
 
 /// Applies the status fields that the definition's schema declares; returns `None` if there are none.
 async fn apply(
-    shared: &Shared,
+    shared: &ControllerContext,
     primary: &Primary,
     status: &Status,
 ) -> Result<Option<Received>, helm_release::kube::Error> {
@@ -332,7 +334,7 @@ async fn apply(
 }
 
 async fn apply_fields(
-    shared: &Shared,
+    shared: &ControllerContext,
     primary: &Primary,
     fields: &serde_json::Value,
 ) -> Result<Received, helm_release::kube::Error> {
@@ -362,24 +364,24 @@ fn report_undeclared(primary: &Primary, fields: &[String]) {
 }
 
 /// Sets the resource's timer.
-fn plan(work: &Work<'_>, primary: &Primary, end: End) -> ReconcileResult {
-    let history = work.shared.memory.of(work.key);
-    let marks = work.release().as_deref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
-    let asks = marks.and_then(|marks| work.shared.cache.ask_at(&work.watched(&marks)));
+fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResult {
+    let history = context.shared.memory.of(context.key);
+    let marks = context.release().as_deref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
+    let asks = marks.and_then(|marks| context.shared.cache.ask_at(&context.watched(&marks)));
     let times = Times {
-        decided: work.decided,
+        decided: context.decided,
         ended: Instant::now(),
-        period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(work.shared.settings.period),
+        period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(context.shared.settings.period),
         holds: history.deadlines(),
         asks,
-        waits: history.status.waiting.as_ref().map_or([None; 2], |w| w.next(work.shared.settings.progress_timeout)),
-        resync: work.full_resync_at(primary),
+        waits: history.status.waiting.as_ref().map_or([None; 2], |w| w.next(context.shared.settings.progress_timeout)),
+        resync: context.full_resync_at(primary),
         unwritten: history.status.unwritten.map(|unwritten| unwritten.retry.at),
     };
     let look = next_requeue(end, &times);
     match look {
-        Some(at) => work.shared.queue.push_after(work.key.clone(), at.saturating_duration_since(times.ended)),
-        None => work.shared.queue.cancel(work.key),
+        Some(at) => context.shared.queue.push_after(context.key.clone(), at.saturating_duration_since(times.ended)),
+        None => context.shared.queue.cancel(context.key),
     }
     match (end, look) {
         (End::Failed, _) => ReconcileResult::Error,

@@ -7,15 +7,15 @@
 use helm::reads::Unread;
 use serde_json::Value;
 
-use crate::reconcile::context::Work;
 use crate::reconcile::decide::remembered::Found;
+use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::view::primary::Primary;
 
 /// How many values a message names.
 const NAMED: usize = 5;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Records which values of the resource's own `spec` were not read. Does nothing if the author's code maps values,
     /// because it may read any.
     pub(crate) fn note_unread(&self, primary: &Primary, unread: &[Unread]) {

@@ -7,8 +7,8 @@ use helm_release::action::Candidate;
 use helm_release::kube::digest_json;
 use serde_json::{Value, json};
 
-use crate::reconcile::context::Work;
 use crate::reconcile::decide::inputs;
+use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
@@ -29,7 +29,7 @@ struct Charts<'a> {
     to: &'a str,
 }
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns the digest of all inputs in the form that records contain: with a short digest per input.
     pub(crate) fn recorded_inputs(&self, primary: &Primary) -> String {
         let overrides = self.shared.renderer.overrides().map(|o| json!([o.texts(), format!("{:?}", o.kind())]));
@@ -48,8 +48,8 @@ impl Work<'_> {
     pub(crate) fn why(&self, primary: &Primary, candidate: &Candidate) -> String {
         let release = self.release();
         let Some((version, deployed)) = release.as_deref().and_then(Release::deployed) else { return String::new() };
-        let from = match release.as_deref().and_then(|r| r.packed.as_ref()).filter(|(of, _)| *of == version) {
-            Some((_, packed)) => format!("{}-{}", packed.facts().chart().name, packed.facts().chart().version),
+        let from = match release.as_deref().and_then(|release| release.record(version)) {
+            Some(packed) => format!("{}-{}", packed.facts().chart().name, packed.facts().chart().version),
             None => known_chart(primary, version),
         };
         let to = format!("{}-{}", candidate.chart.name, candidate.chart.version);

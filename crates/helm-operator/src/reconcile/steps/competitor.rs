@@ -10,11 +10,11 @@ use controller::report::Outcome;
 use controller::runtime::backoff::{self, Retry};
 use tokio::time::Instant;
 
-use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::memory::LastFailure;
 use crate::reconcile::decide::remembered::Met;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::Failed;
+use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::competitor::Rival;
@@ -27,7 +27,7 @@ const FIRST_WAIT: u32 = 3;
 /// The remedy for two operators.
 const REMEDY: &str = "stop one of them, or run both with --leader-elect and the same --leader-election-id";
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns whether another process wrote the newest revision and this one has not yet waited for it.
     pub(crate) fn is_contested(&self) -> bool {
         let waited_for = self.shared.memory.of(self.key).rival.as_ref().map_or(0, |met| met.waited_for);
@@ -58,14 +58,14 @@ impl Work<'_> {
     }
 
     /// Waits before the next revision replaces another process's: longer each time, but not at all for other inputs.
-    pub(crate) fn give_way(&mut self, primary: &Primary) -> Next {
-        let Some(release) = self.release() else { return Next::Again };
+    pub(crate) fn give_way(&mut self, primary: &Primary) -> NextStep {
+        let Some(release) = self.release() else { return NextStep::Again };
         // In the meantime, the other process may have used the inputs that were rendered here.
-        (self.judged, self.candidate) = (None, None);
+        (self.found.judged, self.found.candidate) = (None, None);
         if self.compared(Some(&release), primary) == Inputs::Same {
-            return Next::Again;
+            return NextStep::Again;
         }
-        let Some((revision, rival)) = release.winner() else { return Next::Again };
+        let Some((revision, rival)) = release.winner() else { return NextStep::Again };
         let fault = contested(primary, revision, rival);
         let at = Instant::now() + backoff::wait(rival.rounds.saturating_add(FIRST_WAIT));
         tracing::warn!(resource = %self.key, reason = fault.reason.as_str(), error = fault.message, "Waiting with the next revision");
@@ -80,7 +80,7 @@ impl Work<'_> {
         };
         self.shared.memory.change(self.key, |history| history.failure = Some(Box::new(failure)));
         self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message));
-        Next::Again
+        NextStep::Again
     }
 
     fn change_met(&self, change: impl FnOnce(&mut Met)) {

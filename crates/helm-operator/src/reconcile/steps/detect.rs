@@ -2,19 +2,19 @@
 //! manager that changed them. Never writes to the objects.
 
 use controller::report::Outcome;
-use helm_release::action;
+use helm_release::action::{self, Action};
 use helm_release::kube::{DriftPolicy, Live, Look, Mark, ObjectKey, Rival};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
 use super::repair::{accept, deployed};
-use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::remembered::Detection;
 use crate::reconcile::failure::Failed;
+use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::{DETECTED, condition};
 use crate::view::primary::Primary;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns the objects whose drift is to be reported, and that changed since they were last read.
     pub(crate) fn unreported(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let known = self.shared.memory.of(self.key).detected.clone().unwrap_or_default();
@@ -48,18 +48,17 @@ impl Work<'_> {
 }
 
 /// Reads the drifted objects that are not described yet.
-pub(crate) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
-    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
-    let keys = work.unreported(&marks, primary);
-    let seen: Vec<_> = keys.iter().map(|key| work.seen(key)).collect();
-    let decoration = work.decoration(primary);
-    let env = work.environment(&decoration, primary, "upgrade");
-    let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
+pub(crate) async fn detect(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
+    let keys = context.unreported(&marks, primary);
+    let seen: Vec<_> = keys.iter().map(|key| context.seen(key)).collect();
+    let env = context.environment(primary, Action::Upgrade);
+    let packed = context.release().and_then(|release| release.record(version).cloned());
     let looks = action::look(&env, version, packed.as_ref(), &keys).await;
-    let Some(mut looks) = work.unless_unproven(version, looks)? else { return Ok(Next::Again) };
+    let Some(mut looks) = context.unless_unproven(version, looks)? else { return Ok(NextStep::Again) };
     let accepted: Vec<(ObjectKey, Live)> = looks.iter_mut().filter_map(|(key, look)| undisturbed(key, look)).collect();
-    accept(work, version, &marks, &accepted);
-    let unwatched = keys.iter().any(|key| !work.shared.cache.is_synced(key));
+    accept(context, version, &marks, &accepted);
+    let unwatched = keys.iter().any(|key| !context.shared.cache.is_synced(key));
     let found = keys.into_iter().zip(seen).map(|(key, seen)| {
         let has_finished = |rival: &Rival| rival.gone && marks.find(&key).is_some_and(|object| object.expires);
         let is_drift = |rival: &Rival| !rival.is_nobody() && !has_finished(rival);
@@ -67,9 +66,9 @@ pub(crate) async fn detect(work: &mut Work<'_>, primary: &Primary) -> Result<Nex
         let text = look.map(|(_, look)| look.rival.describe_once(&key)).unwrap_or_default();
         (key, Detection { seen, text })
     });
-    report(work, primary, found.collect(), unwatched);
-    work.shared.memory.change(work.key, |history| history.drift.clear(work.decided));
-    Ok(Next::Again)
+    report(context, primary, found.collect(), unwatched);
+    context.shared.memory.change(context.key, |history| history.drift.clear(context.decided));
+    Ok(NextStep::Again)
 }
 
 /// Returns the live object if it has everything that the release applies.
@@ -78,20 +77,20 @@ fn undisturbed(key: &ObjectKey, look: &mut Look) -> Option<(ObjectKey, Live)> {
 }
 
 /// Stores the findings, and publishes new ones.
-fn report(work: &Work<'_>, primary: &Primary, found: Vec<(ObjectKey, Detection)>, unwatched: bool) {
+fn report(context: &StepContext<'_>, primary: &Primary, found: Vec<(ObjectKey, Detection)>, unwatched: bool) {
     let before = primary.status.find(condition::DRIFTED).map(|c| c.message.clone()).unwrap_or_default();
-    let mut known = work.shared.memory.of(work.key).detected.clone().unwrap_or_default();
+    let mut known = context.shared.memory.of(context.key).detected.clone().unwrap_or_default();
     for (key, detection) in found {
         let old = known.objects.insert(key, detection.clone());
         // The previous process may have reported it.
         let is_old = old.map_or_else(|| before.contains(&*detection.text), |old| old.text == detection.text);
         if !is_old && !detection.text.is_empty() {
-            tracing::warn!(resource = %work.key, drift = detection.text, "Drift detected");
-            work.shared.publish(primary, Outcome::warning(DETECTED, "Detect", detection.text));
+            tracing::warn!(resource = %context.key, drift = detection.text, "Drift detected");
+            context.shared.publish(primary, Outcome::warning(DETECTED, "Detect", detection.text));
         }
     }
     if unwatched {
         known.looked = Some(Instant::now());
     }
-    work.shared.memory.change(work.key, |history| history.detected = Some(known));
+    context.shared.memory.change(context.key, |history| history.detected = Some(known));
 }

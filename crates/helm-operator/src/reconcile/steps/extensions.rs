@@ -6,8 +6,8 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use crate::hooks::{After, Before, Mapping, PostRender, Release, Voice};
-use crate::reconcile::context::Work;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
+use crate::reconcile::step_context::StepContext;
 use crate::rendering::renderer::release_objects;
 use crate::rendering::separate;
 use crate::status::reason::Reason;
@@ -17,7 +17,7 @@ use crate::view::primary::Primary;
 /// The maximum length of a mapper's error in a condition, in bytes.
 const MESSAGE: usize = 1024;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns whether the author's code maps the values.
     pub(crate) fn maps_values(&self) -> bool {
         !self.shared.additions.mappers.is_empty()

@@ -4,13 +4,13 @@
 use helm_release::kube::{Call, Resource};
 
 use crate::preflight::Refused;
-use crate::reconcile::context::Work;
+use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 use crate::watches::ServiceAccount;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns whether the account does not exist. Impersonation would not show it, because to the server an account is
     /// only a name.
     pub(crate) async fn is_account_gone(&self, primary: &Primary) -> bool {

@@ -3,13 +3,13 @@
 use helm_release::action::Candidate;
 use serde_json::{Value, json};
 
-use crate::reconcile::context::Work;
 use crate::reconcile::failure::{Failed, FailedAttempt};
+use crate::reconcile::step_context::StepContext;
 use crate::rendering::labels;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns the labels for the digest of the inputs; `None` if there are none.
     pub(crate) fn common_labels(&self) -> Option<Value> {
         let labels = &self.shared.settings.common_labels.0;

@@ -5,11 +5,11 @@
 use controller::report::Outcome;
 use helm_release::release::Packed;
 
-use crate::reconcile::context::Work;
+use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 use crate::watches::OverrideValuesType;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns the type of override values in this resource's release.
     pub(crate) fn overrides_type(&self) -> OverrideValuesType {
         let chosen = self.shared.renderer.overrides().and_then(|overrides| overrides.kind());

@@ -4,18 +4,17 @@
 //! write.
 
 use controller::report::{Outcome, chain};
-use helm_release::action::{self, Candidate, Current, Failure};
+use helm_release::action::{self, Action, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::Status;
 use tokio::time::Instant;
 
 use super::deploy::record;
 use super::uninstall;
-use crate::chart_metrics::Action;
-use crate::reconcile::context::Work;
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::report::blame::blame;
+use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
@@ -67,22 +66,22 @@ fn remedy(release: &Release, policy: OnFailure, stage: Stage, is_vouched: impl F
 /// Stores what a failed action left, and cleans up if it was a failed attempt. After any other failure, the attempt
 /// continues later. `reason` applies to a failed attempt.
 pub(crate) async fn after_action(
-    work: &Work<'_>,
+    context: &StepContext<'_>,
     primary: &Primary,
     (candidate, failure): (&Candidate, &Failure),
     reason: Reason,
 ) -> Failed {
-    note(work, failure);
+    note(context, failure);
     match Failed::of_attempt(&failure.cause, condition::RELEASE_FAILED, reason) {
         Failed::Attempt(attempt) => {
-            let refused = failure.cause.refusal().map(|refusal| Box::new((work.attempt(primary), refusal)));
-            let unserved = work.unserved(primary, failure);
-            work.shared.memory.change(work.key, |history| {
+            let refused = failure.cause.refusal().map(|refusal| Box::new((context.attempt(primary), refusal)));
+            let unserved = context.unserved(primary, failure);
+            context.shared.memory.change(context.key, |history| {
                 (history.refused, history.unserved) = (refused, unserved);
             });
-            let blame = blame(&failure.cause, candidate, primary, &*work.shared.renderer);
+            let blame = blame(&failure.cause, candidate, primary, &*context.shared.renderer);
             let message = format!("{}{blame}", attempt.message());
-            clean_up(work, primary, attempt.with_message(message), Stage::Action).await.into()
+            clean_up(context, primary, attempt.with_message(message), Stage::Action).await.into()
         }
         failed => failed,
     }
@@ -91,32 +90,32 @@ pub(crate) async fn after_action(
 /// Cleans up after a failed attempt. Adds the result to the message. A failed render removes nothing: an interrupted
 /// action continues once the values render.
 pub(crate) async fn clean_up(
-    work: &Work<'_>,
+    context: &StepContext<'_>,
     primary: &Primary,
     attempt: FailedAttempt,
     stage: Stage,
 ) -> FailedAttempt {
     let message = attempt.message().to_owned();
-    let message = with_undo(work, primary, message, stage).await;
+    let message = with_undo(context, primary, message, stage).await;
     attempt.with_message(message)
 }
 
-async fn with_undo(work: &Work<'_>, primary: &Primary, message: String, stage: Stage) -> String {
+async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> String {
     // What someone else is creating is theirs to clean up.
-    let release = work.release().filter(|release| release.in_flight(outside::now()).is_none());
+    let release = context.release().filter(|release| release.in_flight(outside::now()).is_none());
     let Some(release) = release else { return message };
-    let is_vouched = |version| work.vouches(&release, version, primary);
-    match remedy(&release, work.shared.settings.on_failure, stage, is_vouched) {
+    let is_vouched = |version| context.vouches(&release, version, primary);
+    match remedy(&release, context.shared.settings.on_failure, stage, is_vouched) {
         Remedy::Nothing => message,
-        Remedy::RollBack(to) => match roll_back(work, primary, to).await {
+        Remedy::RollBack(to) => match roll_back(context, primary, to).await {
             Ok(()) => message,
             Err(failure) => format!("{message}; rollback failed: {}", chain(&failure.cause)),
         },
-        Remedy::RemoveFailedInstall => match remove_failed_install(work, primary).await {
+        Remedy::RemoveFailedInstall => match remove_failed_install(context, primary).await {
             Ok(()) => message,
             Err(error) => format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
         },
-        Remedy::Uninstall => match uninstall::uninstall_failed(work, primary).await {
+        Remedy::Uninstall => match uninstall::uninstall_failed(context, primary).await {
             Ok(None) => message,
             Ok(Some(awaited)) => format!("{message}; the release is being uninstalled: {awaited}"),
             Err(error) => format!("{message}; uninstall failed: {}", chain(&error)),
@@ -125,58 +124,56 @@ async fn with_undo(work: &Work<'_>, primary: &Primary, message: String, stage: S
 }
 
 /// Stores the failed revision in the cache before the watch reports it.
-pub(crate) fn note(work: &Work<'_>, failure: &Failure) {
+pub(crate) fn note(context: &StepContext<'_>, failure: &Failure) {
     let Some(recorded) = &failure.recorded else { return };
-    work.shared.cache.change_release(work.key, |release| {
+    context.shared.cache.change_release(context.key, |release| {
         let wrote = (recorded.status, Trust::Written(None));
         release.put(recorded.version, wrote, 0, recorded.marks.clone());
         recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
     });
 }
 
-async fn roll_back(work: &Work<'_>, primary: &Primary, to: u32) -> Result<(), Failure> {
-    let Some(current) = work.current() else { return Ok(()) };
-    let decoration = work.decoration(primary);
-    let mut env = work.environment(&decoration, primary, "upgrade");
+async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Result<(), Failure> {
+    let Some(current) = context.current() else { return Ok(()) };
+    let mut env = context.environment(primary, Action::Upgrade);
     // The event of the rollback names only its own hooks.
-    _ = work.ran.take();
+    _ = context.ran.take();
     // The refusal was about another revision.
     env.options.refused = None;
     let inputs = current.inventory.inputs.clone();
     let began = Instant::now();
     let rolled_back = action::rollback(&env, &current, to, &inputs).await;
-    work.count_action(Action::Rollback, began, rolled_back.as_ref().err().map(|failure| &failure.cause));
+    context.count_action(Action::Rollback, began, rolled_back.as_ref().err().map(|failure| &failure.cause));
     match rolled_back {
         Ok(outcome) => {
-            tracing::info!(resource = %work.key, to, revision = outcome.version, "Rolled back release");
-            let (failed, hooks) = (current.version, work.ran.take());
+            tracing::info!(resource = %context.key, to, revision = outcome.version, "Rolled back release");
+            let (failed, hooks) = (current.version, context.ran.take());
             let note = format!(
                 "rolled back to revision {to} as revision {}: revision {failed} failed{hooks}",
                 outcome.version
             );
-            work.shared.publish(primary, Outcome::normal("RolledBack", "Rollback", note));
-            record(work, outcome, None).await;
+            context.shared.publish(primary, Outcome::normal("RolledBack", "Rollback", note));
+            record(context, outcome, None).await;
             Ok(())
         }
         Err(failure) => {
-            note(work, &failure);
+            note(context, &failure);
             Err(failure)
         }
     }
 }
 
-async fn remove_failed_install(work: &Work<'_>, primary: &Primary) -> Result<(), action::Error> {
-    let Some(current) = work.current() else { return Ok(()) };
-    let decoration = work.decoration(primary);
-    let env = work.environment(&decoration, primary, "uninstall");
+async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
+    let Some(current) = context.current() else { return Ok(()) };
+    let env = context.environment(primary, Action::Uninstall);
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;
     // The oldest is deleted last: a history without its start does not prove that no revision was ever deployed.
     for version in current.versions.iter().rev() {
-        env.storage.delete(&decoration.namespace, &decoration.release, *version).await?;
+        env.storage.delete(&env.decoration.namespace, &env.decoration.release, *version).await?;
     }
-    work.shared.cache.change_release(work.key, |release| release.revisions.clear());
-    work.shared.memory.change(work.key, |history| history.release.lost = None);
+    context.shared.cache.change_release(context.key, |release| release.revisions.clear());
+    context.shared.memory.change(context.key, |history| history.release.lost = None);
     Ok(())
 }
 
@@ -212,7 +209,7 @@ async fn with_recorded_objects(
 
 /// Publishes each change that server-side apply rejected and that was applied client-side instead.
 pub(crate) async fn publish_client_side_applies(
-    work: &Work<'_>,
+    context: &StepContext<'_>,
     primary: &Primary,
     applied: &[Applied],
     candidate: Option<&Candidate>,
@@ -225,12 +222,12 @@ pub(crate) async fn publish_client_side_applies(
     if refused.is_empty() {
         return;
     }
-    let veil = work.veil(primary, candidate).await;
+    let veil = context.veil(primary, candidate).await;
     for (one, why) in refused {
         let why = veil.clone().hide_apart(why).await;
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);
-        tracing::warn!(resource = %work.key, object = %one.key, why, "server-side apply rejects an object");
-        work.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));
+        tracing::warn!(resource = %context.key, object = %one.key, why, "server-side apply rejects an object");
+        context.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));
     }
 }
 

@@ -2,27 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use helm_release::action::{self, Candidate, Imported};
+use helm_release::action::{self, Action, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
 use helm_release::release::{self, Hook, Status};
 use helm_release::storage::{self, Marks, Sealed, Stored};
 
 use super::{causes, compare, repair};
-use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::report::redact::hide_notes;
+use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::rendering::request::{Rendered, Request};
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Release, Trust};
 
-impl Work<'_> {
-    pub(crate) async fn render(&mut self, primary: &Primary) -> Result<Next, Failed> {
+impl StepContext<'_> {
+    pub(crate) async fn render(&mut self, primary: &Primary) -> Result<NextStep, Failed> {
         if self.recorded(primary) == Recorded::Lost && self.import(primary).await? {
-            return Ok(Next::Again);
+            return Ok(NextStep::Again);
         }
         self.load_sources(primary).await?;
         let rendered = match self.render_loaded(primary).await {
@@ -33,14 +33,14 @@ impl Work<'_> {
             rendered => rendered,
         };
         self.drop_source_values();
-        if rendered.is_ok() && matches!(self.judged, Some(Inputs::RenderedSame | Inputs::RenderedOther)) {
-            self.progress.rendered();
+        if rendered.is_ok() && matches!(self.found.judged, Some(Inputs::RenderedSame | Inputs::RenderedOther)) {
+            self.found.progress.rendered();
         }
         rendered
     }
 
     /// Renders with the loaded sources. A postponed render changes nothing.
-    async fn render_loaded(&mut self, primary: &Primary) -> Result<Next, Failed> {
+    async fn render_loaded(&mut self, primary: &Primary) -> Result<NextStep, Failed> {
         let release = self.release();
         let newest = release.as_deref().and_then(Release::newest).map(|(v, _)| v);
         let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone(), r.is_sealed()));
@@ -57,22 +57,22 @@ impl Work<'_> {
                 && self.has_same_hooks(primary, *revision, &candidate).await?
             {
                 self.replace_crds(primary, &candidate).await?;
-                self.judged = Some(Inputs::RenderedSame);
+                self.found.judged = Some(Inputs::RenderedSame);
                 if *is_own && marks.complete && *marks.owner == *primary.uid() {
                     repair::note_inputs(self, primary, *revision, candidate.inputs).await?;
                 } else {
-                    self.rendered = Some(candidate);
+                    self.found.rendered = Some(candidate);
                 }
-                return Ok(Next::Again);
+                return Ok(NextStep::Again);
             }
         }
         match self.unfinished(primary).await? {
             Unfinished::None => {}
-            Unfinished::Ended => return Ok(Next::Anew),
+            Unfinished::Ended => return Ok(NextStep::Anew),
             Unfinished::Candidate(candidate) => {
-                self.candidate = Some(*candidate);
-                self.judged = Some(Inputs::RenderedOther);
-                return Ok(Next::Again);
+                self.found.candidate = Some(*candidate);
+                self.found.judged = Some(Inputs::RenderedOther);
+                return Ok(NextStep::Again);
             }
         }
         let newest = self
@@ -81,9 +81,9 @@ impl Work<'_> {
             .and_then(Release::newest)
             .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
         let Rendered::Done(candidate) = self.candidate(primary, newest + 1).await? else { return Ok(self.postpone()) };
-        self.candidate = Some(candidate);
-        self.judged = Some(Inputs::RenderedOther);
-        Ok(Next::Again)
+        self.found.candidate = Some(candidate);
+        self.found.judged = Some(Inputs::RenderedOther);
+        Ok(NextStep::Again)
     }
 
     /// Returns whether a revision's record has the candidate's hooks, because an uninstall and a rollback run those in
@@ -100,8 +100,7 @@ impl Work<'_> {
     /// Imports a release that is recorded elsewhere; returns whether there was one. Otherwise, a release that only the
     /// status names would be installed again.
     async fn import(&self, primary: &Primary) -> Result<bool, Failed> {
-        let decoration = self.decoration(primary);
-        let env = self.environment(&decoration, primary, "upgrade");
+        let env = self.environment(primary, Action::Upgrade);
         let imported = action::import(&env).await.map_err(|e| fault_of(&e))?;
         let Some(Imported { version, packed, resource_version, marks }) = imported else { return Ok(false) };
         tracing::info!(resource = %self.key, version, "Imported a release that was recorded elsewhere");
@@ -115,8 +114,7 @@ impl Work<'_> {
 
     /// Replaces the chart's custom resource definitions even if no object changed, if that is the policy.
     async fn replace_crds(&self, primary: &Primary, candidate: &Candidate) -> Result<(), Failed> {
-        let decoration = self.decoration(primary);
-        let env = self.environment(&decoration, primary, "upgrade");
+        let env = self.environment(primary, Action::Upgrade);
         action::replace_crds(&env, candidate).await.map_err(|e| fault_of(&e))
     }
 

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use controller::report::Outcome;
-use helm_release::action::{self, Environment};
+use helm_release::action::{self, Action, Environment};
 use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, intern};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks, Stored, Written};
 use tokio::time::Instant;
 
 use super::remediate;
-use crate::reconcile::context::{Next, Work};
 use crate::reconcile::failure::Failed;
+use crate::reconcile::ownership;
 use crate::reconcile::report::changes::{self, put_back};
+use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
@@ -22,51 +23,50 @@ use crate::view::release::{Holder, Trust};
 const MAX_NAMED: usize = 3;
 
 /// Applies the objects that are missing or lost fields of ours.
-pub(crate) async fn repair(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
-    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
-    let drifted = work.drifted(&marks, primary);
-    check_served(work, &marks, &drifted).await?;
-    let watched = drifted.iter().any(|key| work.shared.cache.is_synced(key));
-    let decoration = work.decoration(primary);
-    let env = work.environment(&decoration, primary, "upgrade");
-    let packed = work.release().and_then(|r| r.packed.clone()).filter(|(v, _)| *v == version).map(|(_, p)| p);
-    if watched && work.shared.memory.change(work.key, |history| history.drift.count(Instant::now())) {
+pub(crate) async fn repair(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
+    let drifted = context.drifted(&marks, primary);
+    check_served(context, &marks, &drifted).await?;
+    let watched = drifted.iter().any(|key| context.shared.cache.is_synced(key));
+    let env = context.environment(primary, Action::Upgrade);
+    let packed = context.release().and_then(|release| release.record(version).cloned());
+    if watched && context.shared.memory.change(context.key, |history| history.drift.count(Instant::now())) {
         let fault = fight(&env, version, packed.as_ref(), primary, &drifted).await;
-        work.shared.memory.change(work.key, |history| history.drift.fault = Some(Box::new(fault.clone())));
-        work.report_fault(primary, &fault, true);
-        return Ok(Next::Done);
+        context.shared.memory.change(context.key, |history| history.drift.fault = Some(Box::new(fault.clone())));
+        context.report_fault(primary, &fault, true);
+        return Ok(NextStep::Done);
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
     let looks = if watched { changes::NAMED } else { 0 };
     let repaired = action::repair(&env, version, packed.as_ref(), &objects, looks).await;
-    let Some(repaired) = work.unless_unproven(version, repaired)? else { return Ok(Next::Again) };
-    let (applied, marks) = (repaired.applied, accept(work, version, &marks, &repaired.accepted));
+    let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again) };
+    let (applied, marks) = (repaired.applied, accept(context, version, &marks, &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
         let note = changes::repaired(&put_back, &repaired.rivals);
-        tracing::info!(resource = %work.key, "Drift: {note}");
-        work.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", note));
+        tracing::info!(resource = %context.key, "Drift: {note}");
+        context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", note));
         for object in &put_back {
             let rival = repaired.rivals.iter().find(|(of, _)| of == *object).map(|(_, rival)| rival);
             let manager = rival.and_then(|rival| rival.manager.as_deref());
-            work.shared.counts.repaired(&work.shared.settings.controller, &object.kind, manager);
+            context.shared.counts.repaired(&context.shared.settings.controller, &object.kind, manager);
         }
     }
-    work.shared.memory.change(work.key, |history| history.drift.succeed(!put_back.is_empty()));
-    cache_applied(work, &applied);
-    remediate::publish_client_side_applies(work, primary, &applied, None).await;
-    update_marks(work, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
+    context.shared.memory.change(context.key, |history| history.drift.succeed(!put_back.is_empty()));
+    cache_applied(context, &applied);
+    remediate::publish_client_side_applies(context, primary, &applied, None).await;
+    update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     // Without a watch, nothing reports whether it helped.
-    Ok(if watched { Next::Again } else { Next::Done })
+    Ok(if watched { NextStep::Again } else { NextStep::Done })
 }
 
 /// Fails if a drifted object's kind is no longer served. Its watch saw the object disappear with the kind, so nothing
 /// could be repaired and it would drift forever.
 ///
 /// Soon the watch fails, too, and the object then counts as unready instead of drifted.
-async fn check_served(work: &Work<'_>, marks: &Marks, drifted: &[ObjectKey]) -> Result<(), Failed> {
-    for object in drifted.iter().filter(|key| work.shared.cache.is_synced(key)).filter_map(|key| marks.find(key)) {
-        let served = work.shared.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
+async fn check_served(context: &StepContext<'_>, marks: &Marks, drifted: &[ObjectKey]) -> Result<(), Failed> {
+    for object in drifted.iter().filter(|key| context.shared.cache.is_synced(key)).filter_map(|key| marks.find(key)) {
+        let served = context.shared.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
         served.map_err(|source| {
             fault(&ApplyError::Failed { verb: "repair", object: object.key.to_string(), source }.into())
         })?;
@@ -103,10 +103,9 @@ async fn fight(
 }
 
 /// Reads the records without marks and stores their objects.
-pub(crate) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
-    let Some(release) = work.release() else { return Ok(Next::Done) };
-    let decoration = work.decoration(primary);
-    let env = work.environment(&decoration, primary, "upgrade");
+pub(crate) async fn read(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let Some(release) = context.release() else { return Ok(NextStep::Done) };
+    let env = context.environment(primary, Action::Upgrade);
     let base = release.base().map(|(v, _)| v);
     // Reading takes nothing over. Only a record that we wrote does.
     let is_ours = release.holder(&primary.owner()) == Holder::Resource;
@@ -122,7 +121,8 @@ pub(crate) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
             (marks.owner, marks.owner_type) = (intern(primary.uid()), intern(&primary.owner().annotated_type()));
         }
         let facts = packed.as_ref().map(Stored::facts);
-        marks.string_overrides = Some(version) == base && facts.is_some_and(|facts| work.finds_strings(primary, facts));
+        marks.string_overrides =
+            Some(version) == base && facts.is_some_and(|facts| context.finds_strings(primary, facts));
         // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
         let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
@@ -130,7 +130,7 @@ pub(crate) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
             Some(packed) => Some(action::abandon(&env, packed).await.map_err(|e| fault(&e))?),
             None => None,
         };
-        work.shared.cache.change_release(work.key, |release| {
+        context.shared.cache.change_release(context.key, |release| {
             if let Some(revision) = release.revisions.get_mut(&version) {
                 revision.marks = Some(Arc::new(marks));
                 if abandoned {
@@ -145,83 +145,87 @@ pub(crate) async fn read(work: &mut Work<'_>, primary: &Primary) -> Result<Next,
             }
         });
     }
-    Ok(Next::Again)
+    Ok(NextStep::Again)
 }
 
 /// Takes ownership of every object of the deployed revision.
-pub(crate) async fn take_ownership(work: &mut Work<'_>, primary: &Primary) -> Result<Next, Failed> {
-    let Some((version, marks)) = deployed(work) else { return Ok(Next::Done) };
-    let Some(admitted) = work.admitted(primary, version).await? else { return Ok(Next::Again) };
-    let decoration = work.decoration(primary);
-    let env = work.environment(&decoration, primary, "upgrade");
+pub(crate) async fn take_ownership(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
+    let Some(admitted) = context.admitted(primary, version).await? else { return Ok(NextStep::Again) };
+    let env = context.environment(primary, Action::Upgrade);
     let taken = action::take_ownership(&env, &admitted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
-    cache_applied(work, &applied);
-    remediate::publish_client_side_applies(work, primary, &applied, None).await;
+    cache_applied(context, &applied);
+    remediate::publish_client_side_applies(context, primary, &applied, None).await;
     let mut whole = (*marks).clone();
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
     whole.complete = true;
     whole.owner = intern(primary.uid());
     whole.owner_type = intern(&primary.owner().annotated_type());
-    whole.inputs = work.recorded_inputs(primary);
+    whole.inputs = context.recorded_inputs(primary);
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
-        work.shared.memory.change(work.key, |history| history.release.took_over = true);
+        context.shared.memory.change(context.key, |history| history.release.took_over = true);
     }
-    keep_written(work, version, whole, written);
+    keep_written(context, version, whole, written);
     let mut kinds = Vec::new();
     for one in &applied {
-        kinds.extend(work.shared.applier.mapper.resource(&one.api_version, &one.key.kind).await.ok());
+        kinds.extend(context.shared.applier.mapper.resource(&one.api_version, &one.key.kind).await.ok());
     }
-    work.shared.watch_kinds(kinds);
-    tracing::info!(resource = %work.key, version, "Took over release");
-    work.succeed();
-    Ok(Next::Again)
+    context.shared.watch_kinds(kinds);
+    tracing::info!(resource = %context.key, version, "Took over release");
+    context.succeed();
+    Ok(NextStep::Again)
 }
 
 /// Reads the objects that we wrote and whose events are overdue.
-pub(crate) async fn confirm(work: &mut Work<'_>) -> Result<Next, Failed> {
-    let Some((_, marks)) = deployed(work) else { return Ok(Next::Done) };
-    for key in work.shared.cache.overdue(&work.watched(&marks)) {
+pub(crate) async fn confirm(context: &mut StepContext<'_>) -> Result<NextStep, Failed> {
+    let Some((_, marks)) = deployed(context) else { return Ok(NextStep::Done) };
+    for key in context.shared.cache.overdue(&context.watched(&marks)) {
         let Some(object) = marks.find(&key) else { continue };
-        let live = work.applier.find_live(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
-        let read = live.as_ref().map(|live| (live, work.shared.claim(&key, live).ours));
-        work.shared.cache.confirm(&key, read);
+        let live = context.applier.find_live(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
+        let read = live.as_ref().map(|live| (live, ownership::claim(context.shared, &key, live).ours));
+        context.shared.cache.confirm(&key, read);
     }
-    Ok(Next::Again)
+    Ok(NextStep::Again)
 }
 
 /// Records the digest of other inputs that render to the same deployed objects.
 pub(crate) async fn note_inputs(
-    work: &Work<'_>,
+    context: &StepContext<'_>,
     primary: &Primary,
     version: u32,
     inputs: String,
 ) -> Result<(), Failed> {
-    let Some((_, marks)) = deployed(work) else { return Ok(()) };
+    let Some((_, marks)) = deployed(context) else { return Ok(()) };
     let marks = Marks { inputs, ..(*marks).clone() };
-    write_marks(work, primary, version, marks).await.map_err(|e| fault(&e))
+    write_marks(context, primary, version, marks).await.map_err(|e| fault(&e))
 }
 
-pub(crate) fn deployed(work: &Work<'_>) -> Option<(u32, Arc<Marks>)> {
-    let release = work.release()?;
+pub(crate) fn deployed(context: &StepContext<'_>) -> Option<(u32, Arc<Marks>)> {
+    let release = context.release()?;
     let (version, revision) = release.deployed()?;
     Some((version, revision.marks.clone()?))
 }
 
 /// Updates the marks of objects that lost only fields that others own. Only in memory: nothing of ours changed, and
 /// after a restart one more read will show it again.
-pub(crate) fn accept(work: &Work<'_>, version: u32, marks: &Arc<Marks>, accepted: &[(ObjectKey, Live)]) -> Arc<Marks> {
+pub(crate) fn accept(
+    context: &StepContext<'_>,
+    version: u32,
+    marks: &Arc<Marks>,
+    accepted: &[(ObjectKey, Live)],
+) -> Arc<Marks> {
     if accepted.is_empty() {
         return marks.clone();
     }
     let mut new = (**marks).clone();
     for (key, live) in accepted {
-        work.shared.cache.store_read(key, live, work.key);
+        context.shared.cache.store_read(key, live, context.key);
         new.objects.iter_mut().filter(|o| o.key == *key).for_each(|object| object.mark = live.mark);
     }
     let new = Arc::new(new);
-    work.shared.cache.change_release(work.key, |release| {
+    context.shared.cache.change_release(context.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&version) {
             revision.marks = Some(new.clone());
         }
@@ -229,15 +233,15 @@ pub(crate) fn accept(work: &Work<'_>, version: u32, marks: &Arc<Marks>, accepted
     new
 }
 
-pub(crate) fn cache_applied(work: &Work<'_>, applied: &[Applied]) {
-    work.shared.cache.store_applied(applied, work.key);
-    work.shared.memory.change(work.key, |history| history.requests.resynced = Some(Instant::now()));
+pub(crate) fn cache_applied(context: &StepContext<'_>, applied: &[Applied]) {
+    context.shared.cache.store_applied(applied, context.key);
+    context.shared.memory.change(context.key, |history| history.requests.resynced = Some(Instant::now()));
 }
 
 /// Writes new marks if applying did not restore the old ones, because the server's defaults or the kind's schema
 /// changed.
 pub(crate) async fn update_marks(
-    work: &Work<'_>,
+    context: &StepContext<'_>,
     primary: &Primary,
     version: u32,
     marks: &Marks,
@@ -250,17 +254,22 @@ pub(crate) async fn update_marks(
             object.expires = one.expires;
         }
     }
-    if new == *marks { Ok(()) } else { write_marks(work, primary, version, new).await }
+    if new == *marks { Ok(()) } else { write_marks(context, primary, version, new).await }
 }
 
 /// Writes the marks of a revision that this operator recorded. Those of any other revision are kept only in memory.
-async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Marks) -> Result<(), action::Error> {
-    let body = work.release().and_then(|release| release.revisions.get(&version)?.body(version));
+async fn write_marks(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    version: u32,
+    marks: Marks,
+) -> Result<(), action::Error> {
+    let body = context.release().and_then(|release| release.revisions.get(&version)?.body(version));
     let written = match body {
-        Some(body) => Some(work.shared.storage.mark(primary.namespace(), primary.name(), &body, &marks).await?),
+        Some(body) => Some(context.shared.storage.mark(primary.namespace(), primary.name(), &body, &marks).await?),
         None => None,
     };
-    work.shared.cache.change_release(work.key, |release| {
+    context.shared.cache.change_release(context.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&version) {
             revision.marks = Some(Arc::new(marks));
             if let (Some(written), Some(body)) = (written, body) {
@@ -273,8 +282,8 @@ async fn write_marks(work: &Work<'_>, primary: &Primary, version: u32, marks: Ma
 }
 
 /// Stores a record that this process has written.
-fn keep_written(work: &Work<'_>, version: u32, marks: Marks, written: Written) {
-    work.shared.cache.change_release(work.key, |release| {
+fn keep_written(context: &StepContext<'_>, version: u32, marks: Marks, written: Written) {
+    context.shared.cache.change_release(context.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&version) {
             revision.marks = Some(Arc::new(marks));
             revision.trust = Trust::Written(Some(written.packed.content()));

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::causes;
 use crate::mask::Mask;
-use crate::reconcile::context::{Loaded, Work};
+use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Used;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::reconcile::report::outcome::invalid_annotation;
-use crate::reconcile::shared::Shared;
+use crate::reconcile::step_context::{Loaded, StepContext};
 use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};
@@ -39,7 +39,7 @@ fn admit(allowed: &AnnotationSources, namespace: &str, sources: Vec<Resolved>) -
     }
 }
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Records the resource's sources, so that a change of one wakes it.
     pub(crate) fn depend_on_sources(&self, primary: &Primary) {
         let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
@@ -71,14 +71,14 @@ impl Work<'_> {
             let known = self.shared.sources.known(&source.key).0;
             known.is_some_and(|read| source.optional || read.digest(&source.values_key).is_some())
         };
-        self.loaded.is_some()
+        self.found.loaded.is_some()
             || !self.maps_values() && self.sources(primary).is_ok_and(|sources| sources.iter().all(is_known))
     }
 
     /// Returns the digest of the sources and mapped values, for the digest of the inputs; `None` if there are none. It
     /// differs whenever a source may have changed.
     pub(crate) fn sources_digest(&self, primary: &Primary) -> Option<Value> {
-        if let Some(loaded) = &self.loaded {
+        if let Some(loaded) = &self.found.loaded {
             return Some(loaded.digest.clone());
         }
         let known = self.known_digest(primary);
@@ -105,14 +105,14 @@ impl Work<'_> {
         (!sources.is_empty()).then(|| sources.iter().map(part).collect())
     }
 
-    /// Returns the values to render with: the `spec` merged over the sources that [`Work::load_sources`] read.
+    /// Returns the values to render with: the `spec` merged over the sources that [`StepContext::load_sources`] read.
     pub(crate) fn effective_spec(&self, primary: &Primary) -> Spec {
-        self.loaded.as_ref().and_then(|loaded| loaded.spec.clone()).unwrap_or_else(|| primary.spec.clone())
+        self.found.loaded.as_ref().and_then(|loaded| loaded.spec.clone()).unwrap_or_else(|| primary.spec.clone())
     }
 
     /// Returns a mask of the contents of Secrets among the sources, until they are dropped.
     pub(crate) fn secrets(&self) -> Mask {
-        self.loaded.as_ref().map(|loaded| loaded.mask.clone()).unwrap_or_default()
+        self.found.loaded.as_ref().map(|loaded| loaded.mask.clone()).unwrap_or_default()
     }
 
     /// Reads the sources, unless this reconcile has already done so.
@@ -122,7 +122,7 @@ impl Work<'_> {
     pub(crate) async fn load_sources(&mut self, primary: &Primary) -> Result<(), Failed> {
         let sources = self.sources(primary)?;
         if (sources.is_empty() && !self.maps_values())
-            || self.loaded.as_ref().is_some_and(|loaded| loaded.spec.is_some())
+            || self.found.loaded.as_ref().is_some_and(|loaded| loaded.spec.is_some())
         {
             return Ok(());
         }
@@ -149,20 +149,20 @@ impl Work<'_> {
         if self.maps_values() {
             digests.push(json!(["mapped", spec.digest()]));
         }
-        self.loaded = Some(Loaded { digest: digests.into(), spec: Some(spec), mask });
+        self.found.loaded = Some(Loaded { digest: digests.into(), spec: Some(spec), mask });
         Ok(())
     }
 
     /// Drops the values, because they may be secret, and the next step may take an hour.
     pub(crate) fn drop_source_values(&mut self) {
-        if let Some(loaded) = &mut self.loaded {
+        if let Some(loaded) = &mut self.found.loaded {
             (loaded.spec, loaded.mask) = (None, Mask::default());
         }
     }
 
     /// Returns the sources that this reconcile has read, with the digests of their contents.
     pub(crate) fn used_sources(&self, primary: &Primary) -> Vec<Used> {
-        match self.loaded.as_ref().map(|loaded| &loaded.digest) {
+        match self.found.loaded.as_ref().map(|loaded| &loaded.digest) {
             Some(Value::Array(digests)) => {
                 self.sources(primary).unwrap_or_default().into_iter().zip(digests.clone()).collect()
             }
@@ -173,7 +173,7 @@ impl Work<'_> {
 
 /// Returns whether one of these sources has changed. Reads only those for which a watch has reported a change. A source
 /// that cannot be read, or is missing for a moment, counts as unchanged.
-pub(crate) async fn have_changed(shared: &Shared, used: &[Used]) -> bool {
+pub(crate) async fn have_changed(shared: &ControllerContext, used: &[Used]) -> bool {
     for (source, before) in used {
         let read = match shared.sources.known(&source.key).0 {
             Some(read) => Some(read),
@@ -190,7 +190,7 @@ pub(crate) async fn have_changed(shared: &Shared, used: &[Used]) -> bool {
     false
 }
 
-async fn read_source(shared: &Shared, key: &SourceKey) -> Result<Content, Unanswered> {
+async fn read_source(shared: &ControllerContext, key: &SourceKey) -> Result<Content, Unanswered> {
     if let Some(why) = shared.sources.refusal(key) {
         return Err(forbidden(key, &why));
     }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use controller::report::chain;
 use helm_release::kube::Call;
 
-use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::state::Step;
 use crate::reconcile::failure::Unanswered;
+use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::reason::Reason;
 use crate::view::primary::{Primary, Received};
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns the resource with the `spec` that this reconcile has read, if it is still the same.
     pub(crate) fn with_spec(&self, primary: Arc<Primary>) -> Arc<Primary> {
-        match &self.spec {
+        match &self.found.spec {
             Some(spec) if primary.spec.is_away() && spec.digest() == primary.spec.digest() => {
                 Arc::new(primary.with_spec(spec.clone()))
             }
@@ -28,13 +28,13 @@ impl Work<'_> {
     ///
     /// # Errors
     /// The server does not answer.
-    pub(crate) async fn read_spec(&mut self, step: Step, primary: &Primary) -> Result<Option<Next>, Unanswered> {
+    pub(crate) async fn read_spec(&mut self, step: Step, primary: &Primary) -> Result<Option<NextStep>, Unanswered> {
         let is_read = step.reads_values() || !self.shared.settings.expressions.fields().is_empty();
         if !primary.spec.is_away() || !is_read {
             return Ok(None);
         }
         self.fetch_spec(primary).await?;
-        Ok(Some(Next::Again))
+        Ok(Some(NextStep::Again))
     }
 
     /// Returns the resource with its `spec`; `None` if the `spec` cannot be read.
@@ -53,7 +53,7 @@ impl Work<'_> {
         let received: Received = serde_json::from_slice(&answer.body).map_err(|error| {
             Unanswered::with_reason(Reason::Unanswered, format!("cannot read the resource: {}", chain(&error)))
         })?;
-        self.spec = Some(received.primary.spec.clone());
+        self.found.spec = Some(received.primary.spec.clone());
         // If the resource has changed in the meantime, the next steps use the new one.
         shared.primary_written(received);
         Ok(())

@@ -6,15 +6,15 @@
 
 use tokio::time::Instant;
 
-use crate::reconcile::context::{Progress, Work};
 use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::Again;
 use crate::reconcile::observe::share;
+use crate::reconcile::step_context::{ResyncProgress, StepContext};
 use crate::status::Handled;
 use crate::view::primary::Primary;
 
-impl Work<'_> {
+impl StepContext<'_> {
     fn asked(&self) -> HandledTriggers {
         self.shared.memory.of(self.key).requests.asked.as_deref().cloned().unwrap_or_default()
     }
@@ -51,17 +51,18 @@ impl Work<'_> {
     /// Returns what to do even if nothing differs.
     pub(crate) fn again(&self, primary: &Primary) -> Again {
         let asked = self.full_reconcile(primary).is_some();
-        match self.progress {
-            Progress { rendered: false, .. } if asked => Again::Render,
-            Progress { applied: false, .. } if asked || self.is_full_resync_due(primary) => Again::Apply,
+        match self.found.progress {
+            ResyncProgress { rendered: false, .. } if asked => Again::Render,
+            ResyncProgress { applied: false, .. } if asked || self.is_full_resync_due(primary) => Again::Apply,
             _ => Again::Nothing,
         }
     }
 
     /// Records that every object was applied.
     pub(crate) fn applied_everything(&mut self, primary: &Primary) {
-        self.progress.applied = true;
-        let token: Option<Box<str>> = self.full_reconcile(primary).filter(|_| self.progress.rendered).map(Box::from);
+        self.found.progress.applied = true;
+        let token: Option<Box<str>> =
+            self.full_reconcile(primary).filter(|_| self.found.progress.rendered).map(Box::from);
         self.change_asked(|asked| {
             asked.resynced = Some(Instant::now());
             if let Some(token) = token {

@@ -4,7 +4,7 @@ use helm_release::action::{self, Cached, Environment};
 use helm_release::kube::{ObjectKey, Ownership};
 use helm_release::storage::{MarkedObject, Marks};
 
-use crate::reconcile::context::Work;
+use crate::reconcile::step_context::StepContext;
 
 /// How many objects a message names.
 const MAX_NAMED: usize = 3;
@@ -17,7 +17,7 @@ struct Held {
 
 /// Names the objects of the uninstall that still exist; returns `None` once all are deleted.
 pub(crate) async fn awaited(
-    work: &Work<'_>,
+    context: &StepContext<'_>,
     env: &Environment<'_>,
     inventory: &Marks,
 ) -> Result<Option<String>, action::Error> {
@@ -25,15 +25,15 @@ pub(crate) async fn awaited(
         inventory.objects.iter().filter(|object| !object.kept && object.adopted.is_none()).collect();
     // For kinds without a watch, the cache holds only our own writes, and nothing reports deletions.
     let is_seen = |object: &&&MarkedObject| {
-        work.shared.cache.is_synced(&object.key)
-            && matches!(env.live.cached(&object.key, env.decoration), Cached::Ours(live) if !live.kept)
+        context.shared.cache.is_synced(&object.key)
+            && matches!(env.live.cached(&object.key, &env.decoration), Cached::Ours(live) if !live.kept)
     };
     let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
     // An object in a watched kind's cache exists until the watch reports otherwise. Its finalizers need a request, and
     // are left out if that fails.
     let mut held = Vec::new();
     for object in seen.iter().take(MAX_NAMED) {
-        let finalizers = look(work, env, object).await.ok().flatten().unwrap_or_default();
+        let finalizers = look(context, env, object).await.ok().flatten().unwrap_or_default();
         held.push(Held { key: object.key.clone(), finalizers });
     }
     if !seen.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) async fn awaited(
     }
     // An object that no watch has seen may exist nevertheless.
     for object in deleted {
-        if let Some(finalizers) = look(work, env, object).await? {
+        if let Some(finalizers) = look(context, env, object).await? {
             return Ok(Some(describe(&[Held { key: object.key.clone(), finalizers }], 0)));
         }
     }
@@ -50,11 +50,11 @@ pub(crate) async fn awaited(
 
 /// Returns the finalizers of an object of this release; `None` if it is deleted, or is to be kept.
 async fn look(
-    work: &Work<'_>,
+    context: &StepContext<'_>,
     env: &Environment<'_>,
     object: &MarkedObject,
 ) -> Result<Option<Vec<String>>, action::Error> {
-    let live = work.applier.find_live(&object.key, &object.api_version).await?;
+    let live = context.applier.find_live(&object.key, &object.api_version).await?;
     let ours = live.filter(|live| env.decoration.ownership(live) == Ownership::Ours && !live.kept);
     Ok(ours.map(|live| live.metadata.finalizers.unwrap_or_default()))
 }

@@ -5,14 +5,14 @@
 //! of its hooks runs.
 
 use controller::report::Outcome;
-use helm_release::action::{self, Admission, Admitted, Candidate, Uninstalling};
+use helm_release::action::{self, Action, Admission, Admitted, Candidate, Uninstalling};
 use helm_release::release::{HookEvent, Status};
 use helm_release::storage::Stored;
 
 use super::repair::fault;
-use crate::reconcile::context::Work;
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
+use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
@@ -21,7 +21,7 @@ use crate::view::release::{Holder, Release, Trust};
 /// How many records a message names.
 const MAX_NAMED: usize = 3;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns whether this operator recorded a revision for the resource, and it is as current as the resource's
     /// status.
     pub(crate) fn vouches(&self, release: &Release, version: u32, primary: &Primary) -> bool {
@@ -95,22 +95,21 @@ impl Work<'_> {
             Err(error) => return Err(fault(&error.into())),
         };
         // Then it renders to exactly what is deployed.
-        let is_same = self.rendered.is_some();
+        let is_same = self.found.rendered.is_some();
         let Some(candidate) = self.rendered_as(primary, version).await? else { return Ok(None) };
         let Some(recorded) = recorded else {
             self.distrust(version);
-            self.judged = Some(if is_same { Inputs::RenderedSame } else { Inputs::Changed });
+            self.found.judged = Some(if is_same { Inputs::RenderedSame } else { Inputs::Changed });
             return Ok(is_same.then(|| Admitted::rendered_again(&candidate, &self.decoration(primary), version)));
         };
-        let decoration = self.decoration(primary);
-        let env = self.environment(&decoration, primary, "upgrade");
+        let env = self.environment(primary, Action::Upgrade);
         let admission = action::admit(&env, &recorded, &candidate).await.map_err(|e| fault(&e))?;
         drop(env);
         match admission {
             Admission::Admitted(admitted) => Ok(Some(admitted)),
             Admission::Refused(why) => {
                 tracing::info!(resource = %self.key, version, why, "The recorded release is not taken over as it is");
-                self.judged = Some(if is_same { Inputs::RenderedSame } else { Inputs::Changed });
+                self.found.judged = Some(if is_same { Inputs::RenderedSame } else { Inputs::Changed });
                 Ok(is_same.then(|| Admitted::rendered_again(&candidate, &self.decoration(primary), version)))
             }
         }
@@ -125,8 +124,8 @@ impl Work<'_> {
         primary: &Primary,
         version: u32,
     ) -> Result<Stored<helm_release::release::Release>, helm_release::storage::Error> {
-        let packed = self.release().and_then(|release| release.packed.clone()).filter(|(of, _)| *of == version);
-        if let Some(Ok(release)) = packed.map(|(_, packed)| packed.unpack()) {
+        let packed = self.release().and_then(|release| release.record(version).cloned());
+        if let Some(Ok(release)) = packed.as_ref().map(Stored::unpack) {
             return Ok(release);
         }
         Ok(self.shared.storage.get(primary.namespace(), primary.name(), version).await?.release)
@@ -134,7 +133,7 @@ impl Work<'_> {
 
     /// Returns what the chart renders as this revision; `None` if the render is postponed.
     async fn rendered_as(&mut self, primary: &Primary, version: u32) -> Result<Option<Candidate>, Failed> {
-        if let Some(candidate) = self.rendered.take() {
+        if let Some(candidate) = self.found.rendered.take() {
             return Ok(Some(candidate));
         }
         self.load_sources(primary).await?;

@@ -6,18 +6,18 @@
 use helm_release::action::Failure;
 use tokio::time::Instant;
 
-use crate::reconcile::context::Work;
 use crate::reconcile::decide::remembered::Unserved;
 use crate::reconcile::failure::{Failed, FailedAttempt};
+use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns what a failed install predicts about its retries; `None` if they may succeed. The author's code may
     /// change what is rendered or served.
     pub(crate) fn unserved(&self, primary: &Primary, failure: &Failure) -> Option<Box<Unserved>> {
         let is_untouched = failure.recorded.is_none() && self.release().is_none();
         let is_certain = failure.cause.is_unserved_kind() && !self.shared.additions.need_metadata();
-        let (generation, at) = (self.discovered?, Instant::now());
+        let (generation, at) = (self.found.discovered?, Instant::now());
         (is_untouched && is_certain).then(|| Box::new(Unserved { attempt: self.attempt(primary), generation, at }))
     }
 
@@ -29,7 +29,7 @@ impl Work<'_> {
             return None;
         }
         let generation = mapper.generation();
-        self.discovered = Some(generation);
+        self.found.discovered = Some(generation);
         let (unserved, failed, attempt) =
             (history.unserved.as_ref()?, history.failure.as_ref()?, self.attempt(primary));
         if failed.inputs != attempt || !unserved.holds(&attempt, generation, Instant::now()) {

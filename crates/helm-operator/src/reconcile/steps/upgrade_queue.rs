@@ -1,13 +1,13 @@
 //! Manages the slot of a rollout-limited upgrade: taking it, waiting for it, and releasing it.
 
-use crate::reconcile::context::{Next, Work};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::UpgradeSlot;
+use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::{Health, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.
     pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&Release>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
@@ -17,15 +17,15 @@ impl Work<'_> {
             || !self.is_from_outside(primary, release);
         match is_free {
             true => UpgradeSlot::NotNeeded,
-            false if self.in_line => UpgradeSlot::Waiting,
+            false if self.found.in_line => UpgradeSlot::Waiting,
             false => UpgradeSlot::Needed,
         }
     }
 
     /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource.
-    pub(crate) fn get_in_line(&mut self) -> Next {
-        self.in_line = !self.shared.rollout.take(self.key);
-        Next::Again
+    pub(crate) fn get_in_line(&mut self) -> NextStep {
+        self.found.in_line = !self.shared.rollout.take(self.key);
+        NextStep::Again
     }
 
     /// Records that an upgrade starts. One that an earlier process started takes a slot even if none is free.
@@ -68,7 +68,7 @@ impl Work<'_> {
 
     fn has_current_inputs(&self, primary: &Primary) -> bool {
         let release = self.release();
-        let marks = release.as_ref().and_then(|r| r.deployed()).and_then(|(_, revision)| revision.marks.as_ref());
+        let marks = release.as_deref().and_then(Release::deployed_marks);
         marks.is_some_and(|marks| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary)))
     }
 }

@@ -100,7 +100,7 @@ pub(super) fn check_size(
 }
 
 async fn keys(env: &Environment<'_>, candidate: &Candidate) -> Result<Vec<ObjectKey>, Error> {
-    let keys = candidate.objects.iter().map(|object| env.applier.key(object, env.decoration));
+    let keys = candidate.objects.iter().map(|object| env.applier.key(object, &env.decoration));
     Ok(try_join_all(keys).await?)
 }
 

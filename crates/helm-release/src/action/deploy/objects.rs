@@ -17,10 +17,10 @@ impl Attempt<'_> {
     pub(super) async fn check_ownership(&self) -> Result<Observations, Error> {
         let (env, candidate) = (self.env, self.candidate);
         let unknown =
-            |key: &ObjectKey| self.rule(key) != Rule::Keep || env.live.cached(key, env.decoration) == Cached::Unknown;
+            |key: &ObjectKey| self.rule(key) != Rule::Keep || env.live.cached(key, &env.decoration) == Cached::Unknown;
         let objects = candidate.objects.iter().zip(&self.keys).filter(|(_, key)| unknown(key));
         let objects: Vec<(&Object, Rule)> = objects.map(|(object, key)| (object, self.rule(key))).collect();
-        Ok(env.applier.check_ownership(&objects, env.decoration).await?.into_iter().collect())
+        Ok(env.applier.check_ownership(&objects, &env.decoration).await?.into_iter().collect())
     }
 
     /// Fails if the release may not contain one of the candidate's objects or hooks, before anything is written.
@@ -30,7 +30,7 @@ impl Attempt<'_> {
         let hooks = candidate.hooks.iter().filter(|_| !env.options.disable_hooks);
         let hooks: Vec<Object> = hooks.filter_map(|hook| objects_of(&hook.manifest).ok()).flatten().collect();
         let objects = candidate.objects.iter().chain(&hooks);
-        Ok(env.applier.check_reach(objects, &env.options.reach, env.decoration).await?)
+        Ok(env.applier.check_reach(objects, &env.options.reach, &env.decoration).await?)
     }
 
     /// Applies the candidate's objects, then prunes. Jobs that were applied, and that the server deletes once they finished, are noted in `ahead`: an
@@ -75,7 +75,7 @@ impl Attempt<'_> {
         let (env, rule) = (self.env, self.rule(key));
         let recorded = self.current.and_then(|c| c.inventory.find(key));
         let known = recorded.filter(|_| rule == Rule::Keep);
-        let observed = match (observations.get(key), env.live.cached(key, env.decoration)) {
+        let observed = match (observations.get(key), env.live.cached(key, &env.decoration)) {
             (_, Cached::Ours(live))
                 if known.is_some_and(|k| is_intact(k, &live) && is_same(object, k, env))
                     && self.is_tied_as_before()

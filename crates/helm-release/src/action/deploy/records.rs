@@ -12,7 +12,7 @@ use crate::storage::{MarkedObject, Marks, Record};
 impl Attempt<'_> {
     /// Builds the pending revision. A pending predecessor is replaced under the same number.
     pub(super) fn release(&self) -> Release {
-        let (candidate, decoration) = (self.candidate, self.env.decoration);
+        let (candidate, decoration) = (self.candidate, &self.env.decoration);
         let now = outside::now();
         let info = Info {
             first_deployed: Some(self.current.and_then(|c| c.first_deployed).unwrap_or(now)),

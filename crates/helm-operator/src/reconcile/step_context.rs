@@ -1,17 +1,18 @@
-//! The context of one reconcile's steps: the resource, its release, and what earlier steps found.
+//! What the steps of one reconcile work with: the resource, its release, and what earlier steps found.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
-use helm_release::action::{Candidate, Current, Environment, Interrupted, Options, Refusal};
+use helm_release::action::{Action, Candidate, Current, Environment, Interrupted, Options, Refusal};
 use helm_release::kube::{Adopt, Applier, Decoration, Slot};
 use helm_release::storage::Known;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::shared::Shared;
+use super::controller_context::ControllerContext;
+use super::ownership;
 use crate::mask::Mask;
 use crate::reconcile::decide::interruption::{Aim, Running};
 use crate::reconcile::decide::state::Inputs;
@@ -21,9 +22,9 @@ use crate::values::Spec;
 use crate::view::primary::Primary;
 use crate::view::release::Revision;
 
-/// A running reconcile.
-pub(crate) struct Work<'a> {
-    pub(crate) shared: &'a Shared,
+/// What every step of a reconcile works with.
+pub(crate) struct StepContext<'a> {
+    pub(crate) shared: &'a ControllerContext,
     pub(crate) key: &'a ResourceKey,
     pub(crate) slot: &'a dyn Slot,
     /// The class of resources that the permit is for. Default: any resource.
@@ -32,6 +33,18 @@ pub(crate) struct Work<'a> {
     pub(crate) applier: Applier,
     /// Whether that account is deleted, so that the operator itself cleans up.
     pub(crate) orphaned: bool,
+    /// The hooks that ended and that no event has named yet.
+    pub(crate) ran: Arc<RanHooks>,
+    /// The running action.
+    pub(crate) running: Arc<Running>,
+    /// When the last step was decided.
+    pub(crate) decided: Instant,
+    pub(crate) found: Findings,
+}
+
+/// What earlier steps of a reconcile found.
+#[derive(Default)]
+pub(crate) struct Findings {
     /// The rendered candidate for the next revision.
     pub(crate) candidate: Option<Candidate>,
     /// The deployed revision as the chart renders it, while its record has yet to be checked against that.
@@ -45,31 +58,23 @@ pub(crate) struct Work<'a> {
     /// The content of the value sources.
     pub(crate) loaded: Option<Loaded>,
     /// How far a full reconcile has got.
-    pub(crate) progress: Progress,
-    /// The hooks that ended and that no event has named yet.
-    pub(crate) ran: Arc<RanHooks>,
-    /// The running action.
-    pub(crate) running: Arc<Running>,
+    pub(crate) progress: ResyncProgress,
     /// Whether the resource waits for an upgrade slot.
     pub(crate) in_line: bool,
     /// Deleted objects that still exist, as a text.
     pub(crate) awaited: Option<String>,
     /// Whether the resource was read again.
     pub(crate) reread: bool,
-    /// When the last step was decided.
-    pub(crate) decided: Instant,
-    /// How many steps were decided.
-    pub(crate) steps: usize,
 }
 
 /// The progress of a full reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct ResyncProgress {
     pub(crate) rendered: bool,
     pub(crate) applied: bool,
 }
 
-impl Progress {
+impl ResyncProgress {
     /// Records that the chart was rendered, and that any difference was upgraded.
     pub(crate) fn rendered(&mut self) {
         self.rendered = true;
@@ -87,7 +92,7 @@ pub(crate) struct Loaded {
 }
 
 /// When to take the next step.
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// Immediately.
     Again,
     /// Immediately, and without earlier findings, because the resource has changed.
@@ -98,36 +103,30 @@ pub(crate) enum Next {
     At(Instant),
 }
 
-impl<'a> Work<'a> {
-    pub(crate) fn new(shared: &'a Shared, key: &'a ResourceKey, slot: &'a dyn Slot) -> Work<'a> {
-        let decided = Instant::now();
-        let progress = Progress::default();
-        Work {
+impl<'a> StepContext<'a> {
+    pub(crate) fn new(shared: &'a ControllerContext, key: &'a ResourceKey, slot: &'a dyn Slot) -> StepContext<'a> {
+        StepContext {
             shared,
             key,
             slot,
             priority: Priority::Normal,
             applier: acting_as(&shared.applier, shared.settings.account.as_ref(), &key.namespace),
             orphaned: false,
-            candidate: None,
-            rendered: None,
-            judged: None,
-            discovered: None,
-            spec: None,
-            loaded: None,
-            progress,
             ran: Arc::default(),
             running: Arc::default(),
-            in_line: false,
-            awaited: None,
-            reread: false,
-            decided,
-            steps: 0,
+            decided: Instant::now(),
+            found: Findings::default(),
         }
+    }
+
+    /// Forgets what earlier steps found, as a new reconcile would.
+    pub(crate) fn forget(&mut self) {
+        let (priority, ran, running) = (self.priority, self.ran.clone(), self.running.clone());
+        *self = StepContext { priority, ran, running, ..StepContext::new(self.shared, self.key, self.slot) };
     }
 }
 
-impl Work<'_> {
+impl StepContext<'_> {
     /// Returns what identifies an attempt. Different inputs are tried immediately.
     pub(crate) fn attempt(&self, primary: &Primary) -> String {
         if primary.deleting {
@@ -142,15 +141,13 @@ impl Work<'_> {
     pub(crate) fn decoration(&self, primary: &Primary) -> Decoration {
         let release = self.release().unwrap_or_default();
         let marks = release.base().or(release.newest()).and_then(|(_, revision)| revision.marks.clone());
-        Decoration { tie: marks.map(|marks| marks.tie()).unwrap_or_default(), ..self.shared.decoration(primary) }
+        Decoration {
+            tie: marks.map(|marks| marks.tie()).unwrap_or_default(),
+            ..ownership::decoration(self.shared, primary)
+        }
     }
 
-    pub(crate) fn environment<'b>(
-        &'b self,
-        decoration: &'b Decoration,
-        primary: &Primary,
-        action: &'static str,
-    ) -> Environment<'b> {
+    pub(crate) fn environment(&self, primary: &Primary, action: Action) -> Environment<'_> {
         self.running.begin(Aim::of(primary, action), self.used_sources(primary));
         let options = Options {
             // A hook may do what the account may do, and not what the operator may.
@@ -171,7 +168,7 @@ impl Work<'_> {
         Environment {
             applier: &self.applier,
             storage: &self.shared.storage,
-            decoration,
+            decoration: self.decoration(primary),
             live: &self.shared.cache,
             slot: self.slot,
             options,
@@ -190,7 +187,7 @@ impl Work<'_> {
         let release = self.release()?;
         let (version, newest) = release.newest()?;
         let base = release.base().map(|(v, _)| v);
-        let packed = release.packed.as_ref().filter(|(v, _)| Some(*v) == base).map(|(_, p)| p.clone());
+        let packed = base.and_then(|version| release.record(version).cloned());
         let unfinished = newest.marks.as_ref().filter(|_| newest.status.is_pending() && newest.is_sealed());
         let deployed = release.deployed();
         Some(Current {

@@ -1,0 +1,186 @@
+//! Handles what the watches of a chart controller report: keeps its view current, and wakes the resources that a change
+//! concerns.
+
+use std::sync::Arc;
+
+use controller::reconciler::Stores;
+use controller::runtime::freshness::Epoch;
+use controller::runtime::key::ResourceKey;
+use controller::runtime::reflector::{Sink, WatchScope};
+use helm_release::kube::{Live, ObjectKey, Resource};
+use tokio::time::Instant;
+
+use crate::hooks::extensions::Wakes;
+use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::ownership;
+use crate::view::coverage::{Loss, kind_key};
+use crate::view::dependent::{Claim, key_of};
+use crate::view::primary::Received;
+use crate::view::release::Release;
+use crate::view::releases::ReleaseListener;
+
+/// A sink that stores custom resources.
+pub(crate) struct Primaries(pub(crate) Arc<ControllerContext>);
+
+impl Sink<Received> for Primaries {
+    fn changed(&self, received: Received, epoch: Epoch) {
+        let shared = &self.0;
+        let (key, uid) = (shared.intake.key_of(&received.primary), received.primary.uid().to_owned());
+        let Some(primary) = shared.admit(received) else { return shared.primary_left(&key, &uid) };
+        shared.metrics.resource_created(&shared.gvk(), primary.own_namespace(), &key.name, primary.created);
+        if shared.cache.store_primary(primary, epoch) {
+            shared.wake(key);
+        }
+    }
+
+    fn deleted(&self, received: Received) {
+        self.0.primary_deleted(&self.0.intake.key_of(&received.primary), received.primary.uid());
+    }
+
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
+        for gone in self.0.cache.unlisted_primaries(scope, list) {
+            self.0.primary_deleted(&gone.key(), gone.uid());
+        }
+    }
+
+    fn description(&self) -> String {
+        format!("{} resources", self.0.resource.kind)
+    }
+}
+
+/// A sink that stores objects of one kind.
+pub(crate) struct Dependents(pub(crate) Arc<ControllerContext>, pub(crate) Arc<Resource>);
+
+impl Dependents {
+    /// Wakes the owner of an object, if the object matters to its release.
+    fn wake(&self, owner: Option<ResourceKey>, object: &ObjectKey) {
+        owner.into_iter().filter(|owner| self.0.cache.concerns(owner, object)).for_each(|owner| self.0.wake(owner));
+    }
+}
+
+impl Sink<Arc<Live>> for Dependents {
+    fn changed(&self, live: Arc<Live>, epoch: Epoch) {
+        let key = key_of(&self.1, &live);
+        let owner = match ownership::claim(&self.0, &key, &live) {
+            // It belongs to another controller with a chart of the same name, so our object with this key is gone.
+            Claim { owner: None, .. } => self.0.cache.drop_dependent(&key),
+            claim => self.0.cache.store_dependent(key.clone(), &live, claim, epoch),
+        };
+        self.wake(owner, &key);
+    }
+
+    fn deleted(&self, live: Arc<Live>) {
+        let key = key_of(&self.1, &live);
+        let owner = self.0.cache.remove_dependent(&key, &live);
+        self.wake(owner, &key);
+    }
+
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
+        let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
+        // Objects that were deleted while the kind could not be watched are noticed only now.
+        let is_back = self.0.cache.kind_synced(&self.1, scope);
+        let missed = if is_back { self.0.cache.resources_with(&self.1) } else { Vec::new() };
+        gone.into_iter().chain(missed).for_each(|key| self.0.wake(key));
+    }
+
+    fn lost(&self, scope: &WatchScope) {
+        let loss = match self.0.applier.mapper.is_unserved(self.1.group(), &self.1.kind) {
+            true => Loss::Unserved,
+            false => Loss::Refused,
+        };
+        if self.0.cache.kind_lost(&kind_key(&self.1), scope, loss) {
+            self.0.cache.resources_with(&self.1).into_iter().for_each(|key| self.0.wake(key));
+        }
+    }
+
+    fn description(&self) -> String {
+        self.1.full_name()
+    }
+}
+
+/// Returns whether the status of the kind's objects shows readiness, as for workloads, volume claims and every custom
+/// resource.
+fn has_readiness(resource: &Resource) -> bool {
+    match resource.group() {
+        "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),
+        "apps" | "batch" | "policy" | "apiextensions.k8s.io" => true,
+        "autoscaling" | "extensions" => false,
+        group => !group.ends_with(".k8s.io"),
+    }
+}
+
+fn api_resource(resource: &Resource) -> ApiResource {
+    let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
+    ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version: resource.api_version.to_string(),
+        kind: resource.kind.to_string(),
+        plural: resource.plural.to_string(),
+    }
+}
+
+impl ReleaseListener for ControllerContext {
+    /// Wakes the record's resource. A foreign record is a change of the resource's inputs, so it ends the wait after a
+    /// failure. Our own record may be the result of the attempt that failed.
+    fn release_changed(&self, record: &ResourceKey, foreign: bool) {
+        let Some(key) = self.cache.resource_of(record) else { return };
+        if foreign {
+            self.memory.change(&key, |history| history.retry_now(Instant::now()));
+        }
+        self.wake(key);
+    }
+
+    fn sight_changed(&self, scope: &WatchScope) {
+        for key in self.cache.recorded_in(scope) {
+            self.memory.change(&key, |history| history.retry_now(Instant::now()));
+            self.wake(key);
+        }
+    }
+
+    fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>) {
+        if let Some(key) = self.cache.resource_of(record) {
+            // An inventory is kept as long as its resource exists.
+            let is_known = || self.cache.primary(&key).is_some();
+            self.memory.change_if(is_known, &key, |history| history.release.lost = Some(release.clone()));
+        }
+    }
+}
+
+/// Makes changes of value sources wake their resources.
+pub(crate) fn connect_sources(context: &Arc<ControllerContext>) {
+    let shared = Arc::downgrade(context);
+    context.sources.connect(context.settings.controller.clone(), move |key| {
+        if let Some(shared) = shared.upgrade() {
+            // A source is an input of the resource, so the previous process's failure says nothing about the new
+            // content.
+            shared.memory.change(key, |history| history.recalled = None);
+            shared.wake(key.clone());
+        }
+    });
+}
+
+/// Makes the objects that the author watches wake their resources.
+pub(crate) fn follow(context: &Arc<ControllerContext>, stores: &Stores) {
+    for follow in &context.additions.follows {
+        let shared = Arc::downgrade(context);
+        let wake = move |wakes| shared.upgrade().into_iter().for_each(|shared| wake_now(&shared, &wakes));
+        follow(stores, Box::new(wake));
+    }
+}
+
+/// Wakes resources, and ends their waits after failures.
+fn wake_now(context: &ControllerContext, wakes: &Wakes) {
+    let keys = match wakes {
+        Wakes::Nobody => Vec::new(),
+        Wakes::Resource(key) => vec![key.clone()],
+        Wakes::Namespace(namespace) => {
+            let primaries = context.cache.primaries().into_iter();
+            primaries.filter(|primary| primary.own_namespace() == namespace).map(|primary| primary.key()).collect()
+        }
+    };
+    for key in keys {
+        context.memory.change(&key, |history| history.retry_now(Instant::now()));
+        context.wake(key);
+    }
+}

@@ -1,0 +1,28 @@
+//! Counts the resources of a chart controller, for metrics.
+
+use std::sync::Arc;
+
+use crate::chart_metrics::{Census, Count};
+use crate::reconcile::controller_context::ControllerContext;
+use crate::status::{Condition, condition};
+
+impl Census for ControllerContext {
+    fn count(&self) -> Count {
+        let left_alone = [("suspend", 0), ("pause", 0)].into();
+        let mut counts = Count { left_alone, ..Count::default() };
+        for primary in self.cache.primaries() {
+            let ready = primary.status.find(condition::READY);
+            let of =
+                |part: fn(&Condition) -> &Arc<str>| ready.map_or_else(|| "Unknown".into(), |ready| part(ready).clone());
+            *counts.ready.entry((of(|ready| &ready.status), of(|ready| &ready.reason))).or_default() += 1;
+            if let Some(deployed) = primary.status.deployed_release.as_ref().filter(|one| !one.chart.is_empty()) {
+                counts.add_chart(&deployed.chart);
+            }
+            if let Some(annotation) = primary.annotations.left_alone_by() {
+                *counts.left_alone.entry(annotation).or_default() += 1;
+            }
+            counts.revisions += self.cache.release(&primary.key()).map_or(0, |release| release.revisions.len());
+        }
+        counts
+    }
+}

@@ -1,0 +1,43 @@
+//! Restores, at startup, what the previous process remembered of its resources, from their status.
+
+use tokio::time::Instant;
+
+use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::inputs;
+use crate::reconcile::decide::memory::ResourceMemory;
+use crate::reconcile::decide::rollout;
+use crate::view::primary::Primary;
+
+/// Restores what is remembered of each resource from its status.
+pub(crate) fn restore(context: &ControllerContext) {
+    let (now, today) = (Instant::now(), outside::now());
+    for primary in context.cache.primaries() {
+        if let Some(history) = ResourceMemory::recall(&primary, now, today) {
+            report_restored(&primary, &history, now);
+            context.memory.change(&primary.key(), |known| *known = history);
+        }
+        restore_slot(context, &primary);
+    }
+}
+
+/// Restores the upgrade slot that the previous process's upgrade held. It keeps the slot until the release is
+/// ready, unless the resource itself changed.
+fn restore_slot(context: &ControllerContext, primary: &Primary) {
+    let release = context.cache.release(&primary.key()).unwrap_or_default();
+    if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status) {
+        context.rollout.recall(&primary.key(), before);
+    }
+}
+
+/// Logs when a resource that failed before this start is retried. Someone who fixed something and restarted the
+/// operator is waiting for it.
+fn report_restored(primary: &Primary, history: &ResourceMemory, now: Instant) {
+    if let Some(wait) = history.recalled_wait(now) {
+        tracing::info!(
+            resource = %primary.key(),
+            next_try_in = format!("{wait:.0?}"),
+            "The resource failed before this start: it is tried again soon, or at once with a change of its spec or the annotation \
+             helm.sdk.operatorframework.io/retry-now"
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! What all reconciles of one controller share: its handles, settings and memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::events::{self, Events};
+use controller::metrics::Metrics;
+use controller::report::Outcome;
+use controller::runtime::key::ResourceKey;
+use controller::runtime::queue::Queue;
+use helm_release::kube::{Adopt, Api, Applier, CrdPolicy, ObjectRule, Policy, Reach, Resource};
+use helm_release::storage::{Home, Storage};
+use kube::core::GroupVersionKind;
+use tokio::sync::mpsc;
+
+use super::accept::Intake;
+use crate::chart_metrics::ChartMetrics;
+use crate::hooks::extensions::Additions;
+use crate::reconcile::decide::memory::Memory;
+use crate::reconcile::decide::rollout::Rollout;
+use crate::reconcile::report::diagnoses::Diagnoses;
+use crate::rendering::request::Renderer;
+use crate::status::declared_fields::Undeclared;
+use crate::values_from::ValuesSource;
+use crate::view::cache::Cache;
+use crate::view::primary::{Primary, Received};
+use crate::view::sources::registry::Sources;
+use crate::watches::{AnnotationSources, CommonLabels, Drift, Expressions, OnFailure, ServiceAccount};
+
+/// The state that all reconciles of one controller share.
+pub(crate) struct ControllerContext {
+    pub(crate) api: Arc<dyn Api>,
+    pub(crate) applier: Applier,
+    pub(crate) storage: Storage,
+    pub(crate) cache: Cache,
+    /// The recent history of the resources.
+    pub(crate) memory: Memory,
+    pub(crate) queue: Queue<ResourceKey>,
+    pub(crate) renderer: Arc<dyn Renderer>,
+    /// The process's value sources: Secrets and ConfigMaps.
+    pub(crate) sources: Arc<Sources>,
+    /// The code that the operator's author adds.
+    pub(crate) additions: Additions,
+    /// Only for the author's code. Everything else uses `api`.
+    pub(crate) client: kube::Client,
+    pub(crate) events: Events,
+    pub(crate) metrics: Metrics,
+    /// The metrics of charts.
+    pub(crate) counts: ChartMetrics,
+    pub(crate) settings: Settings,
+    pub(crate) rollout: Rollout,
+    /// When the controller started.
+    pub(crate) started: tokio::time::Instant,
+    pub(crate) intake: Intake,
+    /// The custom resource's kind.
+    pub(crate) resource: Arc<Resource>,
+    /// Receives the kinds to watch.
+    pub(crate) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
+    /// The throttle for diagnoses of unready objects.
+    pub(crate) diagnoses: Arc<Diagnoses>,
+    /// The status fields that the kind's schema lacks.
+    pub(crate) undeclared: Undeclared,
+}
+
+/// The settings of one controller, from its watch and the flags.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) controller: Arc<str>,
+    pub(crate) period: Duration,
+    pub(crate) hook_timeout: Duration,
+    pub(crate) watch_dependents: bool,
+    pub(crate) max_history: usize,
+    pub(crate) suppress_overrides: bool,
+    /// The account for reading and writing objects.
+    pub(crate) account: Option<ServiceAccount>,
+    pub(crate) apply: Policy,
+    /// How long a release may stay unready without progress; zero means no limit.
+    pub(crate) progress_timeout: Duration,
+    /// Maximum concurrent upgrades caused by chart, override or source changes; 0 means unlimited.
+    pub(crate) max_parallel_upgrades: usize,
+    /// How often everything is applied again without a reason; zero means never.
+    pub(crate) full_resync: Duration,
+    pub(crate) values_from: Arc<[ValuesSource]>,
+    pub(crate) values_from_annotation: AnnotationSources,
+    /// Labels that each object gets.
+    pub(crate) common_labels: CommonLabels,
+    pub(crate) drift: Drift,
+    pub(crate) adopt: Adopt,
+    /// What releases may contain.
+    pub(crate) reach: Arc<Reach>,
+    pub(crate) on_failure: OnFailure,
+    /// How often to retry the same inputs; `None` means no limit.
+    pub(crate) retries: Option<u32>,
+    pub(crate) crds: CrdPolicy,
+    pub(crate) recreate: Arc<[ObjectRule]>,
+    pub(crate) expressions: Arc<Expressions>,
+    /// Where the records are stored.
+    pub(crate) home: Home,
+}
+
+impl ControllerContext {
+    pub(crate) fn wake(&self, key: ResourceKey) {
+        self.queue.push(key);
+    }
+
+    /// Stores the response to one of our own writes.
+    pub(crate) fn primary_written(&self, received: Received) {
+        let (key, uid) = (self.intake.key_of(&received.primary), received.primary.uid().to_owned());
+        match self.admit(received) {
+            Some(primary) => _ = self.cache.store_written_primary(primary),
+            None => self.primary_left(&key, &uid),
+        }
+    }
+
+    pub(crate) fn admit(&self, received: Received) -> Option<Primary> {
+        self.intake.admit(received, self.settings.expressions.fields())
+    }
+
+    /// Releases a resource's upgrade slot, and wakes the next holder.
+    pub(crate) fn leave_rollout(&self, key: &ResourceKey) {
+        self.rollout.leave(key).into_iter().for_each(|next| self.wake(next));
+    }
+
+    pub(crate) fn gvk(&self) -> GroupVersionKind {
+        let (_, version) = self.resource.api_version.rsplit_once('/').unwrap_or(("", &self.resource.api_version));
+        GroupVersionKind::gvk(self.resource.group(), version, &self.resource.kind)
+    }
+
+    /// Forgets a deleted resource, unless one with another uid has its name.
+    pub(crate) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
+        let known = self.cache.remove_primary(key, uid);
+        self.forget(key, known);
+    }
+
+    /// Forgets a resource that another controller, or none, serves now. It may come back.
+    pub(crate) fn primary_left(&self, key: &ResourceKey, uid: &str) {
+        let known = self.cache.leave_primary(key, uid);
+        self.forget(key, known);
+    }
+
+    fn forget(&self, key: &ResourceKey, known: bool) {
+        if known {
+            let namespace = if self.resource.namespaced { &*key.namespace } else { "" };
+            self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
+            self.memory.forget(key);
+            self.sources.forget(&self.settings.controller, key);
+            self.leave_rollout(key);
+            self.queue.forget(key);
+        }
+    }
+
+    /// Counts a resource's outcome, and publishes it in the background.
+    pub(crate) fn publish(&self, primary: &Primary, outcome: Outcome) {
+        events::publish(&self.metrics, &self.events, &self.settings.controller, primary.reference(), outcome);
+    }
+
+    /// Requests a watch of each kind that is not watched yet.
+    pub(crate) fn watch_kinds(&self, kinds: impl IntoIterator<Item = Arc<Resource>>) {
+        if self.settings.watch_dependents {
+            for kind in kinds {
+                if self.cache.start_kind(&kind) {
+                    // The receiver is dropped only when the process ends.
+                    _ = self.new_kinds.send(kind);
+                }
+            }
+        }
+    }
+}
