@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
+use outside::sync::lock;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::events::Events;
@@ -18,7 +19,6 @@ use crate::runtime::concurrency::ConcurrencyLimit;
 pub use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
 use crate::runtime::served_kinds::ServedKinds;
-use crate::runtime::sync::lock;
 
 /// The name for events and metrics that belong to no controller.
 const MANAGER: &str = "manager";

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod cause;
 pub mod report;
 
 pub mod metrics;

@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-pub use crate::cause::chain;
+pub use outside::chain;
 
 /// An error with a stable name for conditions, events and metrics.
 pub trait Reason: Error {

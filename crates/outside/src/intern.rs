@@ -1,7 +1,8 @@
 //! Stores each string that many objects share only once: groups, kinds, versions, namespaces, names, owners.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
+use crate::sync;
 use hashbrown::HashSet;
 
 /// Minimum number of strings before unused ones are dropped.
@@ -11,7 +12,7 @@ static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
 
 /// Returns the process's only copy of a string. It is dropped some time after its last use.
 pub fn intern(text: &str) -> Arc<str> {
-    TEXTS.lock().unwrap_or_else(PoisonError::into_inner).intern(text)
+    sync::lock(&TEXTS).intern(text)
 }
 
 #[derive(Default)]

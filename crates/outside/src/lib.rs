@@ -1,15 +1,18 @@
 #![doc = include_str!("../README.md")]
 
 mod intern;
+pub mod sync;
 mod world;
 
 mod api;
 mod as_yaml;
+mod cause;
 mod refusal;
 
 mod memory;
 
 pub use api::{ActingAs, Api, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, Pieces, Purpose, Response, read_within};
+pub use cause::chain;
 pub use intern::intern;
 pub use memory::{Disturbance, MemoryApi};
 pub use refusal::{is_transient, is_unanswered, value_at};

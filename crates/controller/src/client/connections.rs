@@ -6,7 +6,7 @@
 //! connection of their own.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use hyper_util::client::legacy::{Builder, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
 use kube::client::{Body, ConfigExt as _, RustlsTlsError};
+use outside::sync;
 use tower::{BoxError, Service};
 
 /// The maximum number of watches per connection.
@@ -82,7 +83,7 @@ impl<S: Clone> Connections<S> {
     /// Returns the first connection with room for another watch; opens a new one if none has room. The watch counts
     /// until its load is dropped.
     fn for_watch(&self) -> (S, Load) {
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = sync::lock(&self.watches);
         if let Some((connection, load)) = watches.iter().find(|(_, load)| load.watches() < WATCHES) {
             return (connection.clone(), load.clone());
         }

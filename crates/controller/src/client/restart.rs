@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
-use crate::runtime::sync::lock;
+use outside::sync::lock;
 
 /// How long after the last failed contact a 403 may mean that the server is starting.
 const START: Duration = Duration::from_secs(10);

@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use kube::client::Body;
+use outside::sync::lock;
 use tower::{BoxError, Layer, Service, ServiceExt as _};
 
 use super::connections::is_watch;
-use crate::runtime::sync::lock;
 
 /// Requests the metadata of objects alone, if the server supports that.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::report::{Outcome, shorten};
 
 /// The maximum length of a note in the events API, in bytes.
-pub(super) const MAX_NOTE: usize = 1024;
+pub const MAX_NOTE: usize = 1024;
 /// The maximum length of an object's name, in bytes.
 const MAX_NAME: usize = 253;
 

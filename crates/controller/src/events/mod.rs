@@ -18,6 +18,8 @@ use outside::Api;
 
 use crate::metrics::Metrics;
 use crate::report::Outcome;
+pub use form::MAX_NOTE;
+
 use form::Event;
 use outbox::Outbox;
 use recorder::Recorder;

@@ -1,11 +1,12 @@
 //! Publishes events: creates new ones and counts repeated ones, within the process's permissions and bounded memory.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use lru::LruCache;
+use outside::sync;
 use outside::{Api, Error};
 use tokio::time::Instant;
 
@@ -149,11 +150,11 @@ impl Recorder {
     }
 
     fn seen(&self) -> MutexGuard<'_, LruCache<EventKey, Published>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.seen)
     }
 
     fn rights(&self) -> MutexGuard<'_, EventRights> {
-        self.rights.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.rights)
     }
 
     /// Returns how many events are tracked.

@@ -13,10 +13,11 @@ mod runtime;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::GroupVersionKind;
+use outside::sync;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
@@ -45,13 +46,13 @@ impl Metrics {
 
     /// Registers further families, to be scraped with the others.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.0.registry.lock().unwrap_or_else(PoisonError::into_inner));
+        add(&mut sync::lock(&self.0.registry));
     }
 
     /// Returns all metrics as text.
     pub fn encode(&self, format: Format) -> String {
         self.0.running.show(&self.0.queues);
-        format.encode(&self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))
+        format.encode(&sync::lock(&self.0.registry))
     }
 
     /// Sets how many reconciles of a controller may run concurrently, and initialises its other metrics to zero.

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use outside::sync;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -165,7 +166,7 @@ impl RunningWork {
     }
 
     fn starts(&self) -> MutexGuard<'_, HashMap<Arc<str>, BTreeMap<u64, Instant>>> {
-        self.starts.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.starts)
     }
 }
 

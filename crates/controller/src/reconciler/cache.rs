@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
+
+use outside::sync::{self, lock};
 
 use super::decoded::Invalid;
 use super::kind::Kind;
 use super::store::{Store, StoreListener};
 use crate::ResourceKey;
-use crate::runtime::sync::lock;
 
 /// The objects of one kind as last seen, by the resource to which they belong. Cheap to clone; reading sends no
 /// request.
@@ -138,13 +139,13 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
     }
 
     fn get(&self, key: &I) -> Vec<Arc<K>> {
-        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let objects = sync::read(&self.objects);
         objects.get(key).into_iter().flat_map(|all| all.values().cloned()).collect()
     }
 
     /// Moves the object to the keys that it has now.
     fn file(&self, key: &ResourceKey, left: &[I], joined: &[I], now: Option<&Arc<K>>) {
-        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = sync::write(&self.objects);
         for of in left {
             let mut rest = objects.remove(of).unwrap_or_default();
             rest.remove(key);

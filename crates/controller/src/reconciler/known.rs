@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
+use outside::sync::lock;
+
 use crate::ResourceKey;
-use crate::runtime::sync::lock;
 
 /// The resources that the watch has delivered and no reconcile has found deleted.
 #[derive(Default)]

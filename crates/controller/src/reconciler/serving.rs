@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
+use outside::sync::lock;
 use serde_json::json;
 
 use super::cache::Cache;
@@ -19,15 +20,12 @@ use super::serve::Served;
 use super::settings::Settings;
 use crate::ResourceKey;
 use crate::context::Context;
+use crate::events::MAX_NOTE;
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::report::{self, Outcome};
 use crate::runtime::concurrency::Permit;
 use crate::runtime::queue::Queue;
-use crate::runtime::sync::lock;
 use crate::runtime::workers::Reconcile;
-
-/// The longest message of an event in bytes, as the server limits it.
-const MESSAGE: usize = 1024;
 
 /// The shortest wait that a reconciler may ask for. [`Next::After`] with zero would keep a worker busy for ever.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -131,7 +129,7 @@ impl<R: Reconciler> Serving<R> {
         }
         let last = lock(&self.published).insert(key.clone(), message.clone());
         if last.as_ref() != Some(&message) {
-            let outcome = Outcome::warning(reason, "Reconcile", report::shorten(&message, MESSAGE));
+            let outcome = Outcome::warning(reason, "Reconcile", report::shorten(&message, MAX_NOTE));
             self.context.events.publish(object, outcome);
         }
         ReconcileResult::Error

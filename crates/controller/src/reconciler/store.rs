@@ -10,6 +10,7 @@ use futures::future::ready;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
 use kube::api::ApiResource;
+use outside::sync::{self, lock};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -23,7 +24,6 @@ use crate::runtime::freshness::Epoch;
 use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::{self, LISTING, Readiness};
 use crate::runtime::reflector::{self, Sink, Stream, WatchScope};
-use crate::runtime::sync::lock;
 
 /// The annotation in which kubectl keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -239,11 +239,11 @@ impl<K: Kind> Store<K> {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<K>> {
-        self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        sync::read(&self.state)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
-        self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+        sync::write(&self.state)
     }
 }
 

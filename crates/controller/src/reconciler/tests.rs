@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::object::HasStatus;
 use kube::{CustomResource, ResourceExt as _};
 use outside::MemoryApi;
+use outside::sync::lock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,7 +19,6 @@ use crate::context::ControllerConfig;
 use crate::metrics::{Format, Metrics};
 use crate::reconciler::*;
 use crate::report::Reason;
-use crate::runtime::sync::lock;
 use crate::testing::{Requests, client};
 
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]

@@ -121,7 +121,7 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
-    use crate::runtime::sync::lock;
+    use outside::sync::lock;
 
     #[tokio::test]
     async fn metadata_alone_is_asked_for_where_the_type_has_no_more() {

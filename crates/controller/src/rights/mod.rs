@@ -12,11 +12,11 @@ use futures::future::join_all;
 use k8s_openapi::api::authorization::v1::{ResourceRule, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use outside::sync::lock;
 use tokio::sync::OnceCell;
 
 use crate::report::chain;
 use crate::runtime::namespaces::Namespaces;
-use crate::runtime::sync::lock;
 pub use namespaces::Collection;
 
 /// A namespace in which only cluster-wide rules apply, because no role grants anything there.

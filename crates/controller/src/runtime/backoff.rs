@@ -10,6 +10,7 @@ use std::hash::Hash;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use outside::sync;
 use tokio::time::Instant;
 
 /// The wait after the first failure.
@@ -92,7 +93,7 @@ impl<K: Hash + Eq> Backoff<K> {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<K, u32>> {
         // A panic cannot leave a count half changed.
-        self.failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        sync::lock(&self.failures)
     }
 }
 

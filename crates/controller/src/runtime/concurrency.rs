@@ -4,10 +4,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use outside::sync::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::priority::Priority;
-use super::sync::lock;
 
 /// The process-wide limit per processor. Reconciles mostly wait for the API server.
 const FOR_EACH_PROCESSOR: usize = 4;

@@ -7,7 +7,6 @@
 pub mod key;
 pub mod namespaces;
 pub mod served_kinds;
-pub mod sync;
 
 pub mod queue;
 

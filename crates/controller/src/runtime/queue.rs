@@ -7,11 +7,12 @@
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
+use outside::sync;
 use tokio::time::Instant;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue;
@@ -172,7 +173,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.state)
     }
 }
 

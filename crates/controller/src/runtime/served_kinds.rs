@@ -1,7 +1,7 @@
 //! The kinds of custom resources that the process serves, with any of its controllers.
 
 use std::collections::BTreeSet;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
 /// The kinds that the process serves, by group and kind. A resource contains its user's values.
 #[derive(Debug, Default)]
@@ -10,11 +10,11 @@ pub struct ServedKinds(RwLock<BTreeSet<[String; 2]>>);
 impl ServedKinds {
     /// Adds a kind.
     pub fn add(&self, group: &str, kind: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert([group, kind].map(str::to_owned));
+        sync::write(&self.0).insert([group, kind].map(str::to_owned));
     }
 
     /// Returns whether the process serves the kind.
     pub fn has(&self, group: &str, kind: &str) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&[group, kind].map(str::to_owned))
+        sync::read(&self.0).contains(&[group, kind].map(str::to_owned))
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep_until};
 
-use super::sync::lock;
+use outside::sync::lock;
 
 /// The maximum duration of a task without a cooldown: it shows that the server is not busy.
 const QUICK: Duration = Duration::from_millis(5);

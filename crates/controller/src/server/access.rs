@@ -18,13 +18,13 @@ use http::{HeaderMap, StatusCode};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use lru::LruCache;
+use outside::sync::lock;
 use outside::{Api, Call, Error};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::report::chain;
-use crate::runtime::sync::lock;
 
 /// How long a verdict is cached, as in the API server's own token cache: a revoked token soon stops working, and a new
 /// permission soon works.

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::runtime::sync::lock;
+use outside::sync::lock;
 
 /// How long a client may read nothing of a response.
 pub(super) const WRITE_LIMIT: Duration = Duration::from_secs(10);

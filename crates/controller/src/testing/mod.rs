@@ -15,6 +15,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::{Client, ResourceExt as _};
+use outside::sync::lock;
 use outside::{Call, Error, MemoryApi};
 use serde_json::{Value, json};
 
@@ -22,7 +23,6 @@ use crate::ResourceKey;
 use crate::context::Context;
 use crate::reconciler::once;
 use crate::reconciler::{Kind, KindScope, Next, Reconciler, Watched};
-use crate::runtime::sync::lock;
 use crate::webhooks::Webhooks;
 pub use in_process::InProcess;
 

@@ -4,11 +4,12 @@
 //! them have a label of their own.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use helm_release::action::Action;
 use helm_release::release::{Hook, HookEvent, HookPhase};
+use outside::sync;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -80,7 +81,7 @@ impl Releases {
     fn manager(&self, name: Option<&str>) -> Arc<str> {
         let Some(name) = name.filter(|name| !name.is_empty()) else { return "unknown".into() };
         let name: String = name.chars().take(MAX_MANAGER).collect();
-        let mut known = self.managers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = sync::lock(&self.managers);
         if let Some(known) = known.get(&*name) {
             return known.clone();
         }

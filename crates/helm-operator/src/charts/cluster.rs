@@ -9,11 +9,11 @@ use controller::reconciler;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::readiness::Readiness;
 use controller::runtime::reflector;
-use controller::runtime::sync::lock;
 use futures::future::join_all;
 use helm_release::kube::{Api, Applier};
 use helm_release::storage::Keyring;
 use kube::Client;
+use outside::sync::lock;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinSet;
 

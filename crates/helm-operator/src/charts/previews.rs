@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use controller::context::Context;
 use controller::report::chain;
-use controller::runtime::sync::lock;
 use helm::chart::Chart;
 use helm::engine::Engine;
 use helm_release::kube::objects_of;
+use outside::sync::lock;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 

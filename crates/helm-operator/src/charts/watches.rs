@@ -2,7 +2,7 @@
 //! namespace.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use controller::context::Context;
 use controller::runtime::namespaces::Namespaces;
@@ -18,6 +18,7 @@ use kube::api::ListParams;
 use kube::core::{ApiResource, Expression, Selector};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use outside::sync;
 
 use crate::view::informers::Source;
 use crate::view::primary::Received;
@@ -79,11 +80,11 @@ pub(crate) struct WholeKinds(RwLock<Vec<Expressions>>);
 
 impl WholeKinds {
     pub(crate) fn add(&self, expressions: Expressions) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(expressions);
+        sync::write(&self.0).push(expressions);
     }
 
     fn has(&self, kind: &Resource) -> bool {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let all = sync::read(&self.0);
         all.iter().any(|e| e.has_rule(kind.group(), &kind.kind) || e.reads(kind.group(), &kind.kind))
     }
 }

@@ -6,10 +6,11 @@
 //! docs/decisions/0023-two-versions-of-a-kind.md.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use controller::runtime::key::ResourceKey;
 use kube::core::{Selector, SelectorExt as _};
+use outside::sync;
 
 use crate::view::primary::Raw;
 use crate::watches::Watch;
@@ -51,7 +52,7 @@ impl Versions {
 
     /// Claims a resource; returns `None` if it is already claimed.
     pub(crate) fn take(self: &Arc<Self>, key: &ResourceKey) -> Option<Reservation> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = sync::lock(&self.taken);
         taken.insert(key.clone()).then(|| Reservation(Some((self.clone(), key.clone()))))
     }
 }
@@ -59,7 +60,7 @@ impl Versions {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some((versions, key)) = self.0.take() {
-            versions.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            sync::lock(&versions.taken).remove(&key);
         }
     }
 }

@@ -28,7 +28,7 @@ mod weight;
 pub(crate) mod worker;
 
 pub(crate) use message::Job;
-pub(crate) use output::{Analysed, Output, explain, failure, separate};
+pub(crate) use output::{Analysed, Output, explain, separate};
 pub(crate) use pool::Workers;
 pub(crate) use process::Program;
 pub(crate) use settings::{RenderingFlags, memory_limit};

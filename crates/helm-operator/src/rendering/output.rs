@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use go_template::Map;
 use helm::chart::UnreadSchema;
-use helm::engine::{Engine, Error, Rendered};
+use helm::engine::{Engine, Error, ReleaseOptions, Rendered, Request};
 use helm::manifest::SortError;
 use helm::reads::{Reads, Unread};
 use helm::schema::InvalidSchema;
@@ -54,9 +54,13 @@ impl Analysed {
         Analysed { engine, reads: OnceLock::new() }
     }
 
-    /// Returns the output of a render with these values.
-    pub(crate) fn output(&self, rendered: Rendered, values: &Map) -> Output {
-        Output { unread: self.unread(values), ..Output::from(rendered) }
+    /// Renders the chart.
+    ///
+    /// # Errors
+    /// The chart does not render with these values.
+    pub(crate) fn rendered(&self, request: &Request<'_>) -> Result<Output, Failure> {
+        let rendered = self.engine.render(request).map_err(|error| failure(&error))?;
+        Ok(Output { unread: self.unread(request.values), ..Output::from(rendered) })
     }
 
     /// Returns the values that no template reads. A bug in the analysis does not fail the render.
@@ -67,6 +71,16 @@ impl Analysed {
         let mut unread = guarded(find).flatten().unwrap_or_default();
         unread.truncate(MAX_UNREAD);
         unread
+    }
+}
+
+/// Returns what templates see of the release. Its first revision is an install.
+pub(super) fn release_options(name: &str, namespace: &str, revision: u32) -> ReleaseOptions {
+    ReleaseOptions {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        revision: i64::from(revision),
+        is_upgrade: revision > 1,
     }
 }
 

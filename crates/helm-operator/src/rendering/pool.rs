@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use controller::runtime::priority::Priority;
-use controller::runtime::sync::lock;
 use controller::runtime::throttle::{Cooldown, Pacer};
 use helm::engine::Capabilities;
+use outside::sync::lock;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep};
 

@@ -13,18 +13,20 @@ use futures::future::BoxFuture;
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::chart::Chart;
-use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup, ReleaseOptions};
+use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup};
 use helm_release::action::Candidate;
 use helm_release::kube::{
     Applier, Call, Duplicate, Object, ObjectError, Weight, deduplicate, digest_json, install_order, objects_of,
 };
 use helm_release::release::ChartDocument;
+use outside::sync;
 use serde_json::json;
 
 use super::lookup::{Blocking, ClusterLookup, LookupReach, Named, ReleaseReach};
 use super::request::{RenderError, Rendered, Renderer, Request};
 use crate::mask::Published;
-use crate::rendering::{Analysed, Job, Output, Rendering, Workers, explain, failure, too_heavy};
+use crate::rendering::output::release_options;
+use crate::rendering::{Analysed, Job, Output, Rendering, Workers, explain, too_heavy};
 use crate::status::reason::Reason;
 use crate::values::Spec;
 use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, ServiceAccount};
@@ -89,7 +91,7 @@ impl Discovered {
 
     fn capabilities(&self) -> Arc<Capabilities> {
         let generation = self.applier.mapper.generation();
-        let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let known = sync::read(&self.known).clone();
         if let Some((at, capabilities)) = known
             && at == generation
         {
@@ -97,8 +99,7 @@ impl Discovered {
         }
         let (generation, api_versions) = self.applier.mapper.known_api_versions();
         let capabilities = Arc::new(Capabilities::new(self.kube_version.clone(), api_versions));
-        *self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
-            Some((generation, capabilities.clone()));
+        *sync::write(&self.known) = Some((generation, capabilities.clone()));
         capabilities
     }
 }
@@ -371,17 +372,11 @@ struct Here {
 
 impl Here {
     fn render(self, values: &Map, request: &Request) -> Result<Output, RenderError> {
-        let release = ReleaseOptions {
-            name: request.name.clone(),
-            namespace: request.namespace.clone(),
-            revision: i64::from(request.revision),
-            is_upgrade: request.revision > 1,
-        };
+        let release = release_options(&request.name, &request.namespace, request.revision);
         let (lookup, skip_schema) = (Some(Arc::new(Blocking(self.lookup)) as Arc<dyn Lookup>), self.skip_schema);
         let capabilities = &*self.capabilities;
         let request = engine::Request { values, release: &release, capabilities, lookup, skip_schema };
-        let rendered = self.engine.render(&request);
-        rendered.map(|rendered| self.engine.output(rendered, values)).map_err(|error| failure(&error).into())
+        Ok(self.engine.rendered(&request)?)
     }
 }
 

@@ -13,11 +13,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use controller::runtime::priority::Priority;
-use controller::runtime::sync::lock;
 use go_template::Value;
 use helm::chart::Chart;
 use helm::disk::SchemaCopies;
-use helm::engine::{self, Capabilities, Engine, Lookup, LookupError, ReleaseOptions};
+use helm::engine::{self, Capabilities, Engine, Lookup, LookupError};
+use outside::sync::lock;
 use serde::{Deserialize, Serialize};
 
 use super::lookup::{self, Query, Repeated};
@@ -152,12 +152,7 @@ impl Renderer {
 
     fn render(&mut self, job: &Job) -> Result<Output, Failure> {
         let (engine, values) = (self.engine(job)?, job.values()?);
-        let release = ReleaseOptions {
-            name: job.name.clone(),
-            namespace: job.namespace.clone(),
-            revision: i64::from(job.revision),
-            is_upgrade: job.revision > 1,
-        };
+        let release = output::release_options(&job.name, &job.namespace, job.revision);
         let request = engine::Request {
             values: &values,
             release: &release,
@@ -165,8 +160,7 @@ impl Renderer {
             lookup: Some(Arc::new(Asking { socket: self.socket.clone(), repeated: Mutex::default() })),
             skip_schema: job.skip_schema,
         };
-        let rendered = engine.render(&request);
-        let output = engine.output(rendered.map_err(|error| output::failure(&error))?, &values);
+        let output = engine.rendered(&request)?;
         weight::check(&output, self.weight).map(|()| output)
     }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use controller::runtime::sync::lock;
 use helm_release::kube::Error;
+use outside::sync::lock;
 use serde_json::Value;
 use tokio::time::Instant;
 

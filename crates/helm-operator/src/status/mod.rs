@@ -76,6 +76,8 @@ const OURS: &[&str] = &[
 /// The maximum length of a message, in bytes. Conditions may have 32 KiB, but a whole list of resources must stay
 /// small.
 const MAX_MESSAGE: usize = 4096;
+/// How many objects, hooks or records a message names, and how many objects one diagnosis examines.
+pub(crate) const MAX_NAMED: usize = 3;
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

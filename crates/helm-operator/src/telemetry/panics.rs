@@ -24,7 +24,7 @@ fn message<'a>(panicked: &'a PanicHookInfo<'_>) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex, PoisonError};
+    use std::sync::{Arc, Mutex};
 
     use super::*;
 
@@ -35,7 +35,7 @@ mod tests {
         let this = std::thread::current().id();
         panic::set_hook(Box::new(move |panicked| {
             if std::thread::current().id() == this {
-                kept.lock().unwrap_or_else(PoisonError::into_inner).push(message(panicked).to_owned());
+                sync::lock(&kept).push(message(panicked).to_owned());
             }
         }));
         let word = "hunter2é";

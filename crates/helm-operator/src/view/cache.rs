@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
@@ -14,6 +14,7 @@ use controller::runtime::reflector::{First, WatchScope};
 use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
 use helm_release::storage::Home;
+use outside::sync;
 use tokio::time::Instant;
 
 use super::coverage::{Coverage, KindKey, Loss, kind_key};
@@ -115,7 +116,7 @@ impl Cache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.state)
     }
 
     pub(crate) fn primaries(&self) -> Vec<Arc<Primary>> {

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{Sink, WatchScope};
-use controller::runtime::sync::lock;
 use helm_release::release::Packed;
 use helm_release::storage::{Proof, RecordMeta, Stored};
+use outside::sync::lock;
 
 use super::record_cache::RecentRecords;
 use super::release::{Release, Revision};

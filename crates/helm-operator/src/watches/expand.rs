@@ -3,9 +3,10 @@
 //!
 //! Counterpart: `os.ExpandEnv` and `expandOverrideValues` of operator-sdk's `internal/helm/watches`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use go_template::{FuncError, FuncMap, Str, Templates, Value};
+use outside::sync;
 
 use crate::mask::Mask;
 
@@ -48,7 +49,7 @@ pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> 
     let seen = Arc::new(Mutex::new(literals(text)));
     let env = noting(env.clone(), seen.clone());
     let cause = |error: &dyn std::fmt::Display| match is_written {
-        true => seen.lock().unwrap_or_else(PoisonError::into_inner).hide(error.to_string()),
+        true => sync::lock(&seen).hide(error.to_string()),
         false => HIDDEN.to_owned(),
     };
     let parsed = go_template::parse(key, expanded.as_str(), &functions(&env))
@@ -69,9 +70,7 @@ fn literals(text: &str) -> Mask {
 
 /// Wraps the environment, so that each variable that is read is added to the mask for errors.
 fn noting(env: Env, seen: Arc<Mutex<Mask>>) -> Env {
-    Arc::new(move |name| {
-        env(name).inspect(|text| seen.lock().unwrap_or_else(PoisonError::into_inner).add_secret(&text.as_str().into()))
-    })
+    Arc::new(move |name| env(name).inspect(|text| sync::lock(&seen).add_secret(&text.as_str().into())))
 }
 
 /// Returns Sprig's functions with `env` and `expandenv`, which Helm withholds from charts. An operator's own

@@ -71,23 +71,12 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
 pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: Marks, cause: Error) -> Failure {
     let (env, what) = (attempt.env, attempt.kind.failed);
     let status = if cause.is_unanswered() { release.info.status } else { Status::Failed };
-    release.set_status(status, format!("{what} {:?} failed: {}", release.name, with_causes(&cause)));
+    release.set_status(status, format!("{what} {:?} failed: {}", release.name, outside::chain(&cause)));
     if let Err(error) = env.storage.update(&release, &marks).await {
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");
     }
     let dropped = drop_old(env, attempt.current, release.version).await;
     Failure { cause, recorded: Some(Recorded { version: release.version, status, marks, dropped }) }
-}
-
-/// Formats an error with its causes as `a: b: c`, for `helm history`.
-fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 /// Deletes the oldest revisions beyond the limit, except deployed ones and the last good one. Returns those deleted.

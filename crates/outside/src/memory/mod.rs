@@ -8,9 +8,10 @@ mod received;
 mod tests;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::sync;
 use futures::future::BoxFuture;
 use memory_api::{Change, Fidelity, Request, Scope, Server, Status, Watch};
 use serde_json::Value;
@@ -133,7 +134,7 @@ impl MemoryApi {
 
     /// Delays every request by this time from now on, before it is served.
     pub fn slow_down(&self, delay: Duration) {
-        *self.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
+        *sync::lock(&self.delay) = delay;
     }
 
     /// Makes the next `requests` requests whose `METHOD path` contains this text fail.
@@ -218,7 +219,7 @@ impl MemoryApi {
 
     /// Gives access to the server itself: its time, webhooks, backups and controllers.
     pub fn change<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
-        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut server = sync::lock(&self.server);
         let before = server.version();
         let outcome = act(&mut server);
         if server.version() != before {
@@ -228,7 +229,7 @@ impl MemoryApi {
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.faults)
     }
 }
 
@@ -255,7 +256,7 @@ fn respond(call: &Call, body: Vec<u8>) -> Response {
 
 impl Api for MemoryApi {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
-        let delay = *self.delay.lock().unwrap_or_else(PoisonError::into_inner);
+        let delay = *sync::lock(&self.delay);
         if delay.is_zero() {
             return self.answer(&call);
         }

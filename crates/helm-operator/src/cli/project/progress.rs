@@ -1,9 +1,10 @@
 //! Shows the progress of a slow command on a terminal, in one line of stderr that is cleared when the command ends.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use outside::sync;
 use scaffold::{Project, Step};
 
 /// How long a command may take before it shows its progress.
@@ -19,7 +20,7 @@ pub(super) fn show(project: &mut Project) -> Shown {
     if io::stderr().is_terminal() {
         let ticker = Arc::clone(&shown.0);
         project.report_to(move |step| {
-            let line = ticker.lock().unwrap_or_else(PoisonError::into_inner).line(Instant::now(), step);
+            let line = sync::lock(&ticker).line(Instant::now(), step);
             line.into_iter().for_each(|line| print(&format!("{CLEAR}{line}")));
         });
     }
@@ -31,7 +32,7 @@ pub(super) struct Shown(Arc<Mutex<Ticker>>);
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).last.is_some() {
+        if sync::lock(&self.0).last.is_some() {
             print(CLEAR);
         }
     }

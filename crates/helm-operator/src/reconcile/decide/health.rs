@@ -10,15 +10,12 @@ use std::time::Duration;
 use helm_release::kube::{ObjectKey, Unready};
 use tokio::time::Instant;
 
-use crate::status::Health;
+use crate::status::{Health, MAX_NAMED};
 
 /// The wait before the first diagnosis, and the minimum between two.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(10);
 /// The maximum wait between two diagnoses.
 const RAREST_LOOK: Duration = Duration::from_secs(300);
-/// How many objects a message names, and how many one diagnosis examines.
-pub(crate) const NAMED: usize = 3;
-
 /// An object of the release that is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unhealthy {
@@ -111,9 +108,9 @@ impl Waiting {
 /// Returns the health of a release with these unready objects, failed ones first.
 pub(crate) fn health(unhealthy: &[Unhealthy], waiting: Option<&Waiting>, timed_out: bool) -> Health {
     let Some(first) = unhealthy.first() else { return Health::Ready };
-    let parts: Vec<String> = unhealthy.iter().take(NAMED).map(|one| sentence(one, waiting)).collect();
+    let parts: Vec<String> = unhealthy.iter().take(MAX_NAMED).map(|one| sentence(one, waiting)).collect();
     let mut message = parts.join("; ");
-    if let more @ 1.. = unhealthy.len().saturating_sub(NAMED) {
+    if let more @ 1.. = unhealthy.len().saturating_sub(MAX_NAMED) {
         message.push_str(&format!("; {more} more objects are not ready"));
     }
     match () {

@@ -6,8 +6,8 @@
 
 use std::sync::Mutex;
 
-use controller::runtime::sync::lock;
 use helm_release::action::Action;
+use outside::sync::lock;
 use serde_json::Value;
 
 use crate::values_from::Resolved;

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use controller::runtime::backoff::{self, Retry};
 use controller::runtime::key::ResourceKey;
-use controller::runtime::sync::lock;
 use helm_release::action::Refusal;
 use jiff::Timestamp;
+use outside::sync::lock;
 use tokio::time::Instant;
 
 use super::health::Waiting;

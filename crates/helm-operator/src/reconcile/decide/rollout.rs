@@ -7,10 +7,11 @@
 //! break it. Waiting for a slot does not occupy a worker.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use controller::runtime::key::ResourceKey;
 use helm_release::storage::Before;
+use outside::sync;
 
 use super::inputs;
 use crate::status::reason::Reason;
@@ -121,7 +122,7 @@ impl Rollout {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.state)
     }
 }
 

@@ -5,11 +5,10 @@ use std::fmt::Display;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use controller::runtime::sync::lock;
 use helm_release::kube::{Applied, ObjectKey, Rival};
+use outside::sync::lock;
 
-/// How many objects or hooks an event names.
-pub(crate) const NAMED: usize = 3;
+use crate::status::MAX_NAMED;
 
 /// A hook that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +46,8 @@ pub(crate) fn seconds(took: Duration) -> String {
 
 /// Formats `a, b, c and 2 more`.
 fn named<T: Display>(all: impl ExactSizeIterator<Item = T>) -> String {
-    let more = all.len().saturating_sub(NAMED);
-    let named = all.take(NAMED).map(|one| one.to_string()).collect::<Vec<_>>().join(", ");
+    let more = all.len().saturating_sub(MAX_NAMED);
+    let named = all.take(MAX_NAMED).map(|one| one.to_string()).collect::<Vec<_>>().join(", ");
     if more == 0 { named } else { format!("{named} and {more} more") }
 }
 

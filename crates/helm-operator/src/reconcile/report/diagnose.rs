@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::pods::{self, Culprit};
 use crate::reconcile::controller_context::ControllerContext;
-use crate::reconcile::decide::health::{NAMED, Unhealthy, Waiting, health, progress_of};
+use crate::reconcile::decide::health::{Unhealthy, Waiting, health, progress_of};
 use crate::reconcile::step_context::StepContext;
-use crate::status::{Health, ObjectCount, condition};
+use crate::status::{Health, MAX_NAMED, ObjectCount, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
@@ -74,7 +74,7 @@ async fn look(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<
     let taken = context.shared.diagnoses.throttle.try_begin()?;
     context.slot.leave();
     let mut causes = Vec::new();
-    for one in unhealthy.iter().take(NAMED).filter(|one| is_examinable(one)) {
+    for one in unhealthy.iter().take(MAX_NAMED).filter(|one| is_examinable(one)) {
         let look = Look { shared: context.shared, key: &one.key, api_version: &one.api_version };
         if let Some(cause) = look.cause().await {
             causes.push((one.key.clone(), cause));

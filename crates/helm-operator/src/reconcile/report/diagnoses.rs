@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use controller::runtime::sync::lock;
 use controller::runtime::throttle::{Cooldown, Throttle};
+use outside::sync::lock;
 use tokio::time::Instant;
 
 /// How long to remember a denied permission.

@@ -366,7 +366,7 @@ fn report_undeclared(primary: &Primary, fields: &[String]) {
 /// Sets the resource's timer.
 fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResult {
     let history = context.shared.memory.of(context.key);
-    let marks = context.release().as_deref().and_then(Release::deployed).and_then(|(_, r)| r.marks.clone());
+    let marks = context.release().as_deref().and_then(Release::deployed_marks).cloned();
     let asks = marks.and_then(|marks| context.shared.cache.ask_at(&context.watched(&marks)));
     let times = Times {
         decided: context.decided,

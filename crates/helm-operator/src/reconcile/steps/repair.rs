@@ -15,12 +15,9 @@ use crate::reconcile::ownership;
 use crate::reconcile::report::changes::{self, put_back};
 use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::reason::Reason;
-use crate::status::{Fault, condition};
+use crate::status::{Fault, MAX_NAMED, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Trust};
-
-/// How many objects a message names.
-const MAX_NAMED: usize = 3;
 
 /// Applies the objects that are missing or lost fields of ours.
 pub(crate) async fn repair(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
@@ -37,7 +34,7 @@ pub(crate) async fn repair(context: &mut StepContext<'_>, primary: &Primary) -> 
         return Ok(NextStep::Done);
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
-    let looks = if watched { changes::NAMED } else { 0 };
+    let looks = if watched { MAX_NAMED } else { 0 };
     let repaired = action::repair(&env, version, packed.as_ref(), &objects, looks).await;
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again) };
     let (applied, marks) = (repaired.applied, accept(context, version, &marks, &repaired.accepted));

@@ -5,9 +5,7 @@ use helm_release::kube::{ObjectKey, Ownership};
 use helm_release::storage::{MarkedObject, Marks};
 
 use crate::reconcile::step_context::StepContext;
-
-/// How many objects a message names.
-const MAX_NAMED: usize = 3;
+use crate::status::MAX_NAMED;
 
 /// An object that still exists.
 struct Held {

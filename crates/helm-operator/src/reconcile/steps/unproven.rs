@@ -14,12 +14,10 @@ use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
+use crate::status::MAX_NAMED;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Release, Trust};
-
-/// How many records a message names.
-const MAX_NAMED: usize = 3;
 
 impl StepContext<'_> {
     /// Returns whether this operator recorded a revision for the resource, and it is as current as the resource's

@@ -43,7 +43,7 @@ impl StepContext<'_> {
     /// Returns whether the resource itself has not changed since its deployed revision was created, but something
     /// outside has.
     fn is_from_outside(&self, primary: &Primary, release: Option<&Release>) -> bool {
-        let marks = release.and_then(Release::deployed).and_then(|(_, revision)| revision.marks.as_ref());
+        let marks = release.and_then(Release::deployed_marks);
         marks.is_some_and(|marks| inputs::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
     }
 

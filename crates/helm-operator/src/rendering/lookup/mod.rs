@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use controller::report::chain;
-use controller::runtime::sync::lock;
 use futures::{StreamExt as _, stream};
 use go_encoding::json;
 use go_template::{Map, Value};
 use helm::engine::{Lookup, LookupError};
 use helm_release::kube::{Applier, Call, Error, Pieces, Resource};
+use outside::sync::lock;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::time::Instant;

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use controller::runtime::sync::lock;
 use go_template::Value;
 use helm::engine::LookupError;
+use outside::sync::lock;
 
 use crate::rendering::lookup::{Query, value};
 

@@ -5,12 +5,13 @@
 //! again, for all controllers. Objects that no resource names are dropped as they arrive.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::reflector::WatchScope;
+use outside::sync;
 use tokio::time::Instant;
 
 use super::watch::{self, Watcher};
@@ -210,7 +211,7 @@ impl Sources {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.state)
     }
 }
 

@@ -10,6 +10,8 @@ pub(super) use objects::Observations;
 
 use futures::future::try_join_all;
 
+use records::pending_release;
+
 use super::handover::Handover;
 use super::resume::{await_next, has, resume};
 use super::{Candidate, Current, Environment, Error, Failure, Outcome, Records, failure};
@@ -62,7 +64,7 @@ pub(super) async fn deploy(
     attempt.check_reach().await?;
     let observations = attempt.check_ownership().await?;
     failure::check_refusal(&attempt, &observations).await?;
-    let mut release = attempt.release();
+    let mut release = pending_release(env, candidate, current, &attempt.kind);
     let mut ahead = attempt.inventory(&release, &observations);
     if recorded.is_some() {
         release.hooks.clone_from(&candidate.hooks);
@@ -94,9 +96,7 @@ pub(super) fn check_size(
     current: Option<&Current>,
     kind: &ActionKind,
 ) -> Result<(), Error> {
-    let handover = Handover::new(env, &[]);
-    let attempt = Attempt { env, candidate, keys: Vec::new(), current, kind: kind.clone(), handover };
-    Ok(check_fits(&attempt.release())?)
+    Ok(check_fits(&pending_release(env, candidate, current, kind))?)
 }
 
 async fn keys(env: &Environment<'_>, candidate: &Candidate) -> Result<Vec<ObjectKey>, Error> {

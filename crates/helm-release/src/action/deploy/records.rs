@@ -2,32 +2,36 @@
 
 use std::collections::HashSet;
 
-use super::{Attempt, Changes, Observations};
+use super::{ActionKind, Attempt, Changes, Observations};
 use crate::action::resume::has_delete_hooks;
-use crate::action::{Current, Error, Failure, Outcome, Recorded, failure};
+use crate::action::{Candidate, Current, Environment, Error, Failure, Outcome, Recorded, failure};
 use crate::kube::{Applied, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{Info, Release, Status};
 use crate::storage::{MarkedObject, Marks, Record};
 
-impl Attempt<'_> {
-    /// Builds the pending revision. A pending predecessor is replaced under the same number.
-    pub(super) fn release(&self) -> Release {
-        let (candidate, decoration) = (self.candidate, &self.env.decoration);
-        let now = outside::now();
-        let info = Info {
-            first_deployed: Some(self.current.and_then(|c| c.first_deployed).unwrap_or(now)),
-            last_deployed: Some(now),
-            deleted: None,
-            description: "Preparing".into(),
-            status: self.kind.pending,
-            rollback_revision: self.kind.rollback_revision,
-            notes: candidate.notes.clone(),
-            ..Info::default()
-        };
-        let version = self.current.map_or(1, |c| if c.pending { c.version } else { c.version + 1 });
-        Release { info, ..candidate.as_release(decoration, version) }
-    }
+/// Builds the pending revision. A pending predecessor is replaced under the same number.
+pub(super) fn pending_release(
+    env: &Environment<'_>,
+    candidate: &Candidate,
+    current: Option<&Current>,
+    kind: &ActionKind,
+) -> Release {
+    let now = outside::now();
+    let info = Info {
+        first_deployed: Some(current.and_then(|c| c.first_deployed).unwrap_or(now)),
+        last_deployed: Some(now),
+        deleted: None,
+        description: "Preparing".into(),
+        status: kind.pending,
+        rollback_revision: kind.rollback_revision,
+        notes: candidate.notes.clone(),
+        ..Info::default()
+    };
+    let version = current.map_or(1, |c| if c.pending { c.version } else { c.version + 1 });
+    Release { info, ..candidate.as_release(&env.decoration, version) }
+}
 
+impl Attempt<'_> {
     /// Returns the marks to write ahead: the candidate's objects, then those to prune. They are incomplete, since
     /// nothing is applied yet. Their inputs digest lets a retry with the same inputs continue this action. Objects that
     /// exist and are new to the release are adopted.

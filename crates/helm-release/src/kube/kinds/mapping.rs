@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use outside::sync;
 use outside::{Api, Call, DISCOVERY, Error, Response};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -148,7 +149,7 @@ impl Mapper {
     }
 
     fn table(&self) -> Arc<Table> {
-        self.table.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        sync::read(&self.table).clone()
     }
 
     async fn refresh_unless_newer(&self, table: &Arc<Table>) -> Result<(), Error> {
@@ -163,7 +164,7 @@ impl Mapper {
             false => Arc::new(self.find_all(&mut answers, table.found.generation + 1).await?),
         };
         let table = Table { read, tags: answers.map(|answer| answer.etag), found };
-        *self.table.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(table);
+        *sync::write(&self.table) = Arc::new(table);
         Ok(())
     }
 

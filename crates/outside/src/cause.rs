@@ -185,7 +185,7 @@ mod tests {
     async fn a_lost_request_is_shown_by_its_first_cause() {
         let refused = Connecting(io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused"));
         let lost = kube::Error::Service(Box::new(refused));
-        let error = outside::Error::Transport(Box::new(lost));
+        let error = crate::Error::Transport(Box::new(lost));
         assert_eq!(chain(&error), "cannot reach the API server: Connection refused");
         let late = tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await.unwrap_err();
         assert_eq!(chain(&kube::Error::Service(Box::new(late))), "no answer in time");
