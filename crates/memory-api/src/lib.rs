@@ -188,12 +188,6 @@ impl Server {
         self.lag = versions;
     }
 
-    /// Sets whether a garbage collector runs. If so, deletions leave its finalizers for foreground deletion and
-    /// orphaning. On by default in [`Server::cluster`].
-    pub fn set_collector(&mut self, runs: bool) {
-        self.has_collector = runs;
-    }
-
     /// Returns the resource version of the last write.
     pub fn version(&self) -> u64 {
         self.store.version

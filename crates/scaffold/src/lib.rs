@@ -50,5 +50,5 @@ pub use hybrid::add_rust;
 pub use init::{Init, Settings, init};
 pub use library::{Library, Sources};
 pub use progress::Step;
-pub use project::{Change, Project};
+pub use project::{Change, Existing, Project};
 pub use take_over::take_over;

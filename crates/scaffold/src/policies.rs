@@ -14,7 +14,7 @@ use crate::crd::{HEADER, is_generated};
 use crate::definitions::Definitions;
 use crate::deployment::Deployment;
 use crate::watches::{self, Watch};
-use crate::{Error, Project, chart, kustomize, yaml};
+use crate::{Error, Existing, Project, chart, kustomize, yaml};
 
 /// The folder of the policies. `config/default` does not list it, because policies require permissions that the
 /// operator's installer may not have.
@@ -30,26 +30,26 @@ const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 ///
 /// # Errors
 /// Fails if a chart does not load, or a list of `config` cannot be edited.
-pub fn generate(project: &mut Project, force: bool) -> Result<Vec<String>, Error> {
+pub fn generate(project: &mut Project, existing: Existing) -> Result<Vec<String>, Error> {
     let (watches, definitions) = (watches::read(project)?, Definitions::of(project)?);
     let (mut notes, mut done) = (Vec::new(), BTreeSet::new());
     for watch in &watches {
         if done.insert((watch.gvk.group.clone(), watch.gvk.kind.clone())) {
             let plural = definitions.plural(&watch.gvk.group, &watch.gvk.kind);
             let file = format!("{}_resources.yaml", watch.gvk.lower());
-            notes.extend(write(project, &file, &of_resources(watch, &plural), force)?);
+            notes.extend(write(project, &file, &of_resources(watch, &plural), existing)?);
         }
     }
     let account = account(project)?;
     let objects = of_objects(project, &watches, &account)?;
-    notes.extend(write(project, "objects.yaml", &objects, force)?);
+    notes.extend(write(project, "objects.yaml", &objects, existing)?);
     Ok(notes)
 }
 
 /// Writes and lists a file, unless it belongs to the user.
-fn write(project: &mut Project, file: &str, documents: &[Json], force: bool) -> Result<Vec<String>, Error> {
+fn write(project: &mut Project, file: &str, documents: &[Json], existing: Existing) -> Result<Vec<String>, Error> {
     let path = format!("{FOLDER}/{file}");
-    if !force && project.text(&path).is_some_and(|text| !is_generated(text)) {
+    if existing == Existing::Keep && project.text(&path).is_some_and(|text| !is_generated(text)) {
         return Ok(vec![format!("{path} is kept: it was not generated; --force replaces it")]);
     }
     let texts: Vec<String> = documents.iter().map(yaml::print).collect();
@@ -210,7 +210,7 @@ mod tests {
             ("web/templates/a.yaml", template),
             ("config/default/kustomization.yaml", "namespace: web-system\nnamePrefix: web-\n"),
         ]);
-        assert_eq!(generate(&mut project, false).unwrap(), [""; 0]);
+        assert_eq!(generate(&mut project, Existing::Keep).unwrap(), [""; 0]);
         project
     }
 

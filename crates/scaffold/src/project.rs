@@ -19,6 +19,16 @@ struct File {
     change: Option<Change>,
 }
 
+/// What a command does with an existing file that it did not generate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Keeps it: it is the user's.
+    #[default]
+    Keep,
+    /// Replaces it.
+    Replace,
+}
+
 /// What happened to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {

@@ -7,7 +7,7 @@ use crate::crd::{HEADER, is_generated};
 use crate::create_api::add_role;
 use crate::deployment::{self, Deployment};
 use crate::templates::{WEBHOOK_CONFIGURATIONS, WEBHOOK_KUSTOMIZATION, WEBHOOK_ROLE, WEBHOOK_SERVICE, fill};
-use crate::{Error, Project, kustomize};
+use crate::{Error, Existing, Project, kustomize};
 
 /// The webhooks of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,11 +27,11 @@ impl Webhooks {
 /// Writes `config/webhook` and the role, and lists them in the kustomizations. Returns notes. A program without webhooks
 /// gets nothing.
 ///
-/// A file that was not generated belongs to the user and is left alone, unless `force` is set.
+/// A file that was not generated belongs to the user and is left alone, unless `existing` says otherwise.
 ///
 /// # Errors
 /// Fails if a kustomization is not valid YAML.
-pub fn generate(project: &mut Project, webhooks: &Webhooks, force: bool) -> Result<Vec<String>, Error> {
+pub fn generate(project: &mut Project, webhooks: &Webhooks, existing: Existing) -> Result<Vec<String>, Error> {
     if webhooks.is_empty() {
         return Ok(Vec::new());
     }
@@ -54,7 +54,7 @@ pub fn generate(project: &mut Project, webhooks: &Webhooks, force: bool) -> Resu
     }
     let mut notes = Vec::new();
     for (path, template) in files {
-        if force || project.text(path).is_none_or(is_generated) {
+        if existing == Existing::Replace || project.text(path).is_none_or(is_generated) {
             let header = format!("{HEADER} webhooks' from the program's webhooks; do not edit.\n");
             project.write(path.to_owned(), header + &fill(template, &words));
         } else {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn everything_that_webhooks_need_is_written_once() {
         let mut project = project();
-        assert_eq!(generate(&mut project, &both(), false).unwrap(), Vec::<String>::new());
+        assert_eq!(generate(&mut project, &both(), Existing::Keep).unwrap(), Vec::<String>::new());
         let deployed = files(&project, "config/default").unwrap();
         for file in
             ["config/webhook/service.yaml", "config/webhook/configurations.yaml", "config/rbac/webhook_role.yaml"]
@@ -146,7 +146,7 @@ mod tests {
         assert!(project.text("config/webhook/service.yaml").unwrap().contains(r#"selector: {"app":"shop"}"#));
         let before: Vec<(String, Vec<u8>)> =
             project.files().map(|(path, text)| (path.to_owned(), text.to_vec())).collect();
-        generate(&mut project, &both(), false).unwrap();
+        generate(&mut project, &both(), Existing::Keep).unwrap();
         let after: Vec<(String, Vec<u8>)> =
             project.files().map(|(path, text)| (path.to_owned(), text.to_vec())).collect();
         assert_eq!(before, after, "a second time changes nothing");
@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn nothing_is_written_without_webhooks_and_only_what_is_needed_with_some() {
         let mut project = project();
-        generate(&mut project, &Webhooks::default(), false).unwrap();
+        generate(&mut project, &Webhooks::default(), Existing::Keep).unwrap();
         assert_eq!(project.changes().count(), 0);
-        generate(&mut project, &Webhooks { has_admission: false, ..both() }, false).unwrap();
+        generate(&mut project, &Webhooks { has_admission: false, ..both() }, Existing::Keep).unwrap();
         assert!(!project.contains("config/webhook/configurations.yaml"));
         assert!(!project.text("config/rbac/webhook_role.yaml").unwrap().contains("admissionregistration"));
     }
@@ -168,7 +168,7 @@ mod tests {
         project
             .edit("config/manager/manager.yaml", |text| Ok::<_, Error>(text.replace("-id=shop", "-id=other")))
             .unwrap();
-        let notes = generate(&mut project, &both(), false).unwrap();
+        let notes = generate(&mut project, &both(), Existing::Keep).unwrap();
         assert_eq!(
             notes,
             ["set --webhook-name=shop-webhook in config/manager: the objects of config/webhook have that name"]

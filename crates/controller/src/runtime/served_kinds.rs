@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::RwLock;
 
+use outside::sync;
+
 /// The kinds that the process serves, by group and kind. A resource contains its user's values.
 #[derive(Debug, Default)]
 pub struct ServedKinds(RwLock<BTreeSet<[String; 2]>>);

@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 
 use super::{CertificateFiles, Tls};
 use crate::report::chain;
-use crate::runtime::sync::lock;
+use outside::sync::lock;
 
 /// The names in a self-signed certificate.
 const SELF_SIGNED: [&str; 2] = ["localhost", "127.0.0.1"];

@@ -13,7 +13,7 @@ use kube::core::DynamicObject;
 use super::cluster::Cluster;
 use super::config::ChartConfig;
 use super::{findings, start};
-use crate::hooks::extensions::{Additions, Wake, Wakes};
+use crate::hooks::extensions::{Extensions, Wake, Wakes};
 use crate::hooks::{PostHook, PostRenderer, PreHook, ValueMapper};
 use crate::reconcile::versions::Versions;
 use crate::rendering::request::Renderer;
@@ -53,7 +53,7 @@ pub struct ChartController {
     name: String,
     pub(crate) watch: Watch,
     pub(crate) source: Source,
-    pub(crate) additions: Additions,
+    pub(crate) extensions: Extensions,
     pub(crate) versions: Option<Arc<Versions>>,
 }
 
@@ -93,7 +93,7 @@ impl ChartController {
             name: watch.controller_name(),
             watch,
             source,
-            additions: Additions::default(),
+            extensions: Extensions::default(),
             versions: None,
         }
     }
@@ -116,7 +116,7 @@ impl ChartController {
     /// each on the values of the one before; the first gets the resource's `spec`.
     #[must_use]
     pub fn map_values(mut self, mapper: impl ValueMapper + 'static) -> ChartController {
-        self.additions.mappers.push(Arc::new(mapper));
+        self.extensions.mappers.push(Arc::new(mapper));
         self
     }
 
@@ -125,21 +125,21 @@ impl ChartController {
     /// which they were added.
     #[must_use]
     pub fn post_render(mut self, version: &str, renderer: impl PostRenderer + 'static) -> ChartController {
-        self.additions.post_renderers.push((version.to_owned(), Arc::new(renderer)));
+        self.extensions.post_renderers.push((version.to_owned(), Arc::new(renderer)));
         self
     }
 
     /// Adds a hook that runs before each install and upgrade. A failed hook is logged and ignored.
     #[must_use]
     pub fn before(mut self, hook: impl PreHook + 'static) -> ChartController {
-        self.additions.before.push(Arc::new(hook));
+        self.extensions.before.push(Arc::new(hook));
         self
     }
 
     /// Adds a hook that runs after each successful install and upgrade. A failed hook is logged and ignored.
     #[must_use]
     pub fn after(mut self, hook: impl PostHook + 'static) -> ChartController {
-        self.additions.after.push(Arc::new(hook));
+        self.extensions.after.push(Arc::new(hook));
         self
     }
 
@@ -147,14 +147,14 @@ impl ChartController {
     /// and is still uninstalled when it is deleted. Default: all that the watch's `selector` selects.
     #[must_use]
     pub fn filter(mut self, serves: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
-        self.additions.filters.push(Arc::new(serves));
+        self.extensions.filters.push(Arc::new(serves));
         self
     }
 
     /// Leaves a resource alone, deleted or not, while `pauses` returns true, as the annotation `pause` does.
     #[must_use]
     pub fn pause_when(mut self, pauses: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
-        self.additions.pauses.push(Arc::new(pauses));
+        self.extensions.pauses.push(Arc::new(pauses));
         self
     }
 
@@ -172,7 +172,7 @@ impl ChartController {
             let wakes = wakes.clone();
             stores.follow(selector.clone(), move |object: &K| wake(wakes(object)));
         };
-        self.additions.follows.push(Arc::new(follow));
+        self.extensions.follows.push(Arc::new(follow));
         self
     }
 }

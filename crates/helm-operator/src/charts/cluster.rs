@@ -25,7 +25,7 @@ use crate::record_key;
 use crate::rendering::renderer::Discovered;
 use crate::rendering::{Program, Workers};
 use crate::values::Room;
-use crate::view::informers::Kinds;
+use crate::view::informers::Informers;
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
 use crate::watches::Expressions;
@@ -37,7 +37,7 @@ pub(crate) struct Cluster {
     readiness: Readiness,
     pub(crate) applier: Applier,
     pub(crate) releases: Arc<Releases>,
-    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) informers: Arc<Informers>,
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(crate) sources: Arc<Sources>,
@@ -91,7 +91,7 @@ impl Cluster {
         Cluster {
             applier,
             releases: Arc::new(Releases::of(writer)),
-            kinds: Arc::new(Kinds::new(objects)),
+            informers: Arc::new(Informers::new(objects)),
             diagnoses: Arc::default(),
             sources: Sources::new(Some(client.clone()), namespaces.clone()),
             room: Room::default(),

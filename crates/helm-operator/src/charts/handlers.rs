@@ -17,7 +17,7 @@ use crate::view::coverage::{Loss, kind_key};
 use crate::view::dependent::{Claim, key_of};
 use crate::view::primary::Received;
 use crate::view::release::Release;
-use crate::view::releases::ReleaseListener;
+use crate::view::releases::{ReleaseListener, Writer};
 
 /// A sink that stores custom resources.
 pub(crate) struct Primaries(pub(crate) Arc<ControllerContext>);
@@ -25,7 +25,7 @@ pub(crate) struct Primaries(pub(crate) Arc<ControllerContext>);
 impl Sink<Received> for Primaries {
     fn changed(&self, received: Received, epoch: Epoch) {
         let shared = &self.0;
-        let (key, uid) = (shared.intake.key_of(&received.primary), received.primary.uid().to_owned());
+        let (key, uid) = (shared.acceptance.key_of(&received.primary), received.primary.uid().to_owned());
         let Some(primary) = shared.admit(received) else { return shared.primary_left(&key, &uid) };
         shared.metrics.resource_created(&shared.gvk(), primary.own_namespace(), &key.name, primary.created);
         if shared.cache.store_primary(primary, epoch) {
@@ -34,7 +34,7 @@ impl Sink<Received> for Primaries {
     }
 
     fn deleted(&self, received: Received) {
-        self.0.primary_deleted(&self.0.intake.key_of(&received.primary), received.primary.uid());
+        self.0.primary_deleted(&self.0.acceptance.key_of(&received.primary), received.primary.uid());
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
@@ -98,34 +98,12 @@ impl Sink<Arc<Live>> for Dependents {
     }
 }
 
-/// Returns whether the status of the kind's objects shows readiness, as for workloads, volume claims and every custom
-/// resource.
-fn has_readiness(resource: &Resource) -> bool {
-    match resource.group() {
-        "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),
-        "apps" | "batch" | "policy" | "apiextensions.k8s.io" => true,
-        "autoscaling" | "extensions" => false,
-        group => !group.ends_with(".k8s.io"),
-    }
-}
-
-fn api_resource(resource: &Resource) -> ApiResource {
-    let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
-    ApiResource {
-        group: group.into(),
-        version: version.into(),
-        api_version: resource.api_version.to_string(),
-        kind: resource.kind.to_string(),
-        plural: resource.plural.to_string(),
-    }
-}
-
 impl ReleaseListener for ControllerContext {
     /// Wakes the record's resource. A foreign record is a change of the resource's inputs, so it ends the wait after a
     /// failure. Our own record may be the result of the attempt that failed.
-    fn release_changed(&self, record: &ResourceKey, foreign: bool) {
+    fn release_changed(&self, record: &ResourceKey, writer: Writer) {
         let Some(key) = self.cache.resource_of(record) else { return };
-        if foreign {
+        if writer == Writer::Foreign {
             self.memory.change(&key, |history| history.retry_now(Instant::now()));
         }
         self.wake(key);
@@ -154,7 +132,7 @@ pub(crate) fn connect_sources(context: &Arc<ControllerContext>) {
         if let Some(shared) = shared.upgrade() {
             // A source is an input of the resource, so the previous process's failure says nothing about the new
             // content.
-            shared.memory.change(key, |history| history.recalled = None);
+            shared.memory.change(key, |history| history.restored = None);
             shared.wake(key.clone());
         }
     });
@@ -162,7 +140,7 @@ pub(crate) fn connect_sources(context: &Arc<ControllerContext>) {
 
 /// Makes the objects that the author watches wake their resources.
 pub(crate) fn follow(context: &Arc<ControllerContext>, stores: &Stores) {
-    for follow in &context.additions.follows {
+    for follow in &context.extensions.follows {
         let shared = Arc::downgrade(context);
         let wake = move |wakes| shared.upgrade().into_iter().for_each(|shared| wake_now(&shared, &wakes));
         follow(stores, Box::new(wake));

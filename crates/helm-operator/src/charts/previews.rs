@@ -116,7 +116,7 @@ async fn of_one(
     let mut context = StepContext::new(shared, &key, &());
     let version = context.release().as_deref().and_then(Release::deployed).map(|(version, _)| version)?;
     let name = format!("{}/{}", primary.namespace(), primary.name());
-    let untold = || ReleasePreview { name: name.clone(), before: Vec::new(), after: None, mask: Mask::default() };
+    let unknown = || ReleasePreview { name: name.clone(), before: Vec::new(), after: None, mask: Mask::default() };
     let rendered = async {
         let record = shared.storage.get(primary.namespace(), primary.name(), version).await.ok()?.release;
         let record = record.facts();
@@ -125,14 +125,14 @@ async fn of_one(
         let before: Vec<String> = std::iter::once(record.manifest.clone()).chain(hooks).collect();
         let after = match rendered {
             Ok(after) => Ok(after),
-            Err(failed) => Err(context.veiled(primary, failed.fault().clone()).await.message),
+            Err(failed) => Err(context.redacted(primary, failed.fault().clone()).await.message),
         };
         let mask = mask(&context, before.iter().chain(after.iter().flatten()));
         Some(ReleasePreview { name: name.clone(), before, after: Some(after), mask })
     };
     match timeout_at(until, rendered).await {
-        Ok(rendered) => Some(rendered.unwrap_or_else(untold)),
-        Err(_) => Some(untold()),
+        Ok(rendered) => Some(rendered.unwrap_or_else(unknown)),
+        Err(_) => Some(unknown()),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::view::primary::Primary;
 pub(crate) fn restore(context: &ControllerContext) {
     let (now, today) = (Instant::now(), outside::now());
     for primary in context.cache.primaries() {
-        if let Some(history) = ResourceMemory::recall(&primary, now, today) {
+        if let Some(history) = ResourceMemory::restore(&primary, now, today) {
             report_restored(&primary, &history, now);
             context.memory.change(&primary.key(), |known| *known = history);
         }
@@ -25,14 +25,14 @@ pub(crate) fn restore(context: &ControllerContext) {
 fn restore_slot(context: &ControllerContext, primary: &Primary) {
     let release = context.cache.release(&primary.key()).unwrap_or_default();
     if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status) {
-        context.rollout.recall(&primary.key(), before);
+        context.rollout.restore(&primary.key(), before);
     }
 }
 
 /// Logs when a resource that failed before this start is retried. Someone who fixed something and restarted the
 /// operator is waiting for it.
 fn report_restored(primary: &Primary, history: &ResourceMemory, now: Instant) {
-    if let Some(wait) = history.recalled_wait(now) {
+    if let Some(wait) = history.restored_wait(now) {
         tracing::info!(
             resource = %primary.key(),
             next_try_in = format!("{wait:.0?}"),

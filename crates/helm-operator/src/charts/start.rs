@@ -31,9 +31,9 @@ use super::handlers::{Dependents, Primaries};
 use super::previews::Previews;
 use super::{handlers, restore, served_instead, watches};
 use crate::chart_metrics::ChartMetrics;
-use crate::hooks::extensions::Additions;
-use crate::preflight;
-use crate::reconcile::accept::Intake;
+use crate::hooks::extensions::Extensions;
+use crate::preflight::{self, Use};
+use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
@@ -58,7 +58,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the controller until the process ends.
 pub(crate) async fn run(controller: ChartController, context: Context) -> Result<(), reconciler::Error> {
-    let ChartController { watch, source, additions, versions, .. } = controller;
+    let ChartController { watch, source, extensions, versions, .. } = controller;
     let (cluster, config) = (Cluster::of(&context), ChartConfig::of(&context));
     let applier = cluster.applier.clone();
     let api = applier.api().clone();
@@ -87,8 +87,8 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         keys = cluster.keys(&config) => keys,
         () = context.shutdown.cancelled() => return Ok(()),
     };
-    cluster.kinds.announce(renderer.chart_name());
-    let intake = intake(&watch, &additions, versions, &resource, &context)?;
+    cluster.informers.announce(renderer.chart_name());
+    let acceptance = acceptance(&watch, &extensions, versions, &resource, &context)?;
     let settings = settings(&watch, &context, (&config, reach));
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
@@ -96,14 +96,14 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
         rollout: Rollout::new(settings.max_parallel_upgrades),
         settings,
-        intake,
+        acceptance,
         metrics: context.metrics.clone(),
         counts: ChartMetrics::of(&context),
         events: context.events.clone(),
         renderer,
         sources: cluster.sources.clone(),
         started: tokio::time::Instant::now(),
-        additions,
+        extensions,
         client: context.client.clone(),
         memory: Memory::default(),
         cache: Cache::over(cluster.releases.clone())
@@ -159,9 +159,12 @@ async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator
     let mapper = &cluster.applier.mapper;
     let known: Vec<(Arc<Resource>, bool)> =
         kinds.filter_map(|(version, kind, is_hook)| Some((mapper.known(version, kind)?, is_hook))).collect();
-    let has_account = watch.service_account.is_some();
-    let needs: Vec<_> =
-        known.iter().map(|(kind, is_hook)| preflight::of_objects(kind, *is_hook, has_account)).collect();
+    let used = |is_hook| match &watch.service_account {
+        Some(_) => Use::Read,
+        None if is_hook => Use::Run,
+        None => Use::Manage,
+    };
+    let needs: Vec<_> = known.iter().map(|(kind, is_hook)| preflight::of_objects(kind, used(*is_hook))).collect();
     context.rights.check(&needs, &format!("the objects of chart {}", watch.chart.display())).await;
 }
 
@@ -257,25 +260,25 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
 ///
 /// # Errors
 /// The resources are cluster-scoped, and the namespace of their releases is not watched.
-fn intake(
+fn acceptance(
     watch: &Watch,
-    additions: &Additions,
+    extensions: &Extensions,
     versions: Option<Arc<Versions>>,
     resource: &Resource,
     context: &Context,
-) -> Result<Intake, reconciler::Error> {
+) -> Result<Acceptance, reconciler::Error> {
     let release_namespace = match resource.namespaced {
         true => None,
         false => Some(release_namespace(watch, context)?),
     };
     let version = versions.map(|versions| (watch.version.clone(), versions));
-    Ok(Intake {
+    Ok(Acceptance {
         release_namespace,
         annotations: watch.annotations.clone(),
         version,
-        filters: additions.filters.clone(),
-        pauses: additions.pauses.clone(),
-        keep_metadata: additions.need_metadata(),
+        filters: extensions.filters.clone(),
+        pauses: extensions.pauses.clone(),
+        keep_metadata: extensions.need_metadata(),
     })
 }
 
@@ -310,8 +313,8 @@ async fn start_watches(
     let cluster = Cluster::of(context);
     tokio::join!(join_all(lists), cluster.records_listed(keys));
     let known = known_kinds(shared, &mut tasks).await;
-    let needs: Vec<_> =
-        known.iter().map(|kind| preflight::of_objects(kind, false, shared.settings.account.is_some())).collect();
+    let used = if shared.settings.account.is_some() { Use::Read } else { Use::Manage };
+    let needs: Vec<_> = known.iter().map(|kind| preflight::of_objects(kind, used)).collect();
     context.rights.check(&needs, "the objects of recorded releases").await;
     shared.watch_kinds(known);
     // Each resource waits only for the kinds in its own release.
@@ -374,7 +377,7 @@ async fn watch_when_served(shared: Arc<ControllerContext>, mut missing: Vec<(Arc
 fn watch_kind(shared: &Arc<ControllerContext>, context: &Context, kind: Arc<Resource>) -> BoxFuture<'static, ()> {
     tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
     let subscriber: Subscriber = Arc::new(Dependents(shared.clone(), kind.clone()));
-    let listed = Cluster::of(context).kinds.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
+    let listed = Cluster::of(context).informers.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
     let shared = shared.clone();
     Box::pin(async move { await_lists(&shared, &kind, listed).await })
 }

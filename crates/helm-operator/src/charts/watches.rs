@@ -210,6 +210,28 @@ where
     }
 }
 
+/// Returns whether the status of the kind's objects shows readiness, as for workloads, volume claims and every custom
+/// resource.
+fn has_readiness(resource: &Resource) -> bool {
+    match resource.group() {
+        "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),
+        "apps" | "batch" | "policy" | "apiextensions.k8s.io" => true,
+        "autoscaling" | "extensions" => false,
+        group => !group.ends_with(".k8s.io"),
+    }
+}
+
+fn api_resource(resource: &Resource) -> ApiResource {
+    let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
+    ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version: resource.api_version.to_string(),
+        kind: resource.kind.to_string(),
+        plural: resource.plural.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,7 +28,7 @@ pub enum Wakes {
 
 /// Everything that the operator's author adds to a chart.
 #[derive(Clone, Default)]
-pub(crate) struct Additions {
+pub(crate) struct Extensions {
     pub(crate) mappers: Vec<Arc<dyn ValueMapper>>,
     /// Post-renderers, each with the name of its version.
     pub(crate) post_renderers: Vec<(String, Arc<dyn PostRenderer>)>,
@@ -39,7 +39,7 @@ pub(crate) struct Additions {
     pub(crate) follows: Vec<Follow>,
 }
 
-impl Additions {
+impl Extensions {
     /// Returns whether any of this code sees the whole resource.
     pub(crate) fn need_metadata(&self) -> bool {
         !(self.mappers.is_empty() && self.post_renderers.is_empty() && self.before.is_empty() && self.after.is_empty())

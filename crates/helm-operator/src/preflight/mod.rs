@@ -35,14 +35,23 @@ pub(crate) fn of_watch<'a>(watch: &'a Watch, own: &'a str, plural: &'a str, stat
     needs
 }
 
-/// Returns the permissions that the operator needs for a chart's objects of one kind: to apply, watch, await and prune
-/// them. Objects of hooks need only what running them takes. Objects that a ServiceAccount writes need only what
-/// reading them takes, and deleting them once the account is gone.
-pub(crate) fn of_objects<'a>(kind: &'a Resource, is_hook: bool, has_account: bool) -> Need<'a> {
-    let verbs: &[&str] = match (has_account, is_hook) {
-        (true, _) => &["get", "list", "watch", "delete"],
-        (false, true) => &["get", "create", "delete"],
-        (false, false) => &["get", "list", "watch", "create", "patch", "delete"],
+/// What the operator does with a chart's objects of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Applies, watches, awaits and prunes them.
+    Manage,
+    /// Runs them as hooks.
+    Run,
+    /// Reads them, because a ServiceAccount writes them. Deletes them once the account is gone.
+    Read,
+}
+
+/// Returns the permissions that the operator needs for a chart's objects of one kind.
+pub(crate) fn of_objects(kind: &Resource, used: Use) -> Need<'_> {
+    let verbs: &[&str] = match used {
+        Use::Manage => &["get", "list", "watch", "create", "patch", "delete"],
+        Use::Run => &["get", "create", "delete"],
+        Use::Read => &["get", "list", "watch", "delete"],
     };
     Need::all(kind.group(), &kind.plural, verbs)
 }
@@ -132,7 +141,7 @@ mod tests {
             ("config/rbac/kustomization.yaml", "resources:\n- role.yaml\n"),
             ("config/rbac/role.yaml", MANAGER),
         ]);
-        scaffold::rbac::generate(&mut project, &[], false).unwrap();
+        scaffold::rbac::generate(&mut project, &[], scaffold::Existing::Keep).unwrap();
         project
     }
 

@@ -13,7 +13,7 @@ use crate::watches::{AnnotationNames, Field};
 
 /// One controller's rules for accepting resources.
 #[derive(Clone, Default)]
-pub(crate) struct Intake {
+pub(crate) struct Acceptance {
     /// The namespace of the releases, if resources are cluster-scoped.
     pub(crate) release_namespace: Option<Arc<str>>,
     /// The configured names of control annotations.
@@ -28,7 +28,7 @@ pub(crate) struct Intake {
     pub(crate) keep_metadata: bool,
 }
 
-impl Intake {
+impl Acceptance {
     /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines. Returns
     /// `None` if the watch of another version serves it, or the author's filter rejects it.
     pub(crate) fn admit(&self, received: Received, fields: &[Field]) -> Option<Primary> {

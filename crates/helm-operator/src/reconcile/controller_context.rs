@@ -13,9 +13,9 @@ use helm_release::storage::{Home, Storage};
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
-use super::accept::Intake;
+use super::accept::Acceptance;
 use crate::chart_metrics::ChartMetrics;
-use crate::hooks::extensions::Additions;
+use crate::hooks::extensions::Extensions;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::report::diagnoses::Diagnoses;
@@ -40,7 +40,7 @@ pub(crate) struct ControllerContext {
     /// The process's value sources: Secrets and ConfigMaps.
     pub(crate) sources: Arc<Sources>,
     /// The code that the operator's author adds.
-    pub(crate) additions: Additions,
+    pub(crate) extensions: Extensions,
     /// Only for the author's code. Everything else uses `api`.
     pub(crate) client: kube::Client,
     pub(crate) events: Events,
@@ -51,7 +51,7 @@ pub(crate) struct ControllerContext {
     pub(crate) rollout: Rollout,
     /// When the controller started.
     pub(crate) started: tokio::time::Instant,
-    pub(crate) intake: Intake,
+    pub(crate) acceptance: Acceptance,
     /// The custom resource's kind.
     pub(crate) resource: Arc<Resource>,
     /// Receives the kinds to watch.
@@ -105,7 +105,7 @@ impl ControllerContext {
 
     /// Stores the response to one of our own writes.
     pub(crate) fn primary_written(&self, received: Received) {
-        let (key, uid) = (self.intake.key_of(&received.primary), received.primary.uid().to_owned());
+        let (key, uid) = (self.acceptance.key_of(&received.primary), received.primary.uid().to_owned());
         match self.admit(received) {
             Some(primary) => _ = self.cache.store_written_primary(primary),
             None => self.primary_left(&key, &uid),
@@ -113,7 +113,7 @@ impl ControllerContext {
     }
 
     pub(crate) fn admit(&self, received: Received) -> Option<Primary> {
-        self.intake.admit(received, self.settings.expressions.fields())
+        self.acceptance.admit(received, self.settings.expressions.fields())
     }
 
     /// Releases a resource's upgrade slot, and wakes the next holder.

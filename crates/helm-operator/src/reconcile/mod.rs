@@ -65,7 +65,7 @@ pub(crate) async fn reconcile(
     slot: &dyn Slot,
     priority: Priority,
 ) -> ReconcileResult {
-    let Some(_place) = shared.intake.take(key) else {
+    let Some(_place) = shared.acceptance.take(key) else {
         shared.queue.push_after(key.clone(), TAKEN);
         return ReconcileResult::RequeueAfter;
     };
@@ -75,7 +75,7 @@ pub(crate) async fn reconcile(
     let context = StepContext { priority, ran, running: running.clone(), ..StepContext::new(shared, key, &progress) };
     let mut reconcile = Reconcile { context, steps: 0 };
     let end = publish_progress(shared, key, (waits, running), Box::pin(reconcile.run())).await;
-    status_writer::settle(&reconcile.context, end).await
+    status_writer::finish(&reconcile.context, end).await
 }
 
 /// Records that a reconcile panicked. The resource waits as after any failure.
@@ -86,7 +86,7 @@ pub(crate) async fn after_panic(shared: &ControllerContext, key: &ResourceKey) -
         let fault = Fault { condition: condition::IRRECONCILABLE, reason: Reason::InternalError, message };
         context.fail(&primary, &Failed::Blocked(fault));
     }
-    status_writer::settle(&context, End::Failed).await
+    status_writer::finish(&context, End::Failed).await
 }
 
 /// One reconcile of one resource.
@@ -131,7 +131,7 @@ impl Reconcile<'_> {
         context.decided = Instant::now();
         context.depend_on_sources(&primary);
         context.accept_retry(&primary);
-        context.report_rival(&primary);
+        context.report_competitor(&primary);
         let observed = context.observe(&primary);
         let step = next_step(&observed);
         // Reading what a reconcile starts from changes nothing yet.
@@ -152,7 +152,7 @@ impl Reconcile<'_> {
     async fn failed(&mut self, step: Step, primary: Arc<Primary>, failed: Failed) -> End {
         let context = &mut self.context;
         let primary = context.completed(&primary).await.unwrap_or(primary);
-        let fault = context.veiled(&primary, failed.fault().clone()).await;
+        let fault = context.redacted(&primary, failed.fault().clone()).await;
         let fault = impersonation::explain(fault, context.shared.settings.account.as_ref(), &context.shared.resource);
         let fault = headline::arrange(fault, context.shared.renderer.chart_name());
         let failed = failed.reported_as(fault);
@@ -186,7 +186,7 @@ impl Reconcile<'_> {
                 Ok(NextStep::Done)
             }
             Step::Wait => {
-                context.shared.memory.change(context.key, |history| history.drift.clear_ended_fight(context.decided));
+                context.shared.memory.change(context.key, |history| history.drift.clear_ended_loop(context.decided));
                 Ok(NextStep::Done)
             }
             Step::Refuse => Err(foreign(primary).into()),
@@ -202,7 +202,7 @@ impl Reconcile<'_> {
             Step::Read => repair::read(context, primary).await,
             Step::ReadSources => context.load_sources(primary).await.map(|()| NextStep::Again),
             Step::Compare => compare::compare(context, primary).await,
-            Step::Queue => Ok(context.get_in_line()),
+            Step::Queue => Ok(context.enqueue_upgrade()),
             Step::Retry => Ok(context.wait_for_retry(primary)),
             Step::Reapply => resync::reapply(context, primary).await,
             Step::Render | Step::Uninstall if context.is_account_gone(primary).await => match step {
@@ -242,7 +242,7 @@ impl StepContext<'_> {
     /// Returns whether the controller of another version may have created the newest revision, because it serves the
     /// resource now and our watch lags behind.
     fn may_be_another_versions(&self) -> bool {
-        self.shared.intake.version.is_some() && !self.found.reread && self.release().is_some()
+        self.shared.acceptance.version.is_some() && !self.found.reread && self.release().is_some()
     }
 
     /// Reads the resource once before an upgrade, because another controller may serve it by now.

@@ -14,7 +14,7 @@ use crate::reconcile::decide::health::Unhealthy;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::ResourceMemory;
 pub(crate) use crate::reconcile::decide::memory::share;
-use crate::reconcile::decide::recorded::recorded;
+use crate::reconcile::decide::recorded::{Before, recorded};
 use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
@@ -22,6 +22,13 @@ use crate::view::release::Release;
 /// The reason why the annotation `adopt` has no effect.
 const ADOPT_REFUSED: &str = "annotation helm.sdk.operatorframework.io/adopt: the operator's watches.yaml says adopt: never, \
     so remove the annotation, or ask whoever runs the operator";
+
+/// Whether to read the objects whose drift no watch reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Due,
+    NotDue,
+}
 
 impl StepContext<'_> {
     pub(crate) fn observe(&self, primary: &Primary) -> Observed {
@@ -49,9 +56,10 @@ impl StepContext<'_> {
     /// Returns how the newest revision relates to the resource.
     pub(crate) fn recorded(&self, primary: &Primary) -> Recorded {
         let history = self.shared.memory.of(self.key);
+        let had_release = is_lost(primary, &history) || history.release.took_over;
         let recorded = recorded(
             self.release().as_deref(),
-            is_lost(primary, &history) || history.release.took_over,
+            if had_release { Before::Lost } else { Before::None },
             &primary.owner(),
             self.granted(primary),
             outside::now(),
@@ -145,9 +153,9 @@ impl StepContext<'_> {
     /// Returns the objects to repair, which are missing or lost fields of ours. Without a watch, returns all objects
     /// once per period.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
-        let due = self.is_due(self.shared.memory.of(self.key).requests.resynced);
+        let reading = self.reading(self.shared.memory.of(self.key).requests.resynced);
         let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
-        let differs = |object: &&MarkedObject| self.differs(object, due) || self.is_bound(object);
+        let differs = |object: &&MarkedObject| self.differs(object, reading) || self.is_bound(object);
         repaired.filter(differs).map(|object| object.key.clone()).collect()
     }
 
@@ -158,8 +166,9 @@ impl StepContext<'_> {
         live.is_some_and(|live| live.is_bound && live.ours && !live.deleting)
     }
 
-    /// Returns whether an object is missing or lost fields of ours. `due` decides if no watch covers it.
-    pub(crate) fn differs(&self, object: &MarkedObject, due: bool) -> bool {
+    /// Returns whether an object is missing or lost fields of ours, or must be read to find out.
+    pub(crate) fn differs(&self, object: &MarkedObject, reading: Reading) -> bool {
+        let due = reading == Reading::Due;
         let cache = &self.shared.cache;
         match cache.dependent(&object.key) {
             _ if !cache.is_synced(&object.key) => {
@@ -180,20 +189,20 @@ impl StepContext<'_> {
         own().unwrap_or(self.shared.settings.drift.policy)
     }
 
-    /// Returns whether a period has passed since all objects were applied or read, for kinds whose drift no watch
-    /// reports.
-    pub(crate) fn is_due(&self, last: Option<Instant>) -> bool {
+    /// Returns whether a period has passed since all objects were applied or read.
+    pub(crate) fn reading(&self, last: Option<Instant>) -> Reading {
         let period = self.shared.settings.period;
-        period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9))
+        let is_due = period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9));
+        if is_due { Reading::Due } else { Reading::NotDue }
     }
 
     fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
         let history = self.shared.memory.of(self.key);
         // An action that the previous process started is finished immediately, no matter what failed before.
         let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
-        let recalled = history.recalled(primary).is_some_and(|until| until > self.decided);
+        let restored = history.restored(primary).is_some_and(|until| until > self.decided);
         let attempt = self.attempt(primary);
-        (recalled && !begun) || history.held_until(&attempt, self.decided).is_some() || history.is_exhausted(&attempt)
+        (restored && !begun) || history.held_until(&attempt, self.decided).is_some() || history.is_exhausted(&attempt)
     }
 
     /// Returns whether a watch that has listed covers every object of the release.

@@ -36,11 +36,11 @@ pub(crate) fn owner_of(shared: &ControllerContext, live: &Live) -> Option<Resour
         let ours = owner.kind == *shared.resource.kind && group == shared.resource.group();
         let namespace =
             if shared.resource.namespaced { live.metadata.namespace.as_deref().unwrap_or_default() } else { "" };
-        return ours.then(|| shared.intake.key(namespace, &owner.name));
+        return ours.then(|| shared.acceptance.key(namespace, &owner.name));
     }
     let wanted = format!("{}.{}", shared.resource.kind, shared.resource.group());
     let ours = live.primary_type.as_deref() == Some(wanted.trim_end_matches('.'));
     let primary = live.primary.as_deref().filter(|_| ours)?;
     let (namespace, name) = primary.split_once('/').unwrap_or(("", primary));
-    Some(shared.intake.key(namespace, name))
+    Some(shared.acceptance.key(namespace, name))
 }

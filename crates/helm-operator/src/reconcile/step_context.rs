@@ -60,7 +60,7 @@ pub(crate) struct Findings {
     /// How far a full reconcile has got.
     pub(crate) progress: ResyncProgress,
     /// Whether the resource waits for an upgrade slot.
-    pub(crate) in_line: bool,
+    pub(crate) is_queued: bool,
     /// Deleted objects that still exist, as a text.
     pub(crate) awaited: Option<String>,
     /// Whether the resource was read again.

@@ -138,7 +138,7 @@ impl Workers {
         match rendered {
             Ok(Rendered::Done(Ok(output))) => Ok(Rendered::Done(output)),
             Ok(Rendered::Postponed) => Ok(Rendered::Postponed),
-            Ok(Rendered::Done(Err(failure))) => Err(lookup.veil(failure.into()).await),
+            Ok(Rendered::Done(Err(failure))) => Err(lookup.redact(failure.into()).await),
             Err(ending) => Err(ending.error(&self.rendering)),
         }
     }

@@ -91,7 +91,7 @@ pub(super) struct Worker {
     child: Child,
     socket: UnixStream,
     /// The capabilities that were sent to it.
-    told: Option<Arc<Capabilities>>,
+    sent: Option<Arc<Capabilities>>,
     /// The chart that it rendered last.
     chart: PathBuf,
     is_shared: bool,
@@ -125,7 +125,7 @@ impl Worker {
         Ok(Worker {
             child,
             socket,
-            told: None,
+            sent: None,
             chart,
             is_shared: false,
             priority,
@@ -190,10 +190,10 @@ impl Worker {
         lookup: &ClusterLookup,
         clock: &mut Clock,
     ) -> Result<Result<Output, Failure>, Break> {
-        let is_known = self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, capabilities));
+        let is_known = self.sent.as_ref().is_some_and(|sent| Arc::ptr_eq(sent, capabilities));
         let facts = (!is_known).then(|| Facts::from(&**capabilities));
         clock.of_worker(self.say(&ToWorker::Render(job.clone(), facts))).await?;
-        self.told = Some(capabilities.clone());
+        self.sent = Some(capabilities.clone());
         for _ in 0..MAX_MESSAGES {
             let said = clock.of_worker(message::receive(&mut self.socket, MAX_ANSWER)).await?;
             match message::judge(said).await? {

@@ -231,7 +231,7 @@ impl EngineRenderer {
                 let place = Here { engine, capabilities, lookup, skip_schema };
                 match blocking(move || place.render(&values, &request)).await {
                     Ok(output) => output,
-                    Err(error) => return Err(hiding.veil(error).await),
+                    Err(error) => return Err(hiding.redact(error).await),
                 }
             }
             RenderedBy::Workers { workers, chart, digest } => {
@@ -331,7 +331,7 @@ impl Renderer for EngineRenderer {
                 };
                 let (document, most) = (self.document.clone(), self.weight());
                 match blocking(move || candidate((output, config), document, &namespace, inputs, most)).await {
-                    Err(error) => Err(lookup.veil(error).await),
+                    Err(error) => Err(lookup.redact(error).await),
                     Ok(candidate) => Ok(Rendered::Done(candidate)),
                 }
             };

@@ -63,7 +63,7 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
     if is_leaving || facts.suspended || facts.paused {
         return None;
     }
-    if let (Some(limit), None) = (facts.in_line, &facts.fault) {
+    if let (Some(limit), None) = (facts.is_queued, &facts.fault) {
         let message = format!("waiting for other upgrades: at most {limit} run at a time");
         return Some(new(condition::RECONCILING, "True", "UpgradeQueued", &message));
     }

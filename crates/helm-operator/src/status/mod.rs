@@ -206,7 +206,7 @@ pub(crate) struct Facts {
     /// Whether an annotation pauses the resource.
     pub(crate) paused: bool,
     /// The limit of concurrent upgrades, if this one waits for a slot.
-    pub(crate) in_line: Option<usize>,
+    pub(crate) is_queued: Option<usize>,
     /// The tokens that were handled.
     pub(crate) handled: Option<Box<Handled>>,
     /// Drift that is reported but not repaired, one text for each object.
@@ -464,9 +464,9 @@ mod tests {
         let status = Status::default().next(&facts, at(0)).unwrap();
         let suspended = "Suspended=True/SuspendAnnotation/The annotation suspend is set: the release is left alone.";
         assert!(summary(&status).contains(&suspended.to_owned()));
-        let in_line = status.next(&Facts { in_line: Some(3), ..self::facts() }, at(0)).unwrap();
+        let is_queued = status.next(&Facts { is_queued: Some(3), ..self::facts() }, at(0)).unwrap();
         let expected = "Reconciling=True/UpgradeQueued/waiting for other upgrades: at most 3 run at a time";
-        assert!(summary(&in_line).contains(&expected.to_owned()));
+        assert!(summary(&is_queued).contains(&expected.to_owned()));
         assert_eq!(status.to_apply(false)["lastHandled"], json!({"reconcileNow": "t1"}));
         assert_eq!(status.next(&facts, at(1)), None);
         assert_eq!(summary(&status.next(&self::facts(), at(2)).unwrap()).len(), 3);

@@ -35,7 +35,7 @@ mod tests {
         let this = std::thread::current().id();
         panic::set_hook(Box::new(move |panicked| {
             if std::thread::current().id() == this {
-                sync::lock(&kept).push(message(panicked).to_owned());
+                outside::sync::lock(&kept).push(message(panicked).to_owned());
             }
         }));
         let word = "hunter2é";

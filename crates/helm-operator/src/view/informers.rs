@@ -38,7 +38,7 @@ pub(crate) trait Source: Send + Sync {
 pub(crate) type Subscriber = Arc<dyn Sink<Arc<Live>> + Sync>;
 
 /// The watched kinds of the process.
-pub(crate) struct Kinds {
+pub(crate) struct Informers {
     source: Box<dyn Source>,
     state: Mutex<State>,
 }
@@ -104,9 +104,9 @@ impl Member {
     }
 }
 
-impl Kinds {
-    pub(crate) fn new(source: impl Source + 'static) -> Kinds {
-        Kinds { source: Box::new(source), state: Mutex::default() }
+impl Informers {
+    pub(crate) fn new(source: impl Source + 'static) -> Informers {
+        Informers { source: Box::new(source), state: Mutex::default() }
     }
 
     /// Announces a chart, so that watches that start later select its objects, too.

@@ -10,7 +10,7 @@ use helm_release::storage::{Body, Content, Marks, Proof, RecordMeta, Stored, Wri
 use jiff::Timestamp;
 use litemap::LiteMap;
 
-use super::competitor::Rival;
+use super::competitor::Competitor;
 
 /// A release's revisions.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Release {
     /// The deployed revision's record, if this process has read or written it.
     pub(crate) packed: Option<(u32, Stored<Packed>)>,
     /// Another process that also writes the records.
-    pub(crate) rival: Option<Box<Rival>>,
+    pub(crate) competitor: Option<Box<Competitor>>,
 }
 
 /// One revision.

@@ -42,11 +42,26 @@ struct Readers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListenerId(u32);
 
+/// Who wrote a changed record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// An operator of this kind.
+    Operator,
+    /// Helm or an upstream operator.
+    Foreign,
+}
+
+impl Writer {
+    fn of(meta: &RecordMeta) -> Writer {
+        if meta.marks.is_none() { Writer::Foreign } else { Writer::Operator }
+    }
+}
+
 /// A controller, which is notified of changes to releases.
 pub(crate) trait ReleaseListener: Send + Sync {
     /// Handles a change that this reader did not make itself, of the release whose records have this namespace and
-    /// name. `foreign` means that the changed record is not ours.
-    fn release_changed(&self, record: &ResourceKey, foreign: bool);
+    /// name.
+    fn release_changed(&self, record: &ResourceKey, writer: Writer);
     /// Handles the loss of a release's last record. A change follows.
     fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>);
     /// Handles that changes of records in a scope go unnoticed from now on, or no longer do.
@@ -105,7 +120,7 @@ impl Releases {
         }
         self.drop_old_records(&mut all, key);
         drop(all);
-        self.each_reader(Some(by), |reader| reader.release_changed(key, false));
+        self.each_reader(Some(by), |reader| reader.release_changed(key, Writer::Operator));
         result
     }
 
@@ -142,8 +157,8 @@ impl Releases {
         release.packed = release.packed.take().filter(|(of, packed)| *of != meta.version || !is_other(packed));
         let (version, writer) = (meta.version, meta.writer.clone());
         release.revisions.insert(version, Revision::of(meta, stamp));
-        if let Some(rival) = writer.filter(|writer| is_listed && **writer != *self.writer) {
-            release.note_rival(&rival, version, outside::now());
+        if let Some(competitor) = writer.filter(|writer| is_listed && **writer != *self.writer) {
+            release.note_competitor(&competitor, version, outside::now());
         }
         release.drop_old_objects();
         true
@@ -165,12 +180,12 @@ impl Releases {
 
     /// Drops a revision whose record does not exist.
     pub(crate) fn lose_revision(&self, key: &ResourceKey, version: u32) {
-        self.lose(key, false, |known, _| known == version);
+        self.lose(key, Writer::Operator, |known, _| known == version);
     }
 
     /// Removes revisions of a release. If none is left, its readers get its inventory, because deleting a namespace
     /// removes the record before the resource is released.
-    fn lose(&self, key: &ResourceKey, foreign: bool, lost: impl Fn(u32, &Revision) -> bool) {
+    fn lose(&self, key: &ResourceKey, writer: Writer, lost: impl Fn(u32, &Revision) -> bool) {
         let mut all = lock(&self.all);
         let Some(release) = all.get_mut(key) else { return };
         let whole = match release.revisions.iter().all(|(version, revision)| lost(*version, revision)) {
@@ -184,7 +199,7 @@ impl Releases {
         drop(all);
         self.each_reader(None, |reader| {
             whole.iter().for_each(|release| reader.release_lost(key, release));
-            reader.release_changed(key, foreign);
+            reader.release_changed(key, writer);
         });
     }
 
@@ -202,22 +217,22 @@ fn key_of(meta: &RecordMeta) -> ResourceKey {
 
 impl Sink<RecordMeta> for Releases {
     fn changed(&self, meta: RecordMeta, epoch: Epoch) {
-        let (key, foreign) = (key_of(&meta), meta.marks.is_none());
+        let (key, writer) = (key_of(&meta), Writer::of(&meta));
         if self.store(&key, meta, epoch) {
-            self.each_reader(None, |reader| reader.release_changed(&key, foreign));
+            self.each_reader(None, |reader| reader.release_changed(&key, writer));
         }
     }
 
     fn deleted(&self, meta: RecordMeta) {
         let key = key_of(&meta);
         if self.is_known(&key, &meta) {
-            self.lose(&key, meta.marks.is_none(), |version, _| version == meta.version);
+            self.lose(&key, Writer::of(&meta), |version, _| version == meta.version);
         }
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
         for key in self.unlisted(scope, list) {
-            self.lose(&key, false, |_, revision| !revision.stamp.survives(list));
+            self.lose(&key, Writer::Operator, |_, revision| !revision.stamp.survives(list));
         }
         let mut listed = lock(&self.listed);
         if !listed.contains(scope) {

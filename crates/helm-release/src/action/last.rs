@@ -108,7 +108,14 @@ mod tests {
         let live: HashMap<ObjectKey, Cached> = HashMap::new();
         let options = Options { apply: Policy::Client, ..Options::default() };
         let (decoration, slot) = (&decoration, &());
-        let env = Environment { applier: &applier, storage: &storage, decoration, live: &live, slot, options };
+        let env = Environment {
+            applier: &applier,
+            storage: &storage,
+            decoration: decoration.clone(),
+            live: &live,
+            slot,
+            options,
+        };
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "a".into() };
         let deployed = Deployed::new(&env, version, None);
         assert_eq!(deployed.write_options().policy, Policy::Client);

@@ -4,8 +4,8 @@ use super::handover::Handover;
 use super::last::Deployed;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
-    Applied, ApplyError, Found, Live, Look, Object, ObjectKey, Ownership, Pointer, Previous, Rival, Rule, Target,
-    has_replicas, recorded_objects,
+    Applied, ApplyError, Found, Inspection, Live, Object, ObjectKey, Ownership, OwnershipLoss, Pointer, Previous, Rule,
+    Target, has_replicas, recorded_objects,
 };
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Body, MarkedObject, Marks, Sealed, Stored, Written};
@@ -18,7 +18,7 @@ pub struct Repaired {
     /// Objects that differ only in fields that other managers own, in their live state. They were not written.
     pub accepted: Vec<(ObjectKey, Live)>,
     /// The managers that changed the inspected objects, or the fact that an object was deleted.
-    pub rivals: Vec<(ObjectKey, Rival)>,
+    pub losses: Vec<(ObjectKey, OwnershipLoss)>,
     /// Jobs of a taken-over revision that finished and were deleted by the server. They are not recreated.
     pub finished: Vec<MarkedObject>,
 }
@@ -26,7 +26,7 @@ pub struct Repaired {
 /// Corrects drift: applies these objects of a revision again, each by the method that wrote it. Writes no record.
 ///
 /// An object with fields that may be handed over is read first, and not written if it differs in nothing else. Of the
-/// other objects, the first `looks` are read to find who changed them; an object that cannot be read then is repaired
+/// other objects, the first `inspected` are read to find who changed them; an object that cannot be read then is repaired
 /// anyway.
 ///
 /// Objects of kinds that are no longer served are skipped. Repeating a repair changes nothing. When it fails or is
@@ -40,11 +40,11 @@ pub async fn repair(
     version: u32,
     packed: Option<&Stored<Packed>>,
     drifted: &[&MarkedObject],
-    looks: usize,
+    inspected: usize,
 ) -> Result<Repaired, Error> {
     let rule = Rule::for_known(env.options.adopt);
     let release = read_sealed(env, version, packed).await?;
-    apply(env, &release, With::Drifted { objects: drifted, looks }, rule).await
+    apply(env, &release, With::Drifted { objects: drifted, inspected }, rule).await
 }
 
 /// Applies these objects of a revision again, whether or not they drifted.
@@ -83,7 +83,7 @@ enum With<'a> {
     /// Only objects that differ in more than what others own. This many of the rest are inspected.
     Drifted {
         objects: &'a [&'a MarkedObject],
-        looks: usize,
+        inspected: usize,
     },
 }
 
@@ -118,14 +118,14 @@ async fn apply(
             return Err(ApplyError::OutOfReach(vec![refused]).into());
         }
         let handed_over = handover.of(&key);
-        if let With::Drifted { looks, .. } = with
-            && let Some(look) = look(env, object, &key, &handed_over, repaired.rivals.len() < looks).await?
+        if let With::Drifted { inspected, .. } = with
+            && let Some(found) = inspect(env, object, &key, &handed_over, repaired.losses.len() < inspected).await?
         {
-            if let Some(live) = as_others_left_it(env, &look) {
+            if let Some(live) = as_others_left_it(env, &found) {
                 repaired.accepted.push((key, live));
                 continue;
             }
-            repaired.rivals.push((key.clone(), look.rival));
+            repaired.losses.push((key.clone(), found.loss));
         }
         let client = known.is_some_and(|known| known.client);
         let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
@@ -150,33 +150,33 @@ fn finished(env: &Environment<'_>, key: ObjectKey, object: &Object) -> MarkedObj
 
 /// Inspects an object if its fields may be handed over, or if it `is_named`. Does not read an object that is known to
 /// be deleted.
-async fn look(
+async fn inspect(
     env: &Environment<'_>,
     object: &Object,
     key: &ObjectKey,
     handed_over: &[Pointer],
     is_named: bool,
-) -> Result<Option<Look>, Error> {
+) -> Result<Option<Inspection>, Error> {
     let cached = env.live.cached(key, &env.decoration);
     let is_scaled = has_replicas(&object.body) && matches!(&cached, Cached::Ours(live) if live.scaled);
     let is_needed = is_scaled || !handed_over.is_empty();
     if !is_needed && (!is_named || cached == Cached::Absent) {
-        let gone = Look { live: None, rival: Rival { gone: true, ..Rival::default() } };
+        let gone = Inspection { live: None, loss: OwnershipLoss { gone: true, ..OwnershipLoss::default() } };
         return Ok(is_named.then_some(gone));
     }
-    match env.applier.look(object, &env.decoration, handed_over).await {
+    match env.applier.inspect(object, &env.decoration, handed_over).await {
         Err(source) if is_needed => Err(ApplyError::Failed { verb: "read", object: key.to_string(), source }.into()),
         answer if is_needed => Ok(answer.ok()),
         // Only the manager that changed it matters: the object is repaired whatever it lost.
-        answer => Ok(answer.ok().map(|look| Look { live: None, rival: look.rival })),
+        answer => Ok(answer.ok().map(|found| Inspection { live: None, loss: found.loss })),
     }
 }
 
 /// Returns the live object if others changed only the fields that are theirs.
-fn as_others_left_it(env: &Environment<'_>, look: &Look) -> Option<Live> {
+fn as_others_left_it(env: &Environment<'_>, found: &Inspection) -> Option<Live> {
     let is_bound = |live: &Live| live.kept && live.controller.is_some();
     let is_ours = |live: &&Live| env.decoration.ownership(live) == Ownership::Ours && !live.deleting && !is_bound(live);
-    look.live.as_ref().filter(is_ours).filter(|_| look.rival.is_nobody()).cloned()
+    found.live.as_ref().filter(is_ours).filter(|_| found.loss.is_none()).cloned()
 }
 
 /// Returns the cached state. It suffices only for objects that we applied before.

@@ -598,8 +598,8 @@ async fn rivals_are_found_through_another_version() {
     world.server.put("/apis/x/v1/namespaces/ns/things/b", live, "scaler");
     let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
     let keys: Vec<ObjectKey> = marks.objects.iter().map(|o| o.key.clone()).collect();
-    let rivals = look(&world.env(), 1, None, &keys[1..]).await.unwrap();
-    let found: Vec<_> = rivals.iter().map(|(key, look)| (&*key.name, look.rival.manager.as_deref())).collect();
+    let losses = inspect(&world.env(), 1, None, &keys[1..]).await.unwrap();
+    let found: Vec<_> = losses.iter().map(|(key, found)| (&*key.name, found.loss.manager.as_deref())).collect();
     assert_eq!(found, [("b", Some("scaler"))]);
 }
 

@@ -29,7 +29,7 @@ mod hooks;
 #[cfg(test)]
 mod tests;
 
-pub use fields::rivals::Rival;
+pub use fields::ownership_loss::OwnershipLoss;
 pub use hooks::HookError;
 pub use kinds::mapping::Mapper;
 pub use kinds::resource::Resource;
@@ -52,8 +52,8 @@ pub use waiting::slot::Slot;
 pub use writes::apply::{Applied, Applier, ApplyError};
 pub use writes::check::Conflict;
 pub use writes::definition::CrdPolicy;
+pub use writes::inspect::Inspection;
 pub use writes::leave::Adopted;
-pub use writes::look::Look;
 pub use writes::reach::{Allowed, Limit, OutOfReach, Reach};
 pub use writes::recreate::Guard;
 pub use writes::write::{ApplyMethod, Policy};

@@ -509,7 +509,7 @@ async fn an_outage_is_not_a_missing_object() {
     assert!(applier.check_ownership(&[(&object, Rule::Import)], &decoration).await.is_err());
     assert!(applier.delete(&key, "v1", None, &decoration).await.is_err());
     assert!(applier.find_live(&key, "v1").await.is_err());
-    assert!(applier.look(&object, &decoration, &[]).await.is_err());
+    assert!(applier.inspect(&object, &decoration, &[]).await.is_err());
 }
 
 #[tokio::test]
@@ -518,8 +518,8 @@ async fn rivals_report_missing_objects() {
     let (object, decoration) = (service(), decoration());
     assert!(applier.find_live(&object.key("ns"), "v1").await.unwrap().is_none());
     assert!(applier.find_live(&object.key("ns"), "gone/v1").await.unwrap().is_none());
-    let look = applier.look(&object, &decoration, &[]).await.unwrap();
-    assert!(look.live.is_none() && look.rival.gone && !look.rival.is_nobody());
+    let found = applier.inspect(&object, &decoration, &[]).await.unwrap();
+    assert!(found.live.is_none() && found.loss.gone && !found.loss.is_none());
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ use crate::documents;
 use crate::gvk::Gvk;
 use crate::project_file::{self, ProjectFile};
 use crate::watches::{self, Watch};
-use crate::{Error, Project, chart};
+use crate::{Error, Existing, Project, chart};
 use values::{Extent, MAX_DEPTH};
 
 pub use printed::{HEADER, is_generated};
@@ -41,11 +41,11 @@ const MAX_BYTES: usize = 200_000;
 /// Writes the definitions of all kinds in watches.yaml, and of `natives`, which are complete definitions. Returns
 /// notes.
 ///
-/// A file that does not start with [`HEADER`] belongs to the user and is left alone, unless `force` is set.
+/// A file that does not start with [`HEADER`] belongs to the user and is left alone, unless `existing` says otherwise.
 ///
 /// # Errors
 /// Fails if a chart does not load, or a list in `config` cannot be edited.
-pub fn generate(project: &mut Project, natives: &[Json], force: bool) -> Result<Vec<String>, Error> {
+pub fn generate(project: &mut Project, natives: &[Json], existing: Existing) -> Result<Vec<String>, Error> {
     let definitions = Definitions::of(project)?;
     let watches = watches::read(project)?;
     let mut notes = Vec::new();
@@ -53,13 +53,13 @@ pub fn generate(project: &mut Project, natives: &[Json], force: bool) -> Result<
     for Watch { gvk, .. } in &watches {
         let name = (gvk.group.clone(), gvk.kind.clone());
         if !done.contains(&name) {
-            notes.extend(write_chart_kind(project, gvk, (&watches, &definitions), force)?);
+            notes.extend(write_chart_kind(project, gvk, (&watches, &definitions), existing)?);
             done.push(name);
         }
     }
     for native in natives {
         let known = definitions.find(&text(native, "/spec/group"), &text(native, "/spec/names/kind"));
-        notes.extend(put(project, native, known, "src/api", force)?);
+        notes.extend(put(project, native, known, "src/api", existing)?);
     }
     Ok(notes)
 }
@@ -67,7 +67,7 @@ pub fn generate(project: &mut Project, natives: &[Json], force: bool) -> Result<
 /// Writes the definition of one kind that a chart serves, as [`generate`] does.
 pub(crate) fn generate_kind(project: &mut Project, gvk: &Gvk) -> Result<Vec<String>, Error> {
     let (watches, definitions) = (watches::read(project)?, Definitions::of(project)?);
-    write_chart_kind(project, gvk, (&watches, &definitions), false)
+    write_chart_kind(project, gvk, (&watches, &definitions), Existing::Keep)
 }
 
 fn text(value: &Json, pointer: &str) -> String {
@@ -78,12 +78,12 @@ fn write_chart_kind(
     project: &mut Project,
     gvk: &Gvk,
     (watches, definitions): (&[Watch], &Definitions),
-    force: bool,
+    existing: Existing,
 ) -> Result<Vec<String>, Error> {
     let known = definitions.find(&gvk.group, &gvk.kind);
     let plural = definitions.plural(&gvk.group, &gvk.kind);
     let path = path(known, &gvk.group, &plural);
-    if let Some(kept) = kept(project, &path, force) {
+    if let Some(kept) = kept(project, &path, existing) {
         list(project, &path)?;
         return Ok(vec![kept]);
     }
@@ -108,7 +108,7 @@ fn write_chart_kind(
             ));
         }
     }
-    notes.extend(put(project, &crd, known, &charts.join(", "), force)?);
+    notes.extend(put(project, &crd, known, &charts.join(", "), existing)?);
     Ok(notes)
 }
 
@@ -205,8 +205,9 @@ fn definition(gvk: &Gvk, plural: &str, mut versions: Vec<Json>) -> Json {
 }
 
 /// Returns a note if the file belongs to the user.
-fn kept(project: &Project, path: &str, force: bool) -> Option<String> {
-    let is_own = !force && project.bytes(path).is_some() && !project.text(path).is_some_and(is_generated);
+fn kept(project: &Project, path: &str, existing: Existing) -> Option<String> {
+    let is_own =
+        existing == Existing::Keep && project.bytes(path).is_some() && !project.text(path).is_some_and(is_generated);
     is_own.then(|| format!("{path} is kept: it was not generated; --force replaces it"))
 }
 
@@ -224,10 +225,10 @@ fn put(
     crd: &Json,
     known: Option<&Definition>,
     source: &str,
-    force: bool,
+    existing: Existing,
 ) -> Result<Vec<String>, Error> {
     let path = path(known, &text(crd, "/spec/group"), &text(crd, "/spec/names/plural"));
-    let notes: Vec<String> = kept(project, &path, force).into_iter().collect();
+    let notes: Vec<String> = kept(project, &path, existing).into_iter().collect();
     if notes.is_empty() {
         let others = known.filter(|known| project.text(&path).is_some_and(|text| !known.document.is_alone(text)));
         let text = match others.zip(project.text(&path)) {

@@ -17,7 +17,7 @@ const PATH: &str = "config/crd/bases/web.my.domain_webs.yaml";
 
 fn spec(files: &[(&str, &str)]) -> Json {
     let mut project = project(files);
-    generate(&mut project, &[], false).unwrap();
+    generate(&mut project, &[], Existing::Keep).unwrap();
     let crd = yaml::parse(project.text(PATH).unwrap()).unwrap();
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
 }
@@ -116,7 +116,7 @@ fn nothing_is_required_of_a_resource_that_gets_values_from_elsewhere() {
     let watch = "- {group: web.my.domain, version: v1, kind: Web, chart: helm-charts/web, valuesFrom: [{kind: Secret, name: a}]}\n";
     let mut project = project(&[("helm-charts/web/values.schema.json", schema)]);
     project.write("watches.yaml", watch);
-    generate(&mut project, &[], false).unwrap();
+    generate(&mut project, &[], Existing::Keep).unwrap();
     assert!(!project.text(PATH).unwrap().contains("required"));
 }
 
@@ -124,7 +124,7 @@ fn nothing_is_required_of_a_resource_that_gets_values_from_elsewhere() {
 fn two_versions_of_a_kind_share_a_file_and_the_last_one_is_stored() {
     let mut project = project(&[]);
     project.write("watches.yaml", format!("{WATCH}{}", WATCH.replace("v1", "v2")));
-    generate(&mut project, &[], false).unwrap();
+    generate(&mut project, &[], Existing::Keep).unwrap();
     let crd = yaml::parse(project.text(PATH).unwrap()).unwrap();
     let versions: Vec<_> = crd["spec"]["versions"]
         .as_array()
@@ -138,13 +138,13 @@ fn two_versions_of_a_kind_share_a_file_and_the_last_one_is_stored() {
 #[test]
 fn files_of_the_user_are_kept_and_generated_ones_rewritten() {
     let mut mine = project(&[(PATH, "# mine\n")]);
-    let notes = generate(&mut mine, &[], false).unwrap();
+    let notes = generate(&mut mine, &[], Existing::Keep).unwrap();
     assert_eq!(notes, [format!("{PATH} is kept: it was not generated; --force replaces it")]);
     assert_eq!(mine.text(PATH), Some("# mine\n"));
-    assert_eq!(generate(&mut mine, &[], true).unwrap(), Vec::<String>::new());
+    assert_eq!(generate(&mut mine, &[], Existing::Replace).unwrap(), Vec::<String>::new());
     assert!(is_generated(mine.text(PATH).unwrap()));
     let mut again = Project::from_files(mine.files());
-    generate(&mut again, &[], false).unwrap();
+    generate(&mut again, &[], Existing::Keep).unwrap();
     assert_eq!(again.changes().count(), 0);
 }
 
@@ -157,7 +157,7 @@ fn native_definitions_are_written_beside_those_of_charts() {
         "spec": {"group": "web.my.domain", "names": {"kind": "Backup", "plural": "backups"}, "versions": [{"name": "v1"}]},
     });
     let mut project = project(&[]);
-    generate(&mut project, std::slice::from_ref(&native), false).unwrap();
+    generate(&mut project, std::slice::from_ref(&native), Existing::Keep).unwrap();
     let path = "config/crd/bases/web.my.domain_backups.yaml";
     assert_eq!(yaml::parse(project.text(path).unwrap()).unwrap(), native);
     let list = yaml::parse(project.text("config/crd/kustomization.yaml").unwrap()).unwrap();
@@ -225,7 +225,7 @@ fn the_top_level_is_closed_where_no_other_field_can_matter() {
     }
     let mut project = project(&[read, values]);
     project.write("watches.yaml", format!("{WATCH}{}", WATCH.replace("v1", "v2")));
-    generate(&mut project, &[], false).unwrap();
+    generate(&mut project, &[], Existing::Keep).unwrap();
     let crd = yaml::parse(project.text(PATH).unwrap()).unwrap();
     for version in crd["spec"]["versions"].as_array().unwrap() {
         assert_eq!(version["schema"]["openAPIV3Schema"]["properties"]["spec"][open], true);
@@ -245,7 +245,7 @@ fn a_choice_in_a_list_is_a_pattern_and_one_of_numbers_a_rule() {
 #[test]
 fn names_are_at_most_as_long_as_those_of_releases() {
     let mut project = project(&[]);
-    generate(&mut project, &[], false).unwrap();
+    generate(&mut project, &[], Existing::Keep).unwrap();
     let crd = yaml::parse(project.text(PATH).unwrap()).unwrap();
     let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
     assert_eq!(root["metadata"]["properties"]["name"]["maxLength"], 53);
@@ -258,10 +258,10 @@ fn a_kind_has_one_definition_wherever_it_is_and_whatever_its_plural() {
     let list = ("config/crd/kustomization.yaml", "resources:\n- bases/all.yaml\n");
     let both = format!("{other}---\n{own}");
     let mut project = project(&[("config/crd/bases/all.yaml", &both), list, ("bundle/manifests/web.yaml", own)]);
-    let notes = generate(&mut project, &[], false).unwrap();
+    let notes = generate(&mut project, &[], Existing::Keep).unwrap();
     assert_eq!(notes, ["config/crd/bases/all.yaml is kept: it was not generated; --force replaces it"]);
     assert_eq!(project.changes().count(), 0);
-    generate(&mut project, &[], true).unwrap();
+    generate(&mut project, &[], Existing::Replace).unwrap();
     let changed: Vec<&str> = project.changes().map(|(path, _)| path).collect();
     assert_eq!(changed, ["config/crd/bases/all.yaml"]);
     let text = project.text("config/crd/bases/all.yaml").unwrap();
@@ -270,7 +270,7 @@ fn a_kind_has_one_definition_wherever_it_is_and_whatever_its_plural() {
     assert_eq!((&crd["spec"]["names"]["plural"], &crd["spec"]["scope"]), (&json!("web"), &json!("Cluster")));
     assert_eq!(crd["spec"]["names"]["shortNames"], json!(["w"]));
     let mut again = Project::from_files(project.files());
-    generate(&mut again, &[], true).unwrap();
+    generate(&mut again, &[], Existing::Replace).unwrap();
     assert_eq!(again.changes().count(), 0);
 }
 
@@ -285,7 +285,7 @@ fn a_definition_that_became_too_large_leaves_subcharts_out() {
         ("helm-charts/web/charts/db/Chart.yaml", "apiVersion: v2\nname: db\nversion: 1.0.0\n"),
         ("helm-charts/web/charts/db/values.yaml", &values),
     ]);
-    let notes = generate(&mut project, &[], false).unwrap();
+    let notes = generate(&mut project, &[], Existing::Keep).unwrap();
     assert!(notes.len() == 1 && notes[0].starts_with("Web is described without its subcharts"), "{notes:?}");
     let crd = yaml::parse(project.text(PATH).unwrap()).unwrap();
     let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];

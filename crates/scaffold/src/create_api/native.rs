@@ -4,7 +4,7 @@ use super::{Native, add_common};
 use crate::gvk::Gvk;
 use crate::project_file::ProjectFile;
 use crate::templates::{NATIVE_API, NATIVE_CONTROLLER, NATIVE_SAMPLE, fill};
-use crate::{Error, Project, rbac, watches};
+use crate::{Error, Existing, Project, rbac, watches};
 
 const MAIN: &str = "src/main.rs";
 const MODULES: &str = "// +kubebuilder:scaffold:modules";
@@ -41,7 +41,7 @@ pub(super) fn create(
         add_module(project, "controllers", &module, fill(NATIVE_CONTROLLER, &words))?;
         insert(project, MAIN, BUILDER, &fill(".reconciler(controllers::__module__::Controller)", &words))?;
         if !project.contains(&format!("config/rbac/{lower}_role.yaml")) {
-            rbac::write_native(project, &rights(gvk), "", false)?;
+            rbac::write_native(project, &rights(gvk), "", Existing::Keep)?;
         }
     }
     Ok(vec!["run 'make manifests' to write the CRD from src/api".to_owned()])

@@ -1,7 +1,7 @@
 //! Tests with projects that have one fault each.
 
 use super::*;
-use crate::{CreateApi, Init, Source, create_api, init};
+use crate::{CreateApi, Existing, Init, Source, create_api, init};
 
 const WEB: &str = "helm-charts/web";
 
@@ -23,7 +23,7 @@ fn lint(changes: &[(&str, &str)]) -> Vec<String> {
 /// Runs `lint` with definitions regenerated from the changed charts.
 fn lint_generated(changes: &[(&str, &str)]) -> Vec<String> {
     let mut project = project(changes);
-    crate::crd::generate(&mut project, &[], false).unwrap();
+    crate::crd::generate(&mut project, &[], Existing::Keep).unwrap();
     check(&project, &[]).unwrap().iter().map(Finding::to_string).collect()
 }
 

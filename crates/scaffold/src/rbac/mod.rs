@@ -21,7 +21,7 @@ use crate::documents::Document;
 use crate::gvk::Gvk;
 use crate::progress::Step;
 use crate::watches::{self, Watch};
-use crate::{Error, Project, chart, documents};
+use crate::{Error, Existing, Project, chart, documents};
 
 pub(crate) use missing::{Lack, cluster_admin, missing, missing_natives};
 pub(crate) use native::write as write_native;
@@ -31,28 +31,28 @@ pub(crate) use render::{Asked, asked_by};
 /// Writes the operator's role of each kind in watches.yaml and of `natives`, and missing roles for users of the former.
 /// Returns notes.
 ///
-/// A file that was not generated belongs to the user and is left alone, unless `force` is set.
+/// A file that was not generated belongs to the user and is left alone, unless `existing` says otherwise.
 ///
 /// # Errors
 /// Fails if a chart does not load, or a list of `config` cannot be edited.
-pub fn generate(project: &mut Project, natives: &[Native], force: bool) -> Result<Vec<String>, Error> {
+pub fn generate(project: &mut Project, natives: &[Native], existing: Existing) -> Result<Vec<String>, Error> {
     let about = About::of(project)?;
     let mut notes = Vec::new();
     let mut done: Vec<String> = Vec::new();
     for watch in &about.watches {
         if !done.contains(&watch.gvk.lower()) {
-            notes.extend(write_kind(project, &about, &watch.gvk, force)?);
+            notes.extend(write_kind(project, &about, &watch.gvk, existing)?);
             done.push(watch.gvk.lower());
         }
     }
-    notes.extend(native::generate(project, natives, &done, force)?);
+    notes.extend(native::generate(project, natives, &done, existing)?);
     Ok(notes)
 }
 
 /// Writes the role of one kind, as [`generate`] does.
 pub(crate) fn generate_kind(project: &mut Project, gvk: &Gvk) -> Result<Vec<String>, Error> {
     let about = About::of(project)?;
-    write_kind(project, &about, gvk, false)
+    write_kind(project, &about, gvk, Existing::Keep)
 }
 
 /// The facts besides charts that roles depend on.
@@ -69,14 +69,14 @@ impl About {
     }
 }
 
-fn write_kind(project: &mut Project, about: &About, gvk: &Gvk, force: bool) -> Result<Vec<String>, Error> {
+fn write_kind(project: &mut Project, about: &About, gvk: &Gvk, existing: Existing) -> Result<Vec<String>, Error> {
     let is_own = |watch: &&Watch| watch.gvk.group == gvk.group && watch.gvk.kind == gvk.kind;
     let watches: Vec<&Watch> = about.watches.iter().filter(is_own).collect();
     let plural = about.definitions.plural(&gvk.group, &gvk.kind);
     let name = format!("{}_role.yaml", gvk.lower());
     let path = format!("config/rbac/{name}");
     let mut notes = Vec::new();
-    if force || project.text(&path).is_none_or(is_generated) {
+    if existing == Existing::Replace || project.text(&path).is_none_or(is_generated) {
         let (needs, found) = needs(project, &watches, &about.definitions)?;
         notes.extend(found);
         let charts: Vec<&str> = watches.iter().map(|watch| watch.chart.as_str()).collect();

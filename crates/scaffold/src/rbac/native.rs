@@ -5,7 +5,7 @@ use crate::crd::{HEADER, is_generated};
 use crate::create_api::add_role;
 use crate::deployment::Deployment;
 use crate::gvk::Gvk;
-use crate::{Error, Project};
+use crate::{Error, Existing, Project};
 
 /// The requests of a program's own reconcilers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub(super) fn generate(
     project: &mut Project,
     natives: &[Native],
     charts: &[String],
-    force: bool,
+    existing: Existing,
 ) -> Result<Vec<String>, Error> {
     let mut kinds: Vec<Native> = Vec::new();
     for native in natives {
@@ -103,7 +103,7 @@ pub(super) fn generate(
     for kind in kinds {
         let lower = kind.gvk().lower();
         let suffix = if charts.contains(&lower) { "controller" } else { "" };
-        notes.extend(write(project, &kind, suffix, force)?);
+        notes.extend(write(project, &kind, suffix, existing)?);
     }
     Ok(notes)
 }
@@ -113,7 +113,7 @@ pub(crate) fn write(
     project: &mut Project,
     native: &Native,
     suffix: &str,
-    force: bool,
+    existing: Existing,
 ) -> Result<Option<String>, Error> {
     let lower = native.gvk().lower();
     let (name, file) = match suffix {
@@ -121,7 +121,7 @@ pub(crate) fn write(
         suffix => (format!("{lower}-{suffix}"), format!("{lower}_{suffix}_role.yaml")),
     };
     let path = format!("config/rbac/{file}");
-    if !force && !project.text(&path).is_none_or(is_generated) {
+    if existing == Existing::Keep && !project.text(&path).is_none_or(is_generated) {
         return Ok(Some(format!("{path} is kept: it was not generated; --force replaces it")));
     }
     let header = format!("{HEADER} rbac' from the rights of {}'s reconciler; do not edit.\n", native.kind);

@@ -11,7 +11,7 @@ fn generated(files: &[(&str, &str)]) -> (String, Vec<String>) {
     let chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
     let fixed = [("watches.yaml", WATCH), ("helm-charts/web/Chart.yaml", chart)];
     let mut project = Project::from_files(fixed.iter().chain(files).map(|(path, text)| (*path, *text)));
-    let notes = generate(&mut project, &[], false).unwrap();
+    let notes = generate(&mut project, &[], Existing::Keep).unwrap();
     (project.text("config/rbac/web_role.yaml").unwrap().to_owned(), notes)
 }
 
@@ -197,7 +197,7 @@ fn override_values_always_apply() {
         ("helm-charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
         ("helm-charts/web/templates/a.yaml", &template),
     ]);
-    generate(&mut project, &[], false).unwrap();
+    generate(&mut project, &[], Existing::Keep).unwrap();
     let text = project.text("config/rbac/web_role.yaml").unwrap();
     assert_eq!(rules(text), Vec::<Json>::new());
 }
@@ -221,7 +221,7 @@ fn reconciler(kind: &str, verbs: &[&str]) -> Native {
 fn a_reconcilers_role_follows_from_its_rights() {
     let mut project = Project::from_files([("README.md", "")]);
     let natives = [reconciler("Note", &["get", "list"]), reconciler("Note", &["list", "delete"])];
-    assert_eq!(generate(&mut project, &natives, false).unwrap(), Vec::<String>::new());
+    assert_eq!(generate(&mut project, &natives, Existing::Keep).unwrap(), Vec::<String>::new());
     let text = project.text("config/rbac/note_role.yaml").unwrap().to_owned();
     let role = yaml::parse(&text).unwrap();
     let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
@@ -237,10 +237,10 @@ fn a_reconcilers_role_follows_from_its_rights() {
     assert!(project.text("config/rbac/kustomization.yaml").unwrap().contains("- note_role.yaml"));
 
     let before = project.clone();
-    generate(&mut project, &natives, false).unwrap();
+    generate(&mut project, &natives, Existing::Keep).unwrap();
     assert_eq!(project.text("config/rbac/note_role.yaml"), before.text("config/rbac/note_role.yaml"));
     project.write("config/rbac/note_role.yaml", "# mine\n");
-    let notes = generate(&mut project, &natives, false).unwrap();
+    let notes = generate(&mut project, &natives, Existing::Keep).unwrap();
     assert_eq!(notes, ["config/rbac/note_role.yaml is kept: it was not generated; --force replaces it"]);
     assert_eq!(project.text("config/rbac/note_role.yaml"), Some("# mine\n"));
 }
@@ -249,7 +249,7 @@ fn a_reconcilers_role_follows_from_its_rights() {
 fn a_reconciler_of_a_charts_kind_has_a_role_of_its_own() {
     let chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
     let mut project = Project::from_files([("watches.yaml", WATCH), ("helm-charts/web/Chart.yaml", chart)]);
-    generate(&mut project, &[reconciler("Web", &["get"])], false).unwrap();
+    generate(&mut project, &[reconciler("Web", &["get"])], Existing::Keep).unwrap();
     assert!(project.text("config/rbac/web_role.yaml").unwrap().contains("from helm-charts/web"));
     assert!(project.text("config/rbac/web_controller_role.yaml").unwrap().contains("name: web-controller-role\n"));
 }
@@ -261,7 +261,7 @@ fn a_generated_role_never_has_the_name_of_another_one() {
     let files = [("watches.yaml", WATCH), ("helm-charts/web/Chart.yaml", chart), ("config/rbac/role.yaml", role)];
     let mut project = Project::from_files(files);
     for _ in 0..2 {
-        generate(&mut project, &[], false).unwrap();
+        generate(&mut project, &[], Existing::Keep).unwrap();
         let text = project.text("config/rbac/web_role.yaml").unwrap();
         assert_eq!(text.matches("  name: web-chart-role\n").count(), 2, "{text}");
     }
@@ -295,7 +295,7 @@ fn the_exploration_of_a_chart_reports_each_step_and_plans_no_fewer() {
     ]);
     let heard = steps.clone();
     project.report_to(move |step| heard.lock().unwrap().push((step.chart.to_owned(), step.done, step.planned)));
-    generate(&mut project, &[], false).unwrap();
+    generate(&mut project, &[], Existing::Keep).unwrap();
     let steps = steps.lock().unwrap();
     assert!(
         steps.len() > 2 && steps.iter().all(|(chart, done, planned)| chart == "helm-charts/web" && done <= planned)

@@ -10,7 +10,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::Semaphore;
 
 use crate::charts::tests::*;
-use crate::view::informers::{Kinds, Source, Subscriber};
+use crate::view::informers::{Informers, Source, Subscriber};
 
 type Events = UnboundedSender<watcher::Result<Event<Live>>>;
 
@@ -129,14 +129,14 @@ fn of(name: &str) -> Live {
 
 struct Process {
     server: Server,
-    kinds: Arc<Kinds>,
+    kinds: Arc<Informers>,
 }
 
 impl Process {
     /// Creates a process that serves the charts `a` and `b`.
     fn new() -> Process {
         let server = Server::default();
-        let kinds = Arc::new(Kinds::new(server.clone()));
+        let kinds = Arc::new(Informers::new(server.clone()));
         kinds.announce("a");
         kinds.announce("b");
         Process { server, kinds }

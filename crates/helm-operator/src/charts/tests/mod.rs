@@ -31,9 +31,9 @@ use tokio::time::Instant;
 use super::handlers::{Dependents, Primaries};
 use super::{handlers, restore};
 use crate::chart_metrics::ChartMetrics;
-use crate::hooks::extensions::Additions;
+use crate::hooks::extensions::Extensions;
 use crate::reconcile;
-use crate::reconcile::accept::Intake;
+use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
@@ -48,12 +48,13 @@ use crate::view::sources::registry::Sources;
 use crate::view::sources::watch::{SourceMeta, SourceSink};
 use crate::watches::{OverrideValuesType, Overrides};
 
-mod additions;
 mod adopted;
 mod afterwards;
 mod apart;
 mod cache;
+mod competitors;
 mod drift;
+mod extensions;
 mod failure_policy;
 mod failure_scenarios;
 mod faults;
@@ -77,7 +78,6 @@ mod requests;
 mod requeue;
 mod restored;
 mod retries;
-mod rivals;
 mod rollout;
 mod sources;
 mod storage;
@@ -322,7 +322,7 @@ fn events(server: &MemoryApi) -> Vec<Value> {
     all
 }
 
-/// Returns a client for additions that send no requests.
+/// Returns a client for extensions that send no requests.
 fn no_client() -> kube::Client {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
@@ -345,12 +345,12 @@ impl World {
     }
 
     pub(super) fn rendering(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>) -> World {
-        World::taking(server, renderer, Intake::default())
+        World::taking(server, renderer, Acceptance::default())
     }
 
     /// Creates a controller that reads resources by these rules.
-    fn taking(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, intake: Intake) -> World {
-        World::start(server, renderer, Events::default(), false, |_| {}, intake, Additions::default())
+    fn taking(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, acceptance: Acceptance) -> World {
+        World::start(server, renderer, Events::default(), false, |_| {}, acceptance, Extensions::default())
     }
 
     /// Creates a controller that publishes its events to the server.
@@ -360,19 +360,19 @@ impl World {
         change: impl FnOnce(&mut Settings),
     ) -> World {
         let events = Events::new(server.clone(), "memcached-controller", None);
-        World::start(server, renderer, events, false, change, Intake::default(), Additions::default())
+        World::start(server, renderer, events, false, change, Acceptance::default(), Extensions::default())
     }
 
     /// Creates a controller without watches of the chart's objects.
     fn unwatched(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
         let stub = Arc::new(Stub::default());
-        World::start(server, stub, Events::default(), true, change, Intake::default(), Additions::default())
+        World::start(server, stub, Events::default(), true, change, Acceptance::default(), Extensions::default())
     }
 
     /// Creates a controller whose operator has these keys.
     fn sealing(server: Arc<MemoryApi>, renderer: Stub, keys: Keyring) -> World {
         let (events, renderer) = (Events::default(), Arc::new(renderer));
-        World::begin((server, keys), renderer, events, false, |_| {}, Intake::default(), Additions::default())
+        World::begin((server, keys), renderer, events, false, |_| {}, Acceptance::default(), Extensions::default())
     }
 
     fn start(
@@ -381,10 +381,10 @@ impl World {
         events: Events,
         unwatched: bool,
         change: impl FnOnce(&mut Settings),
-        intake: Intake,
-        additions: Additions,
+        acceptance: Acceptance,
+        extensions: Extensions,
     ) -> World {
-        World::begin((server, keys()), renderer, events, unwatched, change, intake, additions)
+        World::begin((server, keys()), renderer, events, unwatched, change, acceptance, extensions)
     }
 
     fn begin(
@@ -393,8 +393,8 @@ impl World {
         events: Events,
         unwatched: bool,
         change: impl FnOnce(&mut Settings),
-        intake: Intake,
-        additions: Additions,
+        acceptance: Acceptance,
+        extensions: Extensions,
     ) -> World {
         let api: Arc<dyn Api> = server.clone();
         let mut settings = Settings {
@@ -425,7 +425,7 @@ impl World {
         change(&mut settings);
         static PROCESSES: AtomicUsize = AtomicUsize::new(0);
         // The controllers of several versions of a kind are one process.
-        let process = if intake.version.is_none() { PROCESSES.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
+        let process = if acceptance.version.is_none() { PROCESSES.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
         let name: Arc<str> = format!("operator-{process}").into();
         let releases = Arc::new(Releases::of(name.clone()));
         let metrics = Metrics::of("helm_operator");
@@ -441,7 +441,7 @@ impl World {
             renderer,
             sources: Sources::new(None, Default::default()),
             started: Instant::now(),
-            additions,
+            extensions,
             client: no_client(),
             counts: ChartMetrics::new(&metrics),
             metrics,
@@ -452,9 +452,9 @@ impl World {
                 "cache.my.domain/v1",
                 "Memcached",
                 "memcacheds",
-                intake.release_namespace.is_none(),
+                acceptance.release_namespace.is_none(),
             )),
-            intake,
+            acceptance,
             new_kinds: mpsc::unbounded_channel().0,
             diagnoses: Arc::default(),
             undeclared: Undeclared::default(),

@@ -6,7 +6,7 @@ use helm_release::release::Status;
 use super::cache::{epoch, record, revision};
 use crate::charts::tests::*;
 use crate::view::release::{Release, Revision};
-use crate::view::releases::{ListenerId, ReleaseListener};
+use crate::view::releases::{ListenerId, ReleaseListener, Writer};
 
 /// A controller that records its notifications.
 #[derive(Default)]
@@ -19,8 +19,8 @@ impl Notes {
 }
 
 impl ReleaseListener for Notes {
-    fn release_changed(&self, key: &ResourceKey, foreign: bool) {
-        self.0.lock().unwrap().push(format!("{key}{}", if foreign { " by another" } else { "" }));
+    fn release_changed(&self, key: &ResourceKey, writer: Writer) {
+        self.0.lock().unwrap().push(format!("{key}{}", if writer == Writer::Foreign { " by another" } else { "" }));
     }
 
     fn sight_changed(&self, scope: &WatchScope) {

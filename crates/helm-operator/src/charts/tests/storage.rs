@@ -7,7 +7,15 @@ const RECORDS: &str = "/api/v1/namespaces/records/secrets/sh.helm.release.v1";
 /// Creates a controller that keeps its records in the namespace `records`.
 fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
     let home = |settings: &mut Settings| settings.home = Home::in_namespace("records");
-    World::start(server, Arc::new(renderer), Events::default(), false, home, Intake::default(), Additions::default())
+    World::start(
+        server,
+        Arc::new(renderer),
+        Events::default(),
+        false,
+        home,
+        Acceptance::default(),
+        Extensions::default(),
+    )
 }
 
 /// Returns the paths of all records.

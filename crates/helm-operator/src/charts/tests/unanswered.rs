@@ -118,11 +118,11 @@ async fn a_mapper_that_fails_removes_nothing() {
         let fails = failing.load(Ordering::SeqCst);
         async move { if fails { Err(Failure::from("connection refused")) } else { Ok(mapping.values) } }
     };
-    let additions = Additions { mappers: vec![Arc::new(mapper)], ..Additions::default() };
-    let intake = Intake { keep_metadata: true, ..Intake::default() };
+    let extensions = Extensions { mappers: vec![Arc::new(mapper)], ..Extensions::default() };
+    let acceptance = Acceptance { keep_metadata: true, ..Acceptance::default() };
     let server = World::new(spec()).server;
     let retries = |settings: &mut Settings| settings.retries = Some(0);
-    let world = World::start(server, Arc::new(random()), Events::default(), false, retries, intake, additions);
+    let world = World::start(server, Arc::new(random()), Events::default(), false, retries, acceptance, extensions);
     interrupt(&world).await;
     let before = identities(&world);
     fails.store(true, Ordering::SeqCst);

@@ -131,7 +131,7 @@ async fn a_resource_keeps_the_finalizer_of_operator_sdk_until_it_is_uninstalled(
 fn with_pause(server: Arc<MemoryApi>) -> World {
     let mut annotations = AnnotationNames::default();
     annotations.add("pause", "example.com/paused").unwrap();
-    World::taking(server, Arc::new(Stub::default()), Intake { annotations, ..Intake::default() })
+    World::taking(server, Arc::new(Stub::default()), Acceptance { annotations, ..Acceptance::default() })
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,8 +194,8 @@ const CLUSTER_SCOPED: &str = "/apis/cache.my.domain/v1/memcacheds/web";
 
 /// Creates an operator for cluster-scoped resources, whose releases live in the namespace `ns`.
 fn cluster_scoped(server: Arc<MemoryApi>) -> World {
-    let intake = Intake { release_namespace: Some("ns".into()), ..Intake::default() };
-    World::taking(server, Arc::new(Stub::default()), intake)
+    let acceptance = Acceptance { release_namespace: Some("ns".into()), ..Acceptance::default() };
+    World::taking(server, Arc::new(Stub::default()), acceptance)
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,8 +231,8 @@ fn two_versions(server: &Arc<MemoryApi>) -> [World; 2] {
     let both = "- {group: cache.my.domain, version: v1, kind: Memcached}\n- {group: cache.my.domain, version: v2, kind: Memcached}";
     let versions = Versions::of(crate::watches::parse(both, |_| None).unwrap().watches.iter())[0].clone().unwrap();
     ["v1", "v2"].map(|version| {
-        let intake = Intake { version: Some((version.to_owned(), versions.clone())), ..Intake::default() };
-        World::taking(server.clone(), Arc::new(Stub::default()), intake)
+        let acceptance = Acceptance { version: Some((version.to_owned(), versions.clone())), ..Acceptance::default() };
+        World::taking(server.clone(), Arc::new(Stub::default()), acceptance)
     })
 }
 
@@ -301,7 +301,7 @@ async fn a_resource_waits_while_the_controller_of_another_version_reconciles_it(
     let server = World::new(spec()).server;
     write_in(&server, "v1", "1");
     let [first, second] = two_versions(&server);
-    let place = second.shared.intake.take(&key()).unwrap();
+    let place = second.shared.acceptance.take(&key()).unwrap();
     assert_eq!(first.requests().await, 0);
     assert!(first.maps().is_empty());
     drop(place);

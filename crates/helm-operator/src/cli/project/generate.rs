@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use scaffold::webhooks::{self, Webhooks};
-use scaffold::{Project, bundle, crd, disk, helm_chart, policies, rbac};
+use scaffold::{Existing, Project, bundle, crd, disk, helm_chart, policies, rbac};
 
 use super::{Error, FOLDER, edit, progress};
 use crate::manager::Operator;
@@ -87,23 +87,31 @@ struct Options {
     force: bool,
 }
 
+impl Options {
+    fn existing(&self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Keep }
+    }
+}
+
 /// Runs the command. `operator` describes the program's own kinds.
 pub(super) fn run(args: &Generate, operator: &Operator) -> Result<(), Error> {
     match &args.what {
         What::Crds(options) => {
             let own = operator.definitions().map_err(|error| Error::Kinds(Box::new(error)))?;
-            write("crds", options, |project| crd::generate(project, &own, options.force))
+            write("crds", options, |project| crd::generate(project, &own, options.existing()))
         }
         What::Rbac(options) => {
-            write("rbac", options, |project| rbac::generate(project, &operator.natives, options.force))
+            write("rbac", options, |project| rbac::generate(project, &operator.natives, options.existing()))
         }
-        What::Policies(options) => write("policies", options, |project| policies::generate(project, options.force)),
+        What::Policies(options) => {
+            write("policies", options, |project| policies::generate(project, options.existing()))
+        }
         What::Webhooks(options) => {
             let own = Webhooks {
                 has_admission: operator.webhooks.has_admission(),
                 definitions: operator.webhooks.converted_definitions(),
             };
-            write("webhooks", options, |project| webhooks::generate(project, &own, options.force))
+            write("webhooks", options, |project| webhooks::generate(project, &own, options.existing()))
         }
         What::HelmChart => edit(|project| Ok(helm_chart::generate(project)?)),
         What::Bundle(flags) => bundle(flags),

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use crate::status::{Health, MAX_NAMED};
 
 /// The wait before the first diagnosis, and the minimum between two.
-pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(10);
+pub(crate) const FIRST_DIAGNOSIS: Duration = Duration::from_secs(10);
 /// The maximum wait between two diagnoses.
-const RAREST_LOOK: Duration = Duration::from_secs(300);
+const RAREST_DIAGNOSIS: Duration = Duration::from_secs(300);
 /// An object of the release that is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unhealthy {
@@ -36,8 +36,8 @@ pub(crate) struct Waiting {
     /// Whether the previous process saw no progress within the limit, and there has been none since.
     was_stalled: bool,
     /// Diagnoses since the last progress.
-    looks: u32,
-    next_look: Instant,
+    diagnoses: u32,
+    next_diagnosis: Instant,
     /// Whether a diagnosis can explain one of the objects.
     is_examinable: bool,
     /// The causes that the last diagnosis found, by object.
@@ -55,38 +55,51 @@ pub(crate) fn progress_of(revision: u32, unhealthy: &[Unhealthy]) -> u64 {
 }
 
 impl Waiting {
-    pub(crate) fn begin(progress: u64, was_stalled: bool, now: Instant) -> Waiting {
-        let next_look = now + FIRST_LOOK;
-        Waiting { progress, since: now, was_stalled, looks: 0, next_look, is_examinable: false, causes: Vec::new() }
+    pub(crate) fn begin(progress: u64, now: Instant) -> Waiting {
+        let next_diagnosis = now + FIRST_DIAGNOSIS;
+        Waiting {
+            progress,
+            since: now,
+            was_stalled: false,
+            diagnoses: 0,
+            next_diagnosis,
+            is_examinable: false,
+            causes: Vec::new(),
+        }
+    }
+
+    /// Returns the wait of a release that had already stalled when the previous process ended.
+    pub(crate) fn stalled(self) -> Waiting {
+        Waiting { was_stalled: true, ..self }
     }
 
     /// Compares the state with the previous one. An object that has just appeared gets the same time before its first
     /// diagnosis as any other.
     pub(crate) fn observe(&mut self, progress: u64, is_examinable: bool, now: Instant) {
         if is_examinable && !self.is_examinable {
-            self.next_look = self.next_look.max(now + FIRST_LOOK);
+            self.next_diagnosis = self.next_diagnosis.max(now + FIRST_DIAGNOSIS);
         }
         self.is_examinable = is_examinable;
         if self.progress == progress {
             return;
         }
-        (self.progress, self.since, self.was_stalled, self.looks) = (progress, now, false, 0);
-        self.next_look = self.next_look.min(now + FIRST_LOOK);
+        (self.progress, self.since, self.was_stalled, self.diagnoses) = (progress, now, false, 0);
+        self.next_diagnosis = self.next_diagnosis.min(now + FIRST_DIAGNOSIS);
     }
 
-    pub(crate) fn is_look_due(&self, now: Instant) -> bool {
-        self.is_examinable && self.next_look <= now
+    pub(crate) fn is_diagnosis_due(&self, now: Instant) -> bool {
+        self.is_examinable && self.next_diagnosis <= now
     }
 
     /// Stores the findings of a diagnosis, and doubles the wait for the next one. `None` means that the diagnosis could
     /// not run.
-    pub(crate) fn looked(&mut self, causes: Option<Vec<(ObjectKey, String)>>, now: Instant) {
+    pub(crate) fn diagnosed(&mut self, causes: Option<Vec<(ObjectKey, String)>>, now: Instant) {
         if let Some(causes) = causes {
             self.causes = causes;
-            self.looks = self.looks.saturating_add(1);
+            self.diagnoses = self.diagnoses.saturating_add(1);
         }
-        let doublings = self.looks.saturating_sub(1).min(16);
-        self.next_look = now + FIRST_LOOK.saturating_mul(1 << doublings).min(RAREST_LOOK);
+        let doublings = self.diagnoses.saturating_sub(1).min(16);
+        self.next_diagnosis = now + FIRST_DIAGNOSIS.saturating_mul(1 << doublings).min(RAREST_DIAGNOSIS);
     }
 
     /// Returns whether there was no progress within the limit. Zero sets no limit.
@@ -97,7 +110,7 @@ impl Waiting {
     /// Returns when to reconcile again, for a diagnosis and for the limit. A past deadline has had its effect.
     pub(crate) fn next(&self, limit: Duration) -> [Option<Instant>; 2] {
         let deadline = (!limit.is_zero() && !self.was_stalled).then(|| self.since + limit);
-        [self.is_examinable.then_some(self.next_look), deadline]
+        [self.is_examinable.then_some(self.next_diagnosis), deadline]
     }
 
     fn cause(&self, key: &ObjectKey) -> Option<&str> {
@@ -149,39 +162,39 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn looks_become_rarer_while_nothing_moves() {
         let begin = Instant::now();
-        let mut waiting = Waiting::begin(1, false, begin);
+        let mut waiting = Waiting::begin(1, begin);
         let mut now = begin;
         for seconds in [10, 10, 20, 40, 80, 160, 300, 300] {
             waiting.observe(1, true, now);
-            assert!(!waiting.is_look_due(now + (seconds - 1) * SECOND));
+            assert!(!waiting.is_diagnosis_due(now + (seconds - 1) * SECOND));
             now += seconds * SECOND;
-            assert!(waiting.is_look_due(now), "after {seconds} s");
-            waiting.looked(Some(Vec::new()), now);
+            assert!(waiting.is_diagnosis_due(now), "after {seconds} s");
+            waiting.diagnosed(Some(Vec::new()), now);
         }
         waiting.observe(2, true, now);
-        assert_eq!(waiting.next(Duration::ZERO), [Some(now + FIRST_LOOK), None], "something moved");
-        waiting.looked(None, now);
-        assert_eq!(waiting.next(Duration::ZERO)[0], Some(now + FIRST_LOOK), "no look was taken");
+        assert_eq!(waiting.next(Duration::ZERO), [Some(now + FIRST_DIAGNOSIS), None], "something moved");
+        waiting.diagnosed(None, now);
+        assert_eq!(waiting.next(Duration::ZERO)[0], Some(now + FIRST_DIAGNOSIS), "no diagnosis was taken");
         waiting.observe(2, false, now);
-        assert_eq!(waiting.next(Duration::ZERO), [None, None], "a look would find nothing");
+        assert_eq!(waiting.next(Duration::ZERO), [None, None], "a diagnosis would find nothing");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_object_that_was_gone_has_time_before_the_first_look() {
         let begin = Instant::now();
-        let mut waiting = Waiting::begin(1, false, begin);
+        let mut waiting = Waiting::begin(1, begin);
         waiting.observe(1, false, begin);
         let back = begin + 60 * SECOND;
         waiting.observe(2, true, back);
-        assert!(!waiting.is_look_due(back + 9 * SECOND) && waiting.is_look_due(back + FIRST_LOOK));
+        assert!(!waiting.is_diagnosis_due(back + 9 * SECOND) && waiting.is_diagnosis_due(back + FIRST_DIAGNOSIS));
         waiting.observe(3, true, back + 9 * SECOND);
-        assert!(waiting.is_look_due(back + FIRST_LOOK), "progress postpones no look");
+        assert!(waiting.is_diagnosis_due(back + FIRST_DIAGNOSIS), "progress postpones no look");
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_progress_extends_the_limit() {
         let begin = Instant::now();
-        let mut waiting = Waiting::begin(1, false, begin);
+        let mut waiting = Waiting::begin(1, begin);
         assert_eq!(waiting.next(LIMIT), [None, Some(begin + LIMIT)]);
         waiting.observe(1, false, begin + 300 * SECOND);
         assert!(!waiting.is_timed_out(LIMIT, begin + 599 * SECOND) && waiting.is_timed_out(LIMIT, begin + LIMIT));
@@ -195,8 +208,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_restart_neither_clears_a_stall_nor_causes_one() {
         let begin = Instant::now();
-        assert!(!Waiting::begin(1, false, begin).is_timed_out(LIMIT, begin));
-        let mut waiting = Waiting::begin(1, true, begin);
+        assert!(!Waiting::begin(1, begin).is_timed_out(LIMIT, begin));
+        let mut waiting = Waiting::begin(1, begin).stalled();
         assert!(waiting.is_timed_out(LIMIT, begin));
         assert_eq!(waiting.next(LIMIT), [None, None]);
         waiting.observe(2, false, begin + SECOND);
@@ -220,8 +233,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_names_three_objects_with_their_causes() {
         assert_eq!(health(&[], None, true), Health::Ready);
-        let mut waiting = Waiting::begin(1, false, Instant::now());
-        waiting.looked(Some(vec![(key("b"), "pod \"b-1\" is unschedulable".into())]), Instant::now());
+        let mut waiting = Waiting::begin(1, Instant::now());
+        waiting.diagnosed(Some(vec![(key("b"), "pod \"b-1\" is unschedulable".into())]), Instant::now());
         let all: Vec<Unhealthy> = ["a", "b", "c", "d", "e"].map(|name| unhealthy(name, false, 1)).into();
         let text = "Deployment \"a\" is not ready: 0 of 1 replicas are available; \
             Deployment \"b\" is not ready: 0 of 1 replicas are available: pod \"b-1\" is unschedulable; \

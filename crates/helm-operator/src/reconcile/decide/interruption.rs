@@ -129,7 +129,7 @@ mod tests {
         let deletes = |p: &mut Value| p["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         let check = |action, change: &dyn Fn(&mut Value), expected: Option<&str>| {
             let now = primary(change);
-            assert_eq!(Aim::of(&primary(|_| ()), action).outdated(Some(&now), Sources::Same), expected, "{action}");
+            assert_eq!(Aim::of(&primary(|_| ()), action).outdated(Some(&now), Sources::Same), expected, "{action:?}");
         };
         check(Action::Install, &|_| (), None);
         check(Action::Install, &changes, Some("the spec changed"));
@@ -159,7 +159,7 @@ mod tests {
             let running = Running::default();
             running.begin(Aim::of(&primary(|_| ()), action), Vec::new());
             running.sources_changed();
-            assert_eq!(running.outdated(Some(&primary(change))), expected, "{action}");
+            assert_eq!(running.outdated(Some(&primary(change))), expected, "{action:?}");
         };
         check(Action::Upgrade, &|_| (), Some("a source of values changed"));
         check(Action::Uninstall, &|_| (), None);

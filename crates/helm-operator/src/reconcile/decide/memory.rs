@@ -100,7 +100,7 @@ pub(crate) struct ResourceMemory {
     /// An install whose retries would fail in the same way.
     pub(crate) unserved: Option<Box<Unserved>>,
     /// The failure recorded by the previous process, until the first attempt.
-    pub(crate) recalled: Option<Box<Recalled>>,
+    pub(crate) restored: Option<Box<Restored>>,
     pub(crate) drift: Drift,
     /// Drift that is only reported.
     pub(crate) detected: Option<Box<Detections>>,
@@ -111,7 +111,7 @@ pub(crate) struct ResourceMemory {
     /// What was done on demand or on schedule.
     pub(crate) requests: Requests,
     /// Another process that serves the resource, too.
-    pub(crate) rival: Option<Box<Met>>,
+    pub(crate) competitor: Option<Box<Met>>,
 }
 
 /// The history of a resource's status writes.
@@ -176,10 +176,15 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
-    /// Records one more failed attempt after `before`.
-    pub(crate) fn after(before: Option<Unwritten>, refused: bool, now: Instant) -> Unwritten {
+    /// Records one more attempt after `before` that the server did not answer.
+    pub(crate) fn unanswered(before: Option<Unwritten>, now: Instant) -> Unwritten {
         let failures = before.map_or(0, |unwritten| unwritten.retry.failures);
-        Unwritten { retry: Retry::after(failures, now), refused }
+        Unwritten { retry: Retry::after(failures, now), refused: false }
+    }
+
+    /// Records one more attempt after `before` that the server refused.
+    pub(crate) fn refused(before: Option<Unwritten>, now: Instant) -> Unwritten {
+        Unwritten { refused: true, ..Unwritten::unanswered(before, now) }
     }
 
     /// Returns whether a write must wait. After an unanswered one it need not, because the server may be available
@@ -191,7 +196,7 @@ impl Unwritten {
 
 /// A failure of the previous process and its start, as the status reports them.
 #[derive(Clone, Debug)]
-pub(crate) struct Recalled {
+pub(crate) struct Restored {
     /// The resource that the status describes. A different one, or a different spec, has not failed yet.
     of: Arc<Primary>,
     attempts: u32,
@@ -227,7 +232,7 @@ impl StatusMemory {
 
 impl ResourceMemory {
     /// Returns the history that the status implies, if it shows that the resource in its current form was failing.
-    pub(crate) fn recall(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<ResourceMemory> {
+    pub(crate) fn restore(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<ResourceMemory> {
         let stands = |kind| {
             let condition = primary.status.find(kind)?;
             (*condition.status == *"True" && condition.observed_generation == Some(primary.generation))
@@ -245,8 +250,8 @@ impl ResourceMemory {
         let exhausted = stands(condition::STALLED).is_some_and(|(_, stalled)| *stalled.reason == *RETRIES_EXCEEDED);
         let attempts = backoff::failures_within(lasted);
         let is_costly = *failing.reason == Reason::RenderLimit;
-        let recalled = Recalled { of: primary.clone(), attempts, exhausted, is_costly, retry_at };
-        Some(ResourceMemory { recalled: Some(Box::new(recalled)), ..ResourceMemory::default() })
+        let restored = Restored { of: primary.clone(), attempts, exhausted, is_costly, retry_at };
+        Some(ResourceMemory { restored: Some(Box::new(restored)), ..ResourceMemory::default() })
     }
 
     /// Returns until when these inputs must not be retried; `None` if they may be tried now.
@@ -255,13 +260,13 @@ impl ResourceMemory {
     }
 
     /// Returns when the previous process's failure may be retried, if the resource has not changed since.
-    pub(crate) fn recalled(&self, primary: &Primary) -> Option<Instant> {
-        self.recalled.as_ref().filter(|recalled| !primary.differs_from(&recalled.of)).map(|recalled| recalled.retry_at)
+    pub(crate) fn restored(&self, primary: &Primary) -> Option<Instant> {
+        self.restored.as_ref().filter(|restored| !primary.differs_from(&restored.of)).map(|restored| restored.retry_at)
     }
 
     /// Returns how much longer the previous process's failure waits; `None` if that is too short to log.
-    pub(crate) fn recalled_wait(&self, now: Instant) -> Option<Duration> {
-        let wait = self.recalled.as_ref()?.retry_at.saturating_duration_since(now);
+    pub(crate) fn restored_wait(&self, now: Instant) -> Option<Duration> {
+        let wait = self.restored.as_ref()?.retry_at.saturating_duration_since(now);
         (wait >= NOTICEABLE).then_some(wait)
     }
 
@@ -269,19 +274,19 @@ impl ResourceMemory {
     /// Returns whether the failure is new.
     pub(crate) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
         let known = self.failure.as_ref();
-        let (failures, attempts) = match (known, &self.recalled) {
+        let (failures, attempts) = match (known, &self.restored) {
             (Some(failure), _) if failure.inputs == inputs => (failure.retry.failures, failure.attempts),
             (Some(_), _) | (None, None) => (0, 0),
             // After a restart one more attempt is allowed, because the restart may have brought a better chart.
-            (None, Some(recalled)) if recalled.exhausted => (recalled.attempts, retries.unwrap_or_default()),
-            (None, Some(recalled)) => (recalled.attempts, 0),
+            (None, Some(restored)) if restored.exhausted => (restored.attempts, retries.unwrap_or_default()),
+            (None, Some(restored)) => (restored.attempts, 0),
         };
         let counts = matches!(failed, Failed::Attempt(_));
         let attempts = attempts.saturating_add(u32::from(counts));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let is_own = counts || known.is_some_and(|failure| failure.is_own);
         let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
-        self.recalled = None;
+        self.restored = None;
         let retry = Retry::after(failures, now);
         let failed = failed.clone();
         self.failure = Some(Box::new(LastFailure { failed, inputs, retry, attempts, is_own, exhausted }));
@@ -293,12 +298,12 @@ impl ResourceMemory {
     /// better chart.
     pub(crate) fn is_retry(&self) -> bool {
         let has_failed = self.failure.as_ref().is_some_and(|failure| failure.is_own);
-        has_failed || self.is_slow || self.recalled.as_ref().is_some_and(|recalled| recalled.is_costly)
+        has_failed || self.is_slow || self.restored.as_ref().is_some_and(|restored| restored.is_costly)
     }
 
     /// Returns whether these inputs have not failed yet.
     pub(crate) fn has_changed(&self, inputs: &str) -> bool {
-        self.recalled.is_none() && self.failure.as_ref().is_none_or(|failure| failure.inputs != inputs)
+        self.restored.is_none() && self.failure.as_ref().is_none_or(|failure| failure.inputs != inputs)
     }
 
     /// Returns whether the retries of these inputs are used up.
@@ -309,7 +314,7 @@ impl ResourceMemory {
     /// Clears the failure, because something succeeded or nothing is left to do.
     pub(crate) fn succeed(&mut self) {
         self.failure = None;
-        self.recalled = None;
+        self.restored = None;
         self.unserved = None;
         self.is_slow = false;
     }
@@ -320,7 +325,7 @@ impl ResourceMemory {
             failure.retry.at = now;
             (failure.attempts, failure.exhausted) = (0, false);
         }
-        self.recalled = None;
+        self.restored = None;
     }
 
     /// Returns whether the history equals a new one.
@@ -330,13 +335,13 @@ impl ResourceMemory {
             is_slow: false,
             refused: None,
             unserved: None,
-            recalled: None,
+            restored: None,
             drift,
             detected: None,
             status,
             release: ReleaseMemory { lost: None, took_over: false, cleared: None },
             requests: Requests { asked: None, resynced: None },
-            rival: None,
+            competitor: None,
         } = self
         else {
             return false;
@@ -353,9 +358,9 @@ impl ResourceMemory {
     pub(crate) fn deadlines(&self) -> [Option<Instant>; 4] {
         [
             self.failure.as_ref().filter(|f| !f.exhausted).map(|f| f.retry.at),
-            self.recalled.as_ref().map(|r| r.retry_at),
+            self.restored.as_ref().map(|r| r.retry_at),
             self.drift.hold_until,
-            self.drift.quiet_at().filter(|_| self.drift.is_fight()),
+            self.drift.quiet_at().filter(|_| self.drift.is_loop()),
         ]
     }
 }
@@ -368,7 +373,7 @@ impl Drift {
         self.streak = if goes_on { self.streak.saturating_add(1) } else { 1 };
         self.repaired = Some(now);
         self.hold_until = self.streak.checked_sub(PATIENCE + 1).map(|over| now + backoff::wait(over.saturating_add(3)));
-        self.hold_until.is_some() && !self.is_fight()
+        self.hold_until.is_some() && !self.is_loop()
     }
 
     /// Records that the counted repair failed, which does not count towards a drift loop. Returns whether the failure
@@ -382,36 +387,38 @@ impl Drift {
         news
     }
 
-    /// Records that the counted repair succeeded, which does not end a drift loop. A repair that changed nothing does
-    /// not count towards one.
-    pub(crate) fn succeed(&mut self, changed: bool) {
-        if !changed {
-            self.streak = self.streak.saturating_sub(1);
-        }
+    /// Records that the counted repair succeeded, which does not end a drift loop.
+    pub(crate) fn succeed(&mut self) {
+        self.clear_repair_failure();
+    }
+
+    /// Records that the counted repair had nothing to change, so that it does not count towards a drift loop.
+    pub(crate) fn discount(&mut self) {
+        self.streak = self.streak.saturating_sub(1);
         self.clear_repair_failure();
     }
 
     fn clear_repair_failure(&mut self) {
         self.failures = 0;
-        if !self.is_fight() {
+        if !self.is_loop() {
             self.fault = None;
         }
     }
 
     /// Clears a failed repair when nothing has drifted, and ends a drift loop once it has been quiet long enough.
     pub(crate) fn clear(&mut self, now: Instant) {
-        self.clear_ended_fight(now);
+        self.clear_ended_loop(now);
         self.clear_repair_failure();
     }
 
     /// Ends a drift loop once it has been quiet long enough.
-    pub(crate) fn clear_ended_fight(&mut self, now: Instant) {
-        if self.is_fight() && self.quiet_at().is_none_or(|quiet| quiet <= now) {
+    pub(crate) fn clear_ended_loop(&mut self, now: Instant) {
+        if self.is_loop() && self.quiet_at().is_none_or(|quiet| quiet <= now) {
             self.fault = None;
         }
     }
 
-    fn is_fight(&self) -> bool {
+    fn is_loop(&self) -> bool {
         self.fault.as_ref().is_some_and(|f| f.reason == Reason::DriftLoop)
     }
 
@@ -546,7 +553,7 @@ mod tests {
         for (reason, is_retry) in
             [(Reason::RenderLimit, true), (Reason::RenderError, false), (Reason::UpgradeError, false)]
         {
-            let history = ResourceMemory::recall(&failing(reason.as_str(), 2, "u"), Instant::now(), today()).unwrap();
+            let history = ResourceMemory::restore(&failing(reason.as_str(), 2, "u"), Instant::now(), today()).unwrap();
             assert_eq!((history.is_retry(), history.has_changed("a")), (is_retry, false), "{reason}");
         }
     }
@@ -559,8 +566,8 @@ mod tests {
         (stalled.kind, stalled.reason) = ("Stalled".into(), RETRIES_EXCEEDED.into());
         given_up.status.conditions.push(stalled);
         for (primary, exhausted) in [(Arc::new(given_up), true), (failing("UpgradeError", 2, "u"), false)] {
-            let mut history = ResourceMemory::recall(&primary, now, today()).unwrap();
-            assert!(history.recalled(&primary).is_some(), "it is tried");
+            let mut history = ResourceMemory::restore(&primary, now, today()).unwrap();
+            assert!(history.restored(&primary).is_some(), "it is tried");
             history.fail(&failed(true), "a".into(), now, Some(3));
             assert_eq!(history.is_exhausted("a"), exhausted);
         }
@@ -570,20 +577,20 @@ mod tests {
     async fn after_a_restart_a_failure_is_retried_once_soon_and_then_backs_off_as_before() {
         let now = Instant::now();
         let primary = failing("InstallError", 2, "u");
-        let mut history = ResourceMemory::recall(&primary, now, today()).unwrap();
-        let retry_at = history.recalled(&primary).unwrap();
-        assert_eq!(history.recalled_wait(now), Some(retry_at - now));
-        assert_eq!(history.recalled_wait(retry_at), None, "not worth a line");
+        let mut history = ResourceMemory::restore(&primary, now, today()).unwrap();
+        let retry_at = history.restored(&primary).unwrap();
+        assert_eq!(history.restored_wait(now), Some(retry_at - now));
+        assert_eq!(history.restored_wait(retry_at), None, "not worth a line");
         assert!(retry_at <= now + SPREAD);
         assert_eq!(history.deadlines()[1], Some(retry_at));
         assert!(history.fail(&blocked(Reason::InstallError), "any".into(), now, None));
         assert_eq!(history.held_until("any", now), Some(now + backoff::LONGEST));
-        assert_eq!(history.recalled(&primary), None);
-        let mut history = ResourceMemory::recall(&primary, now, today()).unwrap();
+        assert_eq!(history.restored(&primary), None);
+        let mut history = ResourceMemory::restore(&primary, now, today()).unwrap();
         let annotated = "{\"helm.sdk.operatorframework.io/adopt\": \"true\"}";
-        assert_eq!(history.recalled(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
+        assert_eq!(history.restored(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
         history.retry_now(now);
-        assert_eq!(history.recalled(&primary), None);
+        assert_eq!(history.restored(&primary), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -591,7 +598,7 @@ mod tests {
         let now = Instant::now();
         let retry = |uid: usize, today| {
             let primary = failing("InstallError", 2, &uid.to_string());
-            ResourceMemory::recall(&primary, now, today).unwrap().recalled(&primary).unwrap() - now
+            ResourceMemory::restore(&primary, now, today).unwrap().restored(&primary).unwrap() - now
         };
         let first = (0..100).filter(|uid| retry(*uid, today()) < SPREAD / 2).count();
         assert!((35..65).contains(&first), "{first} of 100 in the first half");
@@ -604,19 +611,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_restored_for_other_inputs_or_a_healthy_resource() {
         let now = Instant::now();
-        assert!(ResourceMemory::recall(&failing("InstallError", 1, "u"), now, today()).is_none());
+        assert!(ResourceMemory::restore(&failing("InstallError", 1, "u"), now, today()).is_none());
         let mut healthy = resource("InstallError", 2, "u", "{}");
         healthy.status.conditions[0].status = "False".into();
-        assert!(ResourceMemory::recall(&Arc::new(healthy.clone()), now, today()).is_none());
+        assert!(ResourceMemory::restore(&Arc::new(healthy.clone()), now, today()).is_none());
         healthy.status.conditions.clear();
-        assert!(ResourceMemory::recall(&Arc::new(healthy), now, today()).is_none());
+        assert!(ResourceMemory::restore(&Arc::new(healthy), now, today()).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_fight_is_restored_with_its_message() {
         let now = Instant::now();
-        let mut history = ResourceMemory::recall(&failing(Reason::DriftLoop.as_str(), 2, "u"), now, today()).unwrap();
-        assert!(history.recalled.is_none());
+        let mut history = ResourceMemory::restore(&failing(Reason::DriftLoop.as_str(), 2, "u"), now, today()).unwrap();
+        assert!(history.restored.is_none());
         assert_eq!(history.fault().unwrap().message, "m");
         assert!(!history.drift.count(now + SECOND), "it was reported already");
         assert!(history.drift.hold_until.is_some(), "and goes on");
@@ -647,11 +654,11 @@ mod tests {
         let mut drift = Drift::default();
         for _ in 0..PATIENCE + 2 {
             assert!(!drift.count(now));
-            drift.succeed(false);
+            drift.discount();
         }
         assert_eq!(drift.streak, 0);
         drift.count(now);
-        drift.succeed(true);
+        drift.succeed();
         assert_eq!(drift.streak, 1);
     }
 
@@ -669,7 +676,7 @@ mod tests {
         let history = ResourceMemory { drift: drift.clone(), ..ResourceMemory::default() };
         assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
         drift.clear(over - SECOND);
-        drift.succeed(true);
+        drift.succeed();
         assert!(drift.fault.is_some());
         assert!(!drift.count(over - SECOND), "it goes on");
         drift.clear(over + 4 * SECOND + STREAK);
@@ -689,7 +696,7 @@ mod tests {
             now += wait;
         }
         assert_eq!(drift.fault.as_deref(), Some(&fault(Reason::ReconcileError)));
-        drift.succeed(true);
+        drift.succeed();
         assert_eq!((drift.failures, &drift.fault), (0, &None));
         drift.fail(fault(Reason::ReconcileError), now);
         drift.clear(now + 100 * SECOND);

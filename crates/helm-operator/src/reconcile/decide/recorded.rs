@@ -14,18 +14,32 @@ use crate::view::release::{Holder, Release, Revision, Trust};
 /// How long someone else's action is left alone after its last sign of life. Helm gives up after five minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Classifies the newest revision of a release for decisions. If there is no release, `lost` means that there was one
-/// whose objects may remain. If it is another resource's, `lost` means that this resource had it before.
-pub(crate) fn recorded(release: Option<&Release>, lost: bool, owner: &Owner, adopt: Adopt, now: Timestamp) -> Recorded {
+/// Whether the resource had a release before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// None whose objects may remain.
+    None,
+    /// One whose objects may remain, or that another resource has now.
+    Lost,
+}
+
+/// Classifies the newest revision of a release for decisions.
+pub(crate) fn recorded(
+    release: Option<&Release>,
+    before: Before,
+    owner: &Owner,
+    adopt: Adopt,
+    now: Timestamp,
+) -> Recorded {
     let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
-        return if lost { Recorded::Lost } else { Recorded::None };
+        return if before == Before::Lost { Recorded::Lost } else { Recorded::None };
     };
     // A release that was taken over is not taken back. Otherwise two resources would take it from each other forever.
     let may_act = match release.holder(owner) {
         Holder::Resource => true,
         Holder::Nobody => adopt >= Adopt::Released,
         Holder::Upstream => adopt == Adopt::Any,
-        Holder::Other => adopt == Adopt::Any && !lost,
+        Holder::Other => adopt == Adopt::Any && before == Before::None,
         Holder::Successor => false,
     };
     if !may_act {
@@ -76,7 +90,7 @@ impl Release {
         let is_broken = newest.trust == Trust::Broken;
         let until = match newest.marks {
             None if !is_broken => newest.written.and_then(|written| written.checked_add(PATIENCE).ok()),
-            _ => self.left_to_rival(),
+            _ => self.left_to_competitor(),
         };
         until.filter(|until| (under_way || is_broken) && now < *until)
     }
@@ -168,7 +182,7 @@ mod tests {
             stamp: Stamp::written(None),
             written: Some(at(1000)),
         };
-        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), packed: None, rival: None }
+        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), packed: None, competitor: None }
     }
 
     fn owner(uid: &str) -> Owner {
@@ -211,14 +225,17 @@ mod tests {
             ("helm's rollback failed", vec![(Superseded, None), (Failed, a())], Recorded::Unmarked),
         ] {
             assert_eq!(
-                recorded(Some(&release(&revisions)), false, &owner("u1"), Adopt::Never, at(1599)),
+                recorded(Some(&release(&revisions)), Before::None, &owner("u1"), Adopt::Never, at(1599)),
                 expected,
                 "{behaviour}"
             );
         }
-        assert_eq!(recorded(None, false, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
-        assert_eq!(recorded(None, true, &owner("u1"), Adopt::Never, at(0)), Recorded::Lost);
-        assert_eq!(recorded(Some(&Release::default()), false, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
+        assert_eq!(recorded(None, Before::None, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
+        assert_eq!(recorded(None, Before::Lost, &owner("u1"), Adopt::Never, at(0)), Recorded::Lost);
+        assert_eq!(
+            recorded(Some(&Release::default()), Before::None, &owner("u1"), Adopt::Never, at(0)),
+            Recorded::None
+        );
     }
 
     /// Returns a deployed revision whose marks name this owner; empty means none.
@@ -242,7 +259,8 @@ mod tests {
             let mut release = release(&owners.iter().map(|uid| of(uid)).collect::<Vec<_>>());
             release.revisions.iter_mut().for_each(|(_, revision)| revision.owners = Box::default());
             for adopt in [Adopt::Never, Adopt::Unowned, Adopt::Released, Adopt::Any] {
-                let is_foreign = recorded(Some(&release), false, &owner("u1"), adopt, at(0)) == Recorded::Foreign;
+                let is_foreign =
+                    recorded(Some(&release), Before::None, &owner("u1"), adopt, at(0)) == Recorded::Foreign;
                 assert_eq!(!is_foreign, least.is_some_and(|least| adopt >= least), "{behaviour}, {adopt:?}");
             }
         }
@@ -253,7 +271,7 @@ mod tests {
         let helms = release(&[(Deployed, ours(&["a"])), (PendingUpgrade, None)]);
         assert_eq!(helms.in_flight(at(1599)), Some(at(1600)));
         assert_eq!(helms.in_flight(at(1600)), None);
-        assert_eq!(recorded(Some(&helms), false, &owner("u1"), Adopt::Never, at(1600)), Recorded::Unmarked);
+        assert_eq!(recorded(Some(&helms), Before::None, &owner("u1"), Adopt::Never, at(1600)), Recorded::Unmarked);
         assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(at(1000)), None);
         assert_eq!(release(&[(Deployed, None)]).in_flight(at(1000)), None);
         let mut undated = helms;

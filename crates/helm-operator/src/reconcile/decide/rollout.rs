@@ -78,7 +78,7 @@ impl Rollout {
     }
 
     /// Restores the slot that an upgrade of the previous process had.
-    pub(crate) fn recall(&self, key: &ResourceKey, before: Before) {
+    pub(crate) fn restore(&self, key: &ResourceKey, before: Before) {
         self.claim(key);
         if before == Before::Unready {
             self.note_ailing(key);

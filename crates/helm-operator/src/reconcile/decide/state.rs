@@ -569,14 +569,14 @@ mod tests {
     #[test]
     fn an_upgrade_waits_for_its_place_while_drift_is_repaired() {
         let wanted = Observed { inputs: Inputs::Changed, upgrade_slot: UpgradeSlot::Needed, ..FINE };
-        let in_line = Observed { upgrade_slot: UpgradeSlot::Waiting, ..wanted.clone() };
+        let is_queued = Observed { upgrade_slot: UpgradeSlot::Waiting, ..wanted.clone() };
         check(&[
             ("a place before rendering", wanted.clone(), Step::Queue),
             ("or before the upgrade", Observed { inputs: Inputs::RenderedOther, ..wanted.clone() }, Step::Queue),
             ("not while held", Observed { held: true, ..wanted.clone() }, Step::Wait),
             ("none for what is unchanged", Observed { inputs: Inputs::Same, ..wanted }, Step::Nothing),
-            ("in line", in_line.clone(), Step::Wait),
-            ("in line, with drift", Observed { objects: Objects::Drifted, ..in_line }, Step::Repair),
+            ("queued", is_queued.clone(), Step::Wait),
+            ("queued, with drift", Observed { objects: Objects::Drifted, ..is_queued }, Step::Repair),
         ]);
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use helm_release::kube::{Applied, ObjectKey, Rival};
+use helm_release::kube::{Applied, ObjectKey, OwnershipLoss};
 use outside::sync::lock;
 
 use crate::status::MAX_NAMED;
@@ -64,9 +64,9 @@ pub(crate) fn put_back(applied: &[Applied]) -> Vec<&ObjectKey> {
 
 /// Describes repaired objects for an event: `repaired Deployment "web" (kubectl changed .spec.replicas)`. `rivals`
 /// contains the managers found before.
-pub(crate) fn repaired(objects: &[&ObjectKey], rivals: &[(ObjectKey, Rival)]) -> String {
+pub(crate) fn repaired(objects: &[&ObjectKey], losses: &[(ObjectKey, OwnershipLoss)]) -> String {
     let one = |key: &&ObjectKey| {
-        let change = rivals.iter().find(|(of, _)| of == *key).and_then(|(_, rival)| rival.describe_change());
+        let change = losses.iter().find(|(of, _)| of == *key).and_then(|(_, loss)| loss.describe_change());
         change.map_or_else(|| key.to_string(), |change| format!("{key} ({change})"))
     };
     format!("repaired {}", named(objects.iter().map(one)))
@@ -101,14 +101,14 @@ mod tests {
     #[test]
     fn a_repair_names_fields_and_manager_as_far_as_they_are_known() {
         let fields = vec![".data.a".to_owned()];
-        let rivals = [
-            (key("a"), Rival { gone: false, manager: Some("kubectl".into()), fields }),
-            (key("b"), Rival { gone: true, ..Rival::default() }),
-            (key("c"), Rival::default()),
+        let losses = [
+            (key("a"), OwnershipLoss { gone: false, manager: Some("kubectl".into()), fields }),
+            (key("b"), OwnershipLoss { gone: true, ..OwnershipLoss::default() }),
+            (key("c"), OwnershipLoss::default()),
         ];
         let keys = ["a", "b", "c"].map(key);
         let expected =
             "repaired ConfigMap \"a\" (kubectl changed .data.a), ConfigMap \"b\" (it was gone), ConfigMap \"c\"";
-        assert_eq!(repaired(&keys.iter().collect::<Vec<_>>(), &rivals), expected);
+        assert_eq!(repaired(&keys.iter().collect::<Vec<_>>(), &losses), expected);
     }
 }

@@ -40,11 +40,11 @@ pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary)
     let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
     let is_examinable = unhealthy.iter().any(is_examinable);
     let known = history.status.waiting.clone();
-    let mut waiting = known.unwrap_or_else(|| Box::new(Waiting::begin(progress, is_stalled(primary), now)));
+    let mut waiting = known.unwrap_or_else(|| Box::new(begin(primary, progress, now)));
     waiting.observe(progress, is_examinable, now);
     // A failure is more important than the health of an older revision.
-    if waiting.is_look_due(now) && history.failure.is_none() {
-        waiting.looked(look(context, &unhealthy).await, Instant::now());
+    if waiting.is_diagnosis_due(now) && history.failure.is_none() {
+        waiting.diagnosed(diagnose(context, &unhealthy).await, Instant::now());
     }
     let timed_out = waiting.is_timed_out(context.shared.settings.progress_timeout, now);
     let health = health(&unhealthy, Some(&waiting), timed_out);
@@ -70,13 +70,18 @@ fn is_examinable(one: &Unhealthy) -> bool {
 
 /// Examines the objects that the message names, without occupying a worker. Returns `None` if another diagnosis is
 /// running or in its cooldown.
-async fn look(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
+fn begin(primary: &Primary, progress: u64, now: Instant) -> Waiting {
+    let waiting = Waiting::begin(progress, now);
+    if is_stalled(primary) { waiting.stalled() } else { waiting }
+}
+
+async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
     let taken = context.shared.diagnoses.throttle.try_begin()?;
     context.slot.leave();
     let mut causes = Vec::new();
     for one in unhealthy.iter().take(MAX_NAMED).filter(|one| is_examinable(one)) {
-        let look = Look { shared: context.shared, key: &one.key, api_version: &one.api_version };
-        if let Some(cause) = look.cause().await {
+        let diagnosis = Diagnosis { shared: context.shared, key: &one.key, api_version: &one.api_version };
+        if let Some(cause) = diagnosis.cause().await {
             causes.push((one.key.clone(), cause));
         }
     }
@@ -89,17 +94,17 @@ async fn look(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<
 /// its cooldown.
 pub(crate) async fn at_hook(shared: &ControllerContext, key: &ObjectKey, api_version: &str) -> Option<String> {
     let _taken = shared.diagnoses.throttle.try_begin()?;
-    Look { shared, key, api_version }.cause().await
+    Diagnosis { shared, key, api_version }.cause().await
 }
 
 /// The diagnosis of one object.
-struct Look<'a> {
+struct Diagnosis<'a> {
     shared: &'a ControllerContext,
     key: &'a ObjectKey,
     api_version: &'a str,
 }
 
-impl Look<'_> {
+impl Diagnosis<'_> {
     /// Returns why the object is not ready, if its pods and events show it.
     async fn cause(&self) -> Option<String> {
         let ObjectKey { kind, name, .. } = self.key;
@@ -112,8 +117,8 @@ impl Look<'_> {
         };
         let Some(culprit) = culprit else {
             // The controllers of these kinds explain in a condition why they create no pods.
-            let is_told = ["Deployment", "ReplicaSet", "ReplicationController"].contains(&&**kind);
-            return if is_told { None } else { self.event(object.pointer("/metadata/uid")?.as_str()?).await };
+            let has_condition = ["Deployment", "ReplicaSet", "ReplicationController"].contains(&&**kind);
+            return if has_condition { None } else { self.event(object.pointer("/metadata/uid")?.as_str()?).await };
         };
         let Culprit { uid, text, .. } = culprit;
         match if culprit.ask { self.event(&uid).await } else { None } {
@@ -140,13 +145,13 @@ impl Look<'_> {
     }
 
     async fn get(&self, resource: &'static str, path: String) -> Option<Value> {
-        let looks = &self.shared.diagnoses;
-        if looks.is_refused(self.namespace(), resource) {
+        let diagnoses = &self.shared.diagnoses;
+        if diagnoses.is_refused(self.namespace(), resource) {
             return None;
         }
         match read_within(&*self.shared.api, Call::get(path), MAX_BYTES).await.and_then(|answer| answer.parse()) {
             Ok(value) => return Some(value),
-            Err(error) if error.code() == Some(403) => looks.refuse(self.namespace(), resource),
+            Err(error) if error.code() == Some(403) => diagnoses.refuse(self.namespace(), resource),
             Err(error) => tracing::debug!(object = %self.key, error = chain(&error), "Cannot look closer"),
         }
         None

@@ -69,7 +69,9 @@ impl StepContext<'_> {
             (news, exhausted, history.held_until(&inputs, now).filter(|_| !exhausted))
         });
         log_fault(self.key, fault, next.map(|at| at - now));
-        self.publish_fault(primary, fault, news);
+        if news {
+            self.publish_fault(primary, fault);
+        }
         if exhausted {
             tracing::error!(resource = %self.key, "Giving up until something changes");
             let note = format!("{}; {GIVEN_UP}", fault.message);
@@ -81,19 +83,20 @@ impl StepContext<'_> {
     pub(crate) fn fail_repair(&self, primary: &Primary, fault: &Fault) {
         let noted = fault.clone();
         let news = self.shared.memory.change(self.key, |h| h.drift.fail(noted, Instant::now()));
-        self.report_fault(primary, fault, news);
-    }
-
-    /// Logs a fault, and publishes it if it is new.
-    pub(crate) fn report_fault(&self, primary: &Primary, fault: &Fault, news: bool) {
         log_fault(self.key, fault, None);
-        self.publish_fault(primary, fault, news);
+        if news {
+            self.publish_fault(primary, fault);
+        }
     }
 
-    fn publish_fault(&self, primary: &Primary, fault: &Fault, news: bool) {
-        if news {
-            self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message.clone()));
-        }
+    /// Logs and publishes a new fault.
+    pub(crate) fn report_fault(&self, primary: &Primary, fault: &Fault) {
+        log_fault(self.key, fault, None);
+        self.publish_fault(primary, fault);
+    }
+
+    fn publish_fault(&self, primary: &Primary, fault: &Fault) {
+        self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message.clone()));
     }
 
     /// Clears the failure, because nothing is left to do. A drift loop, however, ends only once it has been quiet long
@@ -134,7 +137,7 @@ fn in_words(wait: Duration) -> String {
 fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    if let Some(writer) = release.written_by_rival() {
+    if let Some(writer) = release.written_by_competitor() {
         return competitor::at_work(primary, (version, status), writer, &until);
     }
     let message = format!(

@@ -19,17 +19,17 @@ use crate::watches::Overrides;
 
 impl StepContext<'_> {
     /// Returns the fault with a redacted message.
-    pub(crate) async fn veiled(&self, primary: &Primary, fault: Fault) -> Fault {
+    pub(crate) async fn redacted(&self, primary: &Primary, fault: Fault) -> Fault {
         if primary.spec.is_away() {
             let message = "the message is hidden: the values to hide in it could not be read".to_owned();
             return Fault { message, ..fault };
         }
-        let message = self.veil(primary, None).await.hide_apart(fault.message).await;
+        let message = self.redactions(primary, None).await.hide_apart(fault.message).await;
         Fault { message, ..fault }
     }
 
     /// Returns what to redact in messages: the values of the resource, of its release and of a candidate for it.
-    pub(crate) async fn veil(&self, primary: &Primary, candidate: Option<&Candidate>) -> Mask {
+    pub(crate) async fn redactions(&self, primary: &Primary, candidate: Option<&Candidate>) -> Mask {
         let mut mask = self.secrets();
         mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);
         self.shared.renderer.published().into_iter().for_each(|published| mask.keep_published(published));

@@ -26,14 +26,14 @@ use crate::view::primary::{Primary, Received};
 use crate::view::release::Release;
 
 /// Writes the status and schedules the next reconcile.
-pub(crate) async fn settle(context: &StepContext<'_>, end: End) -> ReconcileResult {
+pub(crate) async fn finish(context: &StepContext<'_>, end: End) -> ReconcileResult {
     let Some(primary) = context.shared.cache.primary(context.key) else { return ReconcileResult::Success };
     context.handle_failed(&primary, end);
     let mut known_health = None;
     if has_status(&primary) {
         // The previous process's failure stays until the first attempt. The health of the objects is unknown until they
         // are listed.
-        let is_known = context.shared.memory.of(context.key).recalled(&primary).is_none() && !context.is_listing();
+        let is_known = context.shared.memory.of(context.key).restored(&primary).is_none() && !context.is_listing();
         if is_known {
             read_description(context, &primary).await;
             let (health, objects) = current_health(context, &primary).await;
@@ -50,8 +50,8 @@ pub(crate) async fn settle(context: &StepContext<'_>, end: End) -> ReconcileResu
 async fn read_description(context: &StepContext<'_>, primary: &Primary) {
     let release = context.release().unwrap_or_default();
     let Some((version, _)) = release.deployed().filter(|_| !primary.deleting) else { return };
-    let is_told = primary.status.deployed_release.as_ref().is_some_and(|told| told.revision == version);
-    if is_told || release.record(version).is_some() {
+    let is_reported = primary.status.deployed_release.as_ref().is_some_and(|reported| reported.revision == version);
+    if is_reported || release.record(version).is_some() {
         return;
     }
     let record = context.shared.storage.get(primary.namespace(), primary.name(), version).await;
@@ -113,7 +113,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         notes: history.status.notes.clone(),
         paused: primary.annotations.pause(),
         suspended: primary.annotations.suspend(),
-        in_line: Some(context.shared.rollout.limit()).filter(|_| context.shared.rollout.is_waiting(context.key)),
+        is_queued: Some(context.shared.rollout.limit()).filter(|_| context.shared.rollout.is_waiting(context.key)),
         handled: context.handled(primary),
         awaited: context.found.awaited.clone(),
         unread: context.unread(primary),
@@ -232,7 +232,8 @@ async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Heal
 fn unwritten(context: &StepContext<'_>, error: &helm_release::kube::Error) {
     let now = Instant::now();
     let (before, next) = context.shared.memory.change(context.key, |history| {
-        let next = Unwritten::after(history.status.unwritten, !error.is_transient(), now);
+        let record = if error.is_transient() { Unwritten::unanswered } else { Unwritten::refused };
+        let next = record(history.status.unwritten, now);
         (history.status.unwritten.replace(next), next)
     });
     let error = chain(error);
@@ -378,12 +379,12 @@ fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResu
         resync: context.full_resync_at(primary),
         unwritten: history.status.unwritten.map(|unwritten| unwritten.retry.at),
     };
-    let look = next_requeue(end, &times);
-    match look {
+    let requeue = next_requeue(end, &times);
+    match requeue {
         Some(at) => context.shared.queue.push_after(context.key.clone(), at.saturating_duration_since(times.ended)),
         None => context.shared.queue.cancel(context.key),
     }
-    match (end, look) {
+    match (end, requeue) {
         (End::Failed, _) => ReconcileResult::Error,
         (_, Some(_)) => ReconcileResult::RequeueAfter,
         (_, None) => ReconcileResult::Success,

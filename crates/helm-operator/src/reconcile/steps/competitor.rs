@@ -17,7 +17,7 @@ use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
-use crate::view::competitor::Rival;
+use crate::view::competitor::Competitor;
 use crate::view::primary::Primary;
 
 /// The first wait is that after this many failures plus one: four seconds, so that a process that is ending does not
@@ -30,15 +30,15 @@ const REMEDY: &str = "stop one of them, or run both with --leader-elect and the 
 impl StepContext<'_> {
     /// Returns whether another process wrote the newest revision and this one has not yet waited for it.
     pub(crate) fn is_contested(&self) -> bool {
-        let waited_for = self.shared.memory.of(self.key).rival.as_ref().map_or(0, |met| met.waited_for);
+        let waited_for = self.shared.memory.of(self.key).competitor.as_ref().map_or(0, |met| met.waited_for);
         self.release().is_some_and(|release| release.winner().is_some_and(|(revision, _)| revision != waited_for))
     }
 
     /// Reports, once, another process that writes this release's records.
-    pub(crate) fn report_rival(&self, primary: &Primary) {
-        let Some(release) = self.release().filter(|release| release.rival.is_some()) else { return };
-        let Some(writer) = release.rival.as_ref().map(|rival| rival.writer.clone()) else { return };
-        let reported = self.shared.memory.of(self.key).rival.as_ref().and_then(|met| met.reported.clone());
+    pub(crate) fn report_competitor(&self, primary: &Primary) {
+        let Some(release) = self.release().filter(|release| release.competitor.is_some()) else { return };
+        let Some(writer) = release.competitor.as_ref().map(|competitor| competitor.writer.clone()) else { return };
+        let reported = self.shared.memory.of(self.key).competitor.as_ref().and_then(|met| met.reported.clone());
         if self.recorded(primary) == Recorded::Foreign || reported.as_ref() == Some(&writer) {
             return;
         }
@@ -65,9 +65,9 @@ impl StepContext<'_> {
         if self.compared(Some(&release), primary) == Inputs::Same {
             return NextStep::Again;
         }
-        let Some((revision, rival)) = release.winner() else { return NextStep::Again };
-        let fault = contested(primary, revision, rival);
-        let at = Instant::now() + backoff::wait(rival.rounds.saturating_add(FIRST_WAIT));
+        let Some((revision, competitor)) = release.winner() else { return NextStep::Again };
+        let fault = contested(primary, revision, competitor);
+        let at = Instant::now() + backoff::wait(competitor.rounds.saturating_add(FIRST_WAIT));
         tracing::warn!(resource = %self.key, reason = fault.reason.as_str(), error = fault.message, "Waiting with the next revision");
         self.change_met(|met| met.waited_for = revision);
         let failure = LastFailure {
@@ -84,15 +84,15 @@ impl StepContext<'_> {
     }
 
     fn change_met(&self, change: impl FnOnce(&mut Met)) {
-        self.shared.memory.change(self.key, |history| change(history.rival.get_or_insert_default()));
+        self.shared.memory.change(self.key, |history| change(history.competitor.get_or_insert_default()));
     }
 }
 
-fn contested(primary: &Primary, revision: u32, rival: &Rival) -> Fault {
+fn contested(primary: &Primary, revision: u32, competitor: &Competitor) -> Fault {
     let message = format!(
         "another operator also serves this resource: {} made revision {revision} of release {:?} with another chart, other values or an older \
          state of the resource; {REMEDY}. Until then this operator waits longer each time before it makes the next revision",
-        rival.writer,
+        competitor.writer,
         primary.name()
     );
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }

@@ -128,7 +128,7 @@ pub(crate) async fn interrupted(
     cause: &action::Error,
     candidate: Option<&Candidate>,
 ) -> NextStep {
-    let note = context.veil(primary, candidate).await.hide(report::chain(cause));
+    let note = context.redactions(primary, candidate).await.hide(report::chain(cause));
     tracing::info!(resource = %context.key, why = note, "Interrupted a hook");
     context.shared.publish(primary, report::Outcome::normal("HookInterrupted", "Hook", note));
     _ = context.ran.take();

@@ -3,13 +3,14 @@
 
 use controller::report::Outcome;
 use helm_release::action::{self, Action};
-use helm_release::kube::{DriftPolicy, Live, Look, Mark, ObjectKey, Rival};
+use helm_release::kube::{DriftPolicy, Inspection, Live, Mark, ObjectKey, OwnershipLoss};
 use helm_release::storage::{MarkedObject, Marks};
 use tokio::time::Instant;
 
 use super::repair::{accept, deployed};
 use crate::reconcile::decide::remembered::Detection;
 use crate::reconcile::failure::Failed;
+use crate::reconcile::observe::Reading;
 use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::{DETECTED, condition};
 use crate::view::primary::Primary;
@@ -18,13 +19,13 @@ impl StepContext<'_> {
     /// Returns the objects whose drift is to be reported, and that changed since they were last read.
     pub(crate) fn unreported(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let known = self.shared.memory.of(self.key).detected.clone().unwrap_or_default();
-        let due = self.is_due(known.looked);
+        let reading = self.reading(known.looked);
         let is_new = |object: &&MarkedObject| {
             let synced = self.shared.cache.is_synced(&object.key);
             !synced || known.objects.get(&object.key).is_none_or(|found| found.seen != self.seen(&object.key))
         };
         let detected = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
-        detected.filter(|o| self.differs(o, due)).filter(is_new).map(|o| o.key.clone()).collect()
+        detected.filter(|o| self.differs(o, reading)).filter(is_new).map(|o| o.key.clone()).collect()
     }
 
     fn seen(&self, key: &ObjectKey) -> Option<Option<Mark>> {
@@ -38,7 +39,7 @@ impl StepContext<'_> {
         known.objects.retain(|key, _| {
             let reported = marks.find(key).filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
             // Without a watch, only the next read shows that it is over.
-            reported.is_some_and(|object| !self.shared.cache.is_synced(key) || self.differs(object, false))
+            reported.is_some_and(|object| !self.shared.cache.is_synced(key) || self.differs(object, Reading::NotDue))
         });
         let texts = known.objects.values().map(|found| found.text.clone()).filter(|text| !text.is_empty()).collect();
         let known = (known.looked.is_some() || !known.objects.is_empty()).then_some(known);
@@ -54,16 +55,17 @@ pub(crate) async fn detect(context: &mut StepContext<'_>, primary: &Primary) -> 
     let seen: Vec<_> = keys.iter().map(|key| context.seen(key)).collect();
     let env = context.environment(primary, Action::Upgrade);
     let packed = context.release().and_then(|release| release.record(version).cloned());
-    let looks = action::look(&env, version, packed.as_ref(), &keys).await;
-    let Some(mut looks) = context.unless_unproven(version, looks)? else { return Ok(NextStep::Again) };
-    let accepted: Vec<(ObjectKey, Live)> = looks.iter_mut().filter_map(|(key, look)| undisturbed(key, look)).collect();
+    let found = action::inspect(&env, version, packed.as_ref(), &keys).await;
+    let Some(mut found) = context.unless_unproven(version, found)? else { return Ok(NextStep::Again) };
+    let accepted: Vec<(ObjectKey, Live)> =
+        found.iter_mut().filter_map(|(key, found)| undisturbed(key, found)).collect();
     accept(context, version, &marks, &accepted);
     let unwatched = keys.iter().any(|key| !context.shared.cache.is_synced(key));
     let found = keys.into_iter().zip(seen).map(|(key, seen)| {
-        let has_finished = |rival: &Rival| rival.gone && marks.find(&key).is_some_and(|object| object.expires);
-        let is_drift = |rival: &Rival| !rival.is_nobody() && !has_finished(rival);
-        let look = looks.iter().find(|(at, _)| *at == key).filter(|(_, look)| is_drift(&look.rival));
-        let text = look.map(|(_, look)| look.rival.describe_once(&key)).unwrap_or_default();
+        let has_finished = |loss: &OwnershipLoss| loss.gone && marks.find(&key).is_some_and(|object| object.expires);
+        let is_drift = |loss: &OwnershipLoss| !loss.is_none() && !has_finished(loss);
+        let one = found.iter().find(|(at, _)| *at == key).filter(|(_, found)| is_drift(&found.loss));
+        let text = one.map(|(_, found)| found.loss.describe_once(&key)).unwrap_or_default();
         (key, Detection { seen, text })
     });
     report(context, primary, found.collect(), unwatched);
@@ -72,8 +74,8 @@ pub(crate) async fn detect(context: &mut StepContext<'_>, primary: &Primary) -> 
 }
 
 /// Returns the live object if it has everything that the release applies.
-fn undisturbed(key: &ObjectKey, look: &mut Look) -> Option<(ObjectKey, Live)> {
-    if look.rival.is_nobody() { Some((key.clone(), look.live.take()?)) } else { None }
+fn undisturbed(key: &ObjectKey, found: &mut Inspection) -> Option<(ObjectKey, Live)> {
+    if found.loss.is_none() { Some((key.clone(), found.live.take()?)) } else { None }
 }
 
 /// Stores the findings, and publishes new ones.

@@ -20,7 +20,7 @@ const MESSAGE: usize = 1024;
 impl StepContext<'_> {
     /// Returns whether the author's code maps the values.
     pub(crate) fn maps_values(&self) -> bool {
-        !self.shared.additions.mappers.is_empty()
+        !self.shared.extensions.mappers.is_empty()
     }
 
     /// Runs the mappers on the values.
@@ -33,7 +33,7 @@ impl StepContext<'_> {
         }
         let resource = self.object(primary)?;
         let mut values = read(&spec)?;
-        for mapper in &self.shared.additions.mappers {
+        for mapper in &self.shared.extensions.mappers {
             let mapping = Mapping {
                 resource: resource.clone(),
                 values,
@@ -52,7 +52,7 @@ impl StepContext<'_> {
 
     /// Returns the versions of the post-renderers, for the digest of the inputs; `None` if there are none.
     pub(crate) fn post_renderers(&self) -> Option<Value> {
-        let versions: Vec<&str> = self.shared.additions.post_renderers.iter().map(|(v, _)| v.as_str()).collect();
+        let versions: Vec<&str> = self.shared.extensions.post_renderers.iter().map(|(v, _)| v.as_str()).collect();
         (!versions.is_empty()).then(|| serde_json::json!(["post-rendered", versions]))
     }
 
@@ -61,7 +61,7 @@ impl StepContext<'_> {
     /// # Errors
     /// A post-renderer fails, or returns something other than objects.
     pub(crate) async fn post_render(&self, primary: &Primary, mut candidate: Candidate) -> Result<Candidate, Failed> {
-        let renderers = &self.shared.additions.post_renderers;
+        let renderers = &self.shared.extensions.post_renderers;
         if renderers.is_empty() {
             return Ok(candidate);
         }
@@ -82,7 +82,7 @@ impl StepContext<'_> {
 
     /// Runs the pre-action hooks. As in upstream, a failed hook is logged and ignored.
     pub(crate) async fn before(&self, primary: &Primary, candidate: &Candidate) {
-        let hooks = &self.shared.additions.before;
+        let hooks = &self.shared.extensions.before;
         let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
         for hook in hooks {
             let before = Before {
@@ -100,7 +100,7 @@ impl StepContext<'_> {
 
     /// Runs the post-action hooks.
     pub(crate) async fn after(&self, primary: &Primary, outcome: &Outcome, manifest: &str) {
-        let hooks = &self.shared.additions.after;
+        let hooks = &self.shared.extensions.after;
         let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
         for hook in hooks {
             let release = Release {

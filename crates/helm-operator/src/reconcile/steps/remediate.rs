@@ -222,9 +222,9 @@ pub(crate) async fn publish_client_side_applies(
     if refused.is_empty() {
         return;
     }
-    let veil = context.veil(primary, candidate).await;
+    let mask = context.redactions(primary, candidate).await;
     for (one, why) in refused {
-        let why = veil.clone().hide_apart(why).await;
+        let why = mask.clone().hide_apart(why).await;
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);
         tracing::warn!(resource = %context.key, object = %one.key, why, "server-side apply rejects an object");
         context.shared.publish(primary, Outcome::warning("ClientSideApply", "Apply", note));

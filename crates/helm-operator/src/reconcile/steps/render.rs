@@ -27,7 +27,7 @@ impl StepContext<'_> {
         self.load_sources(primary).await?;
         let rendered = match self.render_loaded(primary).await {
             Err(failed) => {
-                let fault = self.veiled(primary, failed.fault().clone()).await;
+                let fault = self.redacted(primary, failed.fault().clone()).await;
                 Err(failed.reported_as(fault))
             }
             rendered => rendered,

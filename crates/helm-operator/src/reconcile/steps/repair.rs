@@ -28,28 +28,31 @@ pub(crate) async fn repair(context: &mut StepContext<'_>, primary: &Primary) -> 
     let env = context.environment(primary, Action::Upgrade);
     let packed = context.release().and_then(|release| release.record(version).cloned());
     if watched && context.shared.memory.change(context.key, |history| history.drift.count(Instant::now())) {
-        let fault = fight(&env, version, packed.as_ref(), primary, &drifted).await;
+        let fault = drift_loop(&env, version, packed.as_ref(), primary, &drifted).await;
         context.shared.memory.change(context.key, |history| history.drift.fault = Some(Box::new(fault.clone())));
-        context.report_fault(primary, &fault, true);
+        context.report_fault(primary, &fault);
         return Ok(NextStep::Done);
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
-    let looks = if watched { MAX_NAMED } else { 0 };
-    let repaired = action::repair(&env, version, packed.as_ref(), &objects, looks).await;
+    let inspected = if watched { MAX_NAMED } else { 0 };
+    let repaired = action::repair(&env, version, packed.as_ref(), &objects, inspected).await;
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again) };
     let (applied, marks) = (repaired.applied, accept(context, version, &marks, &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
-        let note = changes::repaired(&put_back, &repaired.rivals);
+        let note = changes::repaired(&put_back, &repaired.losses);
         tracing::info!(resource = %context.key, "Drift: {note}");
         context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", note));
         for object in &put_back {
-            let rival = repaired.rivals.iter().find(|(of, _)| of == *object).map(|(_, rival)| rival);
-            let manager = rival.and_then(|rival| rival.manager.as_deref());
+            let loss = repaired.losses.iter().find(|(of, _)| of == *object).map(|(_, loss)| loss);
+            let manager = loss.and_then(|loss| loss.manager.as_deref());
             context.shared.counts.repaired(&context.shared.settings.controller, &object.kind, manager);
         }
     }
-    context.shared.memory.change(context.key, |history| history.drift.succeed(!put_back.is_empty()));
+    context.shared.memory.change(context.key, |history| match put_back.is_empty() {
+        true => history.drift.discount(),
+        false => history.drift.succeed(),
+    });
     cache_applied(context, &applied);
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
@@ -73,7 +76,7 @@ async fn check_served(context: &StepContext<'_>, marks: &Marks, drifted: &[Objec
 
 /// Describes which managers keep changing or deleting which objects. If that cannot be read, the message is less
 /// specific.
-async fn fight(
+async fn drift_loop(
     env: &Environment<'_>,
     version: u32,
     packed: Option<&Stored<Packed>>,
@@ -81,14 +84,14 @@ async fn fight(
     drifted: &[ObjectKey],
 ) -> Fault {
     let named = &drifted[..drifted.len().min(MAX_NAMED)];
-    let rivals = action::look(env, version, packed, named).await.unwrap_or_default();
+    let losses = action::inspect(env, version, packed, named).await.unwrap_or_default();
     let mut described: Vec<String> = named
         .iter()
         .map(|key| {
-            rivals
+            losses
                 .iter()
                 .find(|(of, _)| of == key)
-                .map_or_else(|| format!("someone keeps changing {key}"), |(_, look)| look.rival.describe(key))
+                .map_or_else(|| format!("someone keeps changing {key}"), |(_, found)| found.loss.describe(key))
         })
         .collect();
     if drifted.len() > named.len() {

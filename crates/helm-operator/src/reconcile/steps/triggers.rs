@@ -28,8 +28,8 @@ impl StepContext<'_> {
         let token = primary.annotations.reconcile_now()?;
         let asked = self.asked();
         let is_ours = asked.handled.reconcile_now.as_deref() == Some(token);
-        let is_told = primary.status.last_handled().reconcile_now.as_deref() == Some(token);
-        (asked.done.as_deref() != Some(token) && (is_ours || !is_told)).then_some(token)
+        let is_reported = primary.status.last_handled().reconcile_now.as_deref() == Some(token);
+        (asked.done.as_deref() != Some(token) && (is_ours || !is_reported)).then_some(token)
     }
 
     /// Ends every wait after a failure, if a new token requests it.
@@ -80,10 +80,10 @@ impl StepContext<'_> {
 
     /// Returns the tokens for the status: this process's, or else those that the status shows.
     pub(crate) fn handled(&self, primary: &Primary) -> Option<Box<Handled>> {
-        let (ours, told) = (self.asked().handled, primary.status.last_handled());
+        let (ours, reported) = (self.asked().handled, primary.status.last_handled());
         let handled = Handled {
-            reconcile_now: ours.reconcile_now.or(told.reconcile_now),
-            retry_now: ours.retry_now.or(told.retry_now),
+            reconcile_now: ours.reconcile_now.or(reported.reconcile_now),
+            retry_now: ours.retry_now.or(reported.retry_now),
         };
         (handled != Handled::default()).then(|| Box::new(handled))
     }

@@ -338,9 +338,9 @@ async fn publish_skipped_hooks(context: &StepContext<'_>, primary: &Primary, hoo
     if hooks.is_empty() {
         return;
     }
-    let veil = context.veil(primary, None).await;
+    let mask = context.redactions(primary, None).await;
     for error in hooks {
-        let why = veil.clone().hide_apart(chain(error)).await;
+        let why = mask.clone().hide_apart(chain(error)).await;
         let message = format!("the release is uninstalled without a hook: {why}");
         tracing::warn!(resource = %context.key, message, "Skipped a hook");
         context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
@@ -348,7 +348,7 @@ async fn publish_skipped_hooks(context: &StepContext<'_>, primary: &Primary, hoo
 }
 
 async fn publish_given_up_hook(context: &StepContext<'_>, primary: &Primary, error: &action::Error) {
-    let why = context.veil(primary, None).await.hide_apart(chain(error)).await;
+    let why = context.redactions(primary, None).await.hide_apart(chain(error)).await;
     let message = format!(
         "a post-delete hook failed {} times, so the release is uninstalled without it: {why}",
         action::POST_DELETE_TRIES,

@@ -23,7 +23,7 @@ impl StepContext<'_> {
     /// Returns whether this operator recorded a revision for the resource, and it is as current as the resource's
     /// status.
     pub(crate) fn vouches(&self, release: &Release, version: u32, primary: &Primary) -> bool {
-        release.is_vouched(version, primary.uid(), told(primary))
+        release.is_vouched(version, primary.uid(), reported(primary))
     }
 
     pub(crate) fn vouches_for_deployed(&self, primary: &Primary) -> bool {
@@ -34,7 +34,7 @@ impl StepContext<'_> {
     /// Returns whether a record is older than the revision in the status, although this process did not write it.
     pub(crate) fn is_put_back(&self, release: &Release, version: u32, primary: &Primary) -> bool {
         let written = |revision: &crate::view::release::Revision| matches!(revision.trust, Trust::Written(_));
-        version < told(primary) && !release.revisions.get(&version).is_some_and(written)
+        version < reported(primary) && !release.revisions.get(&version).is_some_and(written)
     }
 
     /// Returns whether none of the records is this operator's, because they name no owner, or another one.
@@ -157,7 +157,7 @@ impl StepContext<'_> {
             Ok(Some(candidate)) => Ok(Ok(candidate)),
             Ok(None) => Ok(Err("its render takes too long".to_owned())),
             Err(failed) if failed.fault().reason == Reason::Unanswered => Err(failed),
-            Err(failed) => Ok(Err(self.veiled(primary, failed.fault().clone()).await.message)),
+            Err(failed) => Ok(Err(self.redacted(primary, failed.fault().clone()).await.message)),
         }
     }
 
@@ -193,6 +193,6 @@ pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
 }
 
 /// Returns the revision in the status; 0 if there is none.
-fn told(primary: &Primary) -> u32 {
-    primary.status.deployed_release.as_ref().map_or(0, |told| told.revision)
+fn reported(primary: &Primary) -> u32 {
+    primary.status.deployed_release.as_ref().map_or(0, |release| release.revision)
 }

@@ -16,7 +16,7 @@ impl StepContext<'_> {
     /// change what is rendered or served.
     pub(crate) fn unserved(&self, primary: &Primary, failure: &Failure) -> Option<Box<Unserved>> {
         let is_untouched = failure.recorded.is_none() && self.release().is_none();
-        let is_certain = failure.cause.is_unserved_kind() && !self.shared.additions.need_metadata();
+        let is_certain = failure.cause.is_unserved_kind() && !self.shared.extensions.need_metadata();
         let (generation, at) = (self.found.discovered?, Instant::now());
         (is_untouched && is_certain).then(|| Box::new(Unserved { attempt: self.attempt(primary), generation, at }))
     }

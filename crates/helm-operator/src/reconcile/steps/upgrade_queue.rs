@@ -17,14 +17,14 @@ impl StepContext<'_> {
             || !self.is_from_outside(primary, release);
         match is_free {
             true => UpgradeSlot::NotNeeded,
-            false if self.found.in_line => UpgradeSlot::Waiting,
+            false if self.found.is_queued => UpgradeSlot::Waiting,
             false => UpgradeSlot::Needed,
         }
     }
 
     /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource.
-    pub(crate) fn get_in_line(&mut self) -> NextStep {
-        self.found.in_line = !self.shared.rollout.take(self.key);
+    pub(crate) fn enqueue_upgrade(&mut self) -> NextStep {
+        self.found.is_queued = !self.shared.rollout.take(self.key);
         NextStep::Again
     }
 

@@ -175,7 +175,7 @@ impl ClusterLookup {
     }
 
     /// Redacts that data from the message of an error.
-    pub(crate) async fn veil(&self, error: RenderError) -> RenderError {
+    pub(crate) async fn redact(&self, error: RenderError) -> RenderError {
         let hidden = self.hide(error.to_string()).await;
         error.map_message(|_| hidden)
     }

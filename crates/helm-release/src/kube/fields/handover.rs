@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 use crate::kube::FIELD_MANAGER;
-use crate::kube::fields::rivals::{ABSENT, key_of_item};
+use crate::kube::fields::ownership_loss::{ABSENT, key_of_item};
 use crate::kube::objects::pointer::{Pointer, index_of};
 
 /// An object whose fields are handed over.

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kube::fields::rivals::{ABSENT, key_of_item};
+use crate::kube::fields::ownership_loss::{ABSENT, key_of_item};
 use crate::kube::fields::unowned::is_ours;
 
 /// Returns the managed fields after moving to us the items of keyed lists that replaced ours; `None` if there are none.

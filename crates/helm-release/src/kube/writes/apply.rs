@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::autoscaler::has_replicas;
 use crate::kube::objects::decorate::{Decoration, Tie, is_kept};
-use crate::kube::writes::check::{Conflict, describe_all};
+use crate::kube::writes::check::{Conflict, Part, describe_all};
 use crate::kube::writes::client_side::Schemas;
 use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
 use crate::kube::writes::recreate::{Guard, Stuck};
@@ -330,8 +330,8 @@ impl Applier {
         let mut tries = 0;
         let Written { live, method, changed } = loop {
             tries += 1;
-            let whole = body.needs_whole(&observed);
-            if !whole && !matches!(observed, Found::Unknown) {
+            let part = if body.needs_whole(&observed) { Part::Whole } else { Part::Metadata };
+            if part == Part::Metadata && !matches!(observed, Found::Unknown) {
                 if observed.is_kept() {
                     // With an owner reference, a foreground deletion of the resource deletes the object before the release is uninstalled.
                     let named = Decoration { tie: Tie::Annotations, ..decoration.clone() };
@@ -343,7 +343,7 @@ impl Applier {
                     Ok(written) => break written,
                 }
             }
-            let found = self.check_path(object, &body.path, &body.key, target.rule, decoration, whole).await;
+            let found = self.check_path(object, &body.path, &body.key, target.rule, decoration, part).await;
             observed = found.map_err(failed)?.map_err(|c| ApplyError::Foreign(vec![c]))?;
             if target.expires && matches!(observed, Found::Absent) {
                 return Ok(None);

@@ -38,6 +38,13 @@ pub(in crate::kube) fn describe_all(all: &[Conflict]) -> String {
     lines.join("; ")
 }
 
+/// The part of an object to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::kube) enum Part {
+    Whole,
+    Metadata,
+}
+
 impl Applier {
     /// Reads the metadata of objects before anything is written: one request each, up to 16 concurrently.
     ///
@@ -66,11 +73,11 @@ impl Applier {
         let resource = self.resource(object).await?;
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
-        let observed = self.check_path(object, &path, &key, rule, decoration, false).await.map_err(failed)?;
+        let observed = self.check_path(object, &path, &key, rule, decoration, Part::Metadata).await.map_err(failed)?;
         Ok(observed.map(|observed| (key, observed)))
     }
 
-    /// Reads the object at a path, only its metadata unless `whole`, and checks its ownership.
+    /// Reads the object at a path, or a part of it, and checks its ownership.
     pub(in crate::kube) async fn check_path(
         &self,
         object: &Object,
@@ -78,9 +85,12 @@ impl Applier {
         key: &ObjectKey,
         rule: Rule,
         decoration: &Decoration,
-        whole: bool,
+        part: Part,
     ) -> Result<Result<Found, Conflict>, Error> {
-        let call = if whole { Call::get(path) } else { Call::metadata(path) };
+        let call = match part {
+            Part::Whole => Call::get(path),
+            Part::Metadata => Call::metadata(path),
+        };
         let answer = match self.api.send(call).await {
             Err(error) if error.is_not_found() => {
                 return match self.explain(object, error).await {
@@ -98,7 +108,7 @@ impl Applier {
         let Proven { uid, resource_version } = live.proven();
         let managed_fields = object["metadata"]["managedFields"].take();
         let (scaled, kept, whole, adopted) =
-            (live.scaled, live.kept, whole.then_some(object), decoration.adopted(&live));
+            (live.scaled, live.kept, (part == Part::Whole).then_some(object), decoration.adopted(&live));
         let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };
         Ok(Ok(Found::Read(Box::new(existing))))
     }

@@ -2,7 +2,7 @@
 
 use super::handover::Handover;
 use super::{Environment, Error, read_sealed};
-use crate::kube::{ApplyError, Look, ObjectKey, recorded_objects};
+use crate::kube::{ApplyError, Inspection, ObjectKey, recorded_objects};
 use crate::release::Packed;
 use crate::storage::Stored;
 
@@ -11,23 +11,23 @@ use crate::storage::Stored;
 ///
 /// # Errors
 /// The record or an object cannot be read.
-pub async fn look(
+pub async fn inspect(
     env: &Environment<'_>,
     version: u32,
     packed: Option<&Stored<Packed>>,
     at: &[ObjectKey],
-) -> Result<Vec<(ObjectKey, Look)>, Error> {
+) -> Result<Vec<(ObjectKey, Inspection)>, Error> {
     let release = read_sealed(env, version, packed).await?.into_inner();
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let handover = Handover::new(env, &objects);
-    let mut looks = Vec::new();
+    let mut found = Vec::new();
     for object in &objects {
         let key = env.applier.recorded_key(object, &env.decoration).await?;
         if let Some(key) = key.filter(|key| at.contains(key)) {
             let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
-            let look = env.applier.look(object, &env.decoration, &handover.of(&key)).await.map_err(failed)?;
-            looks.push((key, look));
+            let inspection = env.applier.inspect(object, &env.decoration, &handover.of(&key)).await.map_err(failed)?;
+            found.push((key, inspection));
         }
     }
-    Ok(looks)
+    Ok(found)
 }

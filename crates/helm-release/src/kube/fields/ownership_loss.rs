@@ -16,7 +16,7 @@ pub(in crate::kube) const ABSENT: &str = "[]";
 
 /// A manager that competes for an object, and the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rival {
+pub struct OwnershipLoss {
     /// Whether the object does not exist.
     pub gone: bool,
     /// The manager that last took over one of the fields; `None` if no entry has them.
@@ -25,7 +25,7 @@ pub struct Rival {
     pub fields: Vec<String>,
 }
 
-impl Rival {
+impl OwnershipLoss {
     /// Formats it for a message about a drift loop: `x keeps changing .spec.replicas of Deployment "web"`.
     pub fn describe(&self, object: &ObjectKey) -> String {
         if self.gone { format!("someone keeps deleting {object}") } else { self.sentence("keeps changing", object) }
@@ -67,13 +67,13 @@ impl Rival {
     }
 
     /// Returns whether the object has all fields that the release applies.
-    pub fn is_nobody(&self) -> bool {
+    pub fn is_none(&self) -> bool {
         !self.gone && self.fields.is_empty()
     }
 }
 
 /// Compares the fields that we apply with those that the live object records as ours.
-pub(in crate::kube) fn rival(live: &Value, applied: &Value) -> Rival {
+pub(in crate::kube) fn ownership_loss(live: &Value, applied: &Value) -> OwnershipLoss {
     let entries = || live["metadata"]["managedFields"].as_array().into_iter().flatten();
     let whole = |entry: &&Value| entry["subresource"].as_str().unwrap_or_default().is_empty();
     let is_ours = |entry: &&Value| entry["manager"] == FIELD_MANAGER;
@@ -85,10 +85,10 @@ pub(in crate::kube) fn rival(live: &Value, applied: &Value) -> Rival {
     let has = |entry: &&Value| lost.iter().any(|path| contains(&entry["fieldsV1"], path));
     // Autoscalers write through `scale`, so only `status` is skipped.
     let others = entries().filter(|entry| entry["subresource"] != "status").filter(|entry| !is_ours(entry)).filter(has);
-    let rival = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
-    Rival {
+    let other = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
+    OwnershipLoss {
         gone: false,
-        manager: rival.and_then(|entry| entry["manager"].as_str()).map(str::to_owned),
+        manager: other.and_then(|entry| entry["manager"].as_str()).map(str::to_owned),
         fields: lost.iter().map(|path| display_path(path)).collect(),
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn check(applied: Value, entries: Vec<Value>, manager: Option<&str>, fields: &[&str]) {
-        let found = rival(&json!({"metadata": {"managedFields": entries}}), &applied);
+        let found = ownership_loss(&json!({"metadata": {"managedFields": entries}}), &applied);
         assert_eq!(
             (found.manager.as_deref(), &found.fields[..]),
             (manager, &fields.iter().map(|f| (*f).to_owned()).collect::<Vec<_>>()[..])
@@ -317,7 +317,7 @@ mod tests {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
         let describe = |gone, manager: Option<&str>, fields: usize| {
             let fields = (0..fields).map(|n| format!(".f{n}")).collect();
-            Rival { gone, manager: manager.map(str::to_owned), fields }.describe(&key)
+            OwnershipLoss { gone, manager: manager.map(str::to_owned), fields }.describe(&key)
         };
         assert_eq!(describe(true, None, 0), "someone keeps deleting ConfigMap \"b\"");
         assert_eq!(describe(false, None, 0), "someone keeps changing ConfigMap \"b\"");
@@ -331,11 +331,16 @@ mod tests {
     #[test]
     fn drift_is_described_as_one_event() {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
-        let rival = Rival { manager: Some("x".into()), fields: vec![".data.a".into()], ..Rival::default() };
-        assert_eq!(rival.describe_once(&key), "x changed .data.a of ConfigMap \"b\"");
-        assert_eq!(rival.describe_change().as_deref(), Some("x changed .data.a"));
-        assert!(!rival.is_nobody() && Rival::default().is_nobody() && Rival::default().describe_change().is_none());
-        let gone = Rival { gone: true, ..Rival::default() };
-        assert_eq!((gone.describe_once(&key), gone.is_nobody()), ("ConfigMap \"b\" is gone".to_owned(), false));
+        let loss =
+            OwnershipLoss { manager: Some("x".into()), fields: vec![".data.a".into()], ..OwnershipLoss::default() };
+        assert_eq!(loss.describe_once(&key), "x changed .data.a of ConfigMap \"b\"");
+        assert_eq!(loss.describe_change().as_deref(), Some("x changed .data.a"));
+        assert!(
+            !loss.is_none()
+                && OwnershipLoss::default().is_none()
+                && OwnershipLoss::default().describe_change().is_none()
+        );
+        let gone = OwnershipLoss { gone: true, ..OwnershipLoss::default() };
+        assert_eq!((gone.describe_once(&key), gone.is_none()), ("ConfigMap \"b\" is gone".to_owned(), false));
     }
 }

@@ -26,10 +26,10 @@ fn mapping(server: Arc<MemoryApi>, answer: &Answer) -> World {
             Ok::<_, Failure>(values)
         }
     };
-    let additions = Additions { mappers: vec![Arc::new(mapper)], ..Additions::default() };
-    let intake = Intake { keep_metadata: additions.need_metadata(), ..Intake::default() };
+    let extensions = Extensions { mappers: vec![Arc::new(mapper)], ..Extensions::default() };
+    let acceptance = Acceptance { keep_metadata: extensions.need_metadata(), ..Acceptance::default() };
     let events = Events::new(server.clone(), "memcached-controller", None);
-    World::start(server, Arc::new(Stub::default()), events, false, |_| {}, intake, additions)
+    World::start(server, Arc::new(Stub::default()), events, false, |_| {}, acceptance, extensions)
 }
 
 fn answering(answer: &str) -> (World, Answer) {
@@ -96,8 +96,8 @@ async fn a_mapper_may_tell_the_resources_users() {
 }
 
 /// Creates a controller that filters or pauses resources.
-fn judging(server: Arc<MemoryApi>, intake: Intake) -> World {
-    World::taking(server, Arc::new(Stub::default()), intake)
+fn judging(server: Arc<MemoryApi>, acceptance: Acceptance) -> World {
+    World::taking(server, Arc::new(Stub::default()), acceptance)
 }
 
 fn is_wanted(resource: &DynamicObject) -> bool {
@@ -106,7 +106,7 @@ fn is_wanted(resource: &DynamicObject) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_rejected_resource_is_left_alone_and_still_uninstalled_when_deleted() {
-    let filtering = || Intake { filters: vec![Arc::new(is_wanted)], ..Intake::default() };
+    let filtering = || Acceptance { filters: vec![Arc::new(is_wanted)], ..Acceptance::default() };
     let server = World::new(json!({"maps": ["a"], "skip": true})).server;
     let world = judging(server.clone(), filtering());
     world.reconcile().await;
@@ -124,7 +124,7 @@ async fn a_rejected_resource_is_left_alone_and_still_uninstalled_when_deleted() 
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_resource_is_not_even_uninstalled() {
-    let paused = Intake { pauses: vec![Arc::new(|resource| !is_wanted(resource))], ..Intake::default() };
+    let paused = Acceptance { pauses: vec![Arc::new(|resource| !is_wanted(resource))], ..Acceptance::default() };
     let world = judging(World::new(json!({"maps": ["a"]})).server, paused);
     world.reconcile().await;
     world.edit(|resource| resource["spec"] = json!({"maps": ["b"], "skip": true}));
@@ -139,10 +139,10 @@ fn rendering(server: Arc<MemoryApi>, version: &str, text: Result<&'static str, &
         let name = rendered.resource.name_any();
         Ok::<_, Failure>(rendered.manifest.replace("\"own\"", &format!("\"{} for {name}\"", text?)))
     };
-    let additions =
-        Additions { post_renderers: vec![(version.to_owned(), Arc::new(renderer))], ..Additions::default() };
-    let intake = Intake { keep_metadata: additions.need_metadata(), ..Intake::default() };
-    World::start(server, Arc::new(Stub::default()), Events::default(), false, |_| {}, intake, additions)
+    let extensions =
+        Extensions { post_renderers: vec![(version.to_owned(), Arc::new(renderer))], ..Extensions::default() };
+    let acceptance = Acceptance { keep_metadata: extensions.need_metadata(), ..Acceptance::default() };
+    World::start(server, Arc::new(Stub::default()), Events::default(), false, |_| {}, acceptance, extensions)
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,17 +6,17 @@ use serde_json::Value;
 use super::apply::{Applier, key_of};
 use super::autoscaler::has_replicas;
 use crate::kube::fields::handover::hand_over;
-use crate::kube::fields::rivals::{Rival, rival};
+use crate::kube::fields::ownership_loss::{OwnershipLoss, ownership_loss};
 use crate::kube::objects::pointer::Pointer;
 use crate::kube::{Decoration, Live, Object};
 
 /// A live object as it was read, and the manager that took over fields of ours.
 #[derive(Debug)]
-pub struct Look {
+pub struct Inspection {
     /// The object; `None` if it does not exist.
     pub live: Option<Live>,
     /// The manager and the fields, except those that are handed over.
-    pub rival: Rival,
+    pub loss: OwnershipLoss,
 }
 
 impl Applier {
@@ -25,18 +25,18 @@ impl Applier {
     ///
     /// # Errors
     /// The object cannot be read, or the autoscalers cannot be listed.
-    pub(crate) async fn look(
+    pub(crate) async fn inspect(
         &self,
         object: &Object,
         decoration: &Decoration,
         handed_over: &[Pointer],
-    ) -> Result<Look, Error> {
+    ) -> Result<Inspection, Error> {
         let resource = self.mapper.any_version(&object.api_version, &object.kind).await?;
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name)?;
         let live: Value = match self.api().send(Call::get(path)).await {
             Err(error) if error.is_missing_object() => {
-                return Ok(Look { live: None, rival: Rival { gone: true, ..Rival::default() } });
+                return Ok(Inspection { live: None, loss: OwnershipLoss { gone: true, ..OwnershipLoss::default() } });
             }
             answer => answer?.parse()?,
         };
@@ -45,7 +45,7 @@ impl Applier {
         if has_replicas(&body) && self.is_autoscaled(&key, managers, decoration).await? {
             pointers.push(Pointer::replicas());
         }
-        let rival = rival(&live, &hand_over(&body, &live, managers, &pointers).body);
-        Ok(Look { live: Some(serde_json::from_value(live).map_err(Error::Json)?), rival })
+        let loss = ownership_loss(&live, &hand_over(&body, &live, managers, &pointers).body);
+        Ok(Inspection { live: Some(serde_json::from_value(live).map_err(Error::Json)?), loss })
     }
 }
