@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use helm_operator::Operator;
 use helm_operator::context::{ControllerConfig, Namespaces};
-use helm_operator::manager::Config;
+use helm_operator::manager::{Config, ProcessConfig};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -133,13 +133,15 @@ fn config(name: &str, setup: &Setup) -> Config {
         reconcile_period: Duration::from_secs(setup.period),
         max_concurrent_reconciles: 4,
     };
-    Config {
+    let defaults = Config::default();
+    let process = ProcessConfig {
         controllers,
         metrics_bind_address: nowhere(),
         health_probe_bind_address: nowhere(),
         leader_elect: setup.elects,
         leader_election_id: "operator".into(),
         leader_election_namespace: NAMESPACE.into(),
-        ..Config::default()
-    }
+        ..defaults.process
+    };
+    Config { process, ..defaults }
 }

@@ -11,7 +11,7 @@ use controller::webhooks;
 use golibs::strconv::parse_bool;
 
 use crate::charts::ChartConfig;
-use crate::manager::{CertificateFiles, Config, Tls};
+use crate::manager::{CertificateFiles, Config, ProcessConfig, Tls};
 use crate::rendering::{self, Rendering, RenderingFlags};
 use crate::telemetry::{self, Encoder, LogLevel, TimeEncoding};
 use crate::watches::{DurationError, parse_duration};
@@ -200,7 +200,7 @@ impl Run {
     /// Flags contradict each other.
     pub(crate) fn config(&self, env: impl Fn(&str) -> Option<String>) -> Result<Config, UsageError> {
         self.check()?;
-        let defaults = Config::default();
+        let defaults = Config::default().process;
         let address = self.metrics_bind_address.clone().or_else(|| self.metrics_addr.clone());
         let old_name = || env("OPERATOR_NAME").filter(|name| !name.is_empty());
         let controllers = ControllerConfig {
@@ -224,9 +224,9 @@ impl Run {
                 own => own.clone(),
             },
         };
-        Ok(Config {
+        let process = ProcessConfig {
+            program: defaults.program,
             controllers,
-            charts,
             metrics_bind_address: address.unwrap_or(defaults.metrics_bind_address),
             metrics_tls: self.metrics_secure.then(|| self.metrics_tls()),
             health_probe_bind_address: self.health_probe_bind_address.clone(),
@@ -241,7 +241,8 @@ impl Run {
             leader_election_id: self.leader_election_id.clone().or_else(old_name).unwrap_or_default(),
             leader_election_namespace: self.leader_election_namespace.clone(),
             shutdown_grace: self.shutdown_grace.unwrap_or(defaults.shutdown_grace),
-        })
+        };
+        Ok(Config { process, charts })
     }
 
     /// Returns whether the command line sets the grace period for shutdown.

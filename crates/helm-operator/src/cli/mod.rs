@@ -204,7 +204,7 @@ fn run(flags: Run, operator: Operator) -> ExitCode {
 fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error>> {
     let mut config = flags.config(|name| std::env::var(name).ok())?;
     if flags.reload && !flags.has_own_grace() {
-        config.shutdown_grace = RELOAD_GRACE;
+        config.process.shutdown_grace = RELOAD_GRACE;
     }
     let (reloads, file) = (flags.reload, flags.watches_file.clone());
     let manager = with_watches(operator, &flags)?.manager(config);

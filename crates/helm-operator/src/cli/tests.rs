@@ -22,16 +22,16 @@ fn config(line: &str, env: &[(&str, &str)]) -> Result<Config, String> {
 #[test]
 fn the_defaults_match_upstream() {
     let config = config("run", &[]).unwrap();
-    assert_eq!(config.controllers.reconcile_period, Duration::from_secs(60));
+    assert_eq!(config.process.controllers.reconcile_period, Duration::from_secs(60));
     assert_eq!(config.charts.hook_timeout, Duration::from_secs(3600));
     assert_eq!(config.charts.max_history, 10);
     assert_eq!(config.charts.progress_timeout, Duration::from_secs(600));
-    assert_eq!(config.metrics_bind_address, ":8080");
-    assert_eq!(config.health_probe_bind_address, ":8081");
-    assert!(!config.leader_elect && config.controllers.namespaces.is_all());
+    assert_eq!(config.process.metrics_bind_address, ":8080");
+    assert_eq!(config.process.health_probe_bind_address, ":8081");
+    assert!(!config.process.leader_elect && config.process.controllers.namespaces.is_all());
     assert!(config.charts.suppress_override_values, "unlike upstream");
     assert_eq!(
-        config.controllers.max_concurrent_reconciles,
+        config.process.controllers.max_concurrent_reconciles,
         std::thread::available_parallelism().unwrap().get().max(8)
     );
     assert_eq!(parse("run").unwrap().watches_file, std::path::Path::new("./watches.yaml"));
@@ -47,15 +47,18 @@ fn every_flag_reaches_the_configuration() {
     assert_eq!((config.charts.hook_timeout, config.charts.max_history), (Duration::from_secs(7200), 5));
     assert_eq!(config.charts.progress_timeout, Duration::ZERO);
     assert_eq!(
-        (config.controllers.reconcile_period, config.controllers.max_concurrent_reconciles),
+        (config.process.controllers.reconcile_period, config.process.controllers.max_concurrent_reconciles),
         (Duration::from_secs(90), 3)
     );
     assert_eq!(config.charts.full_resync_period, Duration::from_secs(12 * 3600));
     assert_eq!(config.charts.max_parallel_upgrades, 5);
-    assert_eq!((&*config.metrics_bind_address, &*config.health_probe_bind_address), ("0", "127.0.0.1:0"));
-    assert!(config.leader_elect && !config.charts.suppress_override_values);
-    assert_eq!((&*config.leader_election_id, &*config.leader_election_namespace), ("me", "ns"));
-    assert_eq!(*config.controllers.namespaces.0, ["a", "b"]);
+    assert_eq!(
+        (&*config.process.metrics_bind_address, &*config.process.health_probe_bind_address),
+        ("0", "127.0.0.1:0")
+    );
+    assert!(config.process.leader_elect && !config.charts.suppress_override_values);
+    assert_eq!((&*config.process.leader_election_id, &*config.process.leader_election_namespace), ("me", "ns"));
+    assert_eq!(*config.process.controllers.namespaces.0, ["a", "b"]);
     let telemetry = parse(line).unwrap().telemetry();
     assert_eq!(telemetry.encoder, Some(telemetry::Encoder::Console));
     assert_eq!(telemetry.time, Some(telemetry::TimeEncoding::Iso8601));
@@ -77,7 +80,7 @@ fn a_flag_and_its_old_name_exclude_each_other() {
 
 #[test]
 fn metrics_are_served_over_https_as_the_flags_of_scaffolds_ask() {
-    let tls = |line: &str| config(line, &[]).unwrap().metrics_tls;
+    let tls = |line: &str| config(line, &[]).unwrap().process.metrics_tls;
     assert_eq!(tls("run"), None);
     assert_eq!(tls("run --metrics-secure"), Some(Tls::default()));
     let scaffold = "--metrics-require-rbac --metrics-secure --metrics-bind-address=:8443 --leader-elect --leader-election-id=x \
@@ -95,14 +98,14 @@ fn metrics_are_served_over_https_as_the_flags_of_scaffolds_ask() {
     let renamed = tls(&format!("{mounted} --metrics-cert-name=a.pem --metrics-cert-key=b.pem")).unwrap();
     assert_eq!(renamed.files, names("/certs", "a.pem", "b.pem"));
     let without = parse("run --metrics-cert-path=/certs").unwrap();
-    assert_eq!((without.config(|_| None).unwrap().metrics_tls, without.warnings().len()), (None, 1));
+    assert_eq!((without.config(|_| None).unwrap().process.metrics_tls, without.warnings().len()), (None, 1));
 }
 
 #[test]
 fn old_names_work_alone_and_warn() {
     let run = parse("run --metrics-addr=:1 --enable-leader-election --config=c.yaml").unwrap();
     let config = run.config(|_| None).unwrap();
-    assert!(config.leader_elect && config.metrics_bind_address == ":1");
+    assert!(config.process.leader_elect && config.process.metrics_bind_address == ":1");
     assert_eq!(run.warnings().len(), 3);
 }
 
@@ -111,6 +114,7 @@ fn flags_without_a_command_are_those_of_run() {
     assert_eq!(
         config("--max-concurrent-reconciles=2 --leader-elect=false", &[])
             .unwrap()
+            .process
             .controllers
             .max_concurrent_reconciles,
         2
@@ -120,8 +124,8 @@ fn flags_without_a_command_are_those_of_run() {
 #[test]
 fn the_old_operator_name_variable_names_the_lease_unless_a_flag_does() {
     let env = [("OPERATOR_NAME", "old")];
-    assert_eq!(config("run", &env).unwrap().leader_election_id, "old");
-    assert_eq!(config("run --leader-election-id=new", &env).unwrap().leader_election_id, "new");
+    assert_eq!(config("run", &env).unwrap().process.leader_election_id, "old");
+    assert_eq!(config("run --leader-election-id=new", &env).unwrap().process.leader_election_id, "new");
 }
 
 #[test]

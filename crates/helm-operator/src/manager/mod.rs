@@ -11,14 +11,13 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use controller::context::ControllerConfig;
 pub use controller::manager::{
-    CertificateError, CertificateFiles, ClientError, Error as RunError, Lost, NoCluster, ServerError, Tls,
+    CertificateError, CertificateFiles, ClientError, Config as ProcessConfig, Error as RunError, Lost, NoCluster,
+    ServerError, Tls,
 };
 use controller::runtime::readiness::Readiness;
-use controller::{manager, reconciler, webhooks};
+use controller::{manager, reconciler};
 use kube::Client;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -31,26 +30,11 @@ pub use operator::Operator;
 /// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The settings for all controllers.
-    pub controllers: ControllerConfig,
+    /// The settings of the process and of all controllers. Default: controller-runtime's, and `helm-operator` as the
+    /// program.
+    pub process: ProcessConfig,
     /// The settings for all chart controllers.
     pub charts: ChartConfig,
-    /// Where to serve `/metrics`, such as `:8080` or `127.0.0.1:0`; `0` or empty means nowhere.
-    pub metrics_bind_address: String,
-    /// How to serve `/metrics` over HTTPS. Default: plain HTTP.
-    pub metrics_tls: Option<Tls>,
-    /// Where to serve `/healthz` and `/readyz`; `0` or empty means nowhere.
-    pub health_probe_bind_address: String,
-    /// Where and how webhooks are served, if there are any.
-    pub webhooks: webhooks::Settings,
-    /// Whether only the holder of the lease runs controllers.
-    pub leader_elect: bool,
-    /// The lease's name; required with `leader_elect`.
-    pub leader_election_id: String,
-    /// The lease's namespace; empty means the pod's own.
-    pub leader_election_namespace: String,
-    /// How long running reconciles may take to finish once the process is asked to stop.
-    pub shutdown_grace: Duration,
 }
 
 /// The reason why a manager cannot start or had to stop.
@@ -151,7 +135,7 @@ impl Manager {
         let webhooks = operator.webhooks.clone();
         let controllers = operator.controllers()?;
         let is_empty = controllers.is_empty() && webhooks.is_empty();
-        let manager = manager::Manager::new(config.into()).controllers(controllers).webhooks(webhooks);
+        let manager = manager::Manager::new(config.process).controllers(controllers).webhooks(webhooks);
         let manager = manager.share(charts).share(previews);
         if is_empty {
             report_emptiness(file.as_deref(), manager.readiness());
@@ -174,37 +158,10 @@ fn report_emptiness(file: Option<&Path>, readiness: &Readiness) {
     readiness.require(&file, why);
 }
 
-impl From<Config> for manager::Config {
-    fn from(config: Config) -> manager::Config {
-        manager::Config {
-            program: "helm-operator".into(),
-            controllers: config.controllers,
-            metrics_bind_address: config.metrics_bind_address,
-            metrics_tls: config.metrics_tls,
-            health_probe_bind_address: config.health_probe_bind_address,
-            webhooks: config.webhooks,
-            leader_elect: config.leader_elect,
-            leader_election_id: config.leader_election_id,
-            leader_election_namespace: config.leader_election_namespace,
-            shutdown_grace: config.shutdown_grace,
-        }
-    }
-}
-
 impl Default for Config {
     /// Returns upstream's defaults.
     fn default() -> Config {
-        Config {
-            controllers: ControllerConfig::default(),
-            charts: ChartConfig::default(),
-            metrics_bind_address: ":8080".into(),
-            metrics_tls: None,
-            health_probe_bind_address: ":8081".into(),
-            webhooks: webhooks::Settings::default(),
-            leader_elect: false,
-            leader_election_id: String::new(),
-            leader_election_namespace: String::new(),
-            shutdown_grace: Duration::from_secs(8),
-        }
+        let process = ProcessConfig { program: "helm-operator".into(), ..ProcessConfig::default() };
+        Config { process, charts: ChartConfig::default() }
     }
 }
