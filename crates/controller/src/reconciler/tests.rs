@@ -19,7 +19,7 @@ use crate::context::ControllerConfig;
 use crate::metrics::{Format, Metrics};
 use crate::reconciler::*;
 use crate::report::Reason;
-use crate::testing::{Requests, client};
+use crate::testing::{self, Requests, client};
 
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Note", namespaced, status = "NoteStatus")]
@@ -79,11 +79,7 @@ impl World {
 
     /// Returns the published events about a note: `Warning Timeout: …`.
     fn events(&self, name: &str) -> Vec<String> {
-        let paths = self.server.paths();
-        let events = paths.iter().filter(|path| path.contains("/events/")).filter_map(|path| self.server.object(path));
-        let events = events.filter(|event| event["regarding"]["name"] == name);
-        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
-        events.map(|e| format!("{} {}: {}", text(&e, "type"), text(&e, "reason"), text(&e, "note"))).collect()
+        testing::events(&self.server, |on| on == name)
     }
 
     /// Returns the requests since the last call, as `METHOD path`.

@@ -106,19 +106,7 @@ impl Server {
 
     /// Returns the published events, oldest first: `Normal Scaled: from 1 to 2`.
     pub fn events(&self) -> Vec<String> {
-        let mut events: Vec<Value> = self
-            .objects
-            .paths()
-            .iter()
-            .filter(|path| path.contains("/events/"))
-            .filter_map(|path| self.objects.object(path))
-            .collect();
-        events.sort_by_key(|event| event["eventTime"].to_string());
-        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
-        events
-            .iter()
-            .map(|event| format!("{} {}: {}", text(event, "type"), text(event, "reason"), text(event, "note")))
-            .collect()
+        events(&self.objects, |_| true)
     }
 
     /// Returns the writes so far, other than events: `PATCH /apis/apps/v1/namespaces/default/deployments/demo`.
@@ -153,6 +141,16 @@ impl Server {
         context.events.flush(EVENTS).await;
         next
     }
+}
+
+/// Returns the server's events about objects with such names, oldest first: `Normal Scaled: from 1 to 2`.
+pub(crate) fn events(server: &MemoryApi, about: impl Fn(&str) -> bool) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let paths = server.paths();
+    let events = paths.iter().filter(|path| path.contains("/events/")).filter_map(|path| server.object(path));
+    let mut events: Vec<Value> = events.filter(|event| about(&text(&event["regarding"]["name"]))).collect();
+    events.sort_by_key(|event| event["eventTime"].to_string());
+    events.iter().map(|e| format!("{} {}: {}", text(&e["type"]), text(&e["reason"]), text(&e["note"]))).collect()
 }
 
 /// Returns the path under which the server stores an object.
