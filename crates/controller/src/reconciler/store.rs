@@ -20,7 +20,7 @@ use super::selector::Selector;
 use super::untyped::{self, Target};
 use crate::ResourceKey;
 use crate::context::Context;
-use crate::runtime::freshness::Epoch;
+use crate::runtime::freshness::{Epoch, Stamp};
 use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::{self, LISTING, Readiness};
 use crate::runtime::reflector::{self, Sink, Stream, WatchScope};
@@ -114,8 +114,7 @@ struct State<K> {
 
 struct Kept<K> {
     object: Decoded<Arc<K>>,
-    /// The list or event stream that last contained the object.
-    epoch: u64,
+    stamp: Stamp,
 }
 
 /// A reader that follows the changes of a store.
@@ -158,7 +157,7 @@ impl<K: Kind> Store<K> {
     /// Creates a store of these objects, without a watch.
     pub(super) fn with(objects: impl IntoIterator<Item = K>) -> Store<K> {
         let store = Store::new(Vec::new());
-        objects.into_iter().for_each(|object| store.put(Decoded::Valid(object), 0));
+        objects.into_iter().for_each(|object| store.put(Decoded::Valid(object), Stamp::default()));
         store
     }
 
@@ -210,14 +209,14 @@ impl<K: Kind> Store<K> {
         tokio::join!(reflector::feed(Watched(self.clone()), stream, first), counted);
     }
 
-    fn put(&self, object: Decoded<K>, epoch: u64) {
+    fn put(&self, object: Decoded<K>, stamp: Stamp) {
         let key = object.key();
         let object = match object {
             Decoded::Valid(object) => Decoded::Valid(Arc::new(reduced(object))),
             Decoded::Invalid(invalid) => Decoded::Invalid(invalid),
         };
         let mut state = self.write();
-        let before = state.objects.insert(key.clone(), Kept { object: object.clone(), epoch });
+        let before = state.objects.insert(key.clone(), Kept { object: object.clone(), stamp });
         state.report(&key, before.as_ref(), &object);
     }
 
@@ -231,9 +230,10 @@ impl<K: Kind> Store<K> {
     }
 
     /// Removes the objects that the completed list did not contain.
-    fn sweep(&self, scope: &WatchScope, list: u64) {
+    fn sweep(&self, scope: &WatchScope, list: Epoch) {
         let mut state = self.write();
-        let unlisted = state.objects.iter().filter(|(key, kept)| scope.covers(&key.namespace) && kept.epoch != list);
+        let unlisted =
+            state.objects.iter().filter(|(key, kept)| scope.covers(&key.namespace) && !kept.stamp.survives(list));
         let unlisted: Vec<ResourceKey> = unlisted.map(|(key, _)| key.clone()).collect();
         unlisted.iter().for_each(|key| state.remove(key));
     }
@@ -308,7 +308,7 @@ struct Watched<K>(Arc<Store<K>>);
 
 impl<K: Kind> Sink<Decoded<K>> for Watched<K> {
     fn changed(&self, object: Decoded<K>, epoch: Epoch) {
-        self.0.put(object, epoch.number);
+        self.0.put(object, Stamp::seen(epoch));
     }
 
     fn deleted(&self, object: Decoded<K>) {
@@ -316,7 +316,7 @@ impl<K: Kind> Sink<Decoded<K>> for Watched<K> {
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
-        self.0.sweep(scope, list.number);
+        self.0.sweep(scope, list);
     }
 
     fn description(&self) -> String {

@@ -22,8 +22,8 @@ pub struct Epoch {
     pub is_list: bool,
 }
 
-/// When an entry was last confirmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When an entry was last confirmed. By default, no list contained it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The last epoch that contained it; 0 if none did.
     epoch: u64,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use controller::runtime::freshness::Epoch;
+use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::reflector::WatchScope;
@@ -51,8 +51,7 @@ struct Object {
     /// Minimum resource version a read needs to be current. It only increases, so a late, older read cannot replace a
     /// newer one.
     needs: u64,
-    /// The number of the last list that contained it.
-    epoch: u64,
+    stamp: Stamp,
 }
 
 /// The result of a read: the digest of each key of an object.
@@ -155,7 +154,7 @@ impl Sources {
     pub(crate) fn changed(&self, key: &SourceKey, version: u64, epoch: Epoch) {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
-        object.epoch = epoch.number;
+        object.stamp = Stamp::seen(epoch);
         // A list that started after the read is the truth, even with a lower version: the server was restored from a
         // backup.
         let is_later = epoch.is_list && object.read_at.is_some_and(|at| at < epoch.began);
@@ -183,7 +182,7 @@ impl Sources {
         }
         let lacks = |key: &SourceKey, object: &Object| {
             let exists = object.read.as_ref().is_none_or(|read| read.version > 0);
-            key.kind == kind && scope.covers(&key.namespace) && object.epoch != list.number && exists
+            key.kind == kind && scope.covers(&key.namespace) && !object.stamp.survives(list) && exists
         };
         let gone = state.objects.iter().filter(|(key, object)| lacks(key, object));
         let gone: BTreeSet<SourceKey> = gone.map(|(key, _)| key.clone()).collect();
