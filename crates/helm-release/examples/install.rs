@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use helm::chart::Chart;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
-use helm_release::action::{Candidate, Current, Environment, Options, Outcome, install, upgrade};
+use helm_release::action::{Candidate, Completed, Current, Environment, Options, install, upgrade};
 use helm_release::kube::{Applier, Decoration, MemoryApi, Tie, install_order, objects_of};
 use helm_release::release::ChartDocument;
 use helm_release::storage::{Key, Keyring, Storage, Stored};
@@ -90,7 +90,7 @@ fn candidate(values: &str) -> Result<Candidate, Box<dyn Error>> {
 }
 
 /// Returns the release after its first revision.
-fn current(installed: &Outcome) -> Current {
+fn current(installed: &Completed) -> Current {
     Current {
         version: installed.version,
         pending: false,

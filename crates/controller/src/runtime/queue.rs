@@ -18,7 +18,7 @@ use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue;
 
 use super::fair_queue::{Groups, Since};
-use super::retries::{Attempt, Retries};
+use super::retries::{Retries, RetryInputs};
 use crate::metrics::QueueMetrics;
 
 pub use super::fair_queue::Grouped;
@@ -114,7 +114,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     }
 
     /// Enqueues a running key for its next attempt, or keeps its position. Corrected keys have a separate queue.
-    pub fn retry(&self, key: &K, attempt: Attempt) {
+    pub fn retry(&self, key: &K, attempt: RetryInputs) {
         let mut state = self.state();
         if state.retries.ask(key, attempt) {
             state.metrics.iter().for_each(QueueMetrics::added);
@@ -381,20 +381,20 @@ mod tests {
         assert_eq!(depth(), (Some(1), Some(3)));
         assert_eq!(queue.next().await, "a");
         assert_eq!(depth(), (Some(0), Some(3)));
-        queue.retry(&"a", Attempt::Same);
-        queue.retry(&"a", Attempt::Corrected);
+        queue.retry(&"a", RetryInputs::Same);
+        queue.retry(&"a", RetryInputs::Corrected);
         queue.done(&"a");
         assert_eq!(depth(), (Some(1), Some(4)), "a retry waits as well");
         assert_eq!(next_retry(&queue).await, Some("a"));
         assert_eq!(depth(), (Some(0), Some(4)));
-        queue.retry(&"a", Attempt::Same);
+        queue.retry(&"a", RetryInputs::Same);
         queue.done(&"a");
         queue.forget(&"a");
         assert_eq!(depth(), (Some(0), Some(5)));
     }
 
     /// Takes the next key, whose reconcile then asks for a retry.
-    async fn fail(queue: &Queue<&'static str>, attempt: Attempt) -> &'static str {
+    async fn fail(queue: &Queue<&'static str>, attempt: RetryInputs) -> &'static str {
         let key = queue.next().await;
         queue.retry(&key, attempt);
         queue.done(&key);
@@ -410,8 +410,8 @@ mod tests {
     async fn retries_are_no_keys_for_ordinary_workers() {
         let queue = open();
         ["a/1", "b/1"].into_iter().for_each(|key| queue.push(key));
-        fail(&queue, Attempt::Same).await;
-        fail(&queue, Attempt::Same).await;
+        fail(&queue, RetryInputs::Same).await;
+        fail(&queue, RetryInputs::Same).await;
         assert!(is_quiet(&queue).await);
         assert_eq!((next_retry(&queue).await, next_retry(&queue).await), (Some("a/1"), Some("b/1")));
         assert_eq!(next_retry(&queue).await, None);
@@ -424,17 +424,17 @@ mod tests {
         let queue = open();
         for key in ["a/1", "b/1"] {
             queue.push(key);
-            fail(&queue, Attempt::Same).await;
+            fail(&queue, RetryInputs::Same).await;
         }
         queue.push("a/1");
         assert_eq!(next_retry(&queue).await, Some("b/1"), "the other one is queued");
         assert_eq!(queue.next().await, "a/1");
         assert_eq!(next_retry(&queue).await, None, "and running");
-        queue.retry(&"a/1", Attempt::Same);
+        queue.retry(&"a/1", RetryInputs::Same);
         queue.push("a/1");
         queue.done(&"a/1");
         assert_eq!(next_retry(&queue).await, None, "and queued again");
-        fail(&queue, Attempt::Corrected).await;
+        fail(&queue, RetryInputs::Corrected).await;
         assert_eq!(next_retry(&queue).await, Some("a/1"));
     }
 
@@ -443,7 +443,7 @@ mod tests {
         let queue = open();
         for key in ["a/1", "b/1"] {
             queue.push(key);
-            fail(&queue, Attempt::Same).await;
+            fail(&queue, RetryInputs::Same).await;
         }
         queue.push("a/1");
         queue.done(&queue.next().await);
@@ -458,7 +458,7 @@ mod tests {
         let work = async {
             tokio::task::yield_now().await;
             queue.open();
-            fail(&queue, Attempt::Same).await
+            fail(&queue, RetryInputs::Same).await
         };
         tokio::join!(work, async { tokio::time::timeout(NEVER, queue.retry_waits()).await.unwrap() });
         assert_eq!(queue.take_retry(), Some("a"));

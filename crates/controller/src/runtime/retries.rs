@@ -14,7 +14,7 @@ use super::fair_queue::{Grouped, Groups, Since};
 
 /// What a retry attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Attempt {
+pub enum RetryInputs {
     /// The inputs that failed.
     #[default]
     Same,
@@ -22,11 +22,11 @@ pub enum Attempt {
     Corrected,
 }
 
-impl Attempt {
-    fn other(self) -> Attempt {
+impl RetryInputs {
+    fn other(self) -> RetryInputs {
         match self {
-            Attempt::Same => Attempt::Corrected,
-            Attempt::Corrected => Attempt::Same,
+            RetryInputs::Same => RetryInputs::Corrected,
+            RetryInputs::Corrected => RetryInputs::Same,
         }
     }
 }
@@ -36,26 +36,26 @@ pub struct Retries<K> {
     changed: Groups<K>,
     unchanged: Groups<K>,
     /// The queued keys, and what each attempts.
-    places: HashMap<K, Attempt>,
+    places: HashMap<K, RetryInputs>,
     /// Running keys that requested another attempt.
     asked: HashSet<K>,
     /// What the last taken key attempts.
-    took: Attempt,
+    took: RetryInputs,
 }
 
 impl<K> Default for Retries<K> {
     fn default() -> Retries<K> {
         let (changed, unchanged) = (Groups::default(), Groups::default());
-        Retries { changed, unchanged, places: HashMap::new(), asked: HashSet::new(), took: Attempt::Same }
+        Retries { changed, unchanged, places: HashMap::new(), asked: HashSet::new(), took: RetryInputs::Same }
     }
 }
 
 impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
     /// Enqueues a running key for retry, or keeps its position. Returns whether it was not queued before.
-    pub fn ask(&mut self, key: &K, attempt: Attempt) -> bool {
+    pub fn ask(&mut self, key: &K, attempt: RetryInputs) -> bool {
         self.asked.insert(key.clone());
         let known = self.places.get(key).copied();
-        if known.is_none_or(|known| (known, attempt) == (Attempt::Same, Attempt::Corrected)) {
+        if known.is_none_or(|known| (known, attempt) == (RetryInputs::Same, RetryInputs::Corrected)) {
             let since = if known.is_some() { self.unchanged.remove(key) } else { None };
             self.places.insert(key.clone(), attempt);
             self.line(attempt).push(key.clone(), since.unwrap_or_else(Instant::now));
@@ -91,10 +91,10 @@ impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
         self.places.keys().any(may_go)
     }
 
-    fn line(&mut self, attempt: Attempt) -> &mut Groups<K> {
+    fn line(&mut self, attempt: RetryInputs) -> &mut Groups<K> {
         match attempt {
-            Attempt::Same => &mut self.unchanged,
-            Attempt::Corrected => &mut self.changed,
+            RetryInputs::Same => &mut self.unchanged,
+            RetryInputs::Corrected => &mut self.changed,
         }
     }
 }
@@ -105,7 +105,7 @@ mod tests {
 
     type Line = Retries<&'static str>;
 
-    fn in_line(keys: &[&'static str], attempt: Attempt, line: &mut Line) {
+    fn in_line(keys: &[&'static str], attempt: RetryInputs, line: &mut Line) {
         for key in keys {
             assert!(line.ask(key, attempt), "{key} is new");
             assert!(!line.ended(key));
@@ -119,8 +119,8 @@ mod tests {
     #[tokio::test]
     async fn groups_take_turns_among_those_that_changed_and_among_the_others() {
         let mut line = Line::default();
-        in_line(&["a/1", "a/2", "a/3", "b/1"], Attempt::Same, &mut line);
-        in_line(&["a/4", "a/5", "c/1"], Attempt::Corrected, &mut line);
+        in_line(&["a/1", "a/2", "a/3", "b/1"], RetryInputs::Same, &mut line);
+        in_line(&["a/4", "a/5", "c/1"], RetryInputs::Corrected, &mut line);
         assert_eq!(all(&mut line), ["a/4", "a/1", "c/1", "b/1", "a/5", "a/2", "a/3"]);
         assert!(!line.any(|_| true));
     }
@@ -128,11 +128,11 @@ mod tests {
     #[tokio::test]
     async fn a_change_moves_a_key_and_nothing_moves_it_back() {
         let mut line = Line::default();
-        in_line(&["a/1", "b/1", "c/1"], Attempt::Same, &mut line);
+        in_line(&["a/1", "b/1", "c/1"], RetryInputs::Same, &mut line);
         assert!(
-            !line.ask(&"c/1", Attempt::Corrected)
-                && !line.ask(&"c/1", Attempt::Same)
-                && !line.ask(&"b/1", Attempt::Same)
+            !line.ask(&"c/1", RetryInputs::Corrected)
+                && !line.ask(&"c/1", RetryInputs::Same)
+                && !line.ask(&"b/1", RetryInputs::Same)
         );
         assert_eq!(all(&mut line), ["c/1", "a/1", "b/1"]);
     }
@@ -140,9 +140,9 @@ mod tests {
     #[tokio::test]
     async fn a_key_keeps_its_place_while_it_runs_and_asks_again_and_loses_it_otherwise() {
         let mut line = Line::default();
-        in_line(&["a/1", "b/1", "c/1"], Attempt::Same, &mut line);
+        in_line(&["a/1", "b/1", "c/1"], RetryInputs::Same, &mut line);
         assert_eq!(line.take(|key| *key != "a/1").unwrap().0, "b/1");
-        assert!(!line.ask(&"a/1", Attempt::Same) && !line.ended(&"a/1"));
+        assert!(!line.ask(&"a/1", RetryInputs::Same) && !line.ended(&"a/1"));
         assert!(line.ended(&"c/1"), "its reconcile did not ask");
         assert_eq!(all(&mut line), ["a/1"]);
         assert!(!line.ended(&"a/1") && !line.leave(&"a/1"));

@@ -32,7 +32,7 @@ use super::previews::Previews;
 use super::{handlers, restore, served_instead, watches};
 use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Extensions;
-use crate::preflight::{self, Use};
+use crate::preflight::{self, ObjectUse};
 use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
@@ -160,9 +160,9 @@ async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator
     let known: Vec<(Arc<Resource>, bool)> =
         kinds.filter_map(|(version, kind, is_hook)| Some((mapper.known(version, kind)?, is_hook))).collect();
     let used = |is_hook| match &watch.service_account {
-        Some(_) => Use::Read,
-        None if is_hook => Use::Run,
-        None => Use::Manage,
+        Some(_) => ObjectUse::Read,
+        None if is_hook => ObjectUse::Run,
+        None => ObjectUse::Manage,
     };
     let needs: Vec<_> = known.iter().map(|(kind, is_hook)| preflight::of_objects(kind, used(*is_hook))).collect();
     context.rights.check(&needs, &format!("the objects of chart {}", watch.chart.display())).await;
@@ -313,7 +313,7 @@ async fn start_watches(
     let cluster = Cluster::of(context);
     tokio::join!(join_all(lists), cluster.records_listed(keys));
     let known = known_kinds(shared, &mut tasks).await;
-    let used = if shared.settings.account.is_some() { Use::Read } else { Use::Manage };
+    let used = if shared.settings.account.is_some() { ObjectUse::Read } else { ObjectUse::Manage };
     let needs: Vec<_> = known.iter().map(|kind| preflight::of_objects(kind, used)).collect();
     context.rights.check(&needs, "the objects of recorded releases").await;
     shared.watch_kinds(known);

@@ -37,7 +37,7 @@ pub(crate) fn of_watch<'a>(watch: &'a Watch, own: &'a str, plural: &'a str, stat
 
 /// What the operator does with a chart's objects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum ObjectUse {
     /// Applies, watches, awaits and prunes them.
     Manage,
     /// Runs them as hooks.
@@ -47,11 +47,11 @@ pub(crate) enum Use {
 }
 
 /// Returns the permissions that the operator needs for a chart's objects of one kind.
-pub(crate) fn of_objects(kind: &Resource, used: Use) -> Need<'_> {
+pub(crate) fn of_objects(kind: &Resource, used: ObjectUse) -> Need<'_> {
     let verbs: &[&str] = match used {
-        Use::Manage => &["get", "list", "watch", "create", "patch", "delete"],
-        Use::Run => &["get", "create", "delete"],
-        Use::Read => &["get", "list", "watch", "delete"],
+        ObjectUse::Manage => &["get", "list", "watch", "create", "patch", "delete"],
+        ObjectUse::Run => &["get", "create", "delete"],
+        ObjectUse::Read => &["get", "list", "watch", "delete"],
     };
     Need::all(kind.group(), &kind.plural, verbs)
 }

@@ -30,7 +30,7 @@ use controller::runtime::concurrency::Permit;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
-use controller::runtime::retries::Attempt;
+use controller::runtime::retries::RetryInputs;
 use controller::runtime::workers;
 use futures::future::BoxFuture;
 use helm_release::kube::Slot;
@@ -73,7 +73,7 @@ pub(crate) async fn reconcile(
     let waits = progress.subscribe();
     let (ran, running) = (progress.ran(), progress.running());
     let context = StepContext { priority, ran, running: running.clone(), ..StepContext::new(shared, key, &progress) };
-    let mut reconcile = Reconcile { context, steps: 0 };
+    let mut reconcile = ReconcileLoop { context, steps: 0 };
     let end = publish_progress(shared, key, (waits, running), Box::pin(reconcile.run())).await;
     status_writer::finish(&reconcile.context, end).await
 }
@@ -90,13 +90,13 @@ pub(crate) async fn after_panic(shared: &ControllerContext, key: &ResourceKey) -
 }
 
 /// One reconcile of one resource.
-struct Reconcile<'a> {
+struct ReconcileLoop<'a> {
     context: StepContext<'a>,
     /// How many steps were decided.
     steps: usize,
 }
 
-impl Reconcile<'_> {
+impl ReconcileLoop<'_> {
     /// Takes steps until nothing is left to do, or one fails.
     async fn run(&mut self) -> End {
         let (shared, key) = (self.context.shared, self.context.key);
@@ -257,7 +257,7 @@ impl StepContext<'_> {
     /// Queues the resource for a retry permit.
     fn wait_for_retry(&self, primary: &Primary) -> NextStep {
         let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
-        let attempt = if has_changed { Attempt::Corrected } else { Attempt::Same };
+        let attempt = if has_changed { RetryInputs::Corrected } else { RetryInputs::Same };
         self.shared.queue.retry(self.key, attempt);
         NextStep::Done
     }

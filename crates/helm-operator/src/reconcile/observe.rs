@@ -14,7 +14,7 @@ use crate::reconcile::decide::health::Unhealthy;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::ResourceMemory;
 pub(crate) use crate::reconcile::decide::memory::share;
-use crate::reconcile::decide::recorded::{Before, recorded};
+use crate::reconcile::decide::recorded::{Predecessor, recorded};
 use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
@@ -59,7 +59,7 @@ impl StepContext<'_> {
         let had_release = is_lost(primary, &history) || history.release.took_over;
         let recorded = recorded(
             self.release().as_deref(),
-            if had_release { Before::Lost } else { Before::None },
+            if had_release { Predecessor::Lost } else { Predecessor::None },
             &primary.owner(),
             self.granted(primary),
             outside::now(),

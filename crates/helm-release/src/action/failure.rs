@@ -1,7 +1,7 @@
 //! Records failed attempts and trims the history.
 
 use super::deploy::{Attempt, Observations};
-use super::{Current, Environment, Error, Failure, Recorded};
+use super::{Current, Environment, Error, Failure, RecordedFailure};
 use crate::kube::{self, ApplyError};
 use crate::release::{Release, Status};
 use crate::storage::Marks;
@@ -76,7 +76,7 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");
     }
     let dropped = drop_old(env, attempt.current, release.version).await;
-    Failure { cause, recorded: Some(Recorded { version: release.version, status, marks, dropped }) }
+    Failure { cause, recorded: Some(RecordedFailure { version: release.version, status, marks, dropped }) }
 }
 
 /// Deletes the oldest revisions beyond the limit, except deployed ones and the last good one. Returns those deleted.

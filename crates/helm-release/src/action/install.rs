@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::deploy::{ActionKind, check_size, deploy};
-use super::{Candidate, Current, Environment, Error, Failure, Outcome};
+use super::{Candidate, Completed, Current, Environment, Error, Failure};
 use crate::kube::{ApplyError, CrdPolicy, Object, Readiness};
 use crate::release::{HookEvent, Status};
 
@@ -28,7 +28,7 @@ pub async fn install(
     env: &Environment<'_>,
     candidate: &Candidate,
     current: Option<&Current>,
-) -> Result<Outcome, Failure> {
+) -> Result<Completed, Failure> {
     let kind = ActionKind {
         pending: Status::PendingInstall,
         before: HookEvent::PreInstall,

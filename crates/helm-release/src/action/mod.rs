@@ -29,7 +29,7 @@
 //! # Failures, retries and cancellation
 //! Actions retry lost races (an object that changed between reading and writing) a few times, and hooks retry requests
 //! until their timeout. The caller retries everything else: call the action again with the [`Current`] that
-//! [`Recorded`] or the storage describes.
+//! [`RecordedFailure`] or the storage describes.
 //! - After an error caused by the candidate, the revision is `failed`; the next attempt makes a new revision.
 //! - After any other error ([`Error::is_unanswered`]), the revision stays pending; the next attempt continues it under
 //!   the same number.
@@ -372,7 +372,7 @@ pub struct Interrupted {
 
 /// The result of a successful action.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct Completed {
     /// The new revision.
     pub version: u32,
     /// The record as written.
@@ -494,12 +494,12 @@ pub struct Failure {
     #[source]
     pub cause: Error,
     /// The recorded revision; `None` if the action failed before its record was written.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordedFailure>,
 }
 
 /// The trace of a failed action in the history.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct RecordedFailure {
     /// The revision.
     pub version: u32,
     /// `failed`, or pending if the next attempt continues it.

@@ -1,7 +1,7 @@
 //! Makes a new revision from an earlier one. Helm's `pkg/action/rollback.go`.
 
 use super::deploy::{ActionKind, deploy};
-use super::{Candidate, Current, Environment, Failure, Outcome, read_sealed};
+use super::{Candidate, Completed, Current, Environment, Failure, read_sealed};
 use crate::release::{HookEvent, Status};
 
 /// Rolls back to revision `to` of `current`, by the steps in the [module docs](super#flow) with the rollback hooks.
@@ -11,7 +11,7 @@ use crate::release::{HookEvent, Status};
 ///
 /// # Errors
 /// Revision `to` cannot be read, or this operator did not record it; else as [`install`](super::install::install).
-pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs: &str) -> Result<Outcome, Failure> {
+pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs: &str) -> Result<Completed, Failure> {
     let target = read_sealed(env, to, current.packed.as_ref()).await?;
     let candidate = Candidate::recorded(target, inputs)?;
     let kind = ActionKind {

@@ -114,7 +114,7 @@ fn candidate(objects: &[Value]) -> Candidate {
 }
 
 /// Returns the release after an action, as a reconciler knows it.
-fn current(outcome: &Outcome) -> Current {
+fn current(outcome: &Completed) -> Current {
     Current {
         version: outcome.version,
         pending: false,

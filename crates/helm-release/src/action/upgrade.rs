@@ -2,7 +2,7 @@
 
 use super::deploy::{ActionKind, deploy};
 use super::install::replace_crds;
-use super::{Candidate, Current, Environment, Failure, Outcome};
+use super::{Candidate, Completed, Current, Environment, Failure};
 use crate::release::{HookEvent, Status};
 
 /// Upgrades a release to a candidate, by the steps in the [module docs](super#flow) with the upgrade hooks.
@@ -17,7 +17,7 @@ use crate::release::{HookEvent, Status};
 /// # Errors
 /// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing
 /// is rolled back.
-pub async fn upgrade(env: &Environment<'_>, candidate: &Candidate, current: &Current) -> Result<Outcome, Failure> {
+pub async fn upgrade(env: &Environment<'_>, candidate: &Candidate, current: &Current) -> Result<Completed, Failure> {
     replace_crds(env, candidate).await?;
     let kind = ActionKind {
         pending: Status::PendingUpgrade,

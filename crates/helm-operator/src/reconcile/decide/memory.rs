@@ -101,7 +101,7 @@ pub(crate) struct ResourceMemory {
     pub(crate) unserved: Option<Box<Unserved>>,
     /// The failure recorded by the previous process, until the first attempt.
     pub(crate) restored: Option<Box<Restored>>,
-    pub(crate) drift: Drift,
+    pub(crate) drift: DriftMemory,
     /// Drift that is only reported.
     pub(crate) detected: Option<Box<Detections>>,
     /// The history of status writes.
@@ -209,7 +209,7 @@ pub(crate) struct Restored {
 
 /// Repairs and their outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Drift {
+pub(crate) struct DriftMemory {
     /// Consecutive repairs, each soon after the previous one.
     streak: u32,
     repaired: Option<Instant>,
@@ -242,7 +242,7 @@ impl ResourceMemory {
         if *failing.reason == Reason::DriftLoop {
             let fault = Fault { condition: kind, reason: Reason::DriftLoop, message: failing.message.to_string() };
             let fault = Some(Box::new(fault));
-            let drift = Drift { streak: PATIENCE + 1, repaired: Some(now), fault, ..Drift::default() };
+            let drift = DriftMemory { streak: PATIENCE + 1, repaired: Some(now), fault, ..DriftMemory::default() };
             return Some(ResourceMemory { drift, ..ResourceMemory::default() });
         }
         let lasted = lasted(failing, today);
@@ -346,7 +346,7 @@ impl ResourceMemory {
         else {
             return false;
         };
-        *drift == Drift::default() && status.is_blank()
+        *drift == DriftMemory::default() && status.is_blank()
     }
 
     /// Returns the current failure.
@@ -365,7 +365,7 @@ impl ResourceMemory {
     }
 }
 
-impl Drift {
+impl DriftMemory {
     /// Counts a repair that is about to start, and delays the next one if there were too many in a row. Returns whether
     /// a drift loop has just started: then this repair is skipped and reported.
     pub(crate) fn count(&mut self, now: Instant) -> bool {
@@ -632,7 +632,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_sixth_repair_in_a_row_is_a_fight_and_each_further_one_waits_twice_as_long() {
         let mut now = Instant::now();
-        let mut drift = Drift::default();
+        let mut drift = DriftMemory::default();
         for _ in 0..PATIENCE {
             assert!(!drift.count(now));
             assert_eq!(drift.hold_until, None);
@@ -651,7 +651,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_repair_that_changes_nothing_does_not_count_as_a_fight() {
         let now = Instant::now();
-        let mut drift = Drift::default();
+        let mut drift = DriftMemory::default();
         for _ in 0..PATIENCE + 2 {
             assert!(!drift.count(now));
             drift.discount();
@@ -665,7 +665,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fight_ends_after_a_quiet_while_which_has_a_deadline() {
         let now = Instant::now();
-        let mut drift = Drift::default();
+        let mut drift = DriftMemory::default();
         (0..=PATIENCE).for_each(|_| _ = drift.count(now));
         assert_eq!(
             ResourceMemory { drift: drift.clone(), ..ResourceMemory::default() }.deadlines(),
@@ -688,7 +688,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failing_repairs_back_off_and_are_not_a_fight() {
         let mut now = Instant::now();
-        let mut drift = Drift::default();
+        let mut drift = DriftMemory::default();
         for (attempt, wait) in (1..=10).map(|n| (n, backoff::wait(n))) {
             assert!(!drift.count(now));
             assert_eq!(drift.fail(fault(Reason::ReconcileError), now), attempt == 1);

@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Whether the resource had a release before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum Predecessor {
     /// None whose objects may remain.
     None,
     /// One whose objects may remain, or that another resource has now.
@@ -26,20 +26,20 @@ pub(crate) enum Before {
 /// Classifies the newest revision of a release for decisions.
 pub(crate) fn recorded(
     release: Option<&Release>,
-    before: Before,
+    before: Predecessor,
     owner: &Owner,
     adopt: Adopt,
     now: Timestamp,
 ) -> Recorded {
     let Some((release, (_, newest))) = release.and_then(|r| Some((r, r.newest()?))) else {
-        return if before == Before::Lost { Recorded::Lost } else { Recorded::None };
+        return if before == Predecessor::Lost { Recorded::Lost } else { Recorded::None };
     };
     // A release that was taken over is not taken back. Otherwise two resources would take it from each other forever.
     let may_act = match release.holder(owner) {
         Holder::Resource => true,
         Holder::Nobody => adopt >= Adopt::Released,
         Holder::Upstream => adopt == Adopt::Any,
-        Holder::Other => adopt == Adopt::Any && before == Before::None,
+        Holder::Other => adopt == Adopt::Any && before == Predecessor::None,
         Holder::Successor => false,
     };
     if !may_act {
@@ -225,15 +225,15 @@ mod tests {
             ("helm's rollback failed", vec![(Superseded, None), (Failed, a())], Recorded::Unmarked),
         ] {
             assert_eq!(
-                recorded(Some(&release(&revisions)), Before::None, &owner("u1"), Adopt::Never, at(1599)),
+                recorded(Some(&release(&revisions)), Predecessor::None, &owner("u1"), Adopt::Never, at(1599)),
                 expected,
                 "{behaviour}"
             );
         }
-        assert_eq!(recorded(None, Before::None, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
-        assert_eq!(recorded(None, Before::Lost, &owner("u1"), Adopt::Never, at(0)), Recorded::Lost);
+        assert_eq!(recorded(None, Predecessor::None, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
+        assert_eq!(recorded(None, Predecessor::Lost, &owner("u1"), Adopt::Never, at(0)), Recorded::Lost);
         assert_eq!(
-            recorded(Some(&Release::default()), Before::None, &owner("u1"), Adopt::Never, at(0)),
+            recorded(Some(&Release::default()), Predecessor::None, &owner("u1"), Adopt::Never, at(0)),
             Recorded::None
         );
     }
@@ -260,7 +260,7 @@ mod tests {
             release.revisions.iter_mut().for_each(|(_, revision)| revision.owners = Box::default());
             for adopt in [Adopt::Never, Adopt::Unowned, Adopt::Released, Adopt::Any] {
                 let is_foreign =
-                    recorded(Some(&release), Before::None, &owner("u1"), adopt, at(0)) == Recorded::Foreign;
+                    recorded(Some(&release), Predecessor::None, &owner("u1"), adopt, at(0)) == Recorded::Foreign;
                 assert_eq!(!is_foreign, least.is_some_and(|least| adopt >= least), "{behaviour}, {adopt:?}");
             }
         }
@@ -271,7 +271,7 @@ mod tests {
         let helms = release(&[(Deployed, ours(&["a"])), (PendingUpgrade, None)]);
         assert_eq!(helms.in_flight(at(1599)), Some(at(1600)));
         assert_eq!(helms.in_flight(at(1600)), None);
-        assert_eq!(recorded(Some(&helms), Before::None, &owner("u1"), Adopt::Never, at(1600)), Recorded::Unmarked);
+        assert_eq!(recorded(Some(&helms), Predecessor::None, &owner("u1"), Adopt::Never, at(1600)), Recorded::Unmarked);
         assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(at(1000)), None);
         assert_eq!(release(&[(Deployed, None)]).in_flight(at(1000)), None);
         let mut undated = helms;

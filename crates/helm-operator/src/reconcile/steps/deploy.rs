@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::report;
-use helm_release::action::{self, Action, Candidate, Failure, Outcome};
+use helm_release::action::{self, Action, Candidate, Completed, Failure};
 use helm_release::kube::Resource;
 use helm_release::release::Status;
 use tokio::time::Instant;
@@ -97,7 +97,7 @@ async fn conclude(
     primary: &Primary,
     candidate: &Candidate,
     words: &Words,
-    result: Result<(Outcome, String), Failure>,
+    result: Result<(Completed, String), Failure>,
 ) -> Result<NextStep, Failed> {
     match result {
         Ok((outcome, note)) => {
@@ -136,7 +136,7 @@ pub(crate) async fn interrupted(
 }
 
 /// Stores the outcome of an action in the cache.
-pub(crate) async fn record(context: &StepContext<'_>, outcome: Outcome, candidate: Option<&Candidate>) {
+pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed, candidate: Option<&Candidate>) {
     let shared = context.shared;
     shared.cache.store_applied(&outcome.applied, context.key);
     if let Some(primary) = shared.cache.primary(context.key) {

@@ -1,7 +1,7 @@
 //! Runs the operator author's code in a reconcile: value mappers, post-renderers, and hooks around actions.
 
 use controller::report::{chain, shorten};
-use helm_release::action::{Candidate, Outcome};
+use helm_release::action::{Candidate, Completed};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
@@ -99,7 +99,7 @@ impl StepContext<'_> {
     }
 
     /// Runs the post-action hooks.
-    pub(crate) async fn after(&self, primary: &Primary, outcome: &Outcome, manifest: &str) {
+    pub(crate) async fn after(&self, primary: &Primary, outcome: &Completed, manifest: &str) {
         let hooks = &self.shared.extensions.after;
         let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
         for hook in hooks {

@@ -14,7 +14,7 @@ use records::pending_release;
 
 use super::handover::Handover;
 use super::resume::{await_next, has, resume};
-use super::{Candidate, Current, Environment, Error, Failure, Outcome, Records, failure};
+use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
 use crate::kube::{Applied, ObjectKey};
 use crate::release::{HookEvent, Release, Status};
 use crate::storage::{Marks, check_fits};
@@ -54,7 +54,7 @@ pub(super) async fn deploy(
     candidate: &Candidate,
     current: Option<&Current>,
     kind: ActionKind,
-) -> Result<Outcome, Failure> {
+) -> Result<Completed, Failure> {
     check_size(env, candidate, current, &kind)?;
     let recorded = resume(env, candidate, current, kind.pending).await?;
     let candidate = recorded.as_ref().unwrap_or(candidate);

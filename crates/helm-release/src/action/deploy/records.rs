@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{ActionKind, Attempt, Changes, Observations};
 use crate::action::resume::has_delete_hooks;
-use crate::action::{Candidate, Current, Environment, Error, Failure, Outcome, Recorded, failure};
+use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Applied, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{Info, Release, Status};
 use crate::storage::{MarkedObject, Marks, Record};
@@ -101,19 +101,24 @@ impl Attempt<'_> {
         mut release: Release,
         marks: Marks,
         Changes { applied, pruned }: Changes,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Completed, Failure> {
         let (env, version) = (self.env, release.version);
         let description = env.options.description.as_ref().unwrap_or(&self.kind.complete);
         release.set_status(Status::Deployed, description);
         let written = env.storage.update(&release, &marks).await.map_err(|error| Failure {
             cause: error.into(),
-            recorded: Some(Recorded { version, status: self.kind.pending, marks: marks.clone(), dropped: Vec::new() }),
+            recorded: Some(RecordedFailure {
+                version,
+                status: self.kind.pending,
+                marks: marks.clone(),
+                dropped: Vec::new(),
+            }),
         })?;
         let trimmed = failure::drop_old(env, self.current, version);
         let (superseded, dropped) = futures::future::join(self.supersede(version), trimmed).await;
         let first_deployed = release.info.first_deployed;
         let notes = release.info.notes;
-        Ok(Outcome { version, written, marks, applied, pruned, superseded, dropped, first_deployed, notes })
+        Ok(Completed { version, written, marks, applied, pruned, superseded, dropped, first_deployed, notes })
     }
 
     /// Marks the earlier deployed revisions superseded; returns them. A failure is harmless, because only the newest

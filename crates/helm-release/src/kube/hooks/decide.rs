@@ -14,7 +14,7 @@ pub(super) fn order(hooks: &[Hook], event: HookEvent) -> Vec<usize> {
 
 /// How a hook's object finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum HookResult {
     /// It succeeded.
     Succeeded,
     /// It failed, with this message.
@@ -23,19 +23,19 @@ pub(super) enum Outcome {
 
 /// Returns the result of a hook's object; `None` while it runs. Only Jobs and Pods run: anything else is done once it
 /// exists.
-pub(super) fn outcome(kind: &str, status: &Value) -> Option<Outcome> {
+pub(super) fn outcome(kind: &str, status: &Value) -> Option<HookResult> {
     match kind {
         "Pod" => match status["phase"].as_str() {
-            Some("Succeeded") => Some(Outcome::Succeeded),
-            Some("Failed") => Some(Outcome::Failed(message(status))),
+            Some("Succeeded") => Some(HookResult::Succeeded),
+            Some("Failed") => Some(HookResult::Failed(message(status))),
             _ => None,
         },
         "Job" => match (condition(status, "Complete"), condition(status, "Failed")) {
-            (Some(_), _) => Some(Outcome::Succeeded),
-            (None, Some(failed)) => Some(Outcome::Failed(message(failed))),
+            (Some(_), _) => Some(HookResult::Succeeded),
+            (None, Some(failed)) => Some(HookResult::Failed(message(failed))),
             (None, None) => None,
         },
-        _ => Some(Outcome::Succeeded),
+        _ => Some(HookResult::Succeeded),
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) enum Absence {
     /// It must be created.
     Create,
     /// It finished.
-    Ended(Outcome),
+    Ended(HookResult),
 }
 
 /// Decides what a missing hook object means.
@@ -116,9 +116,9 @@ pub(super) fn absence(evidence: Evidence<'_>, expiry: Expiry) -> Absence {
     };
     let failing = condition(status, "FailureTarget").or(condition(status, "Failed"));
     match failing {
-        Some(failing) => Absence::Ended(Outcome::Failed(message(failing))),
-        None if expiry == Expiry::AfterFinish => Absence::Ended(Outcome::Succeeded),
-        None => Absence::Ended(Outcome::Failed("it was deleted before it finished".to_owned())),
+        Some(failing) => Absence::Ended(HookResult::Failed(message(failing))),
+        None if expiry == Expiry::AfterFinish => Absence::Ended(HookResult::Succeeded),
+        None => Absence::Ended(HookResult::Failed("it was deleted before it finished".to_owned())),
     }
 }
 

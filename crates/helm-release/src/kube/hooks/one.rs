@@ -6,7 +6,7 @@ use outside::{Call, Error};
 use serde_json::Value;
 
 use super::clock::Clock;
-use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, outcome};
+use super::decide::{Absence, Evidence, Expiry, HookResult, absence, evidence, expiry, outcome};
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
 use crate::kube::waiting::pause::Pause;
@@ -102,8 +102,8 @@ impl Applier {
         }
         let expiry = expiry(&object.kind, &object.body);
         match absence(evidence(phase, expiry), expiry) {
-            Absence::Ended(Outcome::Succeeded) => Ok(Some(Found::Ended)),
-            Absence::Ended(Outcome::Failed(why)) => Err(clock.failed(object, &why)),
+            Absence::Ended(HookResult::Succeeded) => Ok(Some(Found::Ended)),
+            Absence::Ended(HookResult::Failed(why)) => Err(clock.failed(object, &why)),
             Absence::Create => {
                 // Any object with this name belongs to an earlier run.
                 if clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
@@ -151,12 +151,12 @@ impl Applier {
                 }
                 None => match absence(Evidence::Seen(&seen), expiry(&object.kind, &object.body)) {
                     Absence::Ended(outcome) => Some(outcome),
-                    Absence::Create => Some(Outcome::Succeeded),
+                    Absence::Create => Some(HookResult::Succeeded),
                 },
             };
             match ended {
-                Some(Outcome::Succeeded) => return Ok(()),
-                Some(Outcome::Failed(why)) => {
+                Some(HookResult::Succeeded) => return Ok(()),
+                Some(HookResult::Failed(why)) => {
                     return Err(HookError::Failed { path: clock.hook.path.clone(), why: format!("{name}: {why}") });
                 }
                 None => clock.wait(&what, None, &mut pause).await?,

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::decide::{Absence, Evidence, Expiry, Outcome, absence, evidence, expiry, order, outcome};
+use super::decide::{Absence, Evidence, Expiry, HookResult, absence, evidence, expiry, order, outcome};
 use super::*;
 
 /// A reach without limits.
@@ -837,8 +837,8 @@ fn missing_objects_are_judged_by_the_evidence() {
     let failing =
         json!({"conditions": [{"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded"}]});
     let failed = json!({"conditions": [{"type": "Failed", "status": "True", "message": "no"}]});
-    let succeeded = || Absence::Ended(Outcome::Succeeded);
-    let failed_with = |why: &str| Absence::Ended(Outcome::Failed(why.into()));
+    let succeeded = || Absence::Ended(HookResult::Succeeded);
+    let failed_with = |why: &str| Absence::Ended(HookResult::Failed(why.into()));
     let deleted = || failed_with("it was deleted before it finished");
     for (evidence, expiry, expected) in [
         (Evidence::Planned, Expiry::Never, Absence::Create),
@@ -868,18 +868,18 @@ fn missing_objects_are_judged_by_the_evidence() {
 #[test]
 fn the_status_gives_the_result_of_jobs_and_pods() {
     let condition = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status, "reason": "r"}]});
-    let failed = |why: &str| Some(Outcome::Failed(why.into()));
+    let failed = |why: &str| Some(HookResult::Failed(why.into()));
     for (kind, status, expected) in [
-        ("Job", condition("Complete", "True"), Some(Outcome::Succeeded)),
+        ("Job", condition("Complete", "True"), Some(HookResult::Succeeded)),
         ("Job", condition("Complete", "False"), None),
         ("Job", condition("Failed", "True"), failed("r")),
         ("Job", condition("SuccessCriteriaMet", "True"), None),
         ("Job", Value::Null, None),
-        ("Pod", json!({"phase": "Succeeded"}), Some(Outcome::Succeeded)),
+        ("Pod", json!({"phase": "Succeeded"}), Some(HookResult::Succeeded)),
         ("Pod", json!({"phase": "Failed", "message": "m", "reason": "r"}), failed("m")),
         ("Pod", json!({"phase": "Failed"}), failed("no reason given")),
         ("Pod", json!({"phase": "Running"}), None),
-        ("ConfigMap", Value::Null, Some(Outcome::Succeeded)),
+        ("ConfigMap", Value::Null, Some(HookResult::Succeeded)),
     ] {
         assert_eq!(outcome(kind, &status), expected, "{kind} {status}");
     }
