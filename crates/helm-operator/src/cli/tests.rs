@@ -115,7 +115,6 @@ fn flags_without_a_command_are_those_of_run() {
         config("--max-concurrent-reconciles=2 --leader-elect=false", &[])
             .unwrap()
             .process
-            .process
             .controllers
             .max_concurrent_reconciles,
         2

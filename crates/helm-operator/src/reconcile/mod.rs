@@ -30,7 +30,6 @@ use controller::runtime::concurrency::Permit;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
-use controller::runtime::retries::RetryInputs;
 use controller::runtime::workers;
 use futures::future::BoxFuture;
 use helm_release::kube::Slot;
@@ -38,7 +37,7 @@ use tokio::time::Instant;
 
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::schedule::End;
-use crate::reconcile::decide::state::{Inputs, Observed, Recorded, Step, next_step};
+use crate::reconcile::decide::state::{Observed, Recorded, Step, next_step};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::report::outcome::{foreign, invalid_annotation, unwatched_records};
 use crate::reconcile::report::progress::{Progress, publish_progress};
@@ -234,44 +233,6 @@ impl ReconcileLoop<'_> {
             Step::Supersede => supersede::supersede(context).await,
             Step::Uninstall => uninstall::uninstall(context, primary).await,
             Step::RemoveFinalizer => uninstall::remove_finalizer(context, primary).await,
-        }
-    }
-}
-
-impl StepContext<'_> {
-    /// Returns whether the controller of another version may have created the newest revision, because it serves the
-    /// resource now and our watch lags behind.
-    fn may_be_another_versions(&self) -> bool {
-        self.shared.acceptance.version.is_some() && !self.found.reread && self.release().is_some()
-    }
-
-    /// Reads the resource once before an upgrade, because another controller may serve it by now.
-    async fn reread(&mut self, primary: &Primary) -> Result<NextStep, Failed> {
-        self.found.reread = true;
-        uninstall::read_again(self, primary)
-            .await
-            .map_err(|e| Failed::of_request(&e, "cannot read the resource again"))?;
-        Ok(NextStep::Again)
-    }
-
-    /// Queues the resource for a retry permit.
-    fn wait_for_retry(&self, primary: &Primary) -> NextStep {
-        let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
-        let attempt = if has_changed { RetryInputs::Corrected } else { RetryInputs::Same };
-        self.shared.queue.retry(self.key, attempt);
-        NextStep::Done
-    }
-
-    /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.
-    pub(crate) fn postpone(&self) -> NextStep {
-        self.shared.memory.change(self.key, |history| history.is_slow = true);
-        NextStep::Again
-    }
-
-    /// Makes a requested full reconcile apply every object after a deployment, including unchanged ones.
-    fn deployed(&mut self, primary: &Primary) {
-        if self.full_reconcile(primary).is_some() {
-            self.found.judged = Some(Inputs::RenderedSame);
         }
     }
 }

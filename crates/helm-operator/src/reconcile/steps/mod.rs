@@ -13,6 +13,8 @@ pub(crate) mod compare;
 pub(crate) mod extensions;
 pub(crate) mod labels;
 pub(crate) mod render;
+pub(crate) mod reread;
+pub(crate) mod retry;
 pub(crate) mod unproven;
 pub(crate) mod unserved;
 pub(crate) mod upgrade_queue;

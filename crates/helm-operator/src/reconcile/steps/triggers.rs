@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
-use crate::reconcile::decide::state::Again;
+use crate::reconcile::decide::state::{Again, Inputs};
 use crate::reconcile::observe::share;
 use crate::reconcile::step_context::{ResyncProgress, StepContext};
 use crate::status::Handled;
@@ -112,5 +112,12 @@ impl StepContext<'_> {
         let age = outside::now().as_second() as f64 - primary.created;
         let age = std::time::Duration::try_from_secs_f64(age.max(0.0)).unwrap_or_default();
         now.checked_sub(age).map_or(self.shared.started, |created| created.max(self.shared.started))
+    }
+
+    /// Makes a requested full reconcile apply every object after a deployment, including unchanged ones.
+    pub(crate) fn deployed(&mut self, primary: &Primary) {
+        if self.full_reconcile(primary).is_some() {
+            self.found.judged = Some(Inputs::RenderedSame);
+        }
     }
 }
