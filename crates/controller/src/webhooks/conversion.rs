@@ -56,10 +56,10 @@ impl Versions {
     }
 
     /// Adds both directions between two versions.
-    pub(super) fn add<A: Kind, B: Kind>(&mut self)
+    pub(super) fn add<A, B>(&mut self)
     where
-        A: TryFrom<B, Error: Display>,
-        B: TryFrom<A, Error: Display>,
+        A: Kind + TryFrom<B, Error: Display>,
+        B: Kind + TryFrom<A, Error: Display>,
     {
         let (a, b) = (A::api_version(&()).into_owned(), B::api_version(&()).into_owned());
         self.steps.push((a.clone(), b.clone(), step::<A, B>));

@@ -49,7 +49,7 @@ impl Certificates {
     /// Serves the current certificate, from now on. Never returns.
     pub(crate) async fn run(self, client: Client, certificate: server::Certificate, needs: NeedsCertificate) {
         match (self.folder.clone(), self.place.namespace.clone()) {
-            (Some(folder), _) => self.from_files(folder, certificate, needs).await,
+            (Some(folder), _) => self.follow_files(folder, certificate, needs).await,
             (None, Some(namespace)) => {
                 let (place, state) = (self.place.clone(), self.made.clone());
                 let keeper = Keeper { client, namespace, place, certificate, state };
@@ -92,7 +92,7 @@ impl Certificates {
     }
 
     /// Serves a user's files.
-    async fn from_files(&self, folder: PathBuf, certificate: server::Certificate, needs: NeedsCertificate) {
+    async fn follow_files(&self, folder: PathBuf, certificate: server::Certificate, needs: NeedsCertificate) {
         let mut last = Err(String::new());
         loop {
             let read = read(&folder).await;
