@@ -68,9 +68,9 @@ pub(super) struct Stored {
 /// Why a Secret cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("the Secret lacks {0}")]
+    #[error("the Secret lacks {0}; delete it, and another is made")]
     Missing(&'static str),
-    #[error("the Secret's {0} is not valid")]
+    #[error("the Secret's {0} is not valid; delete it, and another is made")]
     Invalid(&'static str, #[source] serde_json::Error),
 }
 
@@ -290,8 +290,11 @@ mod tests {
         let mut secret = stored().secret("ns", "hook").unwrap();
         secret.data.as_mut().unwrap().insert(ABOUT.into(), ByteString(b"{".to_vec()));
         let error = Stored::read(&secret).err().unwrap();
-        assert_eq!(error.to_string(), "the Secret's about.json is not valid");
+        assert_eq!(error.to_string(), "the Secret's about.json is not valid; delete it, and another is made");
         secret.data = None;
-        assert_eq!(Stored::read(&secret).err().unwrap().to_string(), "the Secret lacks about.json");
+        assert_eq!(
+            Stored::read(&secret).err().unwrap().to_string(),
+            "the Secret lacks about.json; delete it, and another is made"
+        );
     }
 }

@@ -138,3 +138,84 @@ fn covers(live: &Value, wanted: &Value) -> bool {
         (live, wanted) => live == wanted,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+
+    use super::*;
+    use crate::reconciler::Kind;
+    use crate::webhooks::{Admission, FailurePolicy, Rejection, Settings, Validate, Warnings};
+
+    struct Any<K>(std::marker::PhantomData<fn() -> K>);
+
+    impl<K: Kind> Validate for Any<K> {
+        type Resource = K;
+
+        fn failure_policy(&self) -> FailurePolicy {
+            FailurePolicy::Ignore
+        }
+
+        async fn validate(&self, _: &Admission<'_, K>) -> Result<Warnings, Rejection> {
+            Ok(Warnings::new())
+        }
+    }
+
+    fn place(url: Option<&str>) -> Place {
+        let settings = Settings { url: Some("https://x:1/".into()), ..Settings::default() };
+        Place { url: url.map(str::to_owned), ..Place::of(&settings, "hook".into(), Some("ns".into()), 9443) }
+    }
+
+    fn validating(place: &Place, bundle: Option<&str>) -> Value {
+        let (maps, namespaces) = (Any::<ConfigMap>(Default::default()), Any::<Namespace>(Default::default()));
+        let webhooks = Webhooks::new().validate(maps).validate(namespaces);
+        let all = wanted(&webhooks, place, bundle);
+        let kinds: Vec<&str> = all.iter().map(|wanted| wanted.object.kind()).collect();
+        assert_eq!(kinds, ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"]);
+        assert_eq!(all[1].content, json!({"webhooks": []}), "what an older version left goes");
+        all[0].content.clone()
+    }
+
+    #[test]
+    fn a_configuration_asks_about_registered_kinds_only_and_never_keeps_the_process_from_starting() {
+        let all = validating(&place(None), Some("CA"));
+        let hook = &all["webhooks"][0];
+        let service = json!({"name": "hook", "namespace": "ns", "path": "/validate/core/v1/configmaps", "port": 443});
+        assert_eq!(hook["clientConfig"], json!({"service": service, "caBundle": "Q0E="}));
+        assert_eq!((&hook["name"], &hook["failurePolicy"]), (&json!("v1.configmaps.core"), &json!("Ignore")));
+        let rule = &hook["rules"][0];
+        assert_eq!((&rule["resources"], &rule["operations"]), (&json!(["configmaps"]), &json!(["CREATE", "UPDATE"])));
+        assert_eq!(
+            (&rule["scope"], &all["webhooks"][1]["rules"][0]["scope"]),
+            (&json!("Namespaced"), &json!("Cluster"))
+        );
+        assert_eq!(hook["namespaceSelector"]["matchExpressions"][0]["values"], json!(["ns"]));
+        let without = validating(&place(None), None);
+        assert!(without["webhooks"][0]["clientConfig"].get("caBundle").is_none(), "others provide it");
+        let url = validating(&place(Some("https://x:1")), None);
+        assert_eq!(url["webhooks"][0]["clientConfig"], json!({"url": "https://x:1/validate/core/v1/configmaps"}));
+    }
+
+    #[test]
+    fn defaults_are_current_and_every_change_is_not() {
+        let wanted = validating(&place(None), Some("CA"));
+        let mut live = wanted.clone();
+        live["webhooks"][0]["objectSelector"] = json!({});
+        assert!(is_current(&live, &wanted));
+        let changed = |pointer: &str, value: Value| {
+            let mut live = live.clone();
+            *live.pointer_mut(pointer).unwrap() = value;
+            assert!(!is_current(&live, &wanted), "{pointer}");
+        };
+        changed("/webhooks/0/clientConfig/caBundle", Value::Null);
+        changed("/webhooks/1/rules/0/operations", json!(["CREATE"]));
+        changed("/webhooks/1/timeoutSeconds", json!(30));
+        changed("/webhooks", json!([]));
+        let mut more = live.clone();
+        more["webhooks"].as_array_mut().unwrap().push(json!({"name": "old"}));
+        assert!(!is_current(&more, &wanted));
+        let mut url = live.clone();
+        url["webhooks"][0]["clientConfig"]["url"] = "https://x".into();
+        assert!(!is_current(&url, &wanted));
+    }
+}

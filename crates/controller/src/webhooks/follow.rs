@@ -127,3 +127,43 @@ async fn read(folder: &std::path::Path) -> Result<[Vec<u8>; 3], String> {
     };
     Ok([file("tls.crt").await?, file("tls.key").await?, file("ca.crt").await.unwrap_or_default()])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::write;
+
+    use super::*;
+    use crate::runtime::readiness::Readiness;
+    use crate::testing::Server;
+
+    fn files(folder: &std::path::Path) -> String {
+        let made = Certificate::make(&["localhost".into()], outside::now()).unwrap();
+        for (file, text) in [("tls.crt", &made.certificate), ("tls.key", &made.key), ("ca.crt", &made.authority)] {
+            write(folder.join(file), text).unwrap();
+        }
+        made.authority
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn files_are_read_again_and_broken_ones_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { certificate_dir: Some(folder.path().into()), ..Settings::default() };
+        let certificates = Certificates::new(&settings, Place::of(&settings, "hook".into(), None, 9443));
+        let (mut trusted, readiness) = (certificates.trusted.subscribe(), Readiness::default());
+        let needs = NeedsCertificate(readiness.require("certificate", "none"));
+        let client = Server::new().client();
+        tokio::spawn(certificates.clone().run(client, server::Certificate::default(), needs));
+        sleep(READ_AGAIN * 2).await;
+        let missing = readiness.unmet();
+        assert!(missing[0].contains("tls.crt"), "{missing:?}");
+        for _ in 0..2 {
+            let authority = files(folder.path());
+            trusted.changed().await.unwrap();
+            assert_eq!(trusted.borrow_and_update().as_ref(), Some(&authority));
+            assert!(readiness.unmet().is_empty());
+            write(folder.path().join("tls.key"), "broken").unwrap();
+            sleep(READ_AGAIN * 2).await;
+            assert!(!trusted.has_changed().unwrap());
+        }
+    }
+}

@@ -90,3 +90,50 @@ impl Keeper {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::readiness::Readiness;
+    use crate::testing::Server;
+    use crate::webhooks::Settings;
+
+    fn keeper(server: &Server) -> Keeper {
+        let place = Place::of(&Settings::default(), "hook".into(), Some("ns".into()), 9443);
+        let (certificate, state) = (server::Certificate::default(), Arc::new(watch::Sender::new(None)));
+        Keeper { client: server.client(), namespace: "ns".into(), place, certificate, state }
+    }
+
+    #[tokio::test]
+    async fn of_two_replicas_the_first_makes_the_certificate_and_both_serve_it() {
+        let (server, readiness) = (Server::new(), Readiness::default());
+        let secrets: Api<Secret> = Api::namespaced(server.client(), "ns");
+        let (first, second) = (keeper(&server), keeper(&server));
+        first.create(&secrets, "hook-certificate").await.unwrap();
+        let made = server.get::<Secret>("ns", "hook-certificate").unwrap();
+        second.create(&secrets, "hook-certificate").await.unwrap();
+        let kept = server.get::<Secret>("ns", "hook-certificate").unwrap();
+        assert_eq!(kept.data, made.data);
+        for replica in [first, second] {
+            replica.take(&kept, &NeedsCertificate(readiness.require("certificate", "none"))).unwrap();
+            assert!(replica.state.borrow().is_some() && readiness.unmet().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_deleted_comes_back_with_what_is_served_and_a_broken_one_changes_nothing() {
+        let (server, readiness) = (Server::new(), Readiness::default());
+        let secrets: Api<Secret> = Api::namespaced(server.client(), "ns");
+        let keeper = keeper(&server);
+        let needs = NeedsCertificate(readiness.require("certificate", "none"));
+        keeper.create(&secrets, "hook-certificate").await.unwrap();
+        let made = server.get::<Secret>("ns", "hook-certificate").unwrap();
+        keeper.take(&made, &needs).unwrap();
+        secrets.delete("hook-certificate", &Default::default()).await.unwrap();
+        keeper.create(&secrets, "hook-certificate").await.unwrap();
+        assert_eq!(server.get::<Secret>("ns", "hook-certificate").unwrap().data, made.data);
+        let broken = Secret { data: None, ..made };
+        assert!(keeper.take(&broken, &needs).unwrap_err().contains("delete it"));
+        assert!(keeper.state.borrow().is_some());
+    }
+}
