@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::runtime::key::ResourceKey;
 use helm_release::release::{ChartDocument, Info, Packed, Release, Status};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -213,6 +214,28 @@ async fn what_a_post_renderer_did_in_an_upgrade_with_the_same_values_is_undone_o
         assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
         assert_eq!(world.requests().await, 0);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_post_renderer_did_is_undone_even_if_that_has_to_wait() {
+    let limited = |server| {
+        World::with_events(server, Arc::new(super::with_sources()), |settings| settings.max_parallel_upgrades = 1)
+    };
+    let world = limited(World::new(spec()).server);
+    world.reconcile().await;
+    let another = ResourceKey::new("ns", "another");
+    world.shared.rollout.claim(&another);
+    helm_applies(&world, "a", "rendered again");
+    helm_supersedes(&world, 1).await;
+    helm_repeats(&world, &manifest(&["a", "b", "c"], "rendered again"));
+    for _ in 0..3 {
+        world.reconcile().await;
+        assert_eq!(world.value_of("a"), "rendered again");
+    }
+    world.shared.rollout.leave(&another);
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), "1");
+    assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::rendering::request::Rendered;
 use crate::view::primary::Primary;
-use crate::view::release::{Release, Revision, Trust};
+use crate::view::release::{Release, Revision};
 
 /// Compares the deployed revision's chart and values with the resource's, and records the current digest if they are
 /// equal.
@@ -106,7 +106,11 @@ async fn had_release_before(context: &StepContext<'_>, primary: &Primary, versio
         return Ok(true);
     }
     let release = context.release().unwrap_or_default();
-    let made_by_helm = |revision: &&Revision| revision.trust == Trust::Foreign && revision.owners.is_empty();
+    // Helm copies the label that names the resource from the revision before.
+    let is_first = release.revisions.keys().next() == Some(&version);
+    let names_us = |revision: &Revision| !is_first && revision.owners.iter().all(|owner| **owner == *primary.uid());
+    let made_by_helm =
+        |revision: &&Revision| !revision.is_sealed() && (revision.owners.is_empty() || names_us(revision));
     let Some(revision) = release.revisions.get(&version).filter(made_by_helm) else { return Ok(false) };
     let decoration = context.decoration(primary);
     for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
