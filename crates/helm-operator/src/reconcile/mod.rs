@@ -216,6 +216,7 @@ impl ReconcileLoop<'_> {
                 Some(attempt) => Err(attempt.into()),
                 None => match context.render(primary).await {
                     Err(Failed::Attempt(attempt)) => {
+                        supersede::try_supersede(context).await;
                         Err(remediate::clean_up(context, primary, attempt, Stage::Render).await.into())
                     }
                     rendered => rendered,

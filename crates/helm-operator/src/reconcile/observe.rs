@@ -162,7 +162,7 @@ impl StepContext<'_> {
     /// Returns whether a person keeps an object whose owner reference would nevertheless let the garbage collector
     /// delete it.
     fn is_bound(&self, object: &MarkedObject) -> bool {
-        let live = self.shared.cache.dependent(&object.key).filter(|_| !object.client);
+        let live = self.shared.cache.dependent(&object.key);
         live.is_some_and(|live| live.is_bound && live.ours && !live.deleting)
     }
 

@@ -117,6 +117,11 @@ impl Revision {
             || self.owners.iter().any(|uid| **uid == *owner.uid)
     }
 
+    /// Returns whether the revision says that this owner had the release before another took it over.
+    fn had(&self, owner: &Owner) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.former.iter().any(|uid| **uid == *owner.uid))
+    }
+
     /// Records the resource version that our own write gave the record.
     pub(crate) fn rewritten(&mut self, resource_version: u64) {
         self.resource_version = resource_version;
@@ -237,7 +242,7 @@ impl Release {
             None => Holder::Nobody,
             Some(newest) if newest.names(owner) => Holder::Resource,
             Some(newest) if !newest.is_marked() => Holder::Upstream,
-            Some(_) if named.any(|older| older.names(owner)) => Holder::Successor,
+            Some(newest) if newest.had(owner) || named.any(|older| older.names(owner)) => Holder::Successor,
             Some(_) => Holder::Other,
         }
     }

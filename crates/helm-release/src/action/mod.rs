@@ -83,7 +83,7 @@ pub use orphans::{claimed, orphans};
 pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
 pub use rollback::rollback;
 pub use uninstall::{
-    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_objects, inventory_of,
+    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_objects, hand_over, inventory_of,
     run_post_delete, run_pre_delete,
 };
 pub use upgrade::upgrade;

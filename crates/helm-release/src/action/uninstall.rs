@@ -181,6 +181,19 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
     Ok(removal == Removal::Sent)
 }
 
+/// Takes the resource off a release's objects that its successor has not applied yet. Otherwise the garbage collector
+/// would delete them with the resource.
+///
+/// # Errors
+/// The server rejects a write or is unreachable. Some objects may already have changed.
+pub async fn hand_over(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
+    let leave = async |object: &MarkedObject| -> Result<(), Error> {
+        Ok(env.applier.leave(&object.key, &object.api_version, Left::Succeeded, &env.decoration).await?)
+    };
+    try_join_all(inventory.objects.iter().map(leave)).await?;
+    Ok(())
+}
+
 /// Builds the inventory of a revision without our marks from its stored manifest.
 ///
 /// # Errors

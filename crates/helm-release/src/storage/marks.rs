@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::kube::{
-    Adopted, Applied, ApplyMethod, DriftPolicy, Mark, Object, ObjectDigest, ObjectKey, Tie, intern, is_kept,
+    Adopted, Applied, ApplyMethod, DriftPolicy, Mark, Object, ObjectDigest, ObjectKey, Owner, Tie, intern, is_kept,
 };
 
 /// The key of the annotation that holds [`Marks`].
@@ -60,6 +60,8 @@ pub struct Marks {
     /// The owner's `Kind.group`. Together with the record's name and namespace it identifies the same resource after it
     /// was recreated with another uid.
     pub owner_type: Arc<str>,
+    /// The uids of the resources that had the release before its owner took it over.
+    pub former: Vec<Arc<str>>,
     /// The objects, in install order.
     pub objects: Vec<MarkedObject>,
     /// Whether every object was applied; only then do `objects` have marks.
@@ -88,6 +90,14 @@ impl Marks {
     pub fn tie(&self) -> Tie {
         if self.delete_hooks { Tie::Annotations } else { Tie::Reference }
     }
+
+    /// Returns the former resources once this owner has the release; a recreated resource replaces none.
+    pub fn former_for(&self, owner: &Owner) -> Vec<Arc<str>> {
+        let is_another = !self.owner.is_empty() && *self.owner_type != *owner.annotated_type();
+        let last = is_another.then(|| self.owner.clone());
+        let all: Vec<Arc<str>> = self.former.iter().cloned().chain(last).filter(|uid| **uid != *owner.uid).collect();
+        all[all.len().saturating_sub(MAX_FORMER)..].to_vec()
+    }
 }
 
 /// The release's state before an upgrade.
@@ -100,6 +110,9 @@ pub enum Before {
     #[serde(rename = "u")]
     Unready,
 }
+
+/// Maximum number of former resources that a record names: they may take a release from each other without end.
+const MAX_FORMER: usize = 8;
 
 /// An object in a release's inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,6 +211,8 @@ struct Text {
     s: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     b: Option<Before>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    w: Vec<String>,
     #[serde(default)]
     o: Vec<Entry>,
     /// `o` as compressed JSON in base64, if it is large.
@@ -254,6 +269,7 @@ impl Marks {
             inputs: text.i,
             owner: intern(&text.u),
             owner_type: intern(&text.k),
+            former: text.w.iter().map(|uid| intern(uid)).collect(),
             objects: objects.collect(),
             complete: text.c,
             delete_hooks: text.h,
@@ -293,6 +309,7 @@ impl Marks {
             r: self.rolled_back_to,
             s: self.string_overrides,
             b: self.before,
+            w: self.former.iter().map(ToString::to_string).collect(),
             o: self.objects.iter().map(object).collect(),
             z: String::new(),
         };

@@ -59,6 +59,7 @@ fn marks() -> Marks {
         rolled_back_to: Some(1),
         string_overrides: true,
         before: Some(Before::Unready),
+        former: vec!["before".into()],
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests that objects which existed before the release, or outlive it, keep their identity.
 
-use helm_release::kube::{Adopt, Error};
+use helm_release::kube::{Adopt, Error, Policy};
 
 use super::*;
 use crate::watches::OnFailure;
@@ -159,13 +159,16 @@ fn keep_a(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_person_keeps_loses_its_owner_before_anything_is_deleted() {
-    for restarts in [false, true] {
-        let mut world = World::new(spec());
+    for (restarts, apply) in [(false, Policy::Server), (true, Policy::Server), (true, Policy::Client)] {
+        let writing = |server: Arc<MemoryApi>| {
+            World::with_events(server, Arc::new(Stub::default()), |settings| settings.apply = apply)
+        };
+        let mut world = writing(World::new(spec()).server);
         world.reconcile().await;
         let before = uid(&world);
         keep_a(&world);
         if restarts {
-            world = World::on(world.server);
+            world = writing(world.server);
         }
         for _ in 0..3 {
             world.reconcile().await;
@@ -285,4 +288,91 @@ async fn an_adoption_that_the_watch_never_grants_is_refused_with_a_reason() {
     assert!(world.maps().is_empty());
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/InvalidAnnotation/") && condition.contains("adopt: never"), "{condition}");
+}
+
+/// Records that another resource began to take the release over.
+async fn begin_takeover(world: &World, status: Status) {
+    let read = world.shared.storage.get("ns", "web", 1).await.unwrap();
+    let marks =
+        Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..read.marks.clone().unwrap() };
+    let mut release = read.release.facts().clone();
+    (release.version, release.info.status) = (2, status);
+    world.shared.storage.create(&release, &marks).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_goes_leaves_its_objects_to_the_one_that_is_taking_them_over() {
+    for status in [Status::PendingUpgrade, Status::Failed, Status::Deployed] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        let before = uid(&world);
+        begin_takeover(&world, status).await;
+        let mut own = world.server.object(&format!("{MAPS}/b")).unwrap();
+        let successor = json!([{"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}]);
+        own["metadata"]["ownerReferences"] = successor.clone();
+        world.server.put(&format!("{MAPS}/b"), own, "helm-operator");
+        world.delete();
+        world.reconcile().await;
+        assert!(world.server.object(PRIMARY).is_none(), "the finalizer is gone");
+        let [_, annotations, references] = left(&world);
+        assert_eq!((uid(&world), references), (before, Value::Null), "{status:?}: the garbage collector has no reason");
+        assert_eq!(annotations["meta.helm.sh/release-name"], "web");
+        assert_eq!(world.server.object(&format!("{MAPS}/b")).unwrap()["metadata"]["ownerReferences"], successor);
+        assert!(world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v2")).is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_resource_took_over_is_not_taken_back_after_a_restart() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let uid = world.server.object(PRIMARY).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    // The other resource's revisions have replaced those of this one.
+    begin_takeover(&world, Status::Deployed).await;
+    world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v2");
+    let mut record = world.server.object(&path).unwrap();
+    let marks = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
+    let named = Marks { former: vec![uid.as_str().into()], ..Marks::parse(marks.as_str().unwrap()).unwrap() };
+    *marks = named.to_text().into();
+    world.server.put(&path, record, "other");
+    reseal(&world.server, &path);
+    disown_status(&world);
+    let before = world.server.object(&path);
+    let world = granting(world.server, Adopt::Any);
+    for _ in 0..3 {
+        world.reconcile().await;
+        assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+        assert_eq!(world.server.object(&path), before);
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+}
+
+/// Removes the release from the status, as a conflict does, and requests to adopt it.
+fn disown_status(world: &World) {
+    world.edit(|p| {
+        p["status"] = Value::Null;
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_record_names_the_resource_that_a_release_was_taken_from() {
+    for (value, status) in [("1", Status::Deployed), ("2", Status::Deployed), ("1", Status::PendingInstall)] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        begin_takeover(&world, status).await;
+        world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+        disown_status(&world);
+        world.edit(|p| p["spec"]["value"] = value.into());
+        let world = granting(world.server, Adopt::Any);
+        for next in ["3", "4"] {
+            world.reconcile().await;
+            assert_eq!(world.state("Ready"), "True/Ready");
+            let release = world.shared.cache.release(&key()).unwrap();
+            let marks = release.deployed().unwrap().1.marks.clone().unwrap();
+            assert_eq!(marks.former, ["another".into()], "{value}, {:?}", world.history());
+            world.edit(|p| p["spec"]["value"] = next.into());
+        }
+    }
 }

@@ -847,8 +847,8 @@ async fn the_history_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_could_not_be_marked_superseded_is_marked_by_the_next_upgrade() {
-    for restarts in [false, true] {
+async fn a_revision_that_could_not_be_marked_superseded_is_marked_by_the_next_upgrade_even_if_it_does_not_render() {
+    for (restarts, broken) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut world = World::new(spec());
         world.reconcile().await;
         world.server.refuse(|call| {
@@ -863,6 +863,12 @@ async fn a_revision_that_could_not_be_marked_superseded_is_marked_by_the_next_up
             world = World::on(world.server);
         }
         world.edit(|p| p["spec"]["value"] = "three".into());
+        if broken {
+            world.edit(|p| p["spec"]["broken"] = true.into());
+            world.reconcile().await;
+            assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+            continue;
+        }
         world.reconcile().await;
         assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
     }

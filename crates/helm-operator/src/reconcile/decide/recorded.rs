@@ -115,12 +115,20 @@ impl Release {
         let base = self.base();
         let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
         let from = base.map_or(0, |(version, _)| version + 1);
+        // An install that was never completed has an owner, too.
+        if let (None, Some(marks)) = (base, self.newest().and_then(|(_, newest)| newest.marks.as_ref())) {
+            (inventory.owner, inventory.owner_type) = (marks.owner.clone(), marks.owner_type.clone());
+            inventory.former = marks.former.clone();
+        }
         for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
             // The objects are known, but not their marks.
             inventory.complete = false;
             for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
-                if inventory.find(&object.key).is_none() {
-                    inventory.objects.push(object.clone());
+                match inventory.objects.iter_mut().find(|known| known.key == object.key) {
+                    None => inventory.objects.push(object.clone()),
+                    // The unfinished action has run this Job. A continuation does not run it again.
+                    Some(known) if object.expires => *known = object.clone(),
+                    Some(_) => {}
                 }
             }
         }
@@ -147,7 +155,7 @@ mod tests {
     use std::sync::Arc;
 
     use controller::runtime::freshness::Stamp;
-    use helm_release::kube::ObjectKey;
+    use helm_release::kube::{ObjectDigest, ObjectKey};
     use helm_release::storage::MarkedObject;
 
     use super::*;
@@ -277,6 +285,18 @@ mod tests {
         let mut undated = helms;
         undated.revisions.iter_mut().for_each(|(_, revision)| revision.written = None);
         assert_eq!(undated.in_flight(at(1000)), None);
+    }
+
+    #[test]
+    fn a_job_that_an_unfinished_upgrade_ran_replaces_the_one_before() {
+        for expires in [false, true] {
+            let mut unfinished = ours(&["a"]);
+            let job = &mut unfinished.as_mut().unwrap().objects[0];
+            (job.expires, job.digest) = (expires, ObjectDigest::parse("000000000000000d"));
+            let inventory = release(&[(Deployed, complete(&["a"])), (PendingUpgrade, unfinished)]).inventory();
+            let [job] = &inventory.objects[..] else { panic!("{:?}", inventory.objects) };
+            assert_eq!((job.expires, job.digest.is_some()), (expires, expires));
+        }
     }
 
     #[test]

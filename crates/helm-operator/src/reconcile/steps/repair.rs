@@ -160,6 +160,7 @@ pub(crate) async fn take_ownership(context: &mut StepContext<'_>, primary: &Prim
     let mut whole = (*marks).clone();
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
     whole.complete = true;
+    whole.former = marks.former_for(&primary.owner());
     whole.owner = intern(primary.uid());
     whole.owner_type = intern(&primary.owner().annotated_type());
     whole.inputs = context.recorded_inputs(primary);

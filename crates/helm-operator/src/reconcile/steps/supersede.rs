@@ -28,6 +28,14 @@ pub(crate) async fn supersede(context: &StepContext<'_>) -> Result<NextStep, Fai
     Ok(NextStep::Again)
 }
 
+/// Supersedes them while the next revision, whose action would do that, cannot be rendered.
+pub(crate) async fn try_supersede(context: &StepContext<'_>) {
+    if let Err(failed) = supersede(context).await {
+        let error = &failed.fault().message;
+        tracing::warn!(resource = %context.key, error, "Cannot mark a replaced revision superseded");
+    }
+}
+
 async fn mark(context: &StepContext<'_>, version: u32) -> Result<u64, action::Error> {
     let storage = &context.shared.storage;
     let record = storage.get(&context.key.namespace, &context.key.name, version).await?;

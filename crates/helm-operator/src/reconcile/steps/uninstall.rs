@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::deploy;
+use super::repair::fault;
 use super::uninstall_wait::awaited;
 use super::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
 use crate::reconcile::decide::state::Recorded;
@@ -21,7 +22,7 @@ use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::{FINALIZER, Primary, Received};
-use crate::view::release::Trust;
+use crate::view::release::{Holder, Trust};
 
 /// How often to read objects that no watch covers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -45,8 +46,17 @@ pub(crate) async fn remove_finalizer(context: &mut StepContext<'_>, primary: &Pr
     if context.recorded(primary) == Recorded::None && !context.is_uninstalled(primary) {
         tracing::info!(resource = %context.key, "Release not found");
     }
+    hand_over(context, primary).await?;
     tracing::info!(resource = %context.key, "Removing finalizer");
     set_finalizers(context, primary, &primary.other_finalizers(), "remove").await
+}
+
+/// Leaves the objects of a release that another resource took over to that resource, which may not have applied them yet.
+async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
+    let release = context.release().filter(|release| release.holder(&primary.owner()) == Holder::Successor);
+    let Some(release) = release else { return Ok(()) };
+    let env = context.environment(primary, Action::Uninstall);
+    action::hand_over(&env, &release.inventory()).await.map_err(|e| fault(&e))
 }
 
 async fn set_finalizers(

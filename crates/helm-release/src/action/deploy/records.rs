@@ -76,6 +76,7 @@ impl Attempt<'_> {
             inputs: self.candidate.inputs.clone(),
             owner: intern(owner.map_or("", |owner| &owner.uid)),
             owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
+            former: owner.zip(self.current).map(|(owner, c)| c.inventory.former_for(owner)).unwrap_or_default(),
             delete_hooks: has_delete_hooks(hooks),
             first_deployed: release.info.first_deployed,
             taken_over: self.current.is_some_and(|c| c.taken_over),

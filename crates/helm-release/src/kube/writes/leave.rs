@@ -37,6 +37,8 @@ pub(crate) enum Left {
     Kept,
     /// It existed before the attempt that failed.
     Before(Adopted),
+    /// Another resource took over the release, but has not applied the object yet.
+    Succeeded,
 }
 
 impl Decoration {
@@ -70,7 +72,7 @@ impl Decoration {
         let names_owner = matches!(left, Left::Kept | Left::Before(Adopted::Owned | Adopted::Named));
         let (labels, annotations): (&[&str], &[&str]) = match left {
             Left::Before(Adopted::Owned) if !is_kept => return None,
-            Left::Kept | Left::Before(Adopted::Owned | Adopted::Named) => (&[], &[]),
+            Left::Succeeded | Left::Kept | Left::Before(Adopted::Owned | Adopted::Named) => (&[], &[]),
             Left::Before(Adopted::Claimed) => (&[CHART_LABEL], &[PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION]),
             Left::Before(Adopted::Unclaimed) => (
                 &[CHART_LABEL, MANAGED_BY_LABEL],
@@ -191,6 +193,7 @@ mod tests {
         let named = json!({"annotations": {PRIMARY_ANNOTATION: "ns/web", PRIMARY_TYPE_ANNOTATION: "Memcached.cache.my.domain"}});
         assert_eq!(patch(Left::Kept), with(named.clone()));
         assert_eq!(patch(Left::Before(Adopted::Named)), with(named.clone()));
+        assert_eq!(patch(Left::Succeeded), with(json!({})), "its successor applies the rest");
         let mut kept = metadata();
         kept["annotations"][RESOURCE_POLICY] = "keep".into();
         assert_eq!(decoration().leave(&kept, Left::Before(Adopted::Owned)), with(named), "a person keeps it");
