@@ -74,8 +74,8 @@ pub(crate) struct Resource {
     found_password: bool,
     /// Whether a person ran helm on its release.
     pub(crate) is_helms: bool,
-    /// The hooks that ran, by revision and values.
-    hooks: BTreeSet<String>,
+    /// The revision and values of the last hook.
+    hook: Option<String>,
     /// The newest Job of the chart.
     task: Option<Task>,
     /// Objects that existed before the release.
@@ -104,6 +104,15 @@ impl Checks {
     pub fn judge(&mut self, path: &str) {
         if let Some((_, resource)) = self.resources.iter_mut().find(|(name, _)| is_of(path, name)) {
             resource.judged = true;
+        }
+    }
+
+    /// Records that the server refused to show this object. If it is a hook, its action fails, and the next one runs it
+    /// again.
+    pub fn hide(&mut self, path: &str) {
+        let resource = names::owner(path).filter(|_| path.ends_with("-hook"));
+        if let Some(resource) = resource.and_then(|name| self.resources.get_mut(name)) {
+            resource.hook = None;
         }
     }
 
@@ -235,8 +244,15 @@ impl Checks {
         if let (Some("deployed" | "failed"), Some(task)) = (status, &mut resource.task) {
             task.is_recorded = true;
         }
+        let owner = |record: &Value| record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"].clone();
+        let is_former = |record: &Value| {
+            let current = objects.get(&*names::resource(name)).map(|resource| resource["metadata"]["uid"].clone());
+            owner(record).is_string() && current.is_some_and(|current| current != owner(record))
+        };
         match &change.after {
             Some(_) if &*change.by == "helm" && change.before.is_none() && is_first => resource.is_foreign = true,
+            // A command that began before the resource was created anew gives the release to the former one.
+            Some(after) if &*change.by == "helm" && is_former(after) => resource.is_foreign = true,
             Some(after) if after["metadata"]["labels"]["status"] == "deployed" => {
                 resource.before.clear();
                 self.rollout.deployed(name);
@@ -326,7 +342,8 @@ impl Checks {
         let resource = self.resources.get_mut(name)?;
         resource.revisions += 1;
         let causes = resource.causes + resource.claims + self.setups - resource.setups;
-        let is_wrong = resource.revisions > causes && !resource.judged;
+        // A foreground deletion deletes the hook that an upgrade waits for, before a late event tells the operator why.
+        let is_wrong = resource.revisions > causes && !resource.judged && !resource.goes_last;
         is_wrong.then(|| {
             format!("(f) revision {number} of {name} has no cause: {causes} causes, {} revisions", resource.revisions)
         })
@@ -363,7 +380,8 @@ impl Checks {
         match (&change.before, &change.after) {
             (None, Some(job)) if is_hook && change.by.starts_with("op-") => {
                 let run = run(job)?;
-                let is_wrong = !resource.hooks.insert(run.clone())
+                // Other values in between begin the action anew.
+                let is_wrong = resource.hook.replace(run.clone()).as_ref() == Some(&run)
                     && !resource.judged
                     && !resource.is_helms
                     && !resource.is_claimed;

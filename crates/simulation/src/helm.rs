@@ -39,7 +39,7 @@ struct Connection(Arc<World>);
 impl Api for Connection {
     fn send(&self, mut call: Call) -> BoxFuture<'_, Result<Response, Error>> {
         if let Some((_, body)) = call.body.as_mut().filter(|_| call.method != http::Method::GET) {
-            *body = without_marks(body);
+            *body = without_marks(body, call.method == http::Method::PATCH);
         }
         Box::pin(async move {
             sleep(self.0.pause(PACE / 20)).await;
@@ -51,11 +51,17 @@ impl Api for Connection {
     }
 }
 
-fn without_marks(body: &[u8]) -> Vec<u8> {
+/// Removes annotations and owners from an object, or removes them with it if it is a patch: Helm replaces records.
+fn without_marks(body: &[u8], is_patch: bool) -> Vec<u8> {
     let Ok(mut object) = serde_json::from_slice::<Value>(body) else { return body.to_vec() };
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("annotations");
-        metadata.remove("ownerReferences");
+        for field in ["annotations", "ownerReferences"] {
+            if is_patch {
+                metadata.insert(field.into(), Value::Null);
+            } else {
+                metadata.remove(field);
+            }
+        }
     }
     object.to_string().into_bytes()
 }

@@ -110,8 +110,12 @@ impl Connection {
             }
             Some(How::Status(code)) => {
                 self.note(call, &format!("refused {code}"));
-                if call.method != http::Method::GET && is_final(code) {
-                    self.world.state().checks.judge(trimmed(&call.path));
+                if is_final(code) {
+                    let checks = &mut self.world.state().checks;
+                    match call.method {
+                        http::Method::GET => checks.hide(trimmed(&call.path)),
+                        _ => checks.judge(trimmed(&call.path)),
+                    }
                 }
                 (code, refusal(code))
             }

@@ -1,7 +1,7 @@
 //! One operator process: a whole manager that can be stopped, killed at any await, and started again with another
 //! configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -104,21 +104,29 @@ fn operator(setup: &Setup) -> anyhow::Result<Operator> {
     Ok(Operator::new().watches(file.path())?)
 }
 
+/// The files of the chart, except Chart.yaml. They are part of the program, so that it runs anywhere.
+const CHART: [(&str, &str); 6] = [
+    ("values.yaml", include_str!("../charts/web/values.yaml")),
+    ("templates/config.yaml", include_str!("../charts/web/templates/config.yaml")),
+    ("templates/jobs.yaml", include_str!("../charts/web/templates/jobs.yaml")),
+    ("templates/secrets.yaml", include_str!("../charts/web/templates/secrets.yaml")),
+    ("templates/volumes.yaml", include_str!("../charts/web/templates/volumes.yaml")),
+    ("templates/workloads.yaml", include_str!("../charts/web/templates/workloads.yaml")),
+];
+
 /// Returns the folder with the versions of the chart, which differ only in their number.
 fn charts() -> anyhow::Result<&'static Path> {
     static CHARTS: OnceLock<tempfile::TempDir> = OnceLock::new();
     if let Some(made) = CHARTS.get() {
         return Ok(made.path());
     }
-    let (made, from) = (tempfile::tempdir()?, PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("charts/web"));
+    let made = tempfile::tempdir()?;
     for version in 1..=3 {
         let to = made.path().join(format!("web{version}"));
         std::fs::create_dir_all(to.join("templates"))?;
         std::fs::write(to.join("Chart.yaml"), format!("apiVersion: v2\nname: web\nversion: {version}.0.0\n"))?;
-        std::fs::copy(from.join("values.yaml"), to.join("values.yaml"))?;
-        for template in std::fs::read_dir(from.join("templates"))? {
-            let template = template?;
-            std::fs::copy(template.path(), to.join("templates").join(template.file_name()))?;
+        for (name, text) in CHART {
+            std::fs::write(to.join(name), text)?;
         }
     }
     // Another thread may have been faster.

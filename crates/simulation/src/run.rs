@@ -81,7 +81,13 @@ impl Processes {
                 place.starts = place.starts.max(Instant::now() + Duration::from_secs(1));
             }
             if place.running.is_none() && place.starts <= Instant::now() {
-                place.running = Process::start(&self.world, &format!("op-{number}"), &place.setup).ok();
+                match Process::start(&self.world, &format!("op-{number}"), &place.setup) {
+                    Ok(process) => place.running = Some(process),
+                    Err(error) => {
+                        let elapsed = self.world.elapsed();
+                        self.world.state().trace.violation(elapsed, format!("a process cannot start: {error:#}"));
+                    }
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::script::{Action, Script};
 
 /// Starts a script with a story, or with none.
 pub fn tell(random: &mut fastrand::Rng, script: &mut Script) {
-    match random.u8(0..16) {
+    match random.u8(0..18) {
         0 => adopted_and_refused(random, script),
         1 => unanswered(random, script),
         2 => kept_and_deleted(random, script),
@@ -24,6 +24,9 @@ pub fn tell(random: &mut fastrand::Rng, script: &mut Script) {
         9 => emptied_namespace(random, script),
         10 => scaled(random, script),
         11 => noted_and_refused(random, script),
+        12 => deleted_and_killed(random, script),
+        13 => replaced_and_deleted(random, script),
+        14 => missed_deletion(random, script),
         _ => {}
     }
 }
@@ -222,4 +225,44 @@ fn noted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(10, with_service(random, "a"));
     let after = later(random);
     script.then(after, with_service(random, "a"));
+}
+
+/// A process is killed while it deletes a release.
+fn deleted_and_killed(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, Action::Delete("a".into(), String::new()));
+    for _ in 0..random.usize(1..4) {
+        let processes = script.setups.len();
+        for process in 0..processes {
+            let after = if process == 0 { random.u64(0..400) } else { 0 };
+            script.then(after, Action::Kill(process, random.u64(0..2000)));
+        }
+    }
+}
+
+/// A person replaces objects with some of another release, and deletes the resource before the operator can have seen that.
+fn replaced_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "c"));
+    let after = later(random);
+    for (number, object) in ["secrets/c-random", "persistentvolumeclaims/c-data"].into_iter().enumerate() {
+        script.then(if number == 0 { after } else { 0 }, Action::Remove(object.into()));
+        script.then(0, Action::Before(object.into(), "b".into()));
+    }
+    script.then(random.u64(0..20), Action::Delete("c".into(), String::new()));
+}
+
+/// Objects or records are deleted while no watch runs, and the server forgets that it happened.
+fn missed_deletion(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, fault(Which::Watches, How::Unreachable, random.u64(8000..20_000)));
+    script.then(0, Action::Cut);
+    for _ in 0..random.usize(1..4) {
+        script.then(random.u64(0..500), Action::Remove(object(random, "a")));
+    }
+    if random.u8(0..3) == 0 {
+        script.then(10, Action::Helm("a".into(), Command::Uninstall, u8::MAX));
+    }
+    script.then(6000, Action::Expire);
 }

@@ -7,7 +7,7 @@ mod update;
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub(crate) use apply::apply;
 pub(crate) use update::update;
@@ -73,9 +73,7 @@ impl Managers {
     /// Writes an object's `managedFields`.
     pub(crate) fn write(&self, object: &mut Value) {
         if self.entries.is_empty() {
-            if let Some(metadata) = object["metadata"].as_object_mut() {
-                metadata.remove("managedFields");
-            }
+            take_managed(object);
             return;
         }
         let mut sorted: Vec<_> = self.entries.iter().collect();
@@ -172,13 +170,25 @@ fn strip(set: &mut Set) {
     set.subtract(&stripped);
 }
 
-/// Returns the object without its managed fields.
+/// Returns a copy of the object without its managed fields, its largest part.
 fn unmanaged(object: &Value) -> Value {
-    let mut object = object.clone();
+    let Some(fields) = object.as_object() else { return object.clone() };
+    let without = |metadata: &Map<String, Value>| -> Value {
+        let others = metadata.iter().filter(|(key, _)| *key != "managedFields");
+        others.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>().into()
+    };
+    let copied = fields.iter().map(|(key, value)| match value.as_object().filter(|_| key == "metadata") {
+        Some(metadata) => (key.clone(), without(metadata)),
+        None => (key.clone(), value.clone()),
+    });
+    copied.collect::<Map<_, _>>().into()
+}
+
+/// Removes an object's managed fields.
+fn take_managed(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    object
 }
 
 /// Returns the fields in which an endpoint's write differs from the live object.

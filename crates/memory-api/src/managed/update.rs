@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{By, Entry, Identity, Managers, Operation, compared, strip, unmanaged};
+use super::{By, Entry, Identity, Managers, Operation, compared, strip, take_managed, unmanaged};
 use crate::schema::Type;
 
 /// Records in `new` the owners of its fields after a write over `live`, which has no uid for a create.
@@ -17,7 +17,8 @@ pub(crate) fn update(of: &Type, live: &Value, new: &mut Value, by: &By) {
     if managers.entries.is_empty() && exists {
         return managers.write(new);
     }
-    track(&mut managers, of, (&unmanaged(live), &unmanaged(new)), by);
+    take_managed(new);
+    track(&mut managers, of, (&unmanaged(live), new), by);
     managers.cap();
     managers.write(new);
 }
