@@ -28,7 +28,7 @@ const MAX_ADMISSION: usize = 7 << 20;
 const MAX_CONVERSION: usize = 24 << 20;
 
 /// The maximum of what all reviews that are being read or answered take: their text; of admissions, twice what they take
-/// when they are parsed; of conversions, the text of the answer and one parsed object. A container of 128 MiB survives that.
+/// when they are parsed; of conversions, the text of the answer and one parsed object. Calculated for a container of 128 MiB.
 const MAX_TOTAL: usize = 64 << 20;
 
 /// How long an admission may take, in whole. The API server waits for [`super::configuration::TIMEOUT`].
