@@ -98,7 +98,7 @@ impl TestCluster {
         }
     }
 
-    /// Returns [`TestCluster::shared`] for tests, and builds missing binaries first ([`build`](crate::build)). Prints a
+    /// Returns [`TestCluster::shared`] for tests, and builds missing binaries first ([`build`]). Prints a
     /// message and returns `None` if what builds them is missing and `CI` is not set.
     ///
     /// # Panics

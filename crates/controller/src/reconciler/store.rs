@@ -299,7 +299,7 @@ fn reduced<K: Kind>(mut object: K) -> K {
     object
 }
 
-/// Returns whether a server-side apply of the whole object wrote the entry, as [`super::WatchScope::apply`] does.
+/// Returns whether a server-side apply of the whole object wrote the entry, as [`super::Scope::apply`] does.
 fn is_applied(entry: &ManagedFieldsEntry) -> bool {
     entry.operation.as_deref() == Some("Apply") && entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
