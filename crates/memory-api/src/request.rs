@@ -19,21 +19,22 @@ pub struct Request<'a> {
 
 /// The object or collection that a path addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target<'a> {
+pub struct Target<'a> {
     /// `v1`, `apps/v1`.
-    pub(crate) api_version: &'a str,
-    pub(crate) plural: &'a str,
+    pub api_version: &'a str,
+    /// The kind's name in paths: `deployments`.
+    pub plural: &'a str,
     /// Empty for cluster-scoped objects, and for collections of all namespaces.
-    pub(crate) namespace: &'a str,
+    pub namespace: &'a str,
     /// Empty for collections.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// `status`, `scale`, `finalize`; empty for the object itself.
-    pub(crate) subresource: &'a str,
+    pub subresource: &'a str,
 }
 
 impl<'a> Target<'a> {
-    /// Parses a path without its query.
-    pub(crate) fn of(path: &'a str) -> Option<Target<'a>> {
+    /// Parses a path without its query; returns `None` if it addresses no resource.
+    pub fn of(path: &'a str) -> Option<Target<'a>> {
         let (api_version, rest) = match path.strip_prefix("/api/") {
             Some(rest) => rest.split_once('/')?,
             None => {

@@ -5,6 +5,7 @@ mod bounded;
 mod connections;
 mod find;
 mod pages;
+pub mod rehearsal;
 mod restart;
 mod resume;
 mod term;

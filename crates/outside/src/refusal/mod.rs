@@ -41,6 +41,11 @@ impl Error {
         refusal(code, body.to_string().as_bytes())
     }
 
+    /// Reads the body of a response with a status of 400 or more.
+    pub fn response(code: u16, body: &[u8]) -> Error {
+        refusal(code, body)
+    }
+
     /// Returns whether the server may reject only server-side apply, but accept a client-side create or patch.
     pub fn may_succeed_client_side(&self) -> bool {
         // 405 and 415: an aggregated server without server-side apply.

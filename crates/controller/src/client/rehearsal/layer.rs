@@ -1,0 +1,256 @@
+//! The requests of a rehearsal: which are sent, as what, and how the others are answered.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, Uri, header};
+use kube::Client;
+use kube::client::Body;
+use outside::{Call, Error, Target};
+use serde_json::{Value, json};
+use tower::{BoxError, Service};
+
+use super::{CURRENT, Checked, Refused, Rehearsal, Write};
+
+/// Returns a client that writes nothing.
+pub(super) fn over(inner: Client) -> Client {
+    let namespace = inner.default_namespace().to_owned();
+    Client::new(Rehearsing(inner), namespace)
+}
+
+#[derive(Clone)]
+struct Rehearsing(Client);
+
+impl Service<Request<Body>> for Rehearsing {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let client = self.0.clone();
+        Box::pin(async move {
+            let current = CURRENT.try_with(Arc::clone).ok();
+            let path = request.uri().path().to_owned();
+            match (way(request.method(), &path, current.as_deref().is_some_and(|it| it.overlay.has(&path))), current) {
+                (Way::Sent, _) => client.send(request).await.map_err(Into::into),
+                (Way::Kept, Some(current)) => answer(&current, Call::received(request).await?).await,
+                (Way::Rehearsed, Some(current)) => {
+                    let (parts, body) = request.into_parts();
+                    let request = Sent { parts, body: body.collect_bytes().await?.to_vec() };
+                    Work { client, current, request }.rehearse().await
+                }
+                (Way::Kept | Way::Rehearsed, None) => pretend(request).await,
+            }
+        })
+    }
+}
+
+/// What happens to a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It is sent as it is.
+    Sent,
+    /// It is answered from what was written.
+    Kept,
+    /// It is a write.
+    Rehearsed,
+}
+
+pub(super) fn way(method: &Method, path: &str, is_written: bool) -> Way {
+    let is_review = path.ends_with("reviews") && *method == Method::POST;
+    match *method {
+        Method::GET | Method::HEAD if is_written => Way::Kept,
+        Method::GET | Method::HEAD => Way::Sent,
+        _ if is_review => Way::Sent,
+        _ => Way::Rehearsed,
+    }
+}
+
+/// Answers a request from what was written.
+async fn answer(current: &Rehearsal, call: Call) -> Result<Response<Body>, BoxError> {
+    let answered = current.overlay.send(call).await;
+    respond(&answered.map(|answer| answer.body))
+}
+
+/// Answers a write of no rehearsal as if it had succeeded.
+async fn pretend(request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    let is_delete = *request.method() == Method::DELETE;
+    let body = request.into_body().collect_bytes().await?.to_vec();
+    let success = || json!({"kind": "Status", "status": "Success"}).to_string().into_bytes();
+    respond(&Ok(if is_delete || body.is_empty() { success() } else { body }))
+}
+
+fn respond(answer: &Result<Vec<u8>, Error>) -> Result<Response<Body>, BoxError> {
+    let (code, body) = match answer {
+        Ok(body) => (200, body.clone()),
+        Err(Error::Refused { code, reason, message, .. }) => {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message,
+                "code": code,
+            });
+            (*code, status.to_string().into_bytes())
+        }
+        Err(other) => return Err(other.to_string().into()),
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(code)?;
+    Ok(response)
+}
+
+/// A request that was read whole.
+struct Sent {
+    parts: Parts,
+    body: Vec<u8>,
+}
+
+/// One write.
+struct Work {
+    client: Client,
+    current: Arc<Rehearsal>,
+    request: Sent,
+}
+
+impl Work {
+    /// Answers a write, and records it unless its caller wants only a check.
+    async fn rehearse(self) -> Result<Response<Body>, BoxError> {
+        let (query, method) = (self.request.parts.uri.query().unwrap_or_default(), &self.request.parts.method);
+        let is_check = query.split('&').any(|field| field == "dryRun=All");
+        let sent: Value = serde_json::from_slice(&self.request.body).unwrap_or_default();
+        let path = named(self.request.parts.uri.path(), &sent);
+        if is_check {
+            return match self.current.overlay.has(&path) {
+                true => answer(&self.current, self.call().await?).await,
+                false => Ok(self.client.send(self.request.whole(self.request.parts.uri.clone())).await?),
+            };
+        }
+        let place = self.current.begin();
+        let method = method.as_str().to_owned();
+        let (before, (code, body), checked) = match self.current.overlay.has(&path) {
+            true => (self.current.overlay.object(&path), self.kept(&path).await?, Checked::Nobody),
+            false => {
+                let before = self.read(&path).await?;
+                let (answer, checked) = self.checked(&path).await?;
+                (before, answer, checked)
+            }
+        };
+        let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let path = named(&path, &object);
+        let kind = before.as_ref().unwrap_or(&object)["kind"].as_str().unwrap_or_default().to_owned();
+        let (after, body) = match (code, method.as_str()) {
+            (400.., _) => (Err(refused(code, &body)), body),
+            (_, "DELETE") => {
+                self.current.overlay.remove(&path, &kind);
+                (Ok(None), body)
+            }
+            _ => {
+                let mut settled = object.clone();
+                (self.current.settle)(&mut settled);
+                self.current.overlay.store(&path, settled);
+                // With the version that later reads have.
+                let kept = self.current.overlay.object(&path).unwrap_or_default();
+                let mut answered = object.clone();
+                answered["metadata"]["resourceVersion"] = kept["metadata"]["resourceVersion"].clone();
+                (Ok(Some(object)), answered.to_string().into_bytes())
+            }
+        };
+        self.current.end(place, Write { method, path, sent, before, after, checked });
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = StatusCode::from_u16(code)?;
+        Ok(response)
+    }
+
+    /// Sends the write as a dry run. An object in a namespace that was created only here is answered from memory.
+    async fn checked(&self, path: &str) -> Result<((u16, Vec<u8>), Checked), BoxError> {
+        let answer = self.request.dry_run(&self.client).await?;
+        let namespace = Target::of(path).map_or("", |target| target.namespace);
+        let is_new = self.current.overlay.has(&format!("/api/v1/namespaces/{namespace}"));
+        match answer.0 == 404 && !namespace.is_empty() && is_new {
+            true => Ok((self.kept(path).await?, Checked::Nobody)),
+            false => Ok((answer, Checked::Server)),
+        }
+    }
+
+    /// Writes to what is in memory.
+    async fn kept(&self, path: &str) -> Result<(u16, Vec<u8>), BoxError> {
+        let response = answer(&self.current, self.call().await?).await?;
+        let (head, body) = response.into_parts();
+        // Other managers' finalizers do not keep it here.
+        let is_deleted = self.request.parts.method == Method::DELETE && head.status.is_success();
+        if is_deleted && let Some(object) = self.current.overlay.object(path) {
+            self.current.overlay.remove(path, object["kind"].as_str().unwrap_or_default());
+        }
+        Ok((head.status.as_u16(), body.collect_bytes().await?.to_vec()))
+    }
+
+    async fn call(&self) -> Result<Call, kube::Error> {
+        Call::received(self.request.whole(self.request.parts.uri.clone())).await
+    }
+
+    /// Reads an object; `None` if it does not exist or may not be read.
+    async fn read(&self, path: &str) -> Result<Option<Value>, BoxError> {
+        let Some(target) = Target::of(path).filter(|target| !target.name.is_empty()) else { return Ok(None) };
+        let path = path.strip_suffix(target.subresource).map_or(path, |path| path.trim_end_matches('/'));
+        let mut parts = self.request.parts.clone();
+        (parts.method, parts.uri) = (Method::GET, path.parse()?);
+        for name in [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::ACCEPT] {
+            parts.headers.remove(name);
+        }
+        match exchange(&self.client, Request::from_parts(parts, Body::empty())).await? {
+            (200..300, body) => Ok(Some(serde_json::from_slice(&body)?)),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Sent {
+    fn whole(&self, uri: Uri) -> Request<Body> {
+        let mut parts = self.parts.clone();
+        parts.uri = uri;
+        Request::from_parts(parts, Body::from(self.body.clone()))
+    }
+
+    /// Sends this as a dry run. Options in the body of a deletion replace those in its query.
+    async fn dry_run(&self, client: &Client) -> Result<(u16, Vec<u8>), BoxError> {
+        let mut parts = self.parts.uri.clone().into_parts();
+        let query = self.parts.uri.query().map(|query| format!("{query}&")).unwrap_or_default();
+        parts.path_and_query = Some(format!("{}?{query}dryRun=All", self.parts.uri.path()).parse()?);
+        let mut request = self.whole(Uri::from_parts(parts)?);
+        if self.parts.method == Method::DELETE && !self.body.is_empty() {
+            let mut options: Value = serde_json::from_slice(&self.body)?;
+            options["dryRun"] = json!(["All"]);
+            *request.body_mut() = Body::from(options.to_string().into_bytes());
+            request.headers_mut().remove(header::CONTENT_LENGTH);
+        }
+        exchange(client, request).await
+    }
+}
+
+/// Sends a request, and returns the status and body of its response.
+async fn exchange(client: &Client, request: Request<Body>) -> Result<(u16, Vec<u8>), BoxError> {
+    let (head, body) = client.send(request).await?.into_parts();
+    Ok((head.status.as_u16(), body.collect_bytes().await?.to_vec()))
+}
+
+/// Returns the path of the object that a write to a path concerns. A `POST` goes to a collection, and its object has the
+/// name.
+fn named(path: &str, object: &Value) -> String {
+    let is_collection = Target::of(path).is_some_and(|target| target.name.is_empty());
+    match object["metadata"]["name"].as_str() {
+        Some(name) if is_collection => format!("{path}/{name}"),
+        _ => path.to_owned(),
+    }
+}
+
+/// Reads a refusal as our own requests do, which hides values.
+fn refused(code: u16, body: &[u8]) -> Refused {
+    match Error::response(code, body) {
+        Error::Refused { code, reason, message, .. } => Refused { code, reason, message },
+        other => Refused { code, reason: String::new(), message: other.to_string() },
+    }
+}

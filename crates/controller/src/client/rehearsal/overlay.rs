@@ -1,0 +1,120 @@
+//! The objects that a rehearsal wrote, in an API server in memory.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use outside::sync::lock;
+use outside::{Api as _, Call, Error, MemoryApi, Response, Target};
+use serde_json::{Value, json};
+
+/// The objects that were written, deleted ones included.
+pub(super) struct Overlay {
+    server: MemoryApi,
+    /// The paths of all objects that the server decides about.
+    written: Mutex<HashSet<String>>,
+}
+
+impl Default for Overlay {
+    fn default() -> Overlay {
+        Overlay { server: MemoryApi::cluster(), written: Mutex::default() }
+    }
+}
+
+impl Overlay {
+    /// Returns whether the object at this path was written, or a subresource of it.
+    pub(super) fn has(&self, path: &str) -> bool {
+        lock(&self.written).contains(object_path(path))
+    }
+
+    /// Returns an object that was written; `None` if it was deleted.
+    pub(super) fn object(&self, path: &str) -> Option<Value> {
+        self.server.object(object_path(path))
+    }
+
+    /// Stores an object as it is after a write.
+    pub(super) fn store(&self, path: &str, mut object: Value) {
+        let path = object_path(path);
+        let Some(target) = Target::of(path) else { return };
+        self.serve(&target, object["kind"].as_str().unwrap_or_default());
+        // A dry run that creates has no version.
+        if object["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty() {
+            object["metadata"]["resourceVersion"] = (self.server.version() + 1).to_string().into();
+        }
+        self.server.restore(path, object);
+        lock(&self.written).insert(path.to_owned());
+    }
+
+    /// Notes that an object is gone, whatever its finalizers: their owners act in the cluster.
+    pub(super) fn remove(&self, path: &str, kind: &str) {
+        let path = object_path(path);
+        if let Some(target) = Target::of(path) {
+            self.serve(&target, kind);
+        }
+        self.server.remove(path);
+        lock(&self.written).insert(path.to_owned());
+    }
+
+    /// Answers a request from what was written.
+    pub(super) async fn send(&self, call: Call) -> Result<Response, Error> {
+        let path = call.path.split('?').next().unwrap_or_default().to_owned();
+        if let (Some(target), Some((_, body))) = (Target::of(&path), &call.body) {
+            let kind = serde_json::from_slice::<Value>(body).unwrap_or_default();
+            self.serve(&target, kind["kind"].as_str().unwrap_or_default());
+        }
+        self.server.send(call).await
+    }
+
+    /// Serves a kind and its namespace.
+    fn serve(&self, target: &Target<'_>, kind: &str) {
+        if !kind.is_empty() {
+            let serve = if target.namespace.is_empty() { MemoryApi::serve_cluster_scoped } else { MemoryApi::serve };
+            serve(&self.server, target.api_version, kind, target.plural);
+        }
+        let path = format!("/api/v1/namespaces/{}", target.namespace);
+        if !target.namespace.is_empty() && self.server.object(&path).is_none() {
+            let metadata = json!({"name": target.namespace, "uid": target.namespace, "resourceVersion": "1"});
+            let status = json!({"phase": "Active"});
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata, "status": status});
+            self.server.restore(&path, namespace);
+        }
+    }
+}
+
+/// Returns the path of the object that a path addresses, without its subresource.
+fn object_path(path: &str) -> &str {
+    let subresource = Target::of(path).map_or("", |target| target.subresource);
+    if subresource.is_empty() { path } else { &path[..path.len() - subresource.len() - 1] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAP: &str = "/api/v1/namespaces/a/configmaps/b";
+
+    #[tokio::test]
+    async fn what_was_written_is_read_patched_and_gone() {
+        let overlay = Overlay::default();
+        assert!(!overlay.has(MAP));
+        let metadata = json!({"name": "b", "namespace": "a", "uid": "u"});
+        overlay.store(MAP, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
+        let patched = overlay.send(Call::merge(MAP, br#"{"data": {"x": "1"}}"#.to_vec())).await.unwrap();
+        assert_eq!(patched.parse::<Value>().unwrap()["data"]["x"], "1");
+        assert_eq!(overlay.object(MAP).unwrap()["data"]["x"], "1");
+        overlay.remove(MAP, "ConfigMap");
+        assert!(overlay.has(MAP) && overlay.object(MAP).is_none());
+        assert!(overlay.send(Call::get(MAP)).await.unwrap_err().is_missing_object());
+    }
+
+    #[tokio::test]
+    async fn a_custom_kind_is_served_once_it_was_written() {
+        let (overlay, path) = (Overlay::default(), "/apis/a.b/v1/namespaces/n/shops/s");
+        let object = json!({"apiVersion": "a.b/v1", "kind": "Shop", "metadata": {"name": "s", "namespace": "n"}});
+        overlay.store(path, object.clone());
+        assert!(overlay.has(&format!("{path}/status")));
+        let body = json!({"apiVersion": "a.b/v1", "kind": "Shop", "metadata": {"name": "s"}, "status": {"x": 1}});
+        let call = Call::apply(format!("{path}/status?fieldManager=f&force=true"), body.to_string().into_bytes());
+        overlay.send(call).await.unwrap();
+        assert_eq!(overlay.object(path).unwrap()["status"]["x"], 1);
+    }
+}

@@ -1,0 +1,153 @@
+use std::sync::Arc;
+
+use outside::{Api, Call, Error, MemoryApi, Response};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing;
+
+const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+const MAP: &str = "/api/v1/namespaces/a/configmaps/b";
+
+fn server() -> Arc<MemoryApi> {
+    let server = Arc::new(MemoryApi::new());
+    server.put(MAP, map("1"), "user");
+    server
+}
+
+fn map(x: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "a"}, "data": {"x": x}})
+}
+
+fn rehearsal() -> Arc<Rehearsal> {
+    Arc::new(Rehearsal::new(|_| ()))
+}
+
+fn client(server: &Arc<MemoryApi>) -> Client {
+    Rehearsal::client(testing::client(server, &Arc::default()))
+}
+
+async fn send(client: &Client, call: Call) -> Result<Response, Error> {
+    Api::send(client, call).await
+}
+
+fn merge(x: &str) -> Call {
+    Call::merge(MAP, json!({"data": {"x": x}}).to_string().into_bytes())
+}
+
+/// Returns `METHOD path: x before -> x after (who checked)`.
+fn lines(rehearsal: &Rehearsal) -> Vec<String> {
+    let x = |object: Option<&Value>| object.map_or("-".to_owned(), |object| object["data"]["x"].to_string());
+    let line = |write: &Write| {
+        let after = match &write.after {
+            Ok(after) => x(after.as_ref()),
+            Err(refused) => format!("{} {}", refused.code, refused.message),
+        };
+        format!("{} {}: {} -> {after} ({:?})", write.method, write.path, x(write.before.as_ref()), write.checked)
+    };
+    rehearsal.writes().iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn writes_are_recorded_and_read_back_and_nothing_changes() {
+    let (server, rehearsal) = (server(), rehearsal());
+    let (client, version) = (client(&server), server.version());
+    let read = || async { send(&client, Call::get(MAP)).await.and_then(|answer| answer.parse::<Value>()) };
+    rehearsal
+        .record(async {
+            assert_eq!(read().await.unwrap()["data"]["x"], "1");
+            send(&client, merge("2")).await.unwrap();
+            assert_eq!(read().await.unwrap()["data"]["x"], "2", "a rehearsal reads its own writes");
+            send(&client, merge("3")).await.unwrap();
+            send(&client, Call::delete(MAP, b"{}".to_vec())).await.unwrap();
+            assert!(read().await.unwrap_err().is_missing_object());
+            send(&client, Call::post(format!("{MAPS}?fieldManager=f"), map("4").to_string().into_bytes())).await.unwrap();
+            assert_eq!(read().await.unwrap()["data"]["x"], "4");
+        })
+        .await;
+    let expected = [
+        format!("PATCH {MAP}: \"1\" -> \"2\" (Server)"),
+        format!("PATCH {MAP}: \"2\" -> \"3\" (Nobody)"),
+        format!("DELETE {MAP}: \"3\" -> - (Nobody)"),
+        format!("POST {MAP}: - -> \"4\" (Nobody)"),
+    ];
+    assert_eq!(lines(&rehearsal), expected);
+    assert_eq!(read().await.unwrap()["data"]["x"], "1", "outside of the rehearsal nothing happened");
+    assert_eq!(server.version(), version);
+}
+
+#[tokio::test]
+async fn a_deletion_and_a_creation_are_checked_by_the_server() {
+    let (server, rehearsal) = (server(), rehearsal());
+    let (client, version) = (client(&server), server.version());
+    rehearsal
+        .record(async {
+            send(&client, Call::delete(MAP, br#"{"preconditions": {}}"#.to_vec())).await.unwrap();
+            let other = map("5").to_string().replace("\"b\"", "\"c\"").into_bytes();
+            send(&client, Call::apply(format!("{MAPS}/c?fieldManager=f&force=true"), other)).await.unwrap();
+        })
+        .await;
+    let expected =
+        [format!("DELETE {MAP}: \"1\" -> - (Server)"), format!("PATCH {MAPS}/c: - -> \"5\" (Server)")];
+    assert_eq!(lines(&rehearsal), expected);
+    assert_eq!((server.version(), server.object(MAP).is_some()), (version, true));
+}
+
+#[tokio::test]
+async fn a_refused_write_fails_as_it_would_and_is_recorded() {
+    let (server, rehearsal) = (server(), rehearsal());
+    server.refuse(|call| (call.method != "GET").then(|| Error::from_status(403, "Forbidden", "no")));
+    let client = client(&server);
+    let sent = rehearsal.record(send(&client, merge("2"))).await;
+    assert!(sent.unwrap_err().is_forbidden());
+    assert_eq!(lines(&rehearsal), [format!("PATCH {MAP}: \"1\" -> 403 no (Server)")]);
+}
+
+#[tokio::test]
+async fn a_check_is_no_write_and_what_is_outside_of_a_rehearsal_is_neither_sent_nor_recorded() {
+    let (server, rehearsal) = (server(), rehearsal());
+    let (client, asked) = (client(&server), server.log().len());
+    send(&client, merge("2")).await.unwrap();
+    send(&client, Call::delete(MAP, Vec::new())).await.unwrap();
+    assert_eq!(server.log().len(), asked);
+    let check = Call::merge(format!("{MAP}?dryRun=All"), br#"{"data": {"x": "2"}}"#.to_vec());
+    let checked: Value = rehearsal.record(send(&client, check)).await.unwrap().parse().unwrap();
+    assert_eq!((checked["data"]["x"].as_str(), rehearsal.writes().len()), (Some("2"), 0));
+}
+
+#[tokio::test]
+async fn written_objects_settle_and_new_namespaces_hold_objects() {
+    let server = Arc::new(MemoryApi::cluster());
+    let rehearsal = Arc::new(Rehearsal::new(|object| {
+        if object["kind"] == "Job" {
+            object["status"]["succeeded"] = 1.into();
+        }
+    }));
+    let client = client(&server);
+    let create = |path: &str, api_version: &str, kind: &str, name: &str| {
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+        send(&client, Call::post(path.to_owned(), object.to_string().into_bytes()))
+    };
+    let job = rehearsal.record(async {
+        create("/api/v1/namespaces", "v1", "Namespace", "new").await.unwrap();
+        create("/apis/batch/v1/namespaces/new/jobs", "batch/v1", "Job", "j").await.unwrap();
+        send(&client, Call::get("/apis/batch/v1/namespaces/new/jobs/j")).await.unwrap().parse::<Value>().unwrap()
+    });
+    assert_eq!(job.await["status"]["succeeded"], 1);
+    let writes = rehearsal.writes();
+    assert_eq!(writes.iter().map(|write| write.checked).collect::<Vec<_>>(), [Checked::Server, Checked::Nobody]);
+    assert!(server.object("/api/v1/namespaces/new").is_none());
+}
+
+#[test]
+fn reviews_are_sent_and_other_writes_are_not() {
+    for (method, path, is_written, expected) in [
+        ("GET", MAP, false, layer::Way::Sent),
+        ("GET", MAP, true, layer::Way::Kept),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", false, layer::Way::Sent),
+        ("POST", MAPS, false, layer::Way::Rehearsed),
+        ("DELETE", MAP, true, layer::Way::Rehearsed),
+    ] {
+        assert_eq!(layer::way(&method.parse().unwrap(), path, is_written), expected, "{method} {path}");
+    }
+}
