@@ -14,6 +14,8 @@ pub mod telemetry;
 
 mod status;
 
+mod plan;
+
 mod preflight;
 mod record_key;
 

@@ -18,6 +18,7 @@ pub(crate) mod cluster;
 
 pub(crate) mod findings;
 pub(crate) mod previews;
+pub(crate) mod rehearsals;
 
 #[cfg(test)]
 pub(crate) mod tests;

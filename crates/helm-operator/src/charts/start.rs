@@ -29,6 +29,7 @@ use super::cluster::Cluster;
 use super::config::ChartConfig;
 use super::handlers::{Dependents, Primaries};
 use super::previews::Previews;
+use super::rehearsals::Rehearsals;
 use super::{handlers, restore, served_instead, watches};
 use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Extensions;
@@ -322,8 +323,13 @@ async fn start_watches(
         shared.cache.await_kind(&kind);
         tasks.spawn(watch_kind(shared, context, kind));
     }
-    restore::restore(shared);
-    shared.queue.open();
+    let rehearsals = Rehearsals::of(context);
+    if rehearsals.is_on() {
+        rehearsals.add(shared.clone());
+    } else {
+        restore::restore(shared);
+        shared.queue.open();
+    }
     while let Some(kind) = kinds.recv().await {
         tasks.spawn(watch_kind(shared, context, kind));
     }

@@ -3,6 +3,7 @@
 //!
 //! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
 
+mod diff;
 mod flags;
 mod project;
 mod reload;
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Renders a chart as 'helm template' does
     Template(Box<Template>),
+    /// Shows what the operator would change for resources, without changing it
+    Diff(Box<diff::Diff>),
     /// Prints the version
     Version,
     /// Starts a project in the current folder
@@ -119,6 +122,7 @@ pub(crate) fn command(name: &str) -> clap::Command {
         .after_help(examples.clone())
         .mut_subcommand("run", |run| as_in_go(run).after_help(examples))
         .mut_subcommand("init", as_in_go)
+        .mut_subcommand("diff", |diff| diff.after_help(diff::examples(name)))
         .mut_subcommand("template", |t| as_in_go(t).after_help(template::examples(name)))
 }
 
@@ -152,6 +156,7 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::Completion(asked) => shell::completion(name, &asked),
         Command::Man(asked) => shell::man(name.to_owned().leak(), &asked),
         Command::Template(template) => on_known_stack(move || template::run(&template)),
+        Command::Diff(asked) => on_known_stack(move || diff::run(&asked, operator)),
         Command::Run(flags) => run(*flags, operator),
         Command::RenderWorker => on_known_stack(rendering::worker::main),
         Command::Init(init) => on_known_stack(move || project::init(&init)),

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::ChartConfig;
 use crate::charts::previews::Previews;
+use crate::charts::rehearsals::Rehearsals;
 use crate::watches;
 pub use operator::Operator;
 
@@ -87,12 +88,14 @@ pub struct Manager {
     workers: Option<Handle>,
     /// The running chart controllers, for previews.
     previews: Arc<Previews>,
+    /// The chart controllers that only rehearse.
+    rehearsals: Arc<Rehearsals>,
 }
 
 impl Manager {
     /// Creates a manager of this operator's controllers.
     pub(crate) fn new(config: Config, operator: Operator) -> Manager {
-        Manager { config, operator, workers: None, previews: Arc::default() }
+        Manager { config, operator, workers: None, previews: Arc::default(), rehearsals: Arc::default() }
     }
 
     /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor
@@ -105,6 +108,13 @@ impl Manager {
     /// Returns the chart controllers, which appear once they run.
     pub(crate) fn previews(&self) -> Arc<Previews> {
         self.previews.clone()
+    }
+
+    /// Makes chart controllers reconcile nothing by themselves. Returns them, which appear once they have listed
+    /// everything.
+    pub(crate) fn rehearsing(self) -> (Manager, Arc<Rehearsals>) {
+        let rehearsals = Arc::new(Rehearsals::on());
+        (Manager { rehearsals: rehearsals.clone(), ..self }, rehearsals)
     }
 
     /// Loads every chart, then runs everything on the configured cluster until SIGTERM or SIGINT. Then lets running
@@ -130,13 +140,13 @@ impl Manager {
     }
 
     fn of_controllers(self) -> Result<manager::Manager, Error> {
-        let Manager { config, operator, workers, previews } = self;
+        let Manager { config, operator, workers, previews, rehearsals } = self;
         let (file, charts) = (operator.file().map(Path::to_path_buf), Arc::new(config.charts.clone()));
         let webhooks = operator.webhooks.clone();
         let controllers = operator.controllers()?;
         let is_empty = controllers.is_empty() && webhooks.is_empty();
         let manager = manager::Manager::new(config.process).controllers(controllers).webhooks(webhooks);
-        let manager = manager.share(charts).share(previews);
+        let manager = manager.share(charts).share(previews).share(rehearsals);
         if is_empty {
             report_emptiness(file.as_deref(), manager.readiness());
         }

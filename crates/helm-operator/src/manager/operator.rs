@@ -149,6 +149,24 @@ impl Operator {
         self
     }
 
+    /// Returns the entries of watches files.
+    pub(crate) fn entries(&self) -> &[Watch] {
+        &self.watches
+    }
+
+    /// Keeps only the charts that `serves` selects, without the program's own controllers and webhooks. They are loaded
+    /// from `chart` if it is given.
+    pub(crate) fn only(mut self, serves: impl Fn(&Watch) -> bool, chart: Option<&Path>) -> Operator {
+        self.watches.retain(|watch| serves(watch));
+        self.own.retain(|(watch, _)| serves(watch));
+        let is_kept = |kind: &str, watch: &Watch| kind == watch.kind || kind == format!("{}.{}", watch.kind, watch.group);
+        self.charts.retain(|(kind, _)| self.watches.iter().any(|watch| is_kept(kind, watch)));
+        if let Some(chart) = chart {
+            self.watches.iter_mut().for_each(|watch| watch.chart = chart.to_owned());
+        }
+        Operator { controllers: Vec::new(), webhooks: Webhooks::default(), ..self }
+    }
+
     /// Returns the manager that runs all of this with the configuration.
     pub fn manager(self, config: Config) -> Manager {
         Manager::new(config, self)

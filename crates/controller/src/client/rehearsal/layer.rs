@@ -36,8 +36,8 @@ impl Service<Request<Body>> for Rehearsing {
         let client = self.0.clone();
         Box::pin(async move {
             let current = CURRENT.try_with(Arc::clone).ok();
-            let path = request.uri().path().to_owned();
-            match (way(request.method(), &path, current.as_deref().is_some_and(|it| it.overlay.has(&path))), current) {
+            let is_written = current.as_deref().is_some_and(|it| it.overlay.has(request.uri().path()));
+            match (way(request.method(), request.uri(), is_written), current) {
                 (Way::Sent, _) => client.send(request).await.map_err(Into::into),
                 (Way::Kept, Some(current)) => answer(&current, Call::received(request).await?).await,
                 (Way::Rehearsed, Some(current)) => {
@@ -62,12 +62,13 @@ pub(super) enum Way {
     Rehearsed,
 }
 
-pub(super) fn way(method: &Method, path: &str, is_written: bool) -> Way {
-    let is_review = path.ends_with("reviews") && *method == Method::POST;
-    match *method {
-        Method::GET | Method::HEAD if is_written => Way::Kept,
-        Method::GET | Method::HEAD => Way::Sent,
-        _ if is_review => Way::Sent,
+pub(super) fn way(method: &Method, uri: &Uri, is_written: bool) -> Way {
+    let is_review = uri.path().ends_with("reviews") && *method == Method::POST;
+    let is_check = uri.query().is_some_and(|query| query.split('&').any(|field| field == "dryRun=All"));
+    let is_read = [Method::GET, Method::HEAD].contains(method);
+    match is_written {
+        true if is_read || is_check => Way::Kept,
+        false if is_read || is_check || is_review => Way::Sent,
         _ => Way::Rehearsed,
     }
 }
@@ -117,20 +118,12 @@ struct Work {
 }
 
 impl Work {
-    /// Answers a write, and records it unless its caller wants only a check.
+    /// Answers a write, and records it.
     async fn rehearse(self) -> Result<Response<Body>, BoxError> {
-        let (query, method) = (self.request.parts.uri.query().unwrap_or_default(), &self.request.parts.method);
-        let is_check = query.split('&').any(|field| field == "dryRun=All");
         let sent: Value = serde_json::from_slice(&self.request.body).unwrap_or_default();
         let path = named(self.request.parts.uri.path(), &sent);
-        if is_check {
-            return match self.current.overlay.has(&path) {
-                true => answer(&self.current, self.call().await?).await,
-                false => Ok(self.client.send(self.request.whole(self.request.parts.uri.clone())).await?),
-            };
-        }
         let place = self.current.begin();
-        let method = method.as_str().to_owned();
+        let method = self.request.parts.method.as_str().to_owned();
         let (before, (code, body), checked) = match self.current.overlay.has(&path) {
             true => (self.current.overlay.object(&path), self.kept(&path).await?, Checked::Nobody),
             false => {

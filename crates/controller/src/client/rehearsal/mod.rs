@@ -87,6 +87,11 @@ impl Rehearsal {
         self.overlay.store(path, object);
     }
 
+    /// Returns an object that was put or written; `None` if it was neither, or is deleted.
+    pub fn object(&self, path: &str) -> Option<Value> {
+        self.overlay.object(path)
+    }
+
     /// Runs work, and records the writes that it makes through a [`client`](Self::client). Writes of tasks that it
     /// spawns are not recorded.
     pub async fn record<F: Future>(self: &Arc<Self>, work: F) -> F::Output {

@@ -140,14 +140,18 @@ async fn written_objects_settle_and_new_namespaces_hold_objects() {
 }
 
 #[test]
-fn reviews_are_sent_and_other_writes_are_not() {
+fn reviews_and_checks_are_sent_and_other_writes_are_not() {
+    let check = format!("{MAP}?dryRun=All");
     for (method, path, is_written, expected) in [
         ("GET", MAP, false, layer::Way::Sent),
         ("GET", MAP, true, layer::Way::Kept),
         ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", false, layer::Way::Sent),
+        ("PATCH", &check, false, layer::Way::Sent),
+        ("PATCH", &check, true, layer::Way::Kept),
         ("POST", MAPS, false, layer::Way::Rehearsed),
         ("DELETE", MAP, true, layer::Way::Rehearsed),
     ] {
-        assert_eq!(layer::way(&method.parse().unwrap(), path, is_written), expected, "{method} {path}");
+        let way = layer::way(&method.parse().unwrap(), &path.parse().unwrap(), is_written);
+        assert_eq!(way, expected, "{method} {path}");
     }
 }

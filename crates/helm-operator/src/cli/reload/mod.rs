@@ -29,6 +29,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::previews::Previews;
+use crate::plan::diff::{Colour, coloured};
 use crate::watches::{self, Watch};
 use entries::Entries;
 use preview::Preview;
@@ -141,7 +142,7 @@ fn wait(
                 Next::Reload(change) => {
                     tracing::info!(chart = %watch.chart.display(), "The chart was saved: serving it");
                     let change = releases::changes(watch, previews).unwrap_or(change);
-                    super::print(&diff::coloured(&change, io::stdout().is_terminal()));
+                    super::print(&coloured(&change, Colour::on(io::stdout().is_terminal())));
                     reloads = true;
                 }
             }

@@ -1,0 +1,128 @@
+//! Plans the next reconcile of a resource: runs it against a client that writes nothing, and sorts what it would write.
+
+use std::sync::Arc;
+
+use controller::client::rehearsal::{Rehearsal, Write};
+use controller::context::Context;
+use controller::runtime::priority::Priority;
+use helm_release::kube::Error as ApiError;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::mask::Mask;
+use crate::plan::{Plan, plan};
+use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::reconcile;
+use crate::reconcile::step_context::StepContext;
+use crate::view::primary::Received;
+
+/// The chart controllers of a process that only rehearses, once they have listed everything.
+#[derive(Default)]
+pub(crate) struct Rehearsals {
+    is_on: bool,
+    ready: watch::Sender<Vec<Arc<ControllerContext>>>,
+}
+
+/// The plan of a resource, and what must not be shown of it.
+pub(crate) struct Rehearsed {
+    pub(crate) plan: Plan,
+    /// Redacts the contents of Secrets, and override values, which may come from the operator's environment.
+    pub(crate) mask: Mask,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The resource cannot be read as one of its kind.
+    #[error("the resource is invalid")]
+    Invalid(#[from] serde_json::Error),
+    /// It has no name that a path can contain.
+    #[error(transparent)]
+    Name(#[from] ApiError),
+}
+
+impl Rehearsals {
+    /// Makes the process only rehearse.
+    pub(crate) fn on() -> Rehearsals {
+        Rehearsals { is_on: true, ..Rehearsals::default() }
+    }
+
+    /// Returns those of this process, which are off by default.
+    pub(crate) fn of(context: &Context) -> Arc<Rehearsals> {
+        context.part(|_| Rehearsals::default())
+    }
+
+    /// Returns whether controllers reconcile nothing by themselves.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Adds a controller that has listed everything.
+    pub(crate) fn add(&self, controller: Arc<ControllerContext>) {
+        self.ready.send_modify(|ready| ready.push(controller));
+    }
+
+    /// Waits for the controller of a kind.
+    pub(crate) async fn controller(&self, api_version: &str, kind: &str) -> Option<Arc<ControllerContext>> {
+        let is_it = |one: &&Arc<ControllerContext>| {
+            *one.resource.api_version == *api_version && *one.resource.kind == *kind
+        };
+        let mut ready = self.ready.subscribe();
+        let ready = ready.wait_for(|ready| ready.iter().any(|one| is_it(&one))).await.ok()?;
+        ready.iter().find(is_it).cloned()
+    }
+}
+
+/// Plans the next reconcile of a resource, which may differ from the one in the cluster, or exist only here. As in a
+/// process that has just started, nothing waits for an earlier failure or for another resource's upgrade.
+///
+/// # Errors
+/// The resource is invalid.
+pub(crate) async fn rehearse(shared: &ControllerContext, resource: Value) -> Result<Rehearsed, Error> {
+    let received: Received = serde_json::from_value(resource.clone())?;
+    let path = shared.resource.path(received.primary.namespace(), received.primary.name())?;
+    let key = shared.acceptance.key_of(&received.primary);
+    let rehearsal = Arc::new(Rehearsal::new(settle));
+    rehearsal.put(&path, resource.clone());
+    let work = async {
+        shared.primary_written(received);
+        _ = reconcile(shared, &key, &(), Priority::Normal).await;
+    };
+    rehearsal.record(work).await;
+    let writes = rehearsal.writes();
+    let mut mask = Mask::default();
+    if let Some(primary) = shared.cache.primary(&key) {
+        let mut context = StepContext::new(shared, &key, &());
+        // A source that cannot be read has failed the reconcile, too.
+        _ = context.load_sources(&primary).await;
+        mask = context.secrets();
+    }
+    for text in shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {
+        mask.add_values(&text.as_str().into());
+    }
+    writes.iter().flat_map(objects).filter(|object| is_secret(object)).for_each(|secret| mask.add_data(secret));
+    let resource = rehearsal.object(&path).unwrap_or(resource);
+    Ok(Rehearsed { plan: plan(&resource, &path, &writes), mask })
+}
+
+fn objects(write: &Write) -> impl Iterator<Item = &Value> {
+    write.before.iter().chain(write.after.as_ref().ok().and_then(Option::as_ref))
+}
+
+/// Returns whether an object is a Secret with contents of its own: a release record repeats what is known.
+fn is_secret(object: &Value) -> bool {
+    object["kind"] == "Secret" && object["type"] != "helm.sh/release.v1"
+}
+
+/// Completes what a reconcile waits for: Jobs and Pods of hooks succeed, and definitions are established.
+fn settle(object: &mut Value) {
+    let is_hook = object["metadata"]["annotations"]["helm.sh/hook"].is_string();
+    let holds = |kind: &str| json!({"type": kind, "status": "True", "reason": "Rehearsed", "message": ""});
+    let status = match object["kind"].as_str().unwrap_or_default() {
+        "Job" if is_hook => json!({"succeeded": 1, "conditions": [holds("SuccessCriteriaMet"), holds("Complete")]}),
+        "Pod" if is_hook => json!({"phase": "Succeeded"}),
+        "CustomResourceDefinition" => json!({"conditions": [holds("NamesAccepted"), holds("Established")]}),
+        _ => return,
+    };
+    object["status"] = status;
+}

@@ -1,0 +1,161 @@
+//! Sorts the writes of a rehearsal by object.
+
+use controller::client::rehearsal::{Checked, Write};
+use helm_release::kube::FIELD_MANAGER;
+use outside::Target;
+use serde_json::Value;
+
+use super::{Action, Change, Name, Notice, Plan, Request};
+use crate::status::condition;
+
+/// Helm's annotation on every hook.
+const HOOK: &str = "helm.sh/hook";
+
+/// The type of the Secrets that hold release records.
+const RECORD: &str = "helm.sh/release.v1";
+
+/// The metadata that the API server sets.
+const SERVER_METADATA: [&str; 6] =
+    ["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"];
+
+/// Returns the plan of a reconcile with these writes, after which the resource is as given.
+pub(crate) fn plan(resource: &Value, path: &str, writes: &[Write]) -> Plan {
+    let uid = resource["metadata"]["uid"].as_str().unwrap_or_default();
+    let mut objects: Vec<(&str, Vec<&Write>)> = Vec::new();
+    for write in writes.iter().filter(|write| !is_record(write) && object_path(&write.path) != path) {
+        let path = object_path(&write.path);
+        match objects.iter_mut().find(|(known, _)| *known == path) {
+            Some((_, writes)) => writes.push(write),
+            None => objects.push((path, vec![write])),
+        }
+    }
+    Plan {
+        resource: name(resource, path),
+        changes: objects.into_iter().map(|(path, writes)| change(path, &writes, uid)).collect(),
+        writes: writes.iter().map(request).collect(),
+        notice: notice(resource),
+    }
+}
+
+fn request(write: &Write) -> Request {
+    Request { method: write.method.clone(), path: write.path.clone() }
+}
+
+/// Returns whether a write concerns a release record.
+fn is_record(write: &Write) -> bool {
+    let written = write.after.as_ref().ok().and_then(Option::as_ref);
+    [Some(&write.sent), write.before.as_ref(), written].into_iter().flatten().any(|object| object["type"] == RECORD)
+}
+
+/// Returns a path without its subresource.
+fn object_path(path: &str) -> &str {
+    let subresource = Target::of(path).map_or("", |target| target.subresource);
+    if subresource.is_empty() { path } else { &path[..path.len() - subresource.len() - 1] }
+}
+
+fn name(object: &Value, path: &str) -> Name {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let target = Target::of(path);
+    let of_path = |part: fn(&Target<'_>) -> String| target.as_ref().map(part).unwrap_or_default();
+    let kind = text(&object["kind"]);
+    Name {
+        api_version: of_path(|target| target.api_version.to_owned()),
+        kind: if kind.is_empty() { of_path(|target| target.plural.to_owned()) } else { kind },
+        namespace: of_path(|target| target.namespace.to_owned()),
+        name: of_path(|target| target.name.to_owned()),
+    }
+}
+
+/// Returns what the writes to one object do to it.
+fn change(path: &str, writes: &[&Write], owner: &str) -> Change {
+    let before = writes.first().and_then(|write| write.before.clone());
+    let after = writes.iter().rev().find_map(|write| write.after.as_ref().ok()).cloned();
+    let after = after.unwrap_or_else(|| before.clone());
+    let refusal = writes.last().and_then(|write| write.after.as_ref().err());
+    let seen = |is: &dyn Fn(&Value) -> bool| {
+        writes.iter().any(|write| {
+            let written = write.after.as_ref().ok().and_then(Option::as_ref);
+            [Some(&write.sent), write.before.as_ref(), written].into_iter().flatten().any(is)
+        })
+    };
+    let action = match (&before, &after, refusal) {
+        (_, _, Some(refused)) if refused.code == 409 => Action::Conflict,
+        (_, _, Some(_)) => Action::Refused,
+        _ if seen(&|object| object["metadata"]["annotations"][HOOK].is_string()) => Action::Hook,
+        (None, None, _) => Action::Revert,
+        (None, Some(_), _) => Action::Create,
+        (Some(_), None, _) => Action::Delete,
+        (Some(_), Some(_), _) if writes.iter().any(|write| write.method == "DELETE") => Action::Recreate,
+        (Some(before), Some(after), _) if has_owner(before, owner) && !has_owner(after, owner) => Action::Keep,
+        (Some(before), Some(after), _) if desired(before) == desired(after) => Action::Own,
+        (Some(_), Some(_), _) => Action::Update,
+    };
+    let shown = after.as_ref().or(before.as_ref()).or(writes.first().map(|write| &write.sent));
+    Change {
+        object: name(shown.unwrap_or(&Value::Null), path),
+        action,
+        refused: refusal.map(|refused| refused.message.clone()),
+        is_unchecked: writes.iter().any(|write| write.checked == Checked::Nobody && write.method != "DELETE"),
+        losers: before.as_ref().zip(after.as_ref()).map(|(old, new)| losers(old, new)).unwrap_or_default(),
+        before: before.map(|object| desired(&object)),
+        after: after.map(|object| desired(&object)),
+    }
+}
+
+fn has_owner(object: &Value, uid: &str) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    !uid.is_empty() && owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == uid))
+}
+
+/// Returns an object without what the API server and controllers set.
+fn desired(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        SERVER_METADATA.iter().for_each(|field| _ = metadata.remove(*field));
+    }
+    object
+}
+
+/// Returns the other managers of an object that own fewer fields afterwards, sorted.
+fn losers(before: &Value, after: &Value) -> Vec<String> {
+    let entries = |object: &Value| object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let identity = |entry: &Value| {
+        ["manager", "operation", "subresource"].map(|key| entry[key].as_str().unwrap_or_default().to_owned())
+    };
+    let new = entries(after);
+    let is_loser = |entry: &Value| {
+        let now = new.iter().find(|now| identity(now) == identity(entry)).map(|now| leaves(&now["fieldsV1"]));
+        entry["manager"] != FIELD_MANAGER && now.unwrap_or(0) < leaves(&entry["fieldsV1"])
+    };
+    let mut losers: Vec<String> =
+        entries(before).iter().filter(|entry| is_loser(entry)).map(|entry| identity(entry)[0].clone()).collect();
+    losers.sort();
+    losers.dedup();
+    losers
+}
+
+/// Returns how many fields a set has.
+fn leaves(fields: &Value) -> usize {
+    match fields.as_object() {
+        Some(inner) if !inner.is_empty() => inner.values().map(leaves).sum(),
+        _ => 1,
+    }
+}
+
+/// Returns why the resource fails or waits, by its conditions.
+fn notice(resource: &Value) -> Option<Notice> {
+    let conditions = resource["status"]["conditions"].as_array()?;
+    let is_true = |kind: &str| conditions.iter().find(|one| one["type"] == kind && one["status"] == "True");
+    let failures = [condition::RELEASE_FAILED, condition::IRRECONCILABLE, condition::STALLED];
+    let waits = [condition::PAUSED, condition::SUSPENDED, condition::DRIFTED];
+    let found = |kinds: &[&str]| kinds.iter().find_map(|kind| is_true(kind));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (is_failure, found) = match found(&failures) {
+        Some(failure) => (true, failure),
+        None => (false, found(&waits)?),
+    };
+    Some(Notice { is_failure, reason: text(&found["reason"]), message: text(&found["message"]) })
+}

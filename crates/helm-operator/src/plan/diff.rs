@@ -1,0 +1,116 @@
+//! Shows how an object changes, as a unified diff of its YAML. Never shows a Secret's contents.
+
+use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
+use serde_json::Value;
+
+const RED: &str = "\u{1b}[31m";
+const GREEN: &str = "\u{1b}[32m";
+const REVERSE: &str = "\u{1b}[7m";
+const NOT_REVERSE: &str = "\u{1b}[27m";
+const PLAIN: &str = "\u{1b}[0m";
+
+/// Returns how an object changes, with the lines that name it before and after; `(none)` where it does not exist.
+pub(crate) fn of(name: &str, old: Option<&Value>, new: Option<&Value>) -> String {
+    let (old_text, new_text) = (text(old, new, "before"), text(new, old, "after"));
+    let lines = InternedInput::new(old_text.as_str(), new_text.as_str());
+    let mut diff = Diff::compute(Algorithm::Histogram, &lines);
+    diff.postprocess_lines(&lines);
+    let side = |object: Option<&Value>| if object.is_some() { name } else { "(none)" };
+    let printer = BasicLineDiffPrinter(&lines.interner);
+    let hunks = diff.unified_diff(&printer, UnifiedDiffConfig::default(), &lines);
+    format!("--- {}\n+++ {}\n{hunks}", side(old), side(new))
+}
+
+/// Returns an object's text. A Secret's values are redacted; those that differ from the `other` side's are marked.
+fn text(object: Option<&Value>, other: Option<&Value>, side: &str) -> String {
+    let Some(object) = object else { return String::new() };
+    let mut object = object.clone();
+    if object["kind"] == "Secret" {
+        for field in ["data", "stringData"] {
+            for (key, value) in object.get_mut(field).and_then(Value::as_object_mut).into_iter().flatten() {
+                let is_same = other.is_none_or(|other| other[field].get(key).is_none_or(|known| known == value));
+                *value = if is_same { "****".into() } else { format!("**** ({side})").into() };
+            }
+        }
+        // kubectl keeps the whole text of what it applied.
+        if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        }
+    }
+    let value = go_encoding::json::from_serde(&object);
+    go_encoding::yaml::emit(&value).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
+}
+
+/// Whether to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Never,
+    Ansi,
+}
+
+impl Colour {
+    /// Returns colours for a terminal, unless `NO_COLOR` is set.
+    pub(crate) fn on(is_terminal: bool) -> Colour {
+        let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        if is_terminal && is_wanted { Colour::Ansi } else { Colour::Never }
+    }
+}
+
+/// Adds colours to a diff, and marks what differs within a changed line.
+pub(crate) fn coloured(diff: &str, colour: Colour) -> String {
+    if colour == Colour::Never {
+        return diff.trim_end().to_owned();
+    }
+    let lines: Vec<&str> = diff.lines().collect();
+    let (mut text, mut at) = (String::new(), 0);
+    while at < lines.len() {
+        let removed = run(&lines[at..], '-');
+        let added = run(&lines[at + removed.len()..], '+');
+        if removed.is_empty() && added.is_empty() {
+            text.push_str(lines[at]);
+            text.push('\n');
+            at += 1;
+            continue;
+        }
+        let is_paired = removed.len() == added.len();
+        let other = |lines: &[&str], index: usize| lines.get(index).filter(|_| is_paired).map(|line| line[1..].to_owned());
+        for (index, line) in removed.iter().enumerate() {
+            text.push_str(&painted(line, other(added, index).as_deref(), RED));
+        }
+        for (index, line) in added.iter().enumerate() {
+            text.push_str(&painted(line, other(removed, index).as_deref(), GREEN));
+        }
+        at += removed.len() + added.len();
+    }
+    text.trim_end().to_owned()
+}
+
+/// Returns the lines at the front with this sign.
+fn run<'l>(lines: &'l [&'l str], sign: char) -> &'l [&'l str] {
+    let end = lines.iter().position(|line| !line.starts_with(sign)).unwrap_or(lines.len());
+    &lines[..end]
+}
+
+/// Returns a line in a colour. What differs from the other side's line is reversed.
+fn painted(line: &str, other: Option<&str>, colour: &str) -> String {
+    let (sign, body) = line.split_at(1);
+    let marked = other.and_then(|other| {
+        let (begin, end) = differing(body, other)?;
+        Some(format!("{}{REVERSE}{}{NOT_REVERSE}{}", &body[..begin], &body[begin..end], &body[end..]))
+    });
+    format!("{colour}{sign}{}{PLAIN}\n", marked.as_deref().unwrap_or(body))
+}
+
+/// Returns the part of a line that differs from another, in whole words; `None` if they have nothing in common.
+fn differing(line: &str, other: &str) -> Option<(usize, usize)> {
+    let same = |(a, b): &(char, char)| a == b;
+    let begin: usize = line.chars().zip(other.chars()).take_while(same).map(|(c, _)| c.len_utf8()).sum();
+    let rest = (&line[begin..], &other[begin..]);
+    let tail: usize = rest.0.chars().rev().zip(rest.1.chars().rev()).take_while(same).map(|(c, _)| c.len_utf8()).sum();
+    let is_word = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    let begin = line[..begin].trim_end_matches(is_word).len();
+    let end = line.len() - tail;
+    let end = end + line[end..].len() - line[end..].trim_start_matches(is_word).len();
+    let has_common = line[..begin].contains(|c: char| !c.is_whitespace());
+    (has_common && begin < end).then_some((begin, end))
+}

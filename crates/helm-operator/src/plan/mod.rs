@@ -1,0 +1,177 @@
+//! What a reconcile would write: pure.
+//!
+//! `changes` sorts the writes of a rehearsal by object, and `diff` shows how an object changes. `text`, `markdown` and
+//! `json` print a plan.
+
+pub(crate) mod diff;
+
+mod changes;
+
+pub(crate) mod json;
+pub(crate) mod markdown;
+pub(crate) mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub(crate) use changes::plan;
+
+/// What the next reconcile of a resource writes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// The resource.
+    pub(crate) resource: Name,
+    /// What happens to the release's objects and hooks, in the order of the first write to each.
+    pub(crate) changes: Vec<Change>,
+    /// Every write in the order in which it is sent, those to release records and to the resource included.
+    pub(crate) writes: Vec<Request>,
+    /// Why the reconcile fails or waits.
+    pub(crate) notice: Option<Notice>,
+}
+
+/// An object's kind and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Name {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    /// Empty for cluster-scoped objects.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = if self.namespace.is_empty() { String::new() } else { format!("{}/", self.namespace) };
+        write!(f, "{} {namespace}{}", self.kind, self.name)
+    }
+}
+
+/// What happens to one object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) object: Name,
+    pub(crate) action: Action,
+    /// The object before; `None` if it does not exist.
+    pub(crate) before: Option<Value>,
+    /// The object afterwards; `None` if it no longer exists.
+    pub(crate) after: Option<Value>,
+    /// Why the API server refuses it.
+    pub(crate) refused: Option<String>,
+    /// Whether a part of it depends on earlier writes, so that the API server could not check it.
+    pub(crate) is_unchecked: bool,
+    /// The managers that lose fields to the operator.
+    pub(crate) losers: Vec<String>,
+}
+
+/// The kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Action {
+    /// The object is created.
+    Create,
+    /// Its fields change.
+    Update,
+    /// It is deleted and created again.
+    Recreate,
+    /// It is deleted.
+    Delete,
+    /// It leaves the release, and stays.
+    Keep,
+    /// Only the managers of its fields change.
+    Own,
+    /// It is created, and deleted again, because a later write is refused.
+    Revert,
+    /// A hook runs.
+    Hook,
+    /// Someone else changed the object, or has one of its name.
+    Conflict,
+    /// The API server refuses it.
+    Refused,
+}
+
+impl Action {
+    /// Returns the mark in front of an object.
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Action::Create => "+",
+            Action::Update => "~",
+            Action::Recreate => "-/+",
+            Action::Delete => "-",
+            Action::Keep | Action::Own => "=",
+            Action::Revert => "+/-",
+            Action::Hook => ">",
+            Action::Conflict | Action::Refused => "!",
+        }
+    }
+
+    /// Returns what happens, for the actions whose mark does not say it.
+    pub(crate) fn note(self) -> &'static str {
+        match self {
+            Action::Create | Action::Update | Action::Delete => "",
+            Action::Recreate => "deleted and created again",
+            Action::Keep => "leaves the release and stays",
+            Action::Own => "only the managers of its fields change",
+            Action::Revert => "created and deleted again",
+            Action::Hook => "hook",
+            Action::Conflict => "conflict",
+            Action::Refused => "refused",
+        }
+    }
+}
+
+/// A write, without its body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+}
+
+/// The reason that the resource's conditions give.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Notice {
+    /// Whether the reconcile fails; otherwise it waits.
+    #[serde(rename = "fails")]
+    pub(crate) is_failure: bool,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl Plan {
+    /// Returns the counts of changes: `+3 ~2 -1, 1 hook`; `no changes` without any.
+    pub(crate) fn summary(&self) -> String {
+        let count = |action: Action| self.changes.iter().filter(|change| change.action == action).count();
+        let signed = [(Action::Create, "+"), (Action::Update, "~"), (Action::Delete, "-")];
+        let signed = signed.map(|(action, sign)| (count(action), sign));
+        let mut parts: Vec<String> = Vec::new();
+        if signed.iter().any(|(count, _)| *count > 0) {
+            parts.push(signed.map(|(count, sign)| format!("{sign}{count}")).join(" "));
+        }
+        let named = [
+            (Action::Recreate, "recreated", "recreated"),
+            (Action::Revert, "created and deleted again", "created and deleted again"),
+            (Action::Keep, "kept", "kept"),
+            (Action::Own, "with other field managers only", "with other field managers only"),
+            (Action::Hook, "hook", "hooks"),
+            (Action::Conflict, "conflict", "conflicts"),
+            (Action::Refused, "refused", "refused"),
+        ];
+        let named = named.into_iter().map(|(action, one, more)| (count(action), one, more));
+        parts.extend(named.filter(|(count, ..)| *count > 0).map(|(count, one, more)| {
+            format!("{count} {}", if count == 1 { one } else { more })
+        }));
+        if parts.is_empty() { "no changes".to_owned() } else { parts.join(", ") }
+    }
+
+    /// Returns whether the reconcile fails, or one of its writes is refused.
+    pub(crate) fn is_failure(&self) -> bool {
+        let is_refused = |change: &Change| matches!(change.action, Action::Refused | Action::Conflict);
+        self.notice.as_ref().is_some_and(|notice| notice.is_failure) || self.changes.iter().any(is_refused)
+    }
+}
