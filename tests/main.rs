@@ -14,6 +14,7 @@ mod chart_kinds;
 mod client_side;
 mod config;
 mod definitions;
+mod diff;
 mod docs;
 mod drift;
 mod generated;

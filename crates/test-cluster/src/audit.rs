@@ -26,6 +26,8 @@ pub struct Request {
     pub name: String,
     /// HTTP status.
     pub code: u16,
+    /// Whether the query says `dryRun=All`, so that a write stores nothing.
+    pub is_dry_run: bool,
 }
 
 impl Request {
@@ -53,6 +55,7 @@ impl Request {
             namespace: text("/objectRef/namespace"),
             name: text("/objectRef/name"),
             code: code.and_then(|code| u16::try_from(code).ok()).unwrap_or(0),
+            is_dry_run: text("/requestURI").contains("dryRun=All"),
         }
     }
 }
@@ -79,6 +82,7 @@ mod tests {
     fn an_audit_event_becomes_a_request() {
         let event = serde_json::json!({
             "verb": "patch",
+            "requestURI": "/apis/cache.my.domain/v1/namespaces/default/memcacheds/one/status?fieldManager=f&dryRun=All",
             "user": {"username": "operator"},
             "objectRef": {"apiGroup": "cache.my.domain", "resource": "memcacheds", "subresource": "status", "namespace": "default", "name": "one"},
             "responseStatus": {"code": 200},
@@ -88,7 +92,7 @@ mod tests {
             (request.user.as_str(), request.group.as_str(), request.resource.as_str(), request.code),
             ("operator", "cache.my.domain", "memcacheds/status", 200)
         );
-        assert!(request.is_write() && request.acting_as == "operator");
+        assert!(request.is_write() && request.is_dry_run && request.acting_as == "operator");
     }
 
     #[test]
@@ -102,6 +106,6 @@ mod tests {
     fn discovery_has_no_resource_and_writes_nothing() {
         let request = Request::from_event(&serde_json::json!({"verb": "get", "requestURI": "/apis"}));
         assert_eq!(request.resource, "");
-        assert!(!request.is_write());
+        assert!(!request.is_write() && !request.is_dry_run);
     }
 }

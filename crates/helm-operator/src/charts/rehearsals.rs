@@ -1,20 +1,26 @@
 //! Plans the next reconcile of a resource: runs it against a client that writes nothing, and sorts what it would write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use controller::client::rehearsal::{Rehearsal, Write};
 use controller::context::Context;
 use controller::runtime::priority::Priority;
 use helm_release::kube::Error as ApiError;
+use helm_release::storage::MarkedObject;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::mask::Mask;
-use crate::plan::{Plan, plan};
+use crate::plan::{Change, Name, Plan, plan};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::reconcile;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Received;
+use crate::view::release::Release;
+
+/// How often to look whether the objects of a release are listed. A controller limits the wait.
+const LISTING: Duration = Duration::from_millis(20);
 
 /// The chart controllers of a process that only rehearses, once they have listed everything.
 #[derive(Default)]
@@ -64,9 +70,8 @@ impl Rehearsals {
 
     /// Waits for the controller of a kind.
     pub(crate) async fn controller(&self, api_version: &str, kind: &str) -> Option<Arc<ControllerContext>> {
-        let is_it = |one: &&Arc<ControllerContext>| {
-            *one.resource.api_version == *api_version && *one.resource.kind == *kind
-        };
+        let is_it =
+            |one: &&Arc<ControllerContext>| *one.resource.api_version == *api_version && *one.resource.kind == *kind;
         let mut ready = self.ready.subscribe();
         let ready = ready.wait_for(|ready| ready.iter().any(|one| is_it(&one))).await.ok()?;
         ready.iter().find(is_it).cloned()
@@ -84,6 +89,12 @@ pub(crate) async fn rehearse(shared: &ControllerContext, resource: Value) -> Res
     let key = shared.acceptance.key_of(&received.primary);
     let rehearsal = Arc::new(Rehearsal::new(settle));
     rehearsal.put(&path, resource.clone());
+    // With a version that is newer than what watches have shown.
+    let received = rehearsal.object(&path).map(serde_json::from_value).transpose()?.unwrap_or(received);
+    while shared.cache.is_listing(&key) {
+        tokio::time::sleep(LISTING).await;
+    }
+    let release = shared.cache.release(&key).unwrap_or_default();
     let work = async {
         shared.primary_written(received);
         _ = reconcile(shared, &key, &(), Priority::Normal).await;
@@ -102,7 +113,22 @@ pub(crate) async fn rehearse(shared: &ControllerContext, resource: Value) -> Res
     }
     writes.iter().flat_map(objects).filter(|object| is_secret(object)).for_each(|secret| mask.add_data(secret));
     let resource = rehearsal.object(&path).unwrap_or(resource);
-    Ok(Rehearsed { plan: plan(&resource, &path, &writes), mask })
+    let mut plan = plan(&resource, &path, &writes);
+    plan.changes.extend(kept(&release, &shared.cache.release(&key).unwrap_or_default()));
+    Ok(Rehearsed { plan, mask })
+}
+
+/// Returns the objects that leave the release and stay, which takes no write.
+fn kept(before: &Release, after: &Release) -> Vec<Change> {
+    let (Some(old), Some(new)) = (before.deployed_marks(), after.deployed_marks()) else { return Vec::new() };
+    let is_left = |one: &&MarkedObject| one.kept && !new.objects.iter().any(|other| other.key == one.key);
+    let name = |one: &MarkedObject| Name {
+        api_version: one.api_version.to_string(),
+        kind: one.key.kind.to_string(),
+        namespace: one.key.namespace.to_string(),
+        name: one.key.name.to_string(),
+    };
+    old.objects.iter().filter(is_left).map(|one| Change::kept(name(one))).collect()
 }
 
 fn objects(write: &Write) -> impl Iterator<Item = &Value> {

@@ -159,7 +159,8 @@ impl Operator {
     pub(crate) fn only(mut self, serves: impl Fn(&Watch) -> bool, chart: Option<&Path>) -> Operator {
         self.watches.retain(|watch| serves(watch));
         self.own.retain(|(watch, _)| serves(watch));
-        let is_kept = |kind: &str, watch: &Watch| kind == watch.kind || kind == format!("{}.{}", watch.kind, watch.group);
+        let is_kept =
+            |kind: &str, watch: &Watch| kind == watch.kind || kind == format!("{}.{}", watch.kind, watch.group);
         self.charts.retain(|(kind, _)| self.watches.iter().any(|watch| is_kept(kind, watch)));
         if let Some(chart) = chart {
             self.watches.iter_mut().for_each(|watch| watch.chart = chart.to_owned());

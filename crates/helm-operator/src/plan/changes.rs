@@ -1,6 +1,6 @@
 //! Sorts the writes of a rehearsal by object.
 
-use controller::client::rehearsal::{Checked, Write};
+use controller::client::rehearsal::{Checked, Refused, Write};
 use helm_release::kube::FIELD_MANAGER;
 use outside::Target;
 use serde_json::Value;
@@ -29,11 +29,14 @@ pub(crate) fn plan(resource: &Value, path: &str, writes: &[Write]) -> Plan {
             None => objects.push((path, vec![write])),
         }
     }
+    let notice = notice(resource);
+    let fails = notice.as_ref().is_some_and(|notice| notice.is_failure);
+    let history = |(path, writes)| History { path, writes, owner: uid, fails };
     Plan {
         resource: name(resource, path),
-        changes: objects.into_iter().map(|(path, writes)| change(path, &writes, uid)).collect(),
+        changes: objects.into_iter().filter_map(|object| history(object).change()).collect(),
         writes: writes.iter().map(request).collect(),
-        notice: notice(resource),
+        notice,
     }
 }
 
@@ -66,40 +69,88 @@ fn name(object: &Value, path: &str) -> Name {
     }
 }
 
-/// Returns what the writes to one object do to it.
-fn change(path: &str, writes: &[&Write], owner: &str) -> Change {
-    let before = writes.first().and_then(|write| write.before.clone());
-    let after = writes.iter().rev().find_map(|write| write.after.as_ref().ok()).cloned();
-    let after = after.unwrap_or_else(|| before.clone());
-    let refusal = writes.last().and_then(|write| write.after.as_ref().err());
-    let seen = |is: &dyn Fn(&Value) -> bool| {
-        writes.iter().any(|write| {
-            let written = write.after.as_ref().ok().and_then(Option::as_ref);
-            [Some(&write.sent), write.before.as_ref(), written].into_iter().flatten().any(is)
+/// The writes to one object.
+struct History<'w> {
+    path: &'w str,
+    writes: Vec<&'w Write>,
+    /// The uid of the release's owner.
+    owner: &'w str,
+    /// Whether the reconcile fails, so that later writes do not make up for a refused one.
+    fails: bool,
+}
+
+impl History<'_> {
+    /// Returns what the writes do to the object; `None` if that is nothing.
+    fn change(&self) -> Option<Change> {
+        let (before, after) = (self.before(), self.after());
+        let refusal = self.refusal();
+        let action = self.action(before, after, refusal)?;
+        let shown = after.or(before).or(self.writes.first().map(|write| &write.sent));
+        Some(Change {
+            object: name(shown.unwrap_or(&Value::Null), self.path),
+            action,
+            refused: refusal.map(|refused| refused.message.clone()),
+            is_unchecked: self.writes.iter().any(|write| write.checked == Checked::Nobody && write.method != "DELETE"),
+            losers: before.zip(after).map(|(old, new)| losers(old, new)).unwrap_or_default(),
+            before: before.map(desired),
+            after: after.map(desired),
         })
-    };
-    let action = match (&before, &after, refusal) {
-        (_, _, Some(refused)) if refused.code == 409 => Action::Conflict,
-        (_, _, Some(_)) => Action::Refused,
-        _ if seen(&|object| object["metadata"]["annotations"][HOOK].is_string()) => Action::Hook,
-        (None, None, _) => Action::Revert,
-        (None, Some(_), _) => Action::Create,
-        (Some(_), None, _) => Action::Delete,
-        (Some(_), Some(_), _) if writes.iter().any(|write| write.method == "DELETE") => Action::Recreate,
-        (Some(before), Some(after), _) if has_owner(before, owner) && !has_owner(after, owner) => Action::Keep,
-        (Some(before), Some(after), _) if desired(before) == desired(after) => Action::Own,
-        (Some(_), Some(_), _) => Action::Update,
-    };
-    let shown = after.as_ref().or(before.as_ref()).or(writes.first().map(|write| &write.sent));
-    Change {
-        object: name(shown.unwrap_or(&Value::Null), path),
-        action,
-        refused: refusal.map(|refused| refused.message.clone()),
-        is_unchecked: writes.iter().any(|write| write.checked == Checked::Nobody && write.method != "DELETE"),
-        losers: before.as_ref().zip(after.as_ref()).map(|(old, new)| losers(old, new)).unwrap_or_default(),
-        before: before.map(|object| desired(&object)),
-        after: after.map(|object| desired(&object)),
     }
+
+    fn before(&self) -> Option<&Value> {
+        self.writes.first()?.before.as_ref()
+    }
+
+    /// Returns the object after the last write that was accepted.
+    fn after(&self) -> Option<&Value> {
+        match self.writes.iter().rev().find_map(|write| write.after.as_ref().ok()) {
+            Some(after) => after.as_ref(),
+            None => self.before(),
+        }
+    }
+
+    fn refusal(&self) -> Option<&Refused> {
+        let refusals = || self.writes.iter().rev().filter_map(|write| write.after.as_ref().err());
+        match self.fails {
+            true => refusals().next(),
+            false => self.writes.last()?.after.as_ref().err(),
+        }
+    }
+
+    fn action(&self, before: Option<&Value>, after: Option<&Value>, refusal: Option<&Refused>) -> Option<Action> {
+        Some(match (before, after, refusal) {
+            (_, _, Some(refused)) if refused.code == 409 => Action::Conflict,
+            (_, _, Some(_)) => Action::Refused,
+            _ if self.states().any(|object| object["metadata"]["annotations"][HOOK].is_string()) => Action::Hook,
+            (None, None, _) => Action::Revert,
+            (None, Some(_), _) => Action::Create,
+            (Some(_), None, _) => Action::Delete,
+            (Some(_), Some(_), _) if self.writes.iter().any(|write| write.method == "DELETE") => Action::Recreate,
+            (Some(old), Some(new), _) if has_owner(old, self.owner) && !has_owner(new, self.owner) => Action::Keep,
+            (Some(old), Some(new), _) if desired(old) != desired(new) => Action::Update,
+            (Some(old), ..) if self.written().any(|object| desired(object) != desired(old)) => Action::Revert,
+            (Some(old), Some(new), _) if managers(old) != managers(new) => Action::Own,
+            _ => return None,
+        })
+    }
+
+    /// Returns the object as each write left it.
+    fn written(&self) -> impl Iterator<Item = &Value> {
+        self.writes.iter().filter_map(|write| write.after.as_ref().ok()?.as_ref())
+    }
+
+    /// Returns every known form of the object.
+    fn states(&self) -> impl Iterator<Item = &Value> {
+        let sent = self.writes.iter().flat_map(|write| write.before.iter().chain([&write.sent]));
+        sent.chain(self.written())
+    }
+}
+
+/// Returns the managers of an object's fields, without the times of their writes.
+fn managers(object: &Value) -> Vec<Value> {
+    let mut entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    entries.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| _ = entry.remove("time"));
+    entries
 }
 
 fn has_owner(object: &Value, uid: &str) -> bool {

@@ -73,7 +73,8 @@ pub(crate) fn coloured(diff: &str, colour: Colour) -> String {
             continue;
         }
         let is_paired = removed.len() == added.len();
-        let other = |lines: &[&str], index: usize| lines.get(index).filter(|_| is_paired).map(|line| line[1..].to_owned());
+        let other =
+            |lines: &[&str], index: usize| lines.get(index).filter(|_| is_paired).map(|line| line[1..].to_owned());
         for (index, line) in removed.iter().enumerate() {
             text.push_str(&painted(line, other(added, index).as_deref(), RED));
         }

@@ -70,6 +70,14 @@ pub(crate) struct Change {
     pub(crate) losers: Vec<String>,
 }
 
+impl Change {
+    /// Returns the change of an object that stays as it is when it leaves the release.
+    pub(crate) fn kept(object: Name) -> Change {
+        let (before, after, refused, losers) = (None, None, None, Vec::new());
+        Change { object, action: Action::Keep, before, after, refused, is_unchecked: false, losers }
+    }
+}
+
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -86,7 +94,7 @@ pub(crate) enum Action {
     Keep,
     /// Only the managers of its fields change.
     Own,
-    /// It is created, and deleted again, because a later write is refused.
+    /// It is changed and changed back, because a later write is refused.
     Revert,
     /// A hook runs.
     Hook,
@@ -118,7 +126,7 @@ impl Action {
             Action::Recreate => "deleted and created again",
             Action::Keep => "leaves the release and stays",
             Action::Own => "only the managers of its fields change",
-            Action::Revert => "created and deleted again",
+            Action::Revert => "changed and changed back",
             Action::Hook => "hook",
             Action::Conflict => "conflict",
             Action::Refused => "refused",
@@ -155,7 +163,7 @@ impl Plan {
         }
         let named = [
             (Action::Recreate, "recreated", "recreated"),
-            (Action::Revert, "created and deleted again", "created and deleted again"),
+            (Action::Revert, "changed back", "changed back"),
             (Action::Keep, "kept", "kept"),
             (Action::Own, "with other field managers only", "with other field managers only"),
             (Action::Hook, "hook", "hooks"),
@@ -163,9 +171,11 @@ impl Plan {
             (Action::Refused, "refused", "refused"),
         ];
         let named = named.into_iter().map(|(action, one, more)| (count(action), one, more));
-        parts.extend(named.filter(|(count, ..)| *count > 0).map(|(count, one, more)| {
-            format!("{count} {}", if count == 1 { one } else { more })
-        }));
+        parts.extend(
+            named
+                .filter(|(count, ..)| *count > 0)
+                .map(|(count, one, more)| format!("{count} {}", if count == 1 { one } else { more })),
+        );
         if parts.is_empty() { "no changes".to_owned() } else { parts.join(", ") }
     }
 

@@ -69,13 +69,31 @@ fn the_writes_to_an_object_are_one_change() {
         (vec![Write { after: refused(422), ..put(Some(&a), None) }], Action::Refused),
         (vec![Write { after: refused(409), ..put(Some(&a), None) }], Action::Conflict),
         // Refused as a change of an immutable field, and then made anew.
-        (
-            vec![Write { after: refused(422), ..put(Some(&a), None) }, delete(&a), put(None, Some(&b))],
-            Action::Recreate,
-        ),
+        (vec![Write { after: refused(422), ..put(Some(&a), None) }, delete(&a), put(None, Some(&b))], Action::Recreate),
     ] {
         assert_eq!(actions(&writes), [expected], "{writes:?}");
     }
+    assert_eq!(actions(&[put(Some(&a), Some(&a))]), [], "nothing changes");
+}
+
+#[test]
+fn what_a_failing_reconcile_undoes_is_no_change_and_what_was_refused_stays_refused() {
+    let failed = json!([{"type": "ReleaseFailed", "status": "True", "reason": "UpgradeError", "message": "no"}]);
+    let (a, b) = (map("a", "1"), map("a", "2"));
+    let put = |name: &str, before: &Value, after: &Value| {
+        write("PATCH", &path(name), Some(before.clone()), Some(after.clone()))
+    };
+    let writes = [
+        put("a", &a, &b),
+        Write { after: refused(422), ..put("c", &a, &b) },
+        put("a", &b, &a),
+        put("c", &a, &a),
+        put("d", &a, &a),
+    ];
+    let plan = plan(&shop(failed), SHOP, &writes);
+    let changes: Vec<_> = plan.changes.iter().map(|one| (one.object.name.as_str(), one.action)).collect();
+    assert_eq!(changes, [("a", Action::Revert), ("c", Action::Refused)]);
+    assert_eq!(plan.summary(), "1 changed back, 1 refused");
 }
 
 #[test]
@@ -105,10 +123,10 @@ fn managers_that_lose_fields_are_named() {
         entry("other", json!({"f:data": {"f:z": {}}})),
         entry("helm-operator", json!({"f:data": {"f:w": {}}})),
     ]));
-    let after = with(json!([
-        entry("kubectl", json!({"f:data": {"f:y": {}}})),
-        entry("other", json!({"f:data": {"f:z": {}}})),
-    ]));
+    let after =
+        with(json!(
+            [entry("kubectl", json!({"f:data": {"f:y": {}}})), entry("other", json!({"f:data": {"f:z": {}}})),]
+        ));
     let plan = planned(&[write("PATCH", &path("a"), Some(before), Some(after))]);
     assert_eq!(plan.changes[0].losers, ["kubectl"]);
 }
@@ -173,7 +191,7 @@ Shop n/s: +1 ~1 -1, 1 refused
 ~ ConfigMap n/b
 - ConfigMap n/c
 ! ConfigMap n/d (refused): spec.x: no
-(29 lines of differences are left out: --full shows them)
+(30 lines of differences are left out: --full shows them)
 fails: Refused: it is so
 Shop n/s: +1 ~1 -1, 1 refused
 ";
@@ -231,7 +249,10 @@ fn json_names_objects_actions_and_writes() {
     let actions: Vec<&str> =
         json["changes"].as_array().unwrap().iter().map(|change| change["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["create", "update", "delete", "refused"]);
-    assert_eq!(json["changes"][1]["object"], json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "n", "name": "b"}));
+    assert_eq!(
+        json["changes"][1]["object"],
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "n", "name": "b"})
+    );
     assert_eq!(json["writes"][2], json!({"method": "DELETE", "path": path("c")}));
     assert_eq!(json["notice"], json!({"fails": true, "reason": "Refused", "message": "it is so"}));
 }

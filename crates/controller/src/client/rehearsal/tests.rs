@@ -61,7 +61,9 @@ async fn writes_are_recorded_and_read_back_and_nothing_changes() {
             send(&client, merge("3")).await.unwrap();
             send(&client, Call::delete(MAP, b"{}".to_vec())).await.unwrap();
             assert!(read().await.unwrap_err().is_missing_object());
-            send(&client, Call::post(format!("{MAPS}?fieldManager=f"), map("4").to_string().into_bytes())).await.unwrap();
+            send(&client, Call::post(format!("{MAPS}?fieldManager=f"), map("4").to_string().into_bytes()))
+                .await
+                .unwrap();
             assert_eq!(read().await.unwrap()["data"]["x"], "4");
         })
         .await;
@@ -87,8 +89,7 @@ async fn a_deletion_and_a_creation_are_checked_by_the_server() {
             send(&client, Call::apply(format!("{MAPS}/c?fieldManager=f&force=true"), other)).await.unwrap();
         })
         .await;
-    let expected =
-        [format!("DELETE {MAP}: \"1\" -> - (Server)"), format!("PATCH {MAPS}/c: - -> \"5\" (Server)")];
+    let expected = [format!("DELETE {MAP}: \"1\" -> - (Server)"), format!("PATCH {MAPS}/c: - -> \"5\" (Server)")];
     assert_eq!(lines(&rehearsal), expected);
     assert_eq!((server.version(), server.object(MAP).is_some()), (version, true));
 }

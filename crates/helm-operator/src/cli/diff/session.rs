@@ -95,7 +95,8 @@ fn check(diff: &Diff, documents: &[Value]) -> Result<(), Failure> {
 fn wanted(diff: &Diff, documents: &[Value], watches: &[Watch]) -> Result<BTreeSet<Gvk>, Failure> {
     let is_named = |watch: &&Watch| {
         let named = diff.named.first().map(String::as_str).unwrap_or_default();
-        named.eq_ignore_ascii_case(&watch.kind) || named.eq_ignore_ascii_case(&format!("{}.{}", watch.kind, watch.group))
+        named.eq_ignore_ascii_case(&watch.kind)
+            || named.eq_ignore_ascii_case(&format!("{}.{}", watch.kind, watch.group))
     };
     let is_in_files = |watch: &&Watch| documents.iter().any(|document| of_document(document) == gvk(watch));
     let wanted: BTreeSet<Gvk> = match documents {
@@ -141,7 +142,12 @@ struct Session<'d> {
 }
 
 impl<'d> Session<'d> {
-    async fn start(diff: &'d Diff, operator: Operator, client: Client, namespace: String) -> Result<Session<'d>, Failure> {
+    async fn start(
+        diff: &'d Diff,
+        operator: Operator,
+        client: Client,
+        namespace: String,
+    ) -> Result<Session<'d>, Failure> {
         let mut config = ManagerConfig::default();
         config.process.metrics_bind_address = "0".into();
         config.process.health_probe_bind_address = "0".into();
@@ -259,16 +265,17 @@ impl<'d> Session<'d> {
         let path = shared.resource.path(&namespace, name).map_err(refused)?;
         let collection = shared.resource.collection(&namespace).map_err(refused)?;
         let query = "dryRun=All&fieldManager=helm-operator-diff";
-        let call = match outside::Api::send(&self.client, Call::get(path.clone())).await.and_then(|a| a.parse::<Value>()) {
-            Ok(live) => Call {
-                method: http::Method::PUT,
-                ..Call::post(format!("{path}?{query}"), replaced(live, document).to_string().into_bytes())
-            },
-            Err(error) if error.is_missing_object() => {
-                Call::post(format!("{collection}?{query}"), document.to_string().into_bytes())
-            }
-            Err(source) => return Err(Failure::Read { what, source }),
-        };
+        let call =
+            match outside::Api::send(&self.client, Call::get(path.clone())).await.and_then(|a| a.parse::<Value>()) {
+                Ok(live) => Call {
+                    method: http::Method::PUT,
+                    ..Call::post(format!("{path}?{query}"), replaced(live, document).to_string().into_bytes())
+                },
+                Err(error) if error.is_missing_object() => {
+                    Call::post(format!("{collection}?{query}"), document.to_string().into_bytes())
+                }
+                Err(source) => return Err(Failure::Read { what, source }),
+            };
         outside::Api::send(&self.client, call).await.and_then(|answer| answer.parse()).map_err(refused)
     }
 }
@@ -316,7 +323,8 @@ mod tests {
         let live = json!({
             "metadata": {"name": "a", "uid": "u", "annotations": {"x": "1", "y": "1"}}, "spec": {"old": 1}, "status": {"z": 1},
         });
-        let file = json!({"metadata": {"name": "a", "labels": {"l": "1"}, "annotations": {"x": "2"}}, "spec": {"new": 1}});
+        let file =
+            json!({"metadata": {"name": "a", "labels": {"l": "1"}, "annotations": {"x": "2"}}, "spec": {"new": 1}});
         let expected = json!({
             "metadata": {"name": "a", "uid": "u", "labels": {"l": "1"}, "annotations": {"x": "2", "y": "1"}},
             "spec": {"new": 1}, "status": {"z": 1},

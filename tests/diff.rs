@@ -1,0 +1,267 @@
+//! `diff` on a real control plane: the plan equals what the operator then writes, and planning writes nothing.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, Request, TestCluster};
+
+use crate::account;
+use crate::chart::get;
+use crate::hooks::{finish, pod_of};
+use crate::operator::{Operator, eventually};
+use crate::ownership::{HOLDER, install_kind};
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
+
+/// An operator that serves Holders, and plans for it.
+struct Planned<'a> {
+    cluster: &'a TestCluster,
+    namespace: Namespace<'a>,
+    folder: tempfile::TempDir,
+    watches: String,
+    operator: Option<Operator>,
+}
+
+impl<'a> Planned<'a> {
+    fn start(cluster: &'a TestCluster, prefix: &str) -> Planned<'a> {
+        install_kind(cluster);
+        let namespace = cluster.namespace(prefix).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": CHART}]).to_string();
+        fs::write(folder.path().join("watches.yaml"), &watch).unwrap();
+        let operator = Some(Operator::start_in(cluster, &[&namespace], &watch));
+        // Whoever plans a file may write the resource.
+        let user = account::user(namespace.name());
+        let rule = ["create", "role", "holders", "--verb=create,update", "--resource=holders.test.my.domain"];
+        namespace.kubectl(rule).unwrap();
+        let user = format!("--user={user}");
+        namespace.kubectl(["create", "rolebinding", "holders", "--role=holders", &user]).unwrap();
+        Planned { cluster, namespace, folder, watches: watch, operator }
+    }
+
+    /// Runs `diff` as the operator's own account.
+    fn diff(&self, arguments: &[&str]) -> Output {
+        let kubeconfig = account::kubeconfig(self.cluster, self.namespace.name(), Some(&self.watches));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+        command.arg("diff").args(arguments).args(["-n", self.namespace.name(), "--kubeconfig"]).arg(kubeconfig);
+        command.args(["--watches-file", "watches.yaml"]).current_dir(self.folder.path());
+        command.output().unwrap()
+    }
+
+    fn file(&self, objects: &[Value]) -> String {
+        let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+        let holder = json!({
+            "apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": {"name": "web"}, "spec": {"objects": texts},
+        });
+        let path = self.folder.path().join("web.yaml");
+        fs::write(&path, holder.to_string()).unwrap();
+        path.display().to_string()
+    }
+
+    /// Plans the file with these objects. Returns the plan, after checking that planning sent no write that is none.
+    fn plan(&self, objects: &[Value]) -> Value {
+        let before = self.requests();
+        let output = self.diff(&["-f", &self.file(objects), "-o", "json"]);
+        let plans: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+        let sent = &self.requests()[before.len()..];
+        let written: Vec<&Request> = sent.iter().filter(|request| !request.is_dry_run).collect();
+        assert!(written.is_empty(), "planning wrote: {written:?}");
+        plans[0].clone()
+    }
+
+    /// Returns the writes of this namespace's operator, dry runs included, without what is no part of a release.
+    fn requests(&self) -> Vec<Request> {
+        let user = account::user(self.namespace.name());
+        let is_own = |request: &Request| {
+            request.user == user
+                && request.is_write()
+                && !["events", "leases"].contains(&request.resource.as_str())
+                && !request.resource.ends_with("reviews")
+                && request.name != "helm-operator-record-key"
+        };
+        self.cluster.requests().unwrap().into_iter().filter(is_own).collect()
+    }
+
+    /// Plans the objects, applies them, waits for this condition, and compares the plan with the audit log.
+    fn compare(&self, objects: &[Value], condition: &str) -> Value {
+        let plan = self.plan(objects);
+        let before = self.requests().len();
+        let applied = fs::read_to_string(self.file(objects)).unwrap();
+        self.namespace.apply(&applied).unwrap();
+        HOLDER.wait_for(&self.namespace, "web", condition);
+        eventually("the planned writes", || {
+            let sent: Vec<String> =
+                self.requests()[before..].iter().filter(|request| !request.is_dry_run).filter_map(sent).collect();
+            let (sent, planned) = (sorted(sent), planned(&plan));
+            if sent == planned { Ok(()) } else { Err((planned, sent)) }
+        });
+        plan
+    }
+}
+
+fn sorted(mut lines: Vec<String>) -> Vec<String> {
+    lines.sort();
+    lines
+}
+
+/// Returns a request of the audit log as `patch apps/deployments web`. Status writes follow events, so that their
+/// number is not planned; the log has no names of objects that are created.
+fn sent(request: &Request) -> Option<String> {
+    let name = if request.verb == "create" { "" } else { &request.name };
+    let line = format!("{} {}/{} {name}", request.verb, request.group, request.resource);
+    (!request.resource.ends_with("/status")).then_some(line)
+}
+
+/// Returns the planned writes in the same form.
+fn planned(plan: &Value) -> Vec<String> {
+    let line = |write: &Value| {
+        let (method, path) = (write["method"].as_str()?, write["path"].as_str()?);
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let (group, rest) = if parts[0] == "api" { ("", &parts[2..]) } else { (parts[1], &parts[3..]) };
+        let rest = if rest[0] == "namespaces" && rest.len() > 2 { &rest[2..] } else { rest };
+        let verb = match method {
+            "POST" => "create",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            _ => "delete",
+        };
+        let name = if verb == "create" { "" } else { rest[1] };
+        rest.get(2).is_none().then(|| format!("{verb} {group}/{} {name}", rest[0]))
+    };
+    sorted(plan["writes"].as_array().unwrap().iter().filter_map(line).collect())
+}
+
+/// Returns the plan's changes as `create ConfigMap a`.
+fn changes(plan: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let line = |one: &Value| {
+        format!("{} {} {}", text(&one["action"]), text(&one["object"]["kind"]), text(&one["object"]["name"]))
+    };
+    plan["changes"].as_array().unwrap().iter().map(line).collect()
+}
+
+fn map(name: &str, x: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"x": x}})
+}
+
+fn annotated(mut object: Value, key: &str, value: &str) -> Value {
+    object["metadata"]["annotations"][key] = value.into();
+    object
+}
+
+fn job(image: &str) -> Value {
+    let container = json!({"name": "main", "image": image});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": {"template": template}})
+}
+
+fn deployment(image: &str) -> Value {
+    let labels = json!({"app": "web"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": image}]}});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
+}
+
+#[test]
+fn a_plan_names_every_write_that_follows_and_no_other() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let planned = Planned::start(cluster, "planned");
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"p": "canary-0"}});
+    let hook = annotated(map("before", "1"), "helm.sh/hook", "pre-install,pre-upgrade");
+    let kept = annotated(map("kept", "1"), "helm.sh/resource-policy", "keep");
+
+    let first = [map("a", "1"), map("b", "1"), deployment("a:1"), secret.clone(), hook.clone(), kept, job("a:1")];
+    let plan = planned.compare(&first, "Deployed");
+    let mut expected = ["create ConfigMap a", "create ConfigMap b", "create ConfigMap kept", "create Deployment web"];
+    expected.sort_unstable();
+    let made = changes(&plan);
+    assert!(expected.iter().all(|line| made.contains(&(*line).to_owned())), "{made:?}");
+    assert_eq!(made[0], "hook ConfigMap before", "the hook runs first: {made:?}");
+    assert!(!plan.to_string().contains("canary-0") && plan.to_string().contains("****"), "{plan}");
+
+    let second = [map("a", "2"), deployment("a:2"), secret.clone(), hook, job("a:2"), map("c", "1")];
+    let plan = planned.compare(&second, "Deployed");
+    let expected = [
+        "create ConfigMap c",
+        "delete ConfigMap b",
+        "hook ConfigMap before",
+        "keep ConfigMap kept",
+        "recreate Job load",
+        "update ConfigMap a",
+        "update Deployment web",
+    ];
+    assert_eq!(sorted(changes(&plan)), expected);
+    assert_eq!(plan["summary"], "+1 ~2 -1, 1 recreated, 1 kept, 1 hook");
+
+    let plan = planned.plan(&second);
+    assert_eq!((changes(&plan), &plan["summary"]), (Vec::new(), &json!("no changes")));
+    assert_eq!(planned.diff(&["holder", "web"]).status.code(), Some(0));
+
+    // An object of somebody else, and one that the API server refuses.
+    planned.namespace.apply(&map("foreign", "1").to_string()).unwrap();
+    let plan = planned.plan(&[map("foreign", "2")]);
+    assert_eq!(plan["notice"]["reason"], "ReleaseConflict", "{plan}");
+    let mut refused = deployment("a:3");
+    refused["spec"]["replicas"] = (-1).into();
+    let plan = planned.compare(&[map("a", "3"), refused], "ReleaseFailed");
+    assert!(changes(&plan).contains(&"refused Deployment web".to_owned()), "{plan}");
+    assert_eq!(plan["notice"]["fails"], true);
+    planned.namespace.kubectl(["delete", "holder", "web", "--timeout=60s"]).unwrap();
+}
+
+#[test]
+fn a_hook_that_the_operator_waits_for_counts_as_done() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let planned = Planned::start(cluster, "planned-hook");
+    let hook = annotated(job("a:1"), "helm.sh/hook", "pre-install");
+    let plan = planned.plan(&[hook.clone(), map("a", "1")]);
+    assert_eq!(changes(&plan), ["hook Job load", "create ConfigMap a"]);
+    let before = planned.requests().len();
+    planned.namespace.apply(&fs::read_to_string(planned.file(&[hook, map("a", "1")])).unwrap()).unwrap();
+    finish(&planned.namespace, &pod_of(&planned.namespace, "load"));
+    HOLDER.wait_for(&planned.namespace, "web", "Deployed");
+    let sent: Vec<String> = planned.requests()[before..].iter().filter_map(sent).collect();
+    assert_eq!(sorted(sent), self::planned(&plan));
+}
+
+#[test]
+fn a_new_chart_is_planned_for_every_release_and_nothing_is_restarted() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let mut planned = Planned::start(cluster, "planned-all");
+    let spec = |name: &str| json!({"objects": [map(name, "1").to_string()]});
+    HOLDER.set_all(&planned.namespace, (0..12).map(|number| (format!("h{number:02}"), spec(&format!("m{number:02}")))));
+    for number in 0..12 {
+        HOLDER.wait_for(&planned.namespace, &format!("h{number:02}"), "Ready");
+    }
+    planned.operator.take().map(Operator::terminate);
+    let chart = planned.folder.path().join("chart");
+    copy(Path::new(CHART), &chart);
+    fs::write(chart.join("templates/more.yaml"), map("more-{{ .Release.Name }}", "1").to_string()).unwrap();
+    let before = planned.requests().len();
+    let output = planned.diff(&["Holder", "--all", "--chart", "chart", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let plans: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let summaries: Vec<String> = plans.as_array().unwrap().iter().flat_map(changes).collect();
+    let expected: Vec<String> = (0..12).map(|number| format!("create ConfigMap more-h{number:02}")).collect();
+    assert_eq!(summaries, expected);
+    assert!(planned.requests()[before..].iter().all(|request| request.is_dry_run));
+    assert!(get(&planned.namespace, ["configmap", "more-h00"]).is_null());
+    let text = planned.diff(&["Holder", "h03", "--chart", "chart"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("+ ConfigMap ") && text.ends_with("/h03: +1 ~0 -0\n"), "{text}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        fs::copy(from, to).unwrap();
+        return;
+    }
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
