@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use controller::client::rehearsal::{Rehearsal, Write};
 use controller::context::Context;
+use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
-use helm_release::kube::Error as ApiError;
+use helm_release::kube::{Call, Error as ApiError, Resource};
 use helm_release::storage::MarkedObject;
+use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::config::ChartConfig;
 use crate::mask::Mask;
 use crate::plan::{Change, Name, Plan, plan};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::reconcile;
 use crate::reconcile::step_context::StepContext;
+use crate::record_key;
 use crate::view::primary::Received;
 use crate::view::release::Release;
 
@@ -68,42 +72,73 @@ impl Rehearsals {
         self.ready.send_modify(|ready| ready.push(controller));
     }
 
-    /// Waits for the controller of a kind.
-    pub(crate) async fn controller(&self, api_version: &str, kind: &str) -> Option<Arc<ControllerContext>> {
+    /// Waits for the controller of a kind; returns `None` if the process ends.
+    pub(crate) async fn planner(&self, api_version: &str, kind: &str) -> Option<Planner> {
         let is_it =
             |one: &&Arc<ControllerContext>| *one.resource.api_version == *api_version && *one.resource.kind == *kind;
         let mut ready = self.ready.subscribe();
         let ready = ready.wait_for(|ready| ready.iter().any(|one| is_it(&one))).await.ok()?;
-        ready.iter().find(is_it).cloned()
+        ready.iter().find(is_it).cloned().map(Planner)
     }
 }
 
-/// Plans the next reconcile of a resource, which may differ from the one in the cluster, or exist only here. As in a
-/// process that has just started, nothing waits for an earlier failure or for another resource's upgrade.
+/// Plans for the resources of one kind.
+#[derive(Clone)]
+pub(crate) struct Planner(Arc<ControllerContext>);
+
+impl Planner {
+    /// Returns the kind of the resources.
+    pub(crate) fn kind(&self) -> &Resource {
+        &self.0.resource
+    }
+
+    /// Plans the next reconcile of a resource, which may differ from the one in the cluster, or exist only here. As in
+    /// a process that has just started, nothing waits for an earlier failure or for another resource's upgrade.
+    ///
+    /// # Errors
+    /// The resource is invalid.
+    pub(crate) async fn plan(&self, resource: Value) -> Result<Rehearsed, Error> {
+        let shared = &*self.0;
+        let received: Received = serde_json::from_value(resource.clone())?;
+        let path = shared.resource.path(received.primary.namespace(), received.primary.name())?;
+        let key = shared.acceptance.key_of(&received.primary);
+        let rehearsal = Arc::new(Rehearsal::new(settle));
+        rehearsal.put(&path, resource.clone());
+        // With a version that is newer than what watches have shown.
+        let received = rehearsal.object(&path).map(serde_json::from_value).transpose()?.unwrap_or(received);
+        while shared.cache.is_listing(&key) {
+            tokio::time::sleep(LISTING).await;
+        }
+        let release = shared.cache.release(&key).unwrap_or_default();
+        let work = async {
+            shared.primary_written(received);
+            _ = reconcile(shared, &key, &(), Priority::Normal).await;
+        };
+        rehearsal.record(work).await;
+        let writes = rehearsal.writes();
+        let mut plan = plan(&rehearsal.object(&path).unwrap_or(resource), &path, &writes);
+        plan.changes.extend(kept(&release, &shared.cache.release(&key).unwrap_or_default()));
+        Ok(Rehearsed { plan, mask: mask(shared, &key, &writes).await })
+    }
+}
+
+/// Returns whether the key exists that proves the operator's release records.
 ///
 /// # Errors
-/// The resource is invalid.
-pub(crate) async fn rehearse(shared: &ControllerContext, resource: Value) -> Result<Rehearsed, Error> {
-    let received: Received = serde_json::from_value(resource.clone())?;
-    let path = shared.resource.path(received.primary.namespace(), received.primary.name())?;
-    let key = shared.acceptance.key_of(&received.primary);
-    let rehearsal = Arc::new(Rehearsal::new(settle));
-    rehearsal.put(&path, resource.clone());
-    // With a version that is newer than what watches have shown.
-    let received = rehearsal.object(&path).map(serde_json::from_value).transpose()?.unwrap_or(received);
-    while shared.cache.is_listing(&key) {
-        tokio::time::sleep(LISTING).await;
+/// The Secret cannot be read.
+pub(crate) async fn has_key(client: &Client, config: &ChartConfig) -> Result<bool, ApiError> {
+    let path = record_key::path(config.own_namespace(client));
+    match outside::Api::send(client, Call::metadata(path)).await {
+        Err(error) if error.is_missing_object() => Ok(false),
+        read => read.map(|_| true),
     }
-    let release = shared.cache.release(&key).unwrap_or_default();
-    let work = async {
-        shared.primary_written(received);
-        _ = reconcile(shared, &key, &(), Priority::Normal).await;
-    };
-    rehearsal.record(work).await;
-    let writes = rehearsal.writes();
+}
+
+/// Returns a mask that redacts the contents of Secrets, and override values.
+async fn mask(shared: &ControllerContext, key: &ResourceKey, writes: &[Write]) -> Mask {
     let mut mask = Mask::default();
-    if let Some(primary) = shared.cache.primary(&key) {
-        let mut context = StepContext::new(shared, &key, &());
+    if let Some(primary) = shared.cache.primary(key) {
+        let mut context = StepContext::new(shared, key, &());
         // A source that cannot be read has failed the reconcile, too.
         _ = context.load_sources(&primary).await;
         mask = context.secrets();
@@ -112,10 +147,7 @@ pub(crate) async fn rehearse(shared: &ControllerContext, resource: Value) -> Res
         mask.add_values(&text.as_str().into());
     }
     writes.iter().flat_map(objects).filter(|object| is_secret(object)).for_each(|secret| mask.add_data(secret));
-    let resource = rehearsal.object(&path).unwrap_or(resource);
-    let mut plan = plan(&resource, &path, &writes);
-    plan.changes.extend(kept(&release, &shared.cache.release(&key).unwrap_or_default()));
-    Ok(Rehearsed { plan, mask })
+    mask
 }
 
 /// Returns the objects that leave the release and stay, which takes no write.

@@ -139,7 +139,11 @@ impl Manager {
         Ok(self.of_controllers()?.run_until(client, shutdown).await?)
     }
 
-    fn of_controllers(self) -> Result<manager::Manager, Error> {
+    /// Returns the manager of the operator's controllers.
+    ///
+    /// # Errors
+    /// A chart cannot be loaded.
+    pub(crate) fn of_controllers(self) -> Result<manager::Manager, Error> {
         let Manager { config, operator, workers, previews, rehearsals } = self;
         let (file, charts) = (operator.file().map(Path::to_path_buf), Arc::new(config.charts.clone()));
         let webhooks = operator.webhooks.clone();

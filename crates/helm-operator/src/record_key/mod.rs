@@ -220,7 +220,7 @@ fn random() -> Result<ByteString, Error> {
     Ok(ByteString(key))
 }
 
-fn path(namespace: &str) -> String {
+pub(crate) fn path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets/{NAME}")
 }
 

@@ -12,16 +12,21 @@ use outside::{Call, Error, Target};
 use serde_json::{Value, json};
 use tower::{BoxError, Service};
 
+use super::overlay::Overlay;
 use super::{CURRENT, Checked, Refused, Rehearsal, Write};
 
 /// Returns a client that writes nothing.
 pub(super) fn over(inner: Client) -> Client {
     let namespace = inner.default_namespace().to_owned();
-    Client::new(Rehearsing(inner), namespace)
+    Client::new(Rehearsing { inner, background: Arc::default() }, namespace)
 }
 
 #[derive(Clone)]
-struct Rehearsing(Client);
+struct Rehearsing {
+    inner: Client,
+    /// What tasks outside of rehearsals created.
+    background: Arc<Overlay>,
+}
 
 impl Service<Request<Body>> for Rehearsing {
     type Response = Response<Body>;
@@ -33,19 +38,19 @@ impl Service<Request<Body>> for Rehearsing {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let client = self.0.clone();
+        let Rehearsing { inner: client, background } = self.clone();
         Box::pin(async move {
             let current = CURRENT.try_with(Arc::clone).ok();
-            let is_written = current.as_deref().is_some_and(|it| it.overlay.has(request.uri().path()));
-            match (way(request.method(), request.uri(), is_written), current) {
+            let overlay = current.as_deref().map_or(&*background, |current| &current.overlay);
+            match (way(request.method(), request.uri(), overlay.has(request.uri().path())), current.clone()) {
                 (Way::Sent, _) => client.send(request).await.map_err(Into::into),
-                (Way::Kept, Some(current)) => answer(&current, Call::received(request).await?).await,
+                (Way::Kept, _) => answer(overlay, Call::received(request).await?).await,
                 (Way::Rehearsed, Some(current)) => {
                     let (parts, body) = request.into_parts();
                     let request = Sent { parts, body: body.collect_bytes().await?.to_vec() };
                     Work { client, current, request }.rehearse().await
                 }
-                (Way::Kept | Way::Rehearsed, None) => pretend(request).await,
+                (Way::Rehearsed, None) => pretend(&background, request).await,
             }
         })
     }
@@ -74,17 +79,25 @@ pub(super) fn way(method: &Method, uri: &Uri, is_written: bool) -> Way {
 }
 
 /// Answers a request from what was written.
-async fn answer(current: &Rehearsal, call: Call) -> Result<Response<Body>, BoxError> {
-    let answered = current.overlay.send(call).await;
+async fn answer(overlay: &Overlay, call: Call) -> Result<Response<Body>, BoxError> {
+    let answered = overlay.send(call).await;
     respond(&answered.map(|answer| answer.body))
 }
 
-/// Answers a write of no rehearsal as if it had succeeded.
-async fn pretend(request: Request<Body>) -> Result<Response<Body>, BoxError> {
-    let is_delete = *request.method() == Method::DELETE;
+/// Answers a write of no rehearsal as if it had succeeded. What it creates can be read.
+async fn pretend(background: &Overlay, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let body = request.into_body().collect_bytes().await?.to_vec();
-    let success = || json!({"kind": "Status", "status": "Success"}).to_string().into_bytes();
-    respond(&Ok(if is_delete || body.is_empty() { success() } else { body }))
+    if method == Method::DELETE || body.is_empty() {
+        return respond(&Ok(json!({"kind": "Status", "status": "Success"}).to_string().into_bytes()));
+    }
+    let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let path = named(&path, &object);
+    if method != Method::POST || Target::of(&path).is_none_or(|target| target.name.is_empty()) {
+        return respond(&Ok(body));
+    }
+    background.store(&path, object);
+    respond(&Ok(background.object(&path).unwrap_or_default().to_string().into_bytes()))
 }
 
 fn respond(answer: &Result<Vec<u8>, Error>) -> Result<Response<Body>, BoxError> {
@@ -171,7 +184,7 @@ impl Work {
 
     /// Writes to what is in memory.
     async fn kept(&self, path: &str) -> Result<(u16, Vec<u8>), BoxError> {
-        let response = answer(&self.current, self.call().await?).await?;
+        let response = answer(&self.current.overlay, self.call().await?).await?;
         let (head, body) = response.into_parts();
         // Other managers' finalizers do not keep it here.
         let is_deleted = self.request.parts.method == Method::DELETE && head.status.is_success();

@@ -31,15 +31,14 @@ impl Overlay {
         self.server.object(object_path(path))
     }
 
-    /// Stores an object as it is after a write.
+    /// Stores an object as it is after a write, with the next resource version: a dry run leaves the version as it is.
     pub(super) fn store(&self, path: &str, mut object: Value) {
         let path = object_path(path);
         let Some(target) = Target::of(path) else { return };
         self.serve(&target, object["kind"].as_str().unwrap_or_default());
-        // A dry run that creates has no version.
-        if object["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty() {
-            object["metadata"]["resourceVersion"] = (self.server.version() + 1).to_string().into();
-        }
+        let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        let next = version.unwrap_or(0).max(self.server.version()) + 1;
+        object["metadata"]["resourceVersion"] = next.to_string().into();
         self.server.restore(path, object);
         lock(&self.written).insert(path.to_owned());
     }

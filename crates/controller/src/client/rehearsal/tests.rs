@@ -55,9 +55,14 @@ async fn writes_are_recorded_and_read_back_and_nothing_changes() {
     let read = || async { send(&client, Call::get(MAP)).await.and_then(|answer| answer.parse::<Value>()) };
     rehearsal
         .record(async {
-            assert_eq!(read().await.unwrap()["data"]["x"], "1");
-            send(&client, merge("2")).await.unwrap();
-            assert_eq!(read().await.unwrap()["data"]["x"], "2", "a rehearsal reads its own writes");
+            let version =
+                |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+            let live = read().await.unwrap();
+            assert_eq!(live["data"]["x"], "1");
+            let answer: Value = send(&client, merge("2")).await.unwrap().parse().unwrap();
+            let written = read().await.unwrap();
+            assert_eq!(written["data"]["x"], "2", "a rehearsal reads its own writes");
+            assert!(version(&answer) == version(&written) && version(&written) > version(&live), "newer than caches");
             send(&client, merge("3")).await.unwrap();
             send(&client, Call::delete(MAP, b"{}".to_vec())).await.unwrap();
             assert!(read().await.unwrap_err().is_missing_object());
@@ -110,7 +115,10 @@ async fn a_check_is_no_write_and_what_is_outside_of_a_rehearsal_is_neither_sent_
     let (client, asked) = (client(&server), server.log().len());
     send(&client, merge("2")).await.unwrap();
     send(&client, Call::delete(MAP, Vec::new())).await.unwrap();
-    assert_eq!(server.log().len(), asked);
+    let created = map("5").to_string().replace("\"b\"", "\"c\"").into_bytes();
+    send(&client, Call::post(MAPS, created)).await.unwrap();
+    let read: Value = send(&client, Call::get(format!("{MAPS}/c"))).await.unwrap().parse().unwrap();
+    assert_eq!((&read["data"]["x"], server.log().len()), (&json!("5"), asked), "what it created can be read");
     let check = Call::merge(format!("{MAP}?dryRun=All"), br#"{"data": {"x": "2"}}"#.to_vec());
     let checked: Value = rehearsal.record(send(&client, check)).await.unwrap().parse().unwrap();
     assert_eq!((checked["data"]["x"].as_str(), rehearsal.writes().len()), (Some("2"), 0));

@@ -87,7 +87,7 @@ mod tests {
     fn a_file_that_cannot_be_read_or_parsed_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.yaml");
-        assert!(read(&[path.clone()]).unwrap_err().to_string().contains("a.yaml"));
+        assert!(read(std::slice::from_ref(&path)).unwrap_err().to_string().contains("a.yaml"));
         fs::write(&path, "a: [").unwrap();
         assert!(read(&[path]).unwrap_err().to_string().starts_with("cannot parse "));
     }

@@ -29,9 +29,12 @@ const MAX_LINES: usize = 200;
 /// The flags of `diff`.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The kind of resources in the cluster, and their names; without -f
-    #[arg(value_name = "KIND [NAME]...")]
-    pub(crate) named: Vec<String>,
+    /// The kind of resources in the cluster; without -f
+    pub(crate) kind: Option<String>,
+
+    /// The names of resources
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
 
     /// Files, folders or - for standard input, with resources as they would be applied
     #[arg(short, long, value_name = "FILE")]

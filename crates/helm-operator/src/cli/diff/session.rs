@@ -11,6 +11,7 @@ use controller::lease::Term;
 use controller::metrics::Metrics;
 use controller::report::chain;
 use controller::runtime::namespaces::Namespaces;
+use controller::runtime::readiness::Readiness;
 use futures::stream::{self, StreamExt as _};
 use helm_release::kube::{Call, Error as ApiError};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -20,10 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Diff, inputs};
 use crate::charts::Rendering;
-use crate::charts::rehearsals::{self, Rehearsals, Rehearsed};
+use crate::charts::rehearsals::{self, Planner, Rehearsals, Rehearsed};
 use crate::manager::operator::Operator;
 use crate::manager::{self, Config as ManagerConfig};
-use crate::reconcile::controller_context::ControllerContext;
 use crate::watches::Watch;
 
 /// How long controllers may take until they have listed everything.
@@ -80,13 +80,15 @@ fn gvk(watch: &Watch) -> Gvk {
 
 fn check(diff: &Diff, documents: &[Value]) -> Result<(), Failure> {
     let usage = |why: &str| Err(Failure::Usage(why.to_owned()));
-    match (diff.filename.is_empty(), &diff.named[..]) {
-        (false, [_, ..]) => usage("name resources or give files with -f, not both"),
-        (false, []) if diff.all => usage("--all needs a kind, not files"),
-        (false, []) if documents.is_empty() => usage("the files contain no resource"),
-        (true, []) => usage("name a kind and resources, or give files with -f: see --help"),
-        (true, [_]) if !diff.all => usage("name resources of the kind, or add --all"),
-        (true, [_, _, ..]) if diff.all => usage("--all stands for every resource: leave the names out"),
+    match (&diff.kind, diff.filename.is_empty()) {
+        (Some(_), false) => usage("name resources or give files with -f, not both"),
+        (None, false) if diff.all => usage("--all needs a kind, not files"),
+        (None, false) if documents.is_empty() => usage("the files contain no resource"),
+        (None, true) => usage("name a kind and resources, or give files with -f: see --help"),
+        (Some(_), true) if diff.names.is_empty() && !diff.all => usage("name resources of the kind, or add --all"),
+        (Some(_), true) if diff.all && !diff.names.is_empty() => {
+            usage("--all stands for every resource: leave the names out")
+        }
         _ => Ok(()),
     }
 }
@@ -94,7 +96,7 @@ fn check(diff: &Diff, documents: &[Value]) -> Result<(), Failure> {
 /// Returns the served kinds that the flags or files name.
 fn wanted(diff: &Diff, documents: &[Value], watches: &[Watch]) -> Result<BTreeSet<Gvk>, Failure> {
     let is_named = |watch: &&Watch| {
-        let named = diff.named.first().map(String::as_str).unwrap_or_default();
+        let named = diff.kind.as_deref().unwrap_or_default();
         named.eq_ignore_ascii_case(&watch.kind)
             || named.eq_ignore_ascii_case(&format!("{}.{}", watch.kind, watch.group))
     };
@@ -132,12 +134,26 @@ async fn connect(diff: &Diff) -> Result<Client, Failure> {
     Ok(Rehearsal::client(client.map_err(|error| failed(&error))?))
 }
 
+/// Warns if the key of release records is missing where it is looked for.
+async fn check_key(client: &Client, config: &ManagerConfig) -> Result<(), Failure> {
+    let what = "the key of release records: name the operator's namespace with --record-key-namespace".to_owned();
+    let has_key = rehearsals::has_key(client, &config.charts).await;
+    if !has_key.map_err(|source| Failure::Read { what, source })? {
+        eprintln!(
+            "note: this namespace has no key of release records: if the operator has run before, name its namespace with \
+             --record-key-namespace"
+        );
+    }
+    Ok(())
+}
+
 /// The running manager.
 struct Session<'d> {
     diff: &'d Diff,
     client: Client,
     namespace: String,
     rehearsals: Arc<Rehearsals>,
+    readiness: Readiness,
     shutdown: CancellationToken,
 }
 
@@ -157,8 +173,10 @@ impl<'d> Session<'d> {
         if !diff.all_namespaces {
             config.process.controllers.namespaces = Namespaces([namespace.clone()].into());
         }
+        check_key(&client, &config).await?;
         let (manager, rehearsals) = operator.manager(config).rehearsing();
-        let shutdown = CancellationToken::new();
+        let manager = manager.of_controllers()?;
+        let (readiness, shutdown) = (manager.readiness().clone(), CancellationToken::new());
         let running = manager.run_until(client.clone(), shutdown.clone());
         let kept = shutdown.clone();
         tokio::spawn(async move {
@@ -167,7 +185,7 @@ impl<'d> Session<'d> {
             }
             kept.cancel();
         });
-        Ok(Session { diff, client, namespace, rehearsals, shutdown })
+        Ok(Session { diff, client, namespace, rehearsals, readiness, shutdown })
     }
 
     /// Plans all resources, in the order of the files or of their names.
@@ -187,40 +205,39 @@ impl<'d> Session<'d> {
         Ok(plans)
     }
 
-    async fn plan(&self, (shared, resource): (Arc<ControllerContext>, Value)) -> Result<Rehearsed, Failure> {
+    async fn plan(&self, (planner, resource): (Planner, Value)) -> Result<Rehearsed, Failure> {
         let what = described(&resource);
-        rehearsals::rehearse(&shared, resource).await.map_err(|source| Failure::Plan { what, source })
+        planner.plan(resource).await.map_err(|source| Failure::Plan { what, source })
     }
 
-    async fn controller(&self, (api_version, kind): &Gvk) -> Result<Arc<ControllerContext>, Failure> {
-        let listed = self.rehearsals.controller(api_version, kind);
-        tokio::select! {
-            () = self.shutdown.cancelled() => Err(Failure::Listing(String::new())),
-            listed = tokio::time::timeout(LISTING, listed) => match listed {
-                Ok(Some(controller)) => Ok(controller),
-                _ => Err(Failure::Listing(format!(" within {} s: is {kind} served, and may you list it and Secrets?", LISTING.as_secs()))),
-            },
-        }
+    async fn planner(&self, (api_version, kind): &Gvk) -> Result<Planner, Failure> {
+        let listed = tokio::time::timeout(LISTING, self.rehearsals.planner(api_version, kind));
+        let listed = tokio::select! {
+            () = self.shutdown.cancelled() => return Err(Failure::Listing(String::new())),
+            listed = listed => listed,
+        };
+        let unmet = || format!(" within {} s: {}", LISTING.as_secs(), self.readiness.unmet().join("; "));
+        listed.ok().flatten().ok_or_else(|| Failure::Listing(unmet()))
     }
 
     /// Returns the resources in the cluster that the flags name.
-    async fn live(&self, wanted: &BTreeSet<Gvk>) -> Result<Vec<(Arc<ControllerContext>, Value)>, Failure> {
+    async fn live(&self, wanted: &BTreeSet<Gvk>) -> Result<Vec<(Planner, Value)>, Failure> {
         let mut resources = Vec::new();
         for gvk in wanted {
-            let shared = self.controller(gvk).await?;
+            let planner = self.planner(gvk).await?;
             let namespace = if self.diff.all_namespaces { "" } else { &self.namespace };
-            let collection = shared.resource.collection(namespace);
+            let collection = planner.kind().collection(namespace);
             let collection = collection.map_err(|source| Failure::Read { what: gvk.1.clone(), source })?;
             match self.diff.all {
                 true => {
                     let list = self.read(&collection, &gvk.1).await?;
                     let items = list["items"].as_array().cloned().unwrap_or_default();
-                    resources.extend(items.into_iter().map(|item| (shared.clone(), typed(item, gvk))));
+                    resources.extend(items.into_iter().map(|item| (planner.clone(), typed(item, gvk))));
                 }
                 false => {
-                    for name in &self.diff.named[1..] {
+                    for name in &self.diff.names {
                         let what = format!("{} {name}", gvk.1);
-                        resources.push((shared.clone(), self.read(&format!("{collection}/{name}"), &what).await?));
+                        resources.push((planner.clone(), self.read(&format!("{collection}/{name}"), &what).await?));
                     }
                 }
             }
@@ -234,11 +251,7 @@ impl<'d> Session<'d> {
     }
 
     /// Returns the resources of files as the API server would store them: defaulted, and checked.
-    async fn applied(
-        &self,
-        documents: Vec<Value>,
-        wanted: &BTreeSet<Gvk>,
-    ) -> Result<Vec<(Arc<ControllerContext>, Value)>, Failure> {
+    async fn applied(&self, documents: Vec<Value>, wanted: &BTreeSet<Gvk>) -> Result<Vec<(Planner, Value)>, Failure> {
         let mut resources = Vec::new();
         for document in documents {
             let gvk = of_document(&document);
@@ -246,24 +259,24 @@ impl<'d> Session<'d> {
                 eprintln!("skipped {}: the watches file does not serve it", described(&document));
                 continue;
             }
-            let shared = self.controller(&gvk).await?;
-            let stored = self.store(&shared, document).await?;
-            resources.push((shared, stored));
+            let planner = self.planner(&gvk).await?;
+            let stored = self.store(&planner, document).await?;
+            resources.push((planner, stored));
         }
         Ok(resources)
     }
 
     /// Dry-runs the creation of a resource, or the replacement of what a file says about it.
-    async fn store(&self, shared: &ControllerContext, mut document: Value) -> Result<Value, Failure> {
+    async fn store(&self, planner: &Planner, mut document: Value) -> Result<Value, Failure> {
         let what = described(&document);
         let refused = |source| Failure::Refused { what: what.clone(), source };
         let namespace = document["metadata"]["namespace"].as_str().unwrap_or(&self.namespace).to_owned();
-        if shared.resource.namespaced {
+        if planner.kind().namespaced {
             document["metadata"]["namespace"] = namespace.clone().into();
         }
         let name = document["metadata"]["name"].as_str().unwrap_or_default();
-        let path = shared.resource.path(&namespace, name).map_err(refused)?;
-        let collection = shared.resource.collection(&namespace).map_err(refused)?;
+        let path = planner.kind().path(&namespace, name).map_err(refused)?;
+        let collection = planner.kind().collection(&namespace).map_err(refused)?;
         let query = "dryRun=All&fieldManager=helm-operator-diff";
         let call =
             match outside::Api::send(&self.client, Call::get(path.clone())).await.and_then(|a| a.parse::<Value>()) {
