@@ -14,9 +14,15 @@ pub fn parse_documents(text: &[u8]) -> Result<Vec<Map>, Error> {
 
 /// Splits the text into documents. A document that contains only comments counts.
 pub fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    Ok(split_with_lines(text)?.into_iter().map(|(_, document)| document).collect())
+}
+
+/// Splits like [`split`]; returns each document with the number of lines before it.
+pub(super) fn split_with_lines(text: &[u8]) -> Result<Vec<(usize, Vec<u8>)>, Error> {
     let mut documents = Vec::new();
     let mut current = Vec::new();
-    for line in lines(text) {
+    let mut before = 0;
+    for (at, line) in lines(text).enumerate() {
         if let Some(rest) = line.strip_prefix(b"---") {
             let rest = String::from_utf8_lossy(rest);
             let rest = rest.trim();
@@ -24,15 +30,18 @@ pub fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
                 return Err(Error::Separator(rest.to_owned()));
             }
             if !current.is_empty() {
-                documents.push(std::mem::take(&mut current));
+                documents.push((before, std::mem::take(&mut current)));
                 continue;
             }
+        }
+        if current.is_empty() {
+            before = at;
         }
         current.extend_from_slice(line);
         current.push(b'\n');
     }
     if !current.is_empty() {
-        documents.push(current);
+        documents.push((before, current));
     }
     Ok(documents)
 }

@@ -9,6 +9,7 @@ mod describe;
 mod documents;
 mod emit;
 mod error;
+mod lines;
 mod read;
 mod resolve;
 mod scan;
@@ -26,6 +27,7 @@ pub use documents::parse_documents;
 pub use documents::split;
 pub use emit::{MAX_OUTPUT, emit, emit_pretty};
 pub use error::{EmitError, Error};
+pub use lines::Lines;
 
 /// Maximum nesting depth when parsing or emitting: less than Go's 10,000, and safe for the stack of any thread.
 pub const MAX_DEPTH: usize = 500;

@@ -6,10 +6,10 @@ mod collection;
 
 use std::collections::HashMap;
 
-use super::MAX_DEPTH;
 use super::error::Syntax;
 use super::read::Mark;
 use super::scan::{Scanner, Token, TokenKind};
+use super::{MAX_DEPTH, MAX_VALUES};
 
 type Result<T, E = Syntax> = std::result::Result<T, E>;
 
@@ -40,18 +40,48 @@ pub(super) struct Document {
     nodes: Vec<Node>,
     /// The root, or `None` if the stream is empty.
     pub(super) root: Option<NodeId>,
+    /// The line on which each node starts, counted from 0; empty unless asked for.
+    lines: Vec<usize>,
 }
 
 impl Document {
+    /// Returns the line on which a node starts, counted from 1; `None` unless lines were asked for.
+    pub(super) fn line(&self, id: NodeId) -> Option<usize> {
+        self.lines.get(id).map(|line| line + 1)
+    }
+
     pub(super) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
+    }
+
+    /// Returns all nodes.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate()
     }
 }
 
 /// Composes the first document of the stream, which may have at most this many nodes.
 pub(super) fn first_document(input: &[u8], most: usize) -> Result<Document> {
+    compose(input, most, Lines::Drop)
+}
+
+/// Composes like [`first_document`], and keeps the line of each node.
+pub(super) fn first_document_with_lines(input: &[u8]) -> Result<Document> {
+    compose(input, MAX_VALUES, Lines::Keep)
+}
+
+/// Whether the lines of nodes are kept. Only people need them.
+#[derive(Clone, Copy, PartialEq)]
+enum Lines {
+    Keep,
+    Drop,
+}
+
+fn compose(input: &[u8], most: usize, lines: Lines) -> Result<Document> {
     let mut composer = Composer {
         most,
+        lines,
+        line: 0,
         scanner: Scanner::new(input),
         document: Document::default(),
         anchors: HashMap::new(),
@@ -67,6 +97,9 @@ pub(super) fn first_document(input: &[u8], most: usize) -> Result<Document> {
 struct Composer<'a> {
     /// Maximum number of nodes of the document.
     most: usize,
+    lines: Lines,
+    /// The line on which the current node starts, counted from 0.
+    line: usize,
     scanner: Scanner<'a>,
     document: Document,
     anchors: HashMap<String, NodeId>,
@@ -153,6 +186,9 @@ impl Composer<'_> {
 
     fn add(&mut self, node: Node) -> NodeId {
         self.document.nodes.push(node);
+        if self.lines == Lines::Keep {
+            self.document.lines.push(self.line);
+        }
         self.document.nodes.len() - 1
     }
 
@@ -194,8 +230,11 @@ impl Composer<'_> {
             let start = self.scanner.peek()?.start;
             return Err(error(format!("exceeded limit MAX_VALUES of {}", self.most), start));
         }
-        if let TokenKind::Alias(name) = &self.scanner.peek()?.kind {
-            let name = name.clone();
+        let token = self.scanner.peek()?;
+        let line = token.start.line;
+        let alias = if let TokenKind::Alias(name) = &token.kind { Some(name.clone()) } else { None };
+        self.line = line;
+        if let Some(name) = alias {
             return self.alias(name).map(Next::Done);
         }
         let properties = self.properties()?;
