@@ -14,6 +14,7 @@ pub mod disk;
 pub mod view;
 
 pub mod engine;
+pub mod origins;
 pub mod reads;
 
 pub mod template;

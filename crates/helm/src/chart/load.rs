@@ -15,11 +15,22 @@ use crate::values;
 /// Maximum nesting of charts. Helm has no such limit.
 pub(super) const MAX_DEPTH: usize = 64;
 
+/// Whether charts keep the text of `values.yaml`, whose comments nothing else needs.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum ValuesText {
+    Keep,
+    Drop,
+}
+
 /// Builds the chart. Paths are relative to its folder. `read` returns the documents of schemas that are not among the files.
-pub(crate) fn from_files(files: Vec<File>, read: &schemas::Read<'_>) -> Result<Arc<Chart>, LoadError> {
+pub(crate) fn from_files(
+    files: Vec<File>,
+    read: &schemas::Read<'_>,
+    values_text: ValuesText,
+) -> Result<Arc<Chart>, LoadError> {
     let chart = match format_of(&files)? {
         Format::Unknown => return Err(LoadError::UnsupportedVersion),
-        Format::V2 | Format::V3 => at_depth(files, 0, &mut Loading { left: MAX_CHART_BYTES, read })?,
+        Format::V2 | Format::V3 => at_depth(files, 0, &mut Loading { left: MAX_CHART_BYTES, read, values_text })?,
     };
     if chart.metadata.api_version == V3 { Err(LoadError::InvalidVersion) } else { Ok(chart) }
 }
@@ -53,6 +64,7 @@ struct Loading<'a> {
     /// The number of bytes that all archives among the files may still unpack to.
     left: u64,
     read: &'a schemas::Read<'a>,
+    values_text: ValuesText,
 }
 
 fn at_depth(files: Vec<File>, depth: usize, loading: &mut Loading<'_>) -> Result<Arc<Chart>, LoadError> {
@@ -176,6 +188,11 @@ impl Parts {
             documents,
             files: self.files,
             dependencies,
+            values_text: raw_values
+                .into_iter()
+                .next()
+                .filter(|_| loading.values_text == ValuesText::Keep)
+                .map(|f| f.data),
             digest,
             compiled_schema: OnceLock::new(),
         }))

@@ -14,7 +14,7 @@ pub(crate) mod tests;
 
 pub use archive::{ArchiveError, MAX_CHART_BYTES, MAX_CHART_FILES};
 pub use error::{FileError, LoadError};
-pub(crate) use load::from_files;
+pub(crate) use load::{ValuesText, from_files};
 pub use metadata::{Dependency, InvalidMetadata, MAX_DEPENDENCIES, Maintainer, Metadata};
 pub use schemas::UnreadSchema;
 pub(crate) use schemas::path_of;
@@ -60,6 +60,8 @@ pub struct Chart {
     pub files: Vec<File>,
     /// The charts below `charts/`, ordered by name.
     pub dependencies: Vec<Arc<Chart>>,
+    /// The text of `values.yaml`, in a chart that was loaded to trace values to their lines.
+    pub(crate) values_text: Option<Str>,
     digest: String,
     compiled_schema: OnceLock<Result<Schema, InvalidSchema>>,
 }
@@ -93,7 +95,7 @@ impl Chart {
     /// # Errors
     /// `Chart.yaml` is missing or invalid, another file is not valid YAML, a subchart fails to load, or a limit is exceeded.
     pub fn from_files<F: Into<File>>(files: impl IntoIterator<Item = F>) -> Result<Arc<Chart>, LoadError> {
-        load::from_files(files.into_iter().map(Into::into).collect(), &|_| None)
+        load::from_files(files.into_iter().map(Into::into).collect(), &|_| None, ValuesText::Drop)
     }
 
     /// Loads a chart from the bytes of a `.tgz` archive.
@@ -102,7 +104,7 @@ impl Chart {
     /// Fails like [`from_files`](Chart::from_files), and if the archive is malformed, contains paths outside its folder, or exceeds
     /// [`MAX_CHART_BYTES`] or [`MAX_CHART_FILES`].
     pub fn load_archive(bytes: &[u8]) -> Result<Arc<Chart>, LoadError> {
-        load::from_files(Chart::unpack(bytes)?, &|_| None)
+        load::from_files(Chart::unpack(bytes)?, &|_| None, ValuesText::Drop)
     }
 
     /// Returns the files of a `.tgz` archive, named by their paths relative to the chart's folder.

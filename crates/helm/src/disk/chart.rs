@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::schemas::{Beside, SchemaCopies};
 use super::{ReadError, folder};
-use crate::chart::{self, ArchiveError, Chart, File, MAX_CHART_BYTES};
+use crate::chart::{self, ArchiveError, Chart, File, MAX_CHART_BYTES, ValuesText};
 
 impl Chart {
     /// Loads a chart from a folder or a `.tgz` archive.
@@ -25,14 +25,26 @@ impl Chart {
     /// # Errors
     /// Fails like [`load`](Chart::load).
     pub fn load_with(path: &Path, copies: &SchemaCopies) -> Result<Arc<Chart>, ReadError> {
-        let about = fs::metadata(path).map_err(|e| ReadError::stat(path, e))?;
-        let (files, beside) = match about.is_dir() {
-            true => (folder::read(path)?, Some(Beside::of(path)?)),
-            false => (archive(path)?, None),
-        };
-        let read = |url: &_| copies.read(url).or_else(|| beside.as_ref()?.read(url));
-        Ok(chart::from_files(files, &read)?)
+        load(path, copies, ValuesText::Drop)
     }
+
+    /// Loads a chart that keeps the text of its values files, so that [`trace`](crate::origins::trace) names lines.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Chart::load).
+    pub fn load_with_lines(path: &Path) -> Result<Arc<Chart>, ReadError> {
+        load(path, &SchemaCopies::default(), ValuesText::Keep)
+    }
+}
+
+fn load(path: &Path, copies: &SchemaCopies, values_text: ValuesText) -> Result<Arc<Chart>, ReadError> {
+    let about = fs::metadata(path).map_err(|e| ReadError::stat(path, e))?;
+    let (files, beside) = match about.is_dir() {
+        true => (folder::read(path)?, Some(Beside::of(path)?)),
+        false => (archive(path)?, None),
+    };
+    let read = |url: &_| copies.read(url).or_else(|| beside.as_ref()?.read(url));
+    Ok(chart::from_files(files, &read, values_text)?)
 }
 
 /// Unpacks the archive file.
