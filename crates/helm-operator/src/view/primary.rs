@@ -102,6 +102,11 @@ impl Primary {
         self.key.namespace = intern(namespace);
     }
 
+    /// Sets its own namespace, which a file need not contain.
+    pub(crate) fn set_namespace(&mut self, namespace: &str) {
+        self.key.namespace = intern(namespace);
+    }
+
     pub(crate) fn uid(&self) -> &str {
         &self.uid
     }

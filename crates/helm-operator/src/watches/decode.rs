@@ -1,6 +1,8 @@
 //! Decodes one entry of watches.yaml into a [`Watch`], as leniently as Go's JSON decoder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use helm_release::kube::{Adopt, CrdPolicy, Policy};
@@ -66,14 +68,14 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
     for entry in entries {
         match known(&entry.key) {
             _ if entry.value == Node::Null && known(&entry.key).is_some() => {}
-            Some("overrideValues") => overrides.texts = override_values(entry, env)?,
+            Some("overrideValues") => override_values(entry, env, &mut overrides)?,
             Some("overrideValuesType") => overrides.kind = override_values_type(entry)?,
             Some(key) => set(&mut watch, key, entry)?,
             None => warnings.push(unknown(entry)),
         }
     }
     watch.undecided = undecided(|key| entries.iter().any(|entry| known(&entry.key) == Some(key)));
-    watch.overrides = Overrides::parse(overrides.texts, overrides.kind)?;
+    watch.overrides = Overrides::parse(overrides.texts, overrides.kind)?.with_environment(overrides.from_environment);
     Ok(watch)
 }
 
@@ -82,6 +84,7 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
 struct RawOverrides {
     texts: BTreeMap<String, String>,
     kind: Option<OverrideValuesType>,
+    from_environment: BTreeSet<String>,
 }
 
 fn empty() -> Watch {
@@ -199,14 +202,24 @@ fn number(entry: &Entry, least: u16) -> Result<usize, Error> {
     }
 }
 
-fn override_values(entry: &Entry, env: &Env) -> Result<BTreeMap<String, String>, Error> {
+fn override_values(entry: &Entry, env: &Env, into: &mut RawOverrides) -> Result<(), Error> {
     let Node::Map(values) = &entry.value else {
         return Err(wrong(entry, format!("expected a mapping, found {}", entry.value.type_name())));
     };
-    values
-        .iter()
-        .map(|value| Ok((value.key.clone(), expand::expand(&value.key, &scalar(value)?, env).map_err(Error::Expand)?)))
-        .collect()
+    for value in values {
+        let asked = Arc::new(AtomicBool::new(false));
+        let (env, noted) = (env.clone(), asked.clone());
+        let noting: Env = Arc::new(move |name| {
+            noted.store(true, Ordering::Relaxed);
+            env(name)
+        });
+        let text = expand::expand(&value.key, &scalar(value)?, &noting).map_err(Error::Expand)?;
+        into.texts.insert(value.key.clone(), text);
+        if asked.load(Ordering::Relaxed) {
+            into.from_environment.insert(value.key.clone());
+        }
+    }
+    Ok(())
 }
 
 /// Returns a scalar's text, so that `true`, `3` and `1.5` need no quotes.

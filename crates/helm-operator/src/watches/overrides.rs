@@ -3,11 +3,12 @@
 //!
 //! Counterparts: `strvals.ParseIntoString` as operator-sdk calls it, and helm-operator-plugins' `pkg/values`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use go_encoding::json;
 use go_template::{Map, Value};
+use helm::origins::Layer;
 use helm::{strvals, values};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,8 @@ pub struct Overrides {
     strings: Map,
     /// The paths whose text is a number, a boolean or null.
     typed_keys: Vec<String>,
+    /// The paths whose text depends on the operator's environment.
+    from_environment: BTreeSet<String>,
 }
 
 /// An override value that cannot be set. Names its key, but never its value, which may be secret.
@@ -62,7 +65,17 @@ impl Overrides {
                 typed_keys.push(key.clone());
             }
         }
-        Ok(Overrides { kind: kind.into(), texts, strings, typed_keys })
+        Ok(Overrides { kind: kind.into(), texts, strings, typed_keys, from_environment: BTreeSet::new() })
+    }
+
+    /// Sets the paths whose text depends on the operator's environment. Default: none.
+    pub(super) fn with_environment(self, from_environment: BTreeSet<String>) -> Overrides {
+        Overrides { from_environment, ..self }
+    }
+
+    /// Returns whether a path's text depends on the operator's environment, which may be secret.
+    pub(crate) fn is_from_environment(&self, key: &str) -> bool {
+        self.from_environment.contains(key)
     }
 
     /// Returns how the texts become values. `None` means that watches.yaml does not set it: the values are typed,
@@ -116,6 +129,29 @@ impl Overrides {
             // A copy, because templates may change the values that they get.
             OverrideValuesType::String => Ok(values::merge_maps(&spec, &self.strings.deep_copy())),
         }
+    }
+
+    /// Returns a layer for each override value over a `spec`, in the order in which they are set, with its path.
+    ///
+    /// # Errors
+    /// As [`over`](Overrides::over).
+    pub(crate) fn layers(&self, kind: OverrideValuesType, spec: &Map) -> Result<Vec<(String, Layer)>, OverrideError> {
+        let so_far = match kind {
+            OverrideValuesType::Typed => spec.deep_copy(),
+            OverrideValuesType::String => Map::default(),
+        };
+        let mut layers = Vec::with_capacity(self.texts.len());
+        for (key, text) in &self.texts {
+            let own = Map::default();
+            set(kind, key, text, &own)?;
+            set(kind, key, text, &so_far)?;
+            let merged = match kind {
+                OverrideValuesType::Typed => so_far.deep_copy(),
+                OverrideValuesType::String => values::merge_maps(spec, &so_far.deep_copy()),
+            };
+            layers.push((key.clone(), Layer { own: Some(own), merged }));
+        }
+        Ok(layers)
     }
 }
 

@@ -16,28 +16,10 @@ use crate::reconcile::report::outcome::invalid_annotation;
 use crate::reconcile::step_context::{Loaded, StepContext};
 use crate::status::reason::Reason;
 use crate::values::Spec;
-use crate::values_from::{self, Content, Found, Resolved, SourceKey, ValuesSource};
+use crate::values_from::{self, Content, Found, Resolved, SourceKey};
 use crate::view::primary::Primary;
+use crate::view::sources::named::{Unnamed, named};
 use crate::view::sources::registry::Read;
-use crate::watches::AnnotationSources;
-
-/// How to allow a cluster-scoped resource to name sources. A user who may create the resource may lack the permission
-/// to read them, so this needs consent.
-const OPEN: &str =
-    "valuesFromAnnotation: {namespaces: […]} in watches.yaml lists those that a cluster-scoped resource may name";
-
-/// Returns the sources if a resource in this namespace, which is empty if it is cluster-scoped, may name them.
-fn admit(allowed: &AnnotationSources, namespace: &str, sources: Vec<Resolved>) -> Result<Vec<Resolved>, String> {
-    let open: &[String] = match allowed {
-        _ if !namespace.is_empty() => return Ok(sources),
-        AnnotationSources::In(open) => open,
-        AnnotationSources::No | AnnotationSources::Own => &[],
-    };
-    match sources.iter().find(|source| !open.iter().any(|open| **open == *source.key.namespace)) {
-        Some(closed) => Err(format!("namespace {:?} is not allowed; {OPEN}", closed.key.namespace)),
-        None => Ok(sources),
-    }
-}
 
 impl StepContext<'_> {
     /// Records the resource's sources, so that a change of one wakes it.
@@ -51,18 +33,10 @@ impl StepContext<'_> {
     /// Returns the resource's sources: those of its watch, then those of its annotation.
     fn sources(&self, primary: &Primary) -> Result<Vec<Resolved>, Failed> {
         let settings = &self.shared.settings;
-        let resolve = |entries: &[ValuesSource]| values_from::resolve(entries, primary.own_namespace(), primary.name());
-        let invalid = |e: values_from::SourceError| FailedAttempt::invalid_values(e.to_string());
-        let mut sources = resolve(&settings.values_from).map_err(invalid)?;
-        let Some(own) = primary.annotations.values_from() else { return Ok(sources) };
-        if settings.values_from_annotation == AnnotationSources::No {
-            let why = "the operator does not allow it: its watches.yaml lacks valuesFromAnnotation";
-            return Err(invalid_annotation(&format!("annotation values-from: {why}")).into());
-        }
-        let own = own.and_then(|entries| resolve(&entries).map_err(|e| e.to_string()));
-        let own = own.and_then(|own| admit(&settings.values_from_annotation, primary.own_namespace(), own));
-        sources.extend(own.map_err(|e| invalid_annotation(&format!("annotation values-from: {e}")))?);
-        Ok(sources)
+        named(primary, &settings.values_from, &settings.values_from_annotation).map_err(|error| match error {
+            Unnamed::Watch(_) => FailedAttempt::invalid_values(error.to_string()).into(),
+            Unnamed::Annotation(_) => invalid_annotation(&error.to_string()).into(),
+        })
     }
 
     /// Returns whether the content of every source is known, and no required source is missing.
@@ -231,28 +205,4 @@ fn forbidden(key: &SourceKey, why: &str) -> Unanswered {
 
 fn unanswered(reason: Reason, message: String) -> Unanswered {
     Unanswered::with_reason(reason, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cluster_scoped_resource_names_sources_in_listed_namespaces_only() {
-        let source = |namespace: &str| {
-            let entry = json!({"kind": "Secret", "name": "a", "namespace": namespace});
-            values_from::resolve(&[serde_json::from_value(entry).unwrap()], "", "web").unwrap()
-        };
-        let listed = AnnotationSources::In(["open".to_owned()].into());
-        for allowed in [&AnnotationSources::Own, &listed] {
-            let refused = admit(allowed, "", source("victim")).unwrap_err();
-            assert!(
-                refused.starts_with("namespace \"victim\" is not allowed; valuesFromAnnotation: {namespaces:"),
-                "{refused}"
-            );
-        }
-        assert!(admit(&listed, "", source("open")).is_ok());
-        let own: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "Secret", "name": "a"}])).unwrap();
-        assert!(admit(&AnnotationSources::Own, "ns", values_from::resolve(&own, "ns", "web").unwrap()).is_ok());
-    }
 }
