@@ -9,6 +9,8 @@ mod values_from;
 mod cel;
 pub mod watches;
 
+mod origins;
+
 mod chart_metrics;
 pub mod telemetry;
 

@@ -1,10 +1,11 @@
-//! The command line of operators built on this library: `run`, `template`, `version`, and the commands that write
+//! The command line of operators built on this library: `run`, `template`, `values`, `version`, and the commands that write
 //! projects.
 //!
 //! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
 
 mod diff;
 mod flags;
+mod kubeconfig;
 mod project;
 mod reload;
 mod shell;
@@ -12,6 +13,7 @@ mod successors;
 mod template;
 #[cfg(test)]
 mod tests;
+mod values;
 mod version;
 
 use std::process::ExitCode;
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Template(Box<Template>),
     /// Shows what the operator would change for resources, without changing it
     Diff(Box<diff::Diff>),
+    /// Shows a resource's values, each with its origin
+    Values(Box<values::Args>),
     /// Prints the version
     Version,
     /// Starts a project in the current folder
@@ -124,6 +128,7 @@ pub(crate) fn command(name: &str) -> clap::Command {
         .mut_subcommand("init", as_in_go)
         .mut_subcommand("diff", |diff| diff.after_help(diff::examples(name)))
         .mut_subcommand("template", |t| as_in_go(t).after_help(template::examples(name)))
+        .mut_subcommand("values", |v| v.after_help(values::examples(name)))
 }
 
 fn as_in_go(command: clap::Command) -> clap::Command {
@@ -157,6 +162,7 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::Man(asked) => shell::man(name.to_owned().leak(), &asked),
         Command::Template(template) => on_known_stack(move || template::run(&template)),
         Command::Diff(asked) => on_known_stack(move || diff::run(&asked, operator)),
+        Command::Values(args) => on_known_stack(move || values::run(&args, &operator)),
         Command::Run(flags) => run(*flags, operator),
         Command::RenderWorker => on_known_stack(rendering::worker::main),
         Command::Init(init) => on_known_stack(move || project::init(&init)),

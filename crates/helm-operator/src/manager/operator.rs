@@ -186,6 +186,17 @@ impl Operator {
         self.file.as_deref()
     }
 
+    /// Returns the watches that the program itself adds.
+    pub(crate) fn own_watches(&self) -> impl Iterator<Item = &Watch> {
+        self.own.iter().map(|(watch, _)| watch)
+    }
+
+    /// Returns whether the program has code around the chart of a watch, which may change its values.
+    pub(crate) fn customises(&self, watch: &Watch) -> bool {
+        let is_own = self.own.iter().any(|(own, _)| own.gvk() == watch.gvk());
+        is_own || self.charts.iter().any(|(kind, _)| is_named(watch, kind))
+    }
+
     /// Returns whether the program itself adds nothing to run.
     pub(crate) fn is_empty(&self) -> bool {
         self.own.is_empty() && self.controllers.is_empty() && self.webhooks.is_empty()
@@ -198,8 +209,7 @@ impl Operator {
     pub(crate) fn controllers(self) -> Result<Vec<Box<dyn Controller>>, Error> {
         let mut watches: Vec<(Watch, Vec<Customise>)> = self.watches.into_iter().map(|w| (w, Vec::new())).collect();
         for (kind, customise) in self.charts {
-            let named = |watch: &Watch| kind == watch.kind || kind == format!("{}.{}", watch.kind, watch.group);
-            match watches.iter_mut().find(|(watch, _)| named(watch)) {
+            match watches.iter_mut().find(|(watch, _)| is_named(watch, &kind)) {
                 Some((_, customisers)) => customisers.push(customise),
                 None => return Err(Error::NoChart(kind)),
             }
@@ -208,6 +218,11 @@ impl Operator {
         let charts = crate::manager::charts::controllers(watches)?;
         Ok(charts.into_iter().chain(self.controllers).collect())
     }
+}
+
+/// Returns whether code names the watch: by its kind, or by kind and group.
+fn is_named(watch: &Watch, kind: &str) -> bool {
+    kind == watch.kind || kind == format!("{}.{}", watch.kind, watch.group)
 }
 
 /// Returns a reconciler's permissions, in the form that generators take.

@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use controller::client::find_cluster;
 use controller::report::chain;
 use helm::engine::{Capabilities, KubeVersion, Rendered};
 use helm::template::{Cluster, Error, Options, Output};
 use helm_release::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object, objects_of};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 use tokio::runtime::Builder;
 
+use crate::cli::kubeconfig;
 use crate::rendering::lookup::{Blocking, ClusterLookup, LookupReach};
 
 /// Renders with the cluster's capabilities and objects, and has its server check the result.
@@ -47,17 +47,8 @@ pub(super) fn namespace(kubeconfig: &str, context: &str) -> Option<String> {
 struct Server(Applier);
 
 impl Server {
-    async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Server, String> {
-        let chosen = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-        let config = match kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path).map_err(|e| e.to_string())?;
-                kube::Config::from_custom_kubeconfig(file, &chosen).await.map_err(|e| chain(&e))?
-            }
-            None if context.is_some() => kube::Config::from_kubeconfig(&chosen).await.map_err(|e| chain(&e))?,
-            None => find_cluster().await.map_err(|e| chain(&e))?,
-        };
-        let client = kube::Client::try_from(config).map_err(|e| chain(&e))?;
+    async fn connect(path: Option<&Path>, context: Option<&str>) -> Result<Server, String> {
+        let client = kubeconfig::client(path, context).await?;
         Ok(Server(Applier::new(Arc::new(client))))
     }
 

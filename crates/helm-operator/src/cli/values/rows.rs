@@ -1,0 +1,180 @@
+//! What is shown of a resource's values: a row for each, with what may not be shown already left out.
+
+use go_encoding::json::{self, EscapeHtml, Layout};
+use go_template::Value;
+use helm::chart::Chart;
+use helm::origins::{Default as ChartDefault, Key, Leaf, Origin, dotted};
+use helm::reads::Unread;
+
+use crate::origins::{Given, Values};
+use crate::view::primary::Primary;
+
+/// A resource's values as they are shown.
+pub(super) struct Shown {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The chart's name and version.
+    pub(super) chart: String,
+    /// Ordered by path.
+    pub(super) rows: Vec<Row>,
+    /// What the reader must know.
+    pub(super) notes: Vec<String>,
+}
+
+/// A value with its origin.
+pub(super) struct Row {
+    pub(super) path: Vec<Key>,
+    pub(super) value: Cell,
+    pub(super) from: From,
+    /// What else is set at this path but lost, highest precedence first.
+    pub(super) replaced: Vec<(Cell, From)>,
+    /// Whether a null removed the key.
+    pub(super) is_removed: bool,
+    /// The paths at or below it that no template reads.
+    pub(super) unread: Vec<Unread>,
+}
+
+/// A value, unless it may not be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    /// Compact JSON.
+    Known(String),
+    /// From a Secret or the operator's environment.
+    Hidden,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct From {
+    /// In words: `shop/values.yaml:12`.
+    pub(super) text: String,
+    pub(super) place: Place,
+}
+
+/// The place that a value comes from, for programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Chart(ChartDefault),
+    Given(Given),
+    Helm,
+}
+
+impl Row {
+    /// Returns whether it is anything but a chart's own default that nobody replaces.
+    pub(super) fn is_changed(&self) -> bool {
+        matches!(self.from.place, Place::Given(_)) || !self.unread.is_empty()
+    }
+
+    /// Returns its path as `--set` takes it.
+    pub(super) fn key(&self) -> String {
+        dotted(&self.path)
+    }
+}
+
+/// Returns the rows of a resource's values.
+pub(super) fn of(primary: &Primary, chart: &Chart, values: Values, notes: Vec<String>) -> Shown {
+    let unread = UnreadPaths::of(&values.traced.unread);
+    let rows = values.traced.leaves.iter().map(|leaf| row(leaf, &values, &unread)).collect();
+    let notes = notes.into_iter().chain(values.traced.warnings.iter().cloned()).collect();
+    Shown {
+        api_version: primary.api_version.to_string(),
+        kind: primary.kind.to_string(),
+        namespace: primary.own_namespace().to_owned(),
+        name: primary.name().to_owned(),
+        chart: format!("{} {}", chart.metadata.name, chart.metadata.version),
+        rows,
+        notes,
+    }
+}
+
+fn row(leaf: &Leaf, values: &Values, unread: &UnreadPaths<'_>) -> Row {
+    Row {
+        path: leaf.path.clone(),
+        value: cell(&leaf.value, &leaf.origin, values),
+        from: from(&leaf.origin, values),
+        replaced: leaf
+            .replaced
+            .iter()
+            .map(|(origin, value)| (cell(value, origin, values), from(origin, values)))
+            .collect(),
+        is_removed: leaf.is_removed,
+        unread: unread.concerning(&leaf.path),
+    }
+}
+
+fn cell(value: &Value, origin: &Origin, values: &Values) -> Cell {
+    // What has no origin was made by the merge, from anything that was given.
+    let is_odd = *origin == Origin::Helm && !matches!(value, Value::Map(table) if table.is_empty());
+    if values.is_hidden(origin) || is_odd {
+        return Cell::Hidden;
+    }
+    match json::encode(value, EscapeHtml::No, Layout::Compact) {
+        Ok(text) => Cell::Known(String::from_utf8_lossy(&text).into_owned()),
+        // A number that JSON lacks, such as `.inf`.
+        Err(_) => Cell::Known(serde_json::Value::from(format!("{value:?}")).to_string()),
+    }
+}
+
+fn from(origin: &Origin, values: &Values) -> From {
+    let place = match (origin, values.given(origin)) {
+        (_, Some(given)) => Place::Given(given.clone()),
+        (Origin::Default(default), _) => Place::Chart(default.clone()),
+        _ => Place::Helm,
+    };
+    From { text: values.describe(origin), place }
+}
+
+/// The values that no template reads, ordered by path: a resource may have 100,000 of them.
+struct UnreadPaths<'a>(Vec<&'a Unread>);
+
+impl<'a> UnreadPaths<'a> {
+    fn of(unread: &'a [Unread]) -> UnreadPaths<'a> {
+        let mut all: Vec<&Unread> = unread.iter().collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        UnreadPaths(all)
+    }
+
+    /// Returns those that lead to a path, and those below it.
+    fn concerning(&self, path: &[Key]) -> Vec<Unread> {
+        let words: Vec<String> = path.iter().map(word).collect();
+        let at = |depth: usize| self.0.binary_search_by(|unread| unread.path.as_slice().cmp(&words[..depth])).ok();
+        let above = (1..=words.len()).filter_map(at).map(|at| self.0[at]);
+        let first = self.0.partition_point(|unread| unread.path.as_slice() <= &words[..]);
+        let below = self.0[first..].iter().take_while(|unread| unread.path.starts_with(&words)).copied();
+        above.chain(below).cloned().collect()
+    }
+}
+
+fn word(key: &Key) -> String {
+    match key {
+        Key::Name(name) => name.to_text().into_owned(),
+        Key::Index(index) => index.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_unread_with_what_leads_to_it_and_with_what_is_in_it() {
+        let unread = |path: &str| Unread {
+            path: path.split('.').map(str::to_owned).collect(),
+            nearest: None,
+            is_documented: false,
+        };
+        let all = [unread("b.c"), unread("a"), unread("list.0.nme"), unread("b.cc"), unread("list.10.nme")];
+        let paths = UnreadPaths::of(&all);
+        let name = |text: &str| Key::Name(text.into());
+        let found = |path: &[Key]| -> Vec<String> {
+            paths.concerning(path).iter().map(|unread| unread.path.join(".")).collect()
+        };
+        assert_eq!(found(&[name("a"), name("deeper")]), ["a"]);
+        assert_eq!(found(&[name("b"), name("c")]), ["b.c"]);
+        assert_eq!(found(&[name("list")]), ["list.0.nme", "list.10.nme"]);
+        assert_eq!(found(&[name("list"), Key::Index(0), name("nme")]), ["list.0.nme"]);
+        assert!(found(&[name("b"), name("d")]).is_empty() && found(&[name("aa")]).is_empty());
+    }
+}
