@@ -18,6 +18,7 @@ mod diff;
 mod docs;
 mod drift;
 mod generated;
+mod health;
 mod hooks;
 mod hostile;
 mod identity;
