@@ -27,6 +27,7 @@ mod model;
 mod moved;
 mod native;
 mod node;
+mod notifications;
 mod operator;
 mod ownership;
 mod parity;

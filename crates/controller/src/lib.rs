@@ -10,6 +10,7 @@ pub mod events;
 pub mod lease;
 
 pub mod client;
+pub mod notifications;
 pub mod server;
 
 pub mod rights;

@@ -28,6 +28,9 @@ const PING: Duration = Duration::from_secs(30);
 /// How long a probe waits for its answer.
 const PONG: Duration = Duration::from_secs(15);
 
+/// A client of any server over HTTP.
+pub(crate) type HttpClient = Client<Https, Body>;
+
 type Https = hyper_timeout::TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>;
 
 /// Returns whether the request is a watch, whose response never ends by itself.
@@ -53,6 +56,15 @@ pub(super) fn connections(config: &Config) -> Result<Connections<Client<Https, B
     builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new());
     builder.http2_keep_alive_interval(PING).http2_keep_alive_timeout(PONG).http2_keep_alive_while_idle(true);
     Ok(Connections::new(move || Builder::build(&builder, https.clone())))
+}
+
+/// Returns a client of another server than the cluster's. Connections that are idle for a while are closed.
+///
+/// # Errors
+/// The configured certificates cannot be used.
+pub(crate) fn to_others(config: &Config) -> Result<HttpClient, kube::Error> {
+    let mut builder = Client::builder(TokioExecutor::new());
+    Ok(builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).build(connector(config)?))
 }
 
 fn connector(config: &Config) -> Result<Https, kube::Error> {

@@ -22,6 +22,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 
 use crate::client::bounded::{Bounded, TooLarge};
 use crate::client::connections::is_watch;
+pub(crate) use crate::client::connections::{HttpClient, to_others};
 pub use crate::client::find::NoCluster;
 pub use crate::client::find::find as find_cluster;
 use crate::client::pages::Pages;

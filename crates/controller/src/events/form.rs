@@ -36,7 +36,7 @@ pub(super) struct Event<'a> {
 }
 
 /// A digest of everything that makes two events equal. Notes are long, so they are not kept.
-pub(super) type EventKey = [u8; 32];
+pub(crate) type EventKey = [u8; 32];
 
 impl<'a> Event<'a> {
     pub(super) fn new(

@@ -13,12 +13,16 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use outside::Api;
 
 use crate::metrics::Metrics;
-use crate::report::Outcome;
+use crate::report::{Outcome, shorten};
+pub(crate) use form::EventKey;
 pub use form::MAX_NOTE;
+pub(crate) use recorder::SERIES;
 
 use form::Event;
 use outbox::Outbox;
@@ -38,6 +42,29 @@ struct Named {
     controller: Arc<str>,
     /// The pod's name.
     instance: Option<Arc<str>>,
+    /// Who else hears of events.
+    listener: Option<Arc<dyn Listener>>,
+}
+
+/// Hears of every event that is published.
+pub(crate) trait Listener: Send + Sync {
+    /// Takes an event without waiting.
+    fn hear(&self, notice: Notice);
+
+    /// Completes what it does in the background.
+    fn flush(&self) -> BoxFuture<'_, ()>;
+}
+
+/// An event, for a listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Notice {
+    /// Equal for events that differ only in their time.
+    pub(crate) key: EventKey,
+    pub(crate) on: ObjectReference,
+    pub(crate) outcome: Outcome,
+    pub(crate) controller: Arc<str>,
+    pub(crate) instance: Arc<str>,
+    pub(crate) at: Timestamp,
 }
 
 impl Events {
@@ -46,7 +73,13 @@ impl Events {
     pub fn new(api: Arc<dyn Api>, controller: &str, instance: Option<&str>) -> Events {
         let (recorder, outbox) = (Arc::new(Recorder::new(api)), Outbox::new());
         let (controller, instance) = (controller.into(), instance.map(Arc::from));
-        Events { named: Some(Named { recorder, outbox, controller, instance }) }
+        Events { named: Some(Named { recorder, outbox, controller, instance, listener: None }) }
+    }
+
+    /// Returns a publisher whose events a listener hears, too.
+    #[must_use]
+    pub(crate) fn heard_by(&self, listener: Arc<dyn Listener>) -> Events {
+        Events { named: self.named.clone().map(|named| Named { listener: Some(listener), ..named }) }
     }
 
     /// Returns a publisher in another controller's name.
@@ -59,21 +92,39 @@ impl Events {
     /// missing permission only once.
     pub fn publish(&self, on: ObjectReference, outcome: Outcome) {
         if let Some(named) = &self.named {
+            if let Some(listener) = &named.listener {
+                listener.hear(named.notice(&on, &outcome));
+            }
             named.outbox.put(named.clone(), on, outcome);
         }
     }
 
     /// Publishes the waiting events, for at most `limit`.
     pub async fn flush(&self, limit: Duration) {
-        if let Some(named) = &self.named {
-            named.outbox.flush(limit).await;
-        }
+        let Some(named) = &self.named else { return };
+        let heard = async {
+            if let Some(listener) = &named.listener {
+                let _ = tokio::time::timeout(limit, listener.flush()).await;
+            }
+        };
+        tokio::join!(named.outbox.flush(limit), heard);
     }
 }
 
 impl Named {
     fn event<'a>(&'a self, on: &'a ObjectReference, outcome: &'a Outcome) -> Event<'a> {
         Event::new(on, outcome, &self.controller, self.instance.as_deref().unwrap_or(&self.controller))
+    }
+
+    fn notice(&self, on: &ObjectReference, outcome: &Outcome) -> Notice {
+        Notice {
+            key: self.event(on, outcome).key(),
+            on: on.clone(),
+            outcome: Outcome { message: shorten(&outcome.message, MAX_NOTE), ..outcome.clone() },
+            controller: self.controller.clone(),
+            instance: self.instance.clone().unwrap_or_else(|| self.controller.clone()),
+            at: outside::now(),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::report::chain;
 
 /// How long after its last occurrence an event is counted as a repetition, as in client-go: well within the hour for
 /// which servers keep events.
-const SERIES: Duration = Duration::from_secs(360);
+pub(crate) const SERIES: Duration = Duration::from_secs(360);
 /// How many events to track. The least recently seen is dropped first.
 pub(super) const MAX_TRACKED: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");
 

@@ -22,7 +22,7 @@ use crate::reconciler::{Controller, Reconciler, Served};
 use crate::runtime::readiness::Readiness;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
 use crate::webhooks::{self, Webhooks};
-use crate::{client, lease, reconciler, server};
+use crate::{client, lease, notifications, reconciler, server};
 
 /// The manager's configuration, from the command line and the environment.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct Config {
     pub metrics_tls: Option<Tls>,
     /// Where to serve `/healthz` and `/readyz`; `0` or empty means nowhere.
     pub health_probe_bind_address: String,
+    /// Where events are also sent. Default: nowhere.
+    pub notifications: Option<notifications::Settings>,
     /// Where and how webhooks are served, if there are any.
     pub webhooks: webhooks::Settings,
     /// Whether only the holder of the lease runs controllers.
@@ -59,6 +61,9 @@ pub enum Error {
     /// An address cannot be served.
     #[error(transparent)]
     Server(#[from] server::Error),
+    /// Events cannot be sent where they should be.
+    #[error(transparent)]
+    Notifications(#[from] notifications::Error),
     /// `--leader-elect` without a name for the lease, and perhaps, outside a cluster, without a namespace.
     #[error("LeaderElectionID must be configured: set --leader-election-id{}", lacks_namespace(*.outside))]
     NoLeaseName {
@@ -256,6 +261,7 @@ impl Default for Config {
             metrics_bind_address: ":8080".into(),
             metrics_tls: None,
             health_probe_bind_address: ":8081".into(),
+            notifications: None,
             webhooks: webhooks::Settings::default(),
             leader_elect: false,
             leader_election_id: String::new(),

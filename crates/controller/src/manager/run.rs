@@ -13,6 +13,7 @@ use super::reach;
 use crate::context::Context;
 use crate::lease::{self, Election};
 use crate::manager::{Clients, Config, Error, Manager};
+use crate::notifications::Notifications;
 use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
 use crate::server::{self, Listener, Server};
@@ -40,7 +41,11 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     controllers.extend(hooks.as_ref().map(Hooks::publisher));
     let controllers = name(controllers);
     let context = Context::new(clients.controllers, config.controllers.clone(), metrics, CancellationToken::new());
-    let context = context.sharing(parts, readiness);
+    let mut context = context.sharing(parts, readiness);
+    if let Some(settings) = &config.notifications {
+        let notifications = Notifications::new(settings, &config.program, &context.metrics)?;
+        context.events = context.events.heard_by(Arc::new(notifications));
+    }
     let kinds: BTreeSet<String> = controllers.iter().filter_map(|(_, controller)| controller.serves()).collect();
     let workers = workers.unwrap_or_else(Handle::current);
     let client = clients.own;

@@ -46,6 +46,7 @@ pub(super) struct Families {
     pub(super) active: Family<ControllerLabels, Gauge>,
     pub(super) outcomes: Family<OutcomeLabels, Counter>,
     pub(super) created: Family<ResourceLabels, Gauge<f64, AtomicU64>>,
+    pub(super) notified: Family<NotifiedLabels, Counter>,
     pub(super) leader: Family<LeaseLabels, Gauge>,
     pub(super) requests: Family<RequestLabels, Counter>,
     pub(super) webhook_requests: Family<WebhookCodeLabels, Counter>,
@@ -71,6 +72,36 @@ pub(super) struct ResultLabels {
 pub(super) struct OutcomeLabels {
     pub(super) controller: Arc<str>,
     pub(super) reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NotifiedLabels {
+    pub(super) result: Notified,
+}
+
+/// What became of a CloudEvent, or of one attempt to send it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Notified {
+    /// The sink took it.
+    Delivered,
+    /// An attempt failed, and is repeated.
+    Retried,
+    /// The sink will never take it.
+    Refused,
+    /// Too many others waited, or it waited too long.
+    Dropped,
+}
+
+impl EncodeLabelValue for Notified {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+        match self {
+            Notified::Delivered => "delivered",
+            Notified::Retried => "retried",
+            Notified::Refused => "refused",
+            Notified::Dropped => "dropped",
+        }
+        .encode(encoder)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -143,6 +174,7 @@ impl Families {
             active: Family::default(),
             outcomes: Family::default(),
             created: Family::default(),
+            notified: Family::default(),
             leader: Family::default(),
             requests: Family::default(),
             webhook_requests: Family::default(),
@@ -182,6 +214,7 @@ impl Families {
         r.register("controller_runtime_active_workers", "Running reconciles by controller", self.active.clone());
         self.queues.register(r);
         r.register(own("outcomes"), "Outcomes by controller and reason", self.outcomes.clone());
+        r.register(own("cloudevents"), "CloudEvents by result", self.notified.clone());
         r.register(own("watch_panics"), "Watches that panicked and listed again", WATCH_PANICS.clone());
         r.register(
             "resource_created_at_seconds",

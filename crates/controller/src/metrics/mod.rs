@@ -21,9 +21,9 @@ use outside::sync;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-pub use families::ReconcileResult;
 pub use families::WATCH_PANICS;
 use families::{ControllerLabels, Families, OutcomeLabels, ResultLabels};
+pub use families::{Notified, ReconcileResult};
 pub use format::Format;
 pub use queue::QueueMetrics;
 
@@ -89,6 +89,18 @@ impl Metrics {
     /// Counts an outcome by its reason.
     pub fn outcome(&self, controller: &Arc<str>, reason: &'static str) {
         self.0.outcomes.get_or_create(&OutcomeLabels { controller: controller.clone(), reason }).inc();
+    }
+
+    /// Counts a CloudEvent, or an attempt to send one.
+    pub fn notified(&self, result: Notified) {
+        self.0.notified.get_or_create(&families::NotifiedLabels { result }).inc();
+    }
+
+    /// Shows the counts of CloudEvents before there is one.
+    pub fn show_notifications(&self) {
+        for result in [Notified::Delivered, Notified::Retried, Notified::Refused, Notified::Dropped] {
+            drop(self.0.notified.get_or_create(&families::NotifiedLabels { result }));
+        }
     }
 
     /// Records a custom resource and its creation time, in seconds of Unix time.

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, Args};
+use clap::{Arg, ArgAction, Args, ValueEnum};
 use controller::context::ControllerConfig;
+use controller::notifications::{self, Sink};
 use controller::runtime::namespaces::Namespaces;
 use controller::webhooks;
 use golibs::strconv::parse_bool;
@@ -19,8 +20,11 @@ use crate::watches::{DurationError, parse_duration};
 /// The default of `--watches-file`.
 pub(crate) const WATCHES_FILE: &str = "./watches.yaml";
 
-/// Flags that contradict each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// What precedes a reason in the type of a CloudEvent: the domain of the operator's annotations, reversed.
+const EVENT_TYPE: &str = "io.operatorframework.sdk.helm.";
+
+/// Flags that contradict each other, or whose value must not be quoted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsageError {
     /// A flag and its old name are both set.
     #[error("only one of --{0} and --{1} may be set")]
@@ -28,6 +32,21 @@ pub(crate) enum UsageError {
     /// Authorization needs TLS.
     #[error("--metrics-secure flag is required when --metrics-require-rbac is present")]
     RbacWithoutTls,
+    /// The settings for CloudEvents are invalid.
+    #[error("{0}")]
+    CloudEvents(String),
+    /// A setting for CloudEvents has no effect.
+    #[error("--cloudevents-sink is required when --{0} is present")]
+    WithoutSink(&'static str),
+}
+
+/// How CloudEvents are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CloudEventsMode {
+    /// Everything is in the body
+    Structured,
+    /// The attributes are headers
+    Binary,
 }
 
 /// The flags of `run`.
@@ -160,6 +179,26 @@ pub(crate) struct Run {
     )]
     record_key_namespace: String,
 
+    /// URL that each event is also sent to as a CloudEvent, once: https, or http on this host itself
+    #[arg(long, env = "CLOUDEVENTS_SINK", hide_env = true, value_name = "URL")]
+    cloudevents_sink: Option<String>,
+
+    /// File with the key that signs CloudEvents: header X-Signature with the HMAC-SHA256 of the body; read again for each event
+    #[arg(long, value_name = "PATH")]
+    cloudevents_secret_file: Option<PathBuf>,
+
+    /// File with the certificates, in PEM, that the sink's must lead to [default: the system's]
+    #[arg(long, value_name = "PATH")]
+    cloudevents_ca_file: Option<PathBuf>,
+
+    /// How CloudEvents are written: structured, everything in the body, or binary, attributes as headers
+    #[arg(long, value_enum, default_value = "structured", value_name = "MODE")]
+    cloudevents_mode: CloudEventsMode,
+
+    /// Attribute source of CloudEvents, which tells clusters and operators apart [default: the program's name after a slash]
+    #[arg(long, value_name = "URI")]
+    cloudevents_source: Option<String>,
+
     /// Show override values as **** in events
     #[arg(long)]
     suppress_override_values: bool,
@@ -225,6 +264,7 @@ impl Run {
             },
         };
         let process = ProcessConfig {
+            notifications: self.notifications(&defaults.program)?,
             program: defaults.program,
             controllers,
             metrics_bind_address: address.unwrap_or(defaults.metrics_bind_address),
@@ -243,6 +283,31 @@ impl Run {
             shutdown_grace: self.shutdown_grace.unwrap_or(defaults.shutdown_grace),
         };
         Ok(Config { process, charts })
+    }
+
+    /// Returns where events are also sent. Never quotes the address, which may contain a token.
+    fn notifications(&self, program: &str) -> Result<Option<notifications::Settings>, UsageError> {
+        let Some(sink) = self.cloudevents_sink.as_deref().filter(|sink| !sink.is_empty()) else {
+            return match (&self.cloudevents_secret_file, &self.cloudevents_ca_file) {
+                (Some(_), _) => Err(UsageError::WithoutSink("cloudevents-secret-file")),
+                (_, Some(_)) => Err(UsageError::WithoutSink("cloudevents-ca-file")),
+                (None, None) => Ok(None),
+            };
+        };
+        let invalid = |error: notifications::Error| UsageError::CloudEvents(error.to_string());
+        let settings = notifications::Settings {
+            secret_file: self.cloudevents_secret_file.clone(),
+            ca_file: self.cloudevents_ca_file.clone(),
+            mode: match self.cloudevents_mode {
+                CloudEventsMode::Structured => notifications::Mode::Structured,
+                CloudEventsMode::Binary => notifications::Mode::Binary,
+            },
+            source: self.cloudevents_source.clone().unwrap_or_else(|| format!("/{program}")),
+            type_prefix: EVENT_TYPE.to_owned(),
+            ..notifications::Settings::to(sink.parse::<Sink>().map_err(invalid)?)
+        };
+        settings.check().map_err(invalid)?;
+        Ok(Some(settings))
     }
 
     /// Returns whether the command line sets the grace period for shutdown.

@@ -102,6 +102,33 @@ fn metrics_are_served_over_https_as_the_flags_of_scaffolds_ask() {
 }
 
 #[test]
+fn cloudevents_have_an_address_that_no_error_quotes() {
+    let of = |line: &str| config(line, &[]).map(|config| config.process.notifications);
+    assert!(of("run").unwrap().is_none());
+    let settings = of(
+        "run --cloudevents-sink=https://example.com/t0ken --cloudevents-secret-file=/key --cloudevents-mode=binary \
+        --cloudevents-source=/clusters/prod",
+    )
+    .unwrap()
+    .unwrap();
+    assert_eq!(
+        (settings.sink.to_string().as_str(), settings.source.as_str()),
+        ("https://example.com", "/clusters/prod")
+    );
+    assert_eq!(settings.mode, controller::notifications::Mode::Binary);
+    let default = of("run --cloudevents-sink=http://127.0.0.1:1").unwrap().unwrap();
+    assert_eq!(default.source, "/helm-operator");
+    for (line, expected) in [
+        ("run --cloudevents-sink=http://example.com/t0ken", "must be an https URL"),
+        ("run --cloudevents-sink=t0ken", "must be a URL"),
+        ("run --cloudevents-secret-file=/key", "--cloudevents-sink is required"),
+    ] {
+        let error = of(line).map(drop).unwrap_err();
+        assert!(error.contains(expected) && !error.contains("t0ken"), "{error}");
+    }
+}
+
+#[test]
 fn old_names_work_alone_and_warn() {
     let run = parse("run --metrics-addr=:1 --enable-leader-election --config=c.yaml").unwrap();
     let config = run.config(|_| None).unwrap();
