@@ -77,7 +77,14 @@ fn a_release_follows_its_resource_from_install_to_uninstall() {
         image.ends_with(":1.6.39") && d["status"]["readyReplicas"] == 1 && d["status"]["replicas"] == 1
     };
     wait_deployment(&namespace, &deployment, "roll-out", rolled_out);
-    assert_eq!(wait_ready(&namespace, "web")["status"]["deployedRelease"]["revision"], 2);
+    let status = wait_ready(&namespace, "web")["status"].clone();
+    assert_eq!(status["deployedRelease"]["revision"], 2);
+    let ids: Vec<String> =
+        status["inventory"]["entries"].as_array().unwrap().iter().map(|e| e["id"].to_string()).collect();
+    assert!(ids.contains(&format!("\"{}_{deployment}_apps_Deployment\"", namespace.name())), "{ids:?}");
+    let told = |entry: &Value| format!("{} {} {}", entry["revision"], entry["action"], entry["outcome"]);
+    let history: Vec<String> = status["history"].as_array().unwrap().iter().map(told).collect();
+    assert_eq!(history, [r#"2 "upgrade" "deployed""#, r#"1 "install" "superseded""#]);
 
     namespace.kubectl(["delete", "memcached", "web", "--timeout=60s"]).unwrap();
     eventually("nothing left", || match left(&namespace) {

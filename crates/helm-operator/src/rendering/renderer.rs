@@ -285,6 +285,10 @@ impl Renderer for EngineRenderer {
         &self.document.name
     }
 
+    fn chart_version(&self) -> &str {
+        &self.document.version
+    }
+
     fn overrides(&self) -> Option<&Overrides> {
         Some(&self.overrides)
     }

@@ -101,6 +101,11 @@ pub trait Renderer: Send + Sync {
     /// Returns the chart's name.
     fn chart_name(&self) -> &str;
 
+    /// Returns the chart's version. Default: unknown, an empty text.
+    fn chart_version(&self) -> &str {
+        ""
+    }
+
     /// Returns the override values that are merged over a `spec`; each install and upgrade publishes an event for them.
     /// Default: none.
     fn overrides(&self) -> Option<&Overrides> {

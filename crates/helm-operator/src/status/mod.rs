@@ -7,6 +7,8 @@
 pub(crate) mod reason;
 
 mod conditions;
+pub(crate) mod history;
+pub(crate) mod inventory;
 pub(crate) mod summary;
 
 pub(crate) mod declared_fields;
@@ -22,6 +24,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use conditions::{initialized, new, wanted};
+use history::HistoryEntry;
+use inventory::Inventory;
 use reason::Reason;
 
 /// The types of conditions.
@@ -175,6 +179,9 @@ pub(crate) struct Status {
     /// The tokens that were handled; few resources have any.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) last_handled: Option<Box<Handled>>,
+    /// The last revisions, newest first. A change of it alone is no reason to write.
+    #[serde(default, deserialize_with = "history::bounded")]
+    pub(crate) history: Box<[HistoryEntry]>,
     /// The fields that watches.yaml defines.
     #[serde(skip)]
     pub(crate) fields: Fields,
@@ -209,6 +216,8 @@ pub(crate) struct Facts {
     pub(crate) is_queued: Option<usize>,
     /// The tokens that were handled.
     pub(crate) handled: Option<Box<Handled>>,
+    /// The last revisions, newest first.
+    pub(crate) history: Box<[HistoryEntry]>,
     /// Drift that is reported but not repaired, one text for each object.
     pub(crate) drift: Vec<String>,
     /// The objects that an uninstall waits for.
@@ -311,6 +320,7 @@ impl Status {
                 &facts.release.as_ref().map(|_| summary::ready_objects(facts.objects)).unwrap_or_default(),
             ),
             last_handled: facts.handled.clone(),
+            history: facts.history.clone(),
             fields: facts.fields.clone(),
         };
         (!next.has_same(self)).then_some(next)
@@ -342,20 +352,22 @@ impl Status {
         condition
     }
 
-    /// Returns whether the content is the same, regardless of the order of conditions.
+    /// Returns whether the content is the same, regardless of the order of conditions. The history does not count: it
+    /// is written with the next change.
     pub(crate) fn has_same(&self, other: &Status) -> bool {
         self.sorted() == other.sorted()
     }
 
     fn sorted(&self) -> Status {
-        let mut sorted = self.clone();
+        let mut sorted = Status { history: Box::default(), ..self.clone() };
         sorted.conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
         sorted
     }
 
-    /// Returns the fields to apply. Conditions of others are included only if the schema treats the list as one field;
-    /// otherwise the apply would delete them.
-    pub(crate) fn to_apply(&self, list_is_one_field: bool) -> Value {
+    /// Returns the fields to apply, with the release's objects, which nobody keeps in memory as a part of the status.
+    /// Conditions of others are included only if the schema treats the list as one field; otherwise the apply would
+    /// delete them.
+    pub(crate) fn to_apply(&self, list_is_one_field: bool, inventory: Option<&Inventory>) -> Value {
         let ours = |c: &&Condition| list_is_one_field || OURS.contains(&&*c.kind);
         let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
         let mut status = json!({"conditions": conditions, "observedGeneration": self.observed_generation});
@@ -367,6 +379,12 @@ impl Status {
         }
         if let Some(handled) = &self.last_handled {
             status["lastHandled"] = json!(handled);
+        }
+        if let Some(inventory) = inventory {
+            status["inventory"] = json!(inventory);
+        }
+        if !self.history.is_empty() {
+            status["history"] = json!(self.history);
         }
         for (name, value) in &self.fields {
             status[&**name] = value.clone();
@@ -412,7 +430,7 @@ mod tests {
             ]
         );
         assert_eq!(status.observed_generation, Some(1));
-        let applied = status.to_apply(false);
+        let applied = status.to_apply(false, None);
         assert_eq!(
             (&applied["deployedRelease"]["appVersion"], &applied["readyObjects"]),
             (&json!("1.6"), &json!("4/4"))
@@ -467,7 +485,7 @@ mod tests {
         let is_queued = status.next(&Facts { is_queued: Some(3), ..self::facts() }, at(0)).unwrap();
         let expected = "Reconciling=True/UpgradeQueued/waiting for other upgrades: at most 3 run at a time";
         assert!(summary(&is_queued).contains(&expected.to_owned()));
-        assert_eq!(status.to_apply(false)["lastHandled"], json!({"reconcileNow": "t1"}));
+        assert_eq!(status.to_apply(false, None)["lastHandled"], json!({"reconcileNow": "t1"}));
         assert_eq!(status.next(&facts, at(1)), None);
         assert_eq!(summary(&status.next(&self::facts(), at(2)).unwrap()).len(), 3);
     }
@@ -536,7 +554,7 @@ mod tests {
         let old = Status { conditions: vec![foreign.clone()], ..Status::default() };
         let next = old.next(&facts(), at(0)).unwrap();
         assert!(next.conditions.contains(&foreign));
-        let count = |one| next.to_apply(one)["conditions"].as_array().unwrap().len();
+        let count = |one| next.to_apply(one, None)["conditions"].as_array().unwrap().len();
         assert_eq!((count(false), count(true)), (3, 4));
     }
 

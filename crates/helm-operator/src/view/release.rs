@@ -128,6 +128,12 @@ impl Revision {
         self.stamp = Stamp::written(Some(self.stamp));
     }
 
+    /// Returns whether it repeats an earlier revision.
+    pub(crate) fn is_rollback(&self) -> bool {
+        self.status == Status::PendingRollback
+            || self.marks.as_ref().is_some_and(|marks| marks.rolled_back_to.is_some())
+    }
+
     /// Returns whether this operator wrote the record.
     pub(crate) fn is_sealed(&self) -> bool {
         matches!(self.trust, Trust::Written(_) | Trust::Sealed(_))

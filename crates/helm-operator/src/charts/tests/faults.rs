@@ -150,10 +150,14 @@ fn end(world: &World, hooks: usize, scenario: &Scenario) -> End {
         for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
             condition["lastTransitionTime"] = Value::Null;
         }
+        for revision in object["status"]["history"].as_array_mut().into_iter().flatten() {
+            revision["updated"] = Value::Null;
+        }
         if scenario.adds_revisions {
             object["status"]["deployedRelease"]["revision"] = Value::Null;
             // Message and reason depend on the number of upgrades.
             object["status"]["conditions"] = Value::Null;
+            object["status"]["history"] = Value::Null;
         }
         objects.insert(path, object);
     }

@@ -63,6 +63,7 @@ mod helm_commands;
 mod hooks;
 mod hostile;
 mod identity;
+mod inventory;
 mod kinds;
 mod large_specs;
 mod leaks;
@@ -115,6 +116,10 @@ impl Renderer for Stub {
 
     fn chart_name(&self) -> &str {
         "memcached"
+    }
+
+    fn chart_version(&self) -> &str {
+        "0.1.0"
     }
 
     fn overrides(&self) -> Option<&Overrides> {

@@ -60,6 +60,11 @@ pub(crate) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     }
 }
 
+/// Returns the digest of the resource's own part, if it is recorded. Whoever may read the resource can compute it.
+pub(crate) fn own_part(digest: &str) -> Option<&str> {
+    parts(digest).1
+}
+
 /// Returns whether two digests represent the same inputs.
 pub(crate) fn is_equal(recorded: &str, current: &str) -> bool {
     parts(recorded).0 == parts(current).0

@@ -14,6 +14,7 @@ pub(crate) mod diagnoses;
 pub(crate) mod pods;
 
 pub(crate) mod fields;
+pub(crate) mod history;
 pub(crate) mod unread_values;
 
 pub(crate) mod status_writer;

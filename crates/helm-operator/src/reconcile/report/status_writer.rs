@@ -1,6 +1,7 @@
 //! Records the outcome of a reconcile with at most one status write, and schedules the next one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use controller::metrics::ReconcileResult;
 use controller::report::{Outcome, chain};
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 
 use super::diagnose::current_health;
 use super::fields::fields;
+use super::history;
 use crate::preflight::Refused;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::memory::{ResourceMemory, Unwritten};
@@ -19,11 +21,12 @@ use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::uninstall;
 use crate::status::declared_fields::Lesson;
+use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
 use crate::status::summary;
 use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
 use crate::view::primary::{Primary, Received};
-use crate::view::release::Release;
+use crate::view::release::{Holder, Release, Revision, Trust};
 
 /// Writes the status and schedules the next reconcile.
 pub(crate) async fn finish(context: &StepContext<'_>, end: End) -> ReconcileResult {
@@ -99,9 +102,11 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         _ => Vec::new(),
     };
     let (fields, fault) = fields(context, primary, &objects);
+    let shown = deployed.map(|(version, _)| deployed_release(context, primary, version)).or(lost);
     let facts = Facts {
         generation: primary.generation,
-        release: deployed.map(|(version, _)| deployed_release(context, primary, version)).or(lost),
+        history: revisions(context, primary, shown.as_ref()),
+        release: shown,
         rolled_back_to: deployed.and_then(|(_, revision)| revision.marks.as_ref()?.rolled_back_to),
         health,
         objects: count,
@@ -122,6 +127,34 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         kept_by,
     };
     (facts, fault)
+}
+
+/// Returns the last revisions of the resource's own release, of which `shown` is the deployed one.
+fn revisions(context: &StepContext<'_>, primary: &Primary, shown: Option<&DeployedRelease>) -> Box<[HistoryEntry]> {
+    let old = &primary.status.history;
+    let release = match held(context.shared, primary) {
+        Some(release) => release,
+        // Its records disappeared, but it is still there.
+        None if shown.is_some() => return old.clone(),
+        None => return Box::default(),
+    };
+    let newest_known = old.first().map_or(0, |entry| entry.revision);
+    let chart_of = |version: u32, revision: &Revision| {
+        if let Some(shown) = shown.filter(|shown| shown.revision == version && !shown.chart.is_empty()) {
+            return Some(shown.chart.clone());
+        }
+        // A process renders only one chart. Of an older revision, it knows only what the status says.
+        let is_news = version > newest_known && matches!(revision.trust, Trust::Written(_));
+        let (name, number) = (context.shared.renderer.chart_name(), context.shared.renderer.chart_version());
+        let is_rendered = is_news && !number.is_empty() && !revision.is_rollback();
+        is_rendered.then(|| intern(&format!("{name}-{number}")))
+    };
+    history::history(old, &release, chart_of, outside::now())
+}
+
+/// Returns the release if it is the resource's own.
+fn held(shared: &ControllerContext, primary: &Primary) -> Option<Arc<Release>> {
+    shared.cache.release(&primary.key()).filter(|release| release.holder(&primary.owner()) == Holder::Resource)
 }
 
 /// Logs and publishes, once, why a status field keeps its old value.
@@ -299,9 +332,9 @@ async fn drop_manifest(context: &StepContext<'_>, primary: &Primary) {
     }
 }
 
-/// Hashes a status without its times.
+/// Hashes a status without its times and without what is no reason to write it.
 fn timeless_hash(status: &Status) -> u64 {
-    let mut status = status.clone();
+    let mut status = Status { history: Box::default(), ..status.clone() };
     status.conditions.iter_mut().for_each(|c| c.last_transition_time = None);
     hash(&status)
 }
@@ -318,8 +351,9 @@ async fn apply(
     primary: &Primary,
     status: &Status,
 ) -> Result<Option<Received>, helm_release::kube::Error> {
+    let inventory = held(shared, primary).and_then(|release| history::inventory(&release));
     loop {
-        let mut fields = status.to_apply(primary.conditions_are_one_field);
+        let mut fields = status.to_apply(primary.conditions_are_one_field, inventory.as_ref());
         if !shared.undeclared.remove_from(&mut fields) {
             return Ok(None);
         }

@@ -1,0 +1,99 @@
+//! `status.history`: the last revisions of the release, for people and tools that read no release records.
+//!
+//! Only names, digests and times: the status is public. An entry outlives its record, so the list also carries what a
+//! restart cannot know from the records' metadata, such as the charts of older revisions.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{interned, or_default};
+
+/// The maximum number of revisions in the status, because each list of resources contains it.
+pub(crate) const MAX_REVISIONS: usize = 5;
+
+/// The maximum length of a text that is read back, in bytes. Longer ones were not written by this operator.
+const MAX_TEXT: usize = 512;
+
+/// The action that made a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Action {
+    /// The first one of a release.
+    Install,
+    /// A later one.
+    Upgrade,
+    /// One that repeats an earlier one after a failure.
+    Rollback,
+}
+
+/// A revision in the status.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HistoryEntry {
+    /// Its number.
+    pub(crate) revision: u32,
+    /// The chart and its version: `memcached-0.1.0`. Empty if unknown.
+    #[serde(default, deserialize_with = "interned", skip_serializing_if = "str::is_empty")]
+    pub(crate) chart: Arc<str>,
+    /// A digest of the resource's `spec`, name and namespace, from which it was made; empty if unknown. Never one of
+    /// all inputs: these contain Secrets, and a digest confirms a guess.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub(crate) digest: Box<str>,
+    /// What made it.
+    pub(crate) action: Action,
+    /// What became of it, as `helm history` calls it: `deployed`, `superseded`, `failed`, …
+    #[serde(deserialize_with = "interned")]
+    pub(crate) outcome: Arc<str>,
+    /// When its action began or ended, as far as the operator saw it; what superseded it later does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) updated: Option<Timestamp>,
+}
+
+/// Decodes a list that anyone who may write the status may have changed. One that is not ours is empty.
+pub(super) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Box<[HistoryEntry]>, D::Error> {
+    let mut all: Vec<HistoryEntry> = or_default(from)?;
+    let is_short = |entry: &HistoryEntry| {
+        [&*entry.chart, &*entry.digest, &*entry.outcome].iter().all(|text| text.len() <= MAX_TEXT)
+    };
+    all.retain(is_short);
+    all.truncate(MAX_REVISIONS);
+    Ok(all.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Status;
+    use super::*;
+
+    fn read(history: serde_json::Value) -> Box<[HistoryEntry]> {
+        serde_json::from_value::<Status>(json!({"history": history})).unwrap().history
+    }
+
+    #[test]
+    fn entries_are_read_as_they_are_written() {
+        let full = json!([{
+            "revision": 3, "chart": "shop-0.2.0", "digest": "00ff", "action": "rollback", "outcome": "deployed",
+            "updated": "2026-01-01T00:00:00Z",
+        }]);
+        assert_eq!(serde_json::to_value(read(full.clone())).unwrap(), full);
+        let least = json!([{"revision": 1, "action": "install", "outcome": "failed"}]);
+        assert_eq!(serde_json::to_value(read(least.clone())).unwrap(), least);
+    }
+
+    #[test]
+    fn a_list_of_someone_else_is_neither_kept_nor_an_error() {
+        let entry = |chart: &str| json!({"revision": 1, "chart": chart, "action": "install", "outcome": "failed"});
+        for (history, kept) in [
+            (json!("text"), 0),
+            (json!([{"phase": "Done"}]), 0),
+            (json!([entry(&"x".repeat(MAX_TEXT + 1)), entry("a")]), 1),
+            (json!(vec![entry("a"); 9]), MAX_REVISIONS),
+        ] {
+            assert_eq!(read(history.clone()).len(), kept, "{history}");
+        }
+    }
+}
