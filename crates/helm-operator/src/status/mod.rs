@@ -182,6 +182,10 @@ pub(crate) struct Status {
     /// The last revisions, newest first. A change of it alone is no reason to write.
     #[serde(default, deserialize_with = "history::bounded")]
     pub(crate) history: Box<[HistoryEntry]>,
+    /// When a failed attempt is repeated if nothing changes. As for the history, no reason to write: while the same
+    /// failure repeats, it is in the past.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) next_attempt: Option<Timestamp>,
     /// The fields that watches.yaml defines.
     #[serde(skip)]
     pub(crate) fields: Fields,
@@ -218,6 +222,8 @@ pub(crate) struct Facts {
     pub(crate) handled: Option<Box<Handled>>,
     /// The last revisions, newest first.
     pub(crate) history: Box<[HistoryEntry]>,
+    /// When the failed attempt is repeated.
+    pub(crate) next_attempt: Option<Timestamp>,
     /// Drift that is reported but not repaired, one text for each object.
     pub(crate) drift: Vec<String>,
     /// The objects that an uninstall waits for.
@@ -321,6 +327,7 @@ impl Status {
             ),
             last_handled: facts.handled.clone(),
             history: facts.history.clone(),
+            next_attempt: facts.next_attempt,
             fields: facts.fields.clone(),
         };
         (!next.has_same(self)).then_some(next)
@@ -340,7 +347,7 @@ impl Status {
             |c: &&Condition| *c.kind == *condition::STALLED || conditions.iter().any(|new| new.kind == c.kind);
         let kept: Vec<Condition> = self.conditions.iter().filter(|c| !replaced(c)).cloned().collect();
         conditions.extend(kept);
-        let next = Status { conditions, observed_generation: Some(generation), ..self.clone() };
+        let next = Status { conditions, observed_generation: Some(generation), next_attempt: None, ..self.clone() };
         (!next.has_same(self)).then_some(next)
     }
 
@@ -352,14 +359,14 @@ impl Status {
         condition
     }
 
-    /// Returns whether the content is the same, regardless of the order of conditions. The history does not count: it
-    /// is written with the next change.
+    /// Returns whether the content is the same, regardless of the order of conditions. History and next attempt do
+    /// not count: they are written with the next change.
     pub(crate) fn has_same(&self, other: &Status) -> bool {
         self.sorted() == other.sorted()
     }
 
     fn sorted(&self) -> Status {
-        let mut sorted = Status { history: Box::default(), ..self.clone() };
+        let mut sorted = Status { history: Box::default(), next_attempt: None, ..self.clone() };
         sorted.conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
         sorted
     }
@@ -385,6 +392,9 @@ impl Status {
         }
         if !self.history.is_empty() {
             status["history"] = json!(self.history);
+        }
+        if let Some(time) = self.next_attempt {
+            status["nextAttempt"] = json!(time);
         }
         for (name, value) in &self.fields {
             status[&**name] = value.clone();

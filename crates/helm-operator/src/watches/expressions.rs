@@ -10,8 +10,16 @@ use super::node::{Entry, Node};
 use crate::cel::{self, Expression};
 
 /// The status fields that the operator itself writes.
-const OUR_FIELDS: [&str; 7] =
-    ["conditions", "deployedRelease", "history", "inventory", "lastHandled", "observedGeneration", "readyObjects"];
+const OUR_FIELDS: [&str; 8] = [
+    "conditions",
+    "deployedRelease",
+    "history",
+    "inventory",
+    "lastHandled",
+    "nextAttempt",
+    "observedGeneration",
+    "readyObjects",
+];
 /// The maximum number of rules, and of fields, in an entry.
 const MOST: usize = 32;
 

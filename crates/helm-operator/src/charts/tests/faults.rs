@@ -150,6 +150,7 @@ fn end(world: &World, hooks: usize, scenario: &Scenario) -> End {
         for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
             condition["lastTransitionTime"] = Value::Null;
         }
+        object["status"]["nextAttempt"] = Value::Null;
         for revision in object["status"]["history"].as_array_mut().into_iter().flatten() {
             revision["updated"] = Value::Null;
         }

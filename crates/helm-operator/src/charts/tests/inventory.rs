@@ -54,8 +54,11 @@ async fn a_failed_upgrade_and_its_rollback_are_in_the_history_with_their_charts(
         "1 memcached-0.1.0 install superseded",
     ];
     assert_eq!(history(&world), failed);
+    let next: jiff::Timestamp = serde_json::from_value(status(&world)["nextAttempt"].clone()).unwrap();
+    assert!(next.duration_since(outside::now()).abs() < jiff::SignedDuration::from_secs(30), "{next}");
     world.server.accept();
     retry(&world).await;
+    assert_eq!(status(&world)["nextAttempt"], Value::Null);
     assert_eq!(history(&world)[0], "4 memcached-0.1.0 upgrade deployed");
     assert_eq!(history(&world)[1], "3 memcached-0.1.0 rollback superseded");
     assert_eq!(history(&world)[2..], failed[1..], "the record of revision 1 was pruned");

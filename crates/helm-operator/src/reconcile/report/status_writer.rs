@@ -107,6 +107,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         generation: primary.generation,
         history: revisions(context, primary, shown.as_ref()),
         release: shown,
+        next_attempt: next_attempt(&history),
         rolled_back_to: deployed.and_then(|(_, revision)| revision.marks.as_ref()?.rolled_back_to),
         health,
         objects: count,
@@ -167,6 +168,14 @@ fn report_field_fault(context: &StepContext<'_>, primary: &Primary, fault: Optio
         tracing::warn!(resource = %context.key, error = fault, "Cannot compute the status");
         context.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
     }
+}
+
+/// Returns when the failed attempt is repeated, in seconds.
+fn next_attempt(history: &ResourceMemory) -> Option<jiff::Timestamp> {
+    let failed = history.failure.as_ref().filter(|failed| !failed.exhausted)?;
+    let wait = failed.retry.at.checked_duration_since(Instant::now())?;
+    let at = outside::now().checked_add(wait).ok()?;
+    jiff::Timestamp::from_second(at.as_second()).ok()
 }
 
 /// Returns why only a change can end the current failure.
@@ -334,7 +343,7 @@ async fn drop_manifest(context: &StepContext<'_>, primary: &Primary) {
 
 /// Hashes a status without its times and without what is no reason to write it.
 fn timeless_hash(status: &Status) -> u64 {
-    let mut status = Status { history: Box::default(), ..status.clone() };
+    let mut status = Status { history: Box::default(), next_attempt: None, ..status.clone() };
     status.conditions.iter_mut().for_each(|c| c.last_transition_time = None);
     hash(&status)
 }
