@@ -37,6 +37,14 @@ fn patch_pod(namespace: &Namespace<'_>, release: &str, container: &Value) -> Str
     name
 }
 
+/// Runs the program as the cluster's administrator; returns its exit code and output.
+fn status(cluster: &TestCluster, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+    let output = program.args(arguments).env("KUBECONFIG", cluster.kubeconfig_path()).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    (output.status.code(), text)
+}
+
 #[test]
 fn the_message_of_ready_names_pod_container_and_reason() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
@@ -73,6 +81,31 @@ fn the_message_of_ready_names_pod_container_and_reason() {
     assert_eq!(condition(&resource, "Reconciling")["status"], "True");
     told(&namespace, "large", &["Deployment \"large-memcached\"", "Unschedulable: ", "Insufficient cpu"]);
     told(&full, "quota", &["Deployment \"quota-memcached\"", "FailedCreate: ", "exceeded quota: none"]);
+
+    // The command says so in its first line, as whoever runs it may read.
+    let first = |namespace: &Namespace<'_>, name: &str| {
+        let (code, text) = status(cluster, &["status", "memcached", name, "-n", namespace.name()]);
+        assert_eq!(code, Some(3), "{text}");
+        assert!(text.contains("  Deployment") && text.contains("HISTORY\n  1 "), "{text}");
+        text.lines().next().unwrap().to_owned()
+    };
+    for (namespace, name, cause) in [
+        (&namespace, "image", format!("{} cannot pull image \"memcached:1\": ImagePullBackOff", pod(&image))),
+        (&namespace, "crash", format!("{} keeps crashing: exit code 137 (OOMKilled), 4 restarts", pod(&crash))),
+        (
+            &full,
+            "quota",
+            "Deployment \"quota-memcached\" is not ready: FailedCreate: pods \"quota-memcached-".to_owned(),
+        ),
+    ] {
+        let expected = format!("Memcached {}/{name} is not ready: {cause}", namespace.name());
+        assert!(first(namespace, name).starts_with(&expected), "{} and not {expected}", first(namespace, name));
+    }
+    assert!(first(&namespace, "large").contains("Unschedulable: "));
+    let (code, text) = status(cluster, &["get", "memcacheds", "-n", namespace.name()]);
+    assert!(code == Some(3) && text.contains("Progressing") && text.contains("crash"), "{text}");
+    let (code, text) = status(cluster, &["history", "memcached/crash", "-n", namespace.name()]);
+    assert!(code == Some(0) && text.contains("installed") && text.contains("Install complete"), "{text}");
 
     // `kubectl wait` and the printed columns agree.
     let columns = namespace.kubectl(["get", "memcached", "crash", "--no-headers", "-o", "wide"]).unwrap();

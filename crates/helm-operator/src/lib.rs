@@ -29,6 +29,8 @@ pub mod hooks;
 
 mod reconcile;
 
+mod inspect;
+
 pub mod charts;
 
 pub mod manager;

@@ -6,16 +6,26 @@ use controller::client::find_cluster;
 use controller::report::chain;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-/// Returns a client of the cluster. Without a file and a context, looks where kubectl looks.
-pub(super) async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<kube::Client, String> {
+/// Returns how to reach the cluster. Without a file and a context, looks where kubectl looks.
+///
+/// # Errors
+/// No cluster is configured, or its configuration cannot be used.
+pub(super) async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<kube::Config, String> {
     let chosen = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let config = match kubeconfig {
+    match kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path).map_err(|e| e.to_string())?;
-            kube::Config::from_custom_kubeconfig(file, &chosen).await.map_err(|e| chain(&e))?
+            kube::Config::from_custom_kubeconfig(file, &chosen).await.map_err(|e| chain(&e))
         }
-        None if context.is_some() => kube::Config::from_kubeconfig(&chosen).await.map_err(|e| chain(&e))?,
-        None => find_cluster().await.map_err(|e| chain(&e))?,
-    };
-    kube::Client::try_from(config).map_err(|e| chain(&e))
+        None if context.is_some() => kube::Config::from_kubeconfig(&chosen).await.map_err(|e| chain(&e)),
+        None => find_cluster().await.map_err(|e| chain(&e)),
+    }
+}
+
+/// Returns a client of the cluster.
+///
+/// # Errors
+/// As [`configuration`].
+pub(super) async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<kube::Client, String> {
+    kube::Client::try_from(configuration(kubeconfig, context).await?).map_err(|e| chain(&e))
 }

@@ -5,6 +5,7 @@
 
 mod diff;
 mod flags;
+mod inspect;
 mod kubeconfig;
 mod project;
 mod reload;
@@ -58,6 +59,12 @@ pub(crate) enum Command {
     Diff(Box<diff::Diff>),
     /// Shows a resource's values, each with its origin
     Values(Box<values::Args>),
+    /// Shows why a release is not ready, its objects, and what is next
+    Status(Box<inspect::Status>),
+    /// Lists the releases of a kind, the worst first
+    Get(Box<inspect::Get>),
+    /// Lists the revisions of a release, each with its cause
+    History(Box<inspect::History>),
     /// Prints the version
     Version,
     /// Starts a project in the current folder
@@ -127,6 +134,7 @@ pub(crate) fn command(name: &str) -> clap::Command {
         .mut_subcommand("run", |run| as_in_go(run).after_help(examples))
         .mut_subcommand("init", as_in_go)
         .mut_subcommand("diff", |diff| diff.after_help(diff::examples(name)))
+        .mut_subcommand("status", |status| status.after_help(inspect::examples(name)))
         .mut_subcommand("template", |t| as_in_go(t).after_help(template::examples(name)))
         .mut_subcommand("values", |v| v.after_help(values::examples(name)))
 }
@@ -158,6 +166,9 @@ fn with_plain_template(args: Vec<std::ffi::OsString>, name: &str) -> Result<Vec<
 fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
     match cli.command {
         Command::Version => print(&version::line(name)),
+        Command::Status(asked) => inspect::status(*asked),
+        Command::Get(asked) => inspect::get(*asked),
+        Command::History(asked) => inspect::history(*asked),
         Command::Completion(asked) => shell::completion(name, &asked),
         Command::Man(asked) => shell::man(name.to_owned().leak(), &asked),
         Command::Template(template) => on_known_stack(move || template::run(&template)),

@@ -2,7 +2,7 @@
 //! resource with its objects. Pure.
 
 use helm_release::kube::ObjectKey;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The maximum number of objects in the status, because each list of resources contains them.
 pub(crate) const MAX_ENTRIES: usize = 100;
@@ -10,15 +10,15 @@ pub(crate) const MAX_ENTRIES: usize = 100;
 pub(crate) const MAX_ENTRY_BYTES: usize = 150;
 
 /// The objects of a release.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inventory {
     entries: Vec<Entry>,
     /// How many objects are not listed, because there are too many or their names are too long.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     omitted: usize,
 }
 
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     /// `NAMESPACE_NAME_GROUP_KIND`; the namespace is empty for cluster-scoped objects, the group for the core group.
     id: String,
@@ -45,12 +45,30 @@ impl Inventory {
         }
         inventory
     }
+
+    /// Returns the listed objects, each with its `apiVersion`, and how many more there are. Anyone who may write the
+    /// status may have changed it, so it is only as long as one of ours, and what names no object is counted.
+    pub(crate) fn objects(&self) -> (Vec<(ObjectKey, String)>, usize) {
+        let named: Vec<_> = self.entries.iter().take(MAX_ENTRIES).filter_map(Entry::object).collect();
+        let omitted = self.omitted.saturating_add(self.entries.len() - named.len());
+        (named, omitted)
+    }
 }
 
 impl Entry {
     /// Returns its size in JSON with the comma after it. Names and versions need no escapes.
     fn size(&self) -> usize {
         r#"{"id":"","v":""},"#.len() + self.id.len() + self.v.len()
+    }
+
+    /// Returns the object that an entry names, with its `apiVersion`.
+    fn object(&self) -> Option<(ObjectKey, String)> {
+        let (namespace, rest) = self.id.split_once('_')?;
+        let (rest, kind) = rest.rsplit_once('_')?;
+        let (name, group) = rest.rsplit_once('_')?;
+        let name = name.replace("__", ":");
+        let version = if group.is_empty() { self.v.clone() } else { format!("{group}/{}", self.v) };
+        (!name.is_empty() && !kind.is_empty()).then(|| (ObjectKey::new(group, kind, namespace, &name), version))
     }
 }
 
@@ -86,7 +104,12 @@ mod tests {
             {"id": "ns_web__Service", "v": "v1"},
             {"id": "_system__web_rbac.authorization.k8s.io_ClusterRole", "v": "v1"},
         ]});
-        assert_eq!(serde_json::to_value(listed).unwrap(), expected);
+        assert_eq!(serde_json::to_value(&listed).unwrap(), expected);
+        let back = objects.map(|(key, version)| (key, version.to_owned())).to_vec();
+        assert_eq!(listed.objects(), (back, 0));
+        let odd: Inventory =
+            serde_json::from_value(json!({"entries": [{"id": "x", "v": ""}, {"id": "____", "v": "v1"}]})).unwrap();
+        assert_eq!(odd.objects(), (vec![], 2));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! a cluster.
 
 mod args;
-mod cluster;
+pub(super) mod cluster;
 mod comma_list;
 mod excerpt;
 #[cfg(test)]

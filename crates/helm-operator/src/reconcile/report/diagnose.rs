@@ -57,15 +57,19 @@ fn is_stalled(primary: &Primary) -> bool {
     stalled.is_some_and(|c| *c.reason == *"ProgressTimeout" && c.observed_generation == Some(primary.generation))
 }
 
-/// Returns whether a diagnosis of an object can find more than its own status says.
 fn is_examinable(one: &Unhealthy) -> bool {
-    let kinds: &[&str] = match &*one.key.group {
+    one.is_live && can_explain(&one.key.group, &one.key.kind)
+}
+
+/// Returns whether a diagnosis of an object of this kind can find more than its own status says.
+pub(crate) fn can_explain(group: &str, kind: &str) -> bool {
+    let kinds: &[&str] = match group {
         "" => &["Pod", "PersistentVolumeClaim", "ReplicationController", "Service"],
         "apps" => &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
         "batch" => &["Job"],
         _ => &[],
     };
-    one.is_live && kinds.contains(&&*one.key.kind)
+    kinds.contains(&kind)
 }
 
 /// Examines the objects that the message names, without occupying a worker. Returns `None` if another diagnosis is
@@ -116,9 +120,11 @@ impl Diagnosis<'_> {
             _ => pods::culprit(&self.pods(&object).await?),
         };
         let Some(culprit) = culprit else {
-            // The controllers of these kinds explain in a condition why they create no pods.
-            let has_condition = ["Deployment", "ReplicaSet", "ReplicationController"].contains(&&**kind);
-            return if has_condition { None } else { self.event(object.pointer("/metadata/uid")?.as_str()?).await };
+            return if explains_itself(kind) {
+                None
+            } else {
+                self.event(object.pointer("/metadata/uid")?.as_str()?).await
+            };
         };
         let Culprit { uid, text, .. } = culprit;
         match if culprit.ask { self.event(&uid).await } else { None } {
@@ -158,8 +164,13 @@ impl Diagnosis<'_> {
     }
 }
 
+/// Returns whether the controllers of a kind explain in a condition why they create no pods.
+pub(crate) fn explains_itself(kind: &str) -> bool {
+    ["Deployment", "ReplicaSet", "ReplicationController"].contains(&kind)
+}
+
 /// Returns the selector of a workload's pods, as a query value. ReplicationControllers select by plain labels.
-fn pod_selector(workload: &Value) -> Option<String> {
+pub(crate) fn pod_selector(workload: &Value) -> Option<String> {
     let selector = workload.pointer("/spec/selector")?;
     let is_plain = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
     let selector = if is_plain { serde_json::json!({"matchLabels": selector}) } else { selector.clone() };
@@ -168,7 +179,8 @@ fn pod_selector(workload: &Value) -> Option<String> {
     Some(selector.to_string()).filter(|text| !text.is_empty())
 }
 
-fn items(mut list: Value) -> Option<Vec<Value>> {
+/// Returns the items of a list.
+pub(crate) fn items(mut list: Value) -> Option<Vec<Value>> {
     match list.get_mut("items")?.take() {
         Value::Array(items) => Some(items),
         _ => None,

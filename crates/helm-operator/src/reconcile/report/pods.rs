@@ -19,11 +19,12 @@ pub(crate) struct Culprit {
     pub(crate) text: String,
     /// Whether an event of the pod may explain more.
     pub(crate) ask: bool,
+    pub(crate) problem: Problem,
 }
 
 /// The problem of a pod, the most explanatory variant first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+pub(crate) enum Problem {
     Image,
     Config,
     Crash,
@@ -56,7 +57,7 @@ const TELLING: [&str; 14] = [
 /// Returns the pod that explains most: the one with the gravest problem, and of these the newest.
 pub(crate) fn culprit(pods: &[Value]) -> Option<Culprit> {
     let alive = pods.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
-    let mut problems: Vec<(Rank, &Value, String)> =
+    let mut problems: Vec<(Problem, &Value, String)> =
         alive.filter_map(|pod| problem(pod).map(|(rank, text)| (rank, pod, text))).collect();
     let created = |pod: &Value| text(pod, "/metadata/creationTimestamp").to_owned();
     problems
@@ -67,8 +68,9 @@ pub(crate) fn culprit(pods: &[Value]) -> Option<Culprit> {
     if more > 0 {
         words.push_str(&format!(" ({more} more like it)"));
     }
-    let ask = matches!(rank, Rank::Creating | Rank::Pending);
-    Some(Culprit { uid: text(pod, "/metadata/uid").to_owned(), text: words, ask })
+    let ask = matches!(rank, Problem::Creating | Problem::Pending);
+    let uid = text(pod, "/metadata/uid").to_owned();
+    Some(Culprit { uid, text: words, ask, problem: *rank })
 }
 
 /// Returns the newest event that explains why something does not happen: `FailedMount: secret "x" not found`.
@@ -100,7 +102,8 @@ fn quote(reason: &str, message: &str) -> String {
     }
 }
 
-fn problem(pod: &Value) -> Option<(Rank, String)> {
+/// Returns the problem of a pod that is not ready, with an explanation without the pod's name.
+pub(crate) fn problem(pod: &Value) -> Option<(Problem, String)> {
     let condition = |kind: &str| list(pod, "/status/conditions").find(|c| text(c, "/type") == kind);
     let is_ready = condition("Ready").is_some_and(|c| text(c, "/status") == "True");
     if is_ready || text(pod, "/status/phase") == "Succeeded" {
@@ -114,21 +117,21 @@ fn problem(pod: &Value) -> Option<(Rank, String)> {
         return Some(worst);
     }
     if let Some(unscheduled) = condition("PodScheduled").filter(|c| text(c, "/status") == "False") {
-        return Some((Rank::Unschedulable, quote(text(unscheduled, "/reason"), text(unscheduled, "/message"))));
+        return Some((Problem::Unschedulable, quote(text(unscheduled, "/reason"), text(unscheduled, "/message"))));
     }
     let gate = condition("Ready").filter(|c| text(c, "/reason") == "ReadinessGatesNotReady");
     match (text(pod, "/status/phase"), gate) {
-        ("Failed", _) => Some((Rank::Exit, quote(text(pod, "/status/reason"), text(pod, "/status/message")))),
-        (_, Some(gate)) => Some((Rank::Gate, quote(text(gate, "/reason"), text(gate, "/message")))),
+        ("Failed", _) => Some((Problem::Exit, quote(text(pod, "/status/reason"), text(pod, "/status/message")))),
+        (_, Some(gate)) => Some((Problem::Gate, quote(text(gate, "/reason"), text(gate, "/message")))),
         ("Pending", _) if text(pod, "/spec/nodeName").is_empty() => {
-            Some((Rank::Pending, "it is not scheduled yet".into()))
+            Some((Problem::Pending, "it is not scheduled yet".into()))
         }
-        ("Pending", _) => Some((Rank::Creating, "its containers do not exist yet".into())),
+        ("Pending", _) => Some((Problem::Creating, "its containers do not exist yet".into())),
         _ => None,
     }
 }
 
-fn container_problems(pod: &Value, what: &str, statuses: &str, specs: &str) -> Vec<(Rank, String)> {
+fn container_problems(pod: &Value, what: &str, statuses: &str, specs: &str) -> Vec<(Problem, String)> {
     let spec = |name: &str| list(pod, specs).find(|c| text(c, "/name") == name);
     let problem = |status: &Value| {
         let name = text(status, "/name");
@@ -138,7 +141,7 @@ fn container_problems(pod: &Value, what: &str, statuses: &str, specs: &str) -> V
     list(pod, statuses).filter_map(problem).collect()
 }
 
-fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Rank, String)> {
+fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Problem, String)> {
     let (reason, message) = (text(status, "/state/waiting/reason"), text(status, "/state/waiting/message"));
     match reason {
         "ErrImagePull"
@@ -148,18 +151,18 @@ fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Rank, 
         | "RegistryUnavailable"
         | "ImageInspectError" => {
             return Some((
-                Rank::Image,
+                Problem::Image,
                 format!("cannot pull image {:?}: {}", text(status, "/image"), quote(reason, message)),
             ));
         }
-        "CrashLoopBackOff" => return Some((Rank::Crash, format!("keeps crashing: {}", last_exit(status)))),
-        "ContainerCreating" | "PodInitializing" => return Some((Rank::Creating, "is being created".into())),
+        "CrashLoopBackOff" => return Some((Problem::Crash, format!("keeps crashing: {}", last_exit(status)))),
+        "ContainerCreating" | "PodInitializing" => return Some((Problem::Creating, "is being created".into())),
         "" => {}
-        _ => return Some((Rank::Config, format!("cannot start: {}", quote(reason, message)))),
+        _ => return Some((Problem::Config, format!("cannot start: {}", quote(reason, message)))),
     }
     let exited = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64);
     if exited.is_some_and(|code| code != 0) {
-        return Some((Rank::Exit, format!("exited: {}", last_exit(status))));
+        return Some((Problem::Exit, format!("exited: {}", last_exit(status))));
     }
     let runs = status.pointer("/state/running").is_some();
     let is_ready = status.get("ready").and_then(Value::as_bool).unwrap_or(false);
@@ -167,9 +170,9 @@ fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Rank, 
         return None;
     }
     if what == "init container" && text(spec, "/restartPolicy") != "Always" {
-        return Some((Rank::Probe, "is still running".into()));
+        return Some((Problem::Probe, "is still running".into()));
     }
-    Some((Rank::Probe, format!("runs, but {}", probe(status, spec))))
+    Some((Problem::Probe, format!("runs, but {}", probe(status, spec))))
 }
 
 /// Returns which probe keeps a running container from being ready, and how often it was restarted.

@@ -55,7 +55,7 @@ impl StepContext<'_> {
         let to = format!("{}-{}", candidate.chart.name, candidate.chart.version);
         let recorded = deployed.marks.as_ref().map(|marks| marks.inputs.as_str()).unwrap_or_default();
         let charts = Charts { from: &from, to: &to };
-        let mut causes = causes(recorded, &candidate.inputs, primary.generation, charts);
+        let mut causes = causes(recorded, &candidate.inputs, Some(primary.generation), charts);
         if causes.is_empty() && self.full_reconcile(primary).is_some() {
             causes.push("the annotation reconcile-now asks for it".to_owned());
         }
@@ -73,14 +73,20 @@ fn known_chart(primary: &Primary, version: u32) -> String {
     known.map(|known| known.chart.to_string()).unwrap_or_default()
 }
 
+/// Describes why a revision replaced an earlier one, from the digests of their inputs and from their charts.
+pub(crate) fn between((recorded, from): (&str, &str), (current, to): (&str, &str)) -> Vec<String> {
+    causes(recorded, current, None, Charts { from, to })
+}
+
 /// Describes the differences between two recorded digests.
-fn causes(recorded: &str, current: &str, generation: i64, charts: Charts<'_>) -> Vec<String> {
+fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts<'_>) -> Vec<String> {
     let changed = inputs::changed_parts(recorded, current);
     let has = |part: &str| changed.parts.iter().any(|name| name == part);
     let is_source = |name: &&String| ![CHART, OVERRIDES, CODE, LABELS, MAPPED].contains(&name.as_str());
     let mut causes = Vec::new();
     if changed.own {
-        causes.push(format!("spec changed (generation {generation})"));
+        let generation = generation.map(|generation| format!(" (generation {generation})")).unwrap_or_default();
+        causes.push(format!("spec changed{generation}"));
     }
     match (charts.from, charts.to) {
         (from, to) if !from.is_empty() && from != to => causes.push(format!("chart {from} → {to}")),
@@ -141,7 +147,7 @@ mod tests {
         let recorded = digest("a", "o", "chart=1,overrides=2,ConfigMap/defaults/values.yaml=3,mapped=4");
         let check = |own: &str, parts: &str, to: &str, expected: &[&str]| {
             let charts = Charts { from: "shop-0.1.0", to };
-            assert_eq!(causes(&recorded, &digest("b", own, parts), 4, charts), expected, "{own} {parts} {to}");
+            assert_eq!(causes(&recorded, &digest("b", own, parts), Some(4), charts), expected, "{own} {parts} {to}");
         };
         let same = "chart=1,overrides=2,ConfigMap/defaults/values.yaml=3,mapped=4";
         check("o", same, "shop-0.1.0", &[]);
@@ -175,8 +181,8 @@ mod tests {
         let current = digest("b", "p", "chart=9,overrides=2");
         let charts = Charts { from: "shop-0.1.0", to: "shop-0.2.0" };
         let expected = ["spec changed (generation 4)", "chart shop-0.1.0 → shop-0.2.0"];
-        assert_eq!(causes("2:a.o", &current, 4, charts), expected);
-        assert_eq!(causes("2:a", &current, 4, Charts { from: "", ..charts }), [""; 0]);
-        assert_eq!(causes("", &current, 4, Charts { from: "", ..charts }), [""; 0]);
+        assert_eq!(causes("2:a.o", &current, Some(4), charts), expected);
+        assert_eq!(causes("2:a", &current, Some(4), Charts { from: "", ..charts }), [""; 0]);
+        assert_eq!(causes("", &current, Some(4), Charts { from: "", ..charts }), [""; 0]);
     }
 }

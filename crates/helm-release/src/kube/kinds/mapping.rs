@@ -95,6 +95,24 @@ impl Mapper {
         table.read.is_some() && table.found.any_version(group, kind).is_none() && !unknown()
     }
 
+    /// Returns the resources that a person may mean with a word: a kind, its plural name, or that with the group, such as
+    /// `memcacheds.cache.my.domain`, in any case. Each is in one version. Runs discovery on first use.
+    ///
+    /// # Errors
+    /// Discovery fails.
+    pub async fn named(&self, word: &str) -> Result<Vec<Arc<Resource>>, Error> {
+        let table = self.table();
+        if table.read.is_none() {
+            self.refresh_unless_newer(&table).await?;
+        }
+        let is_meant = |resource: &&Arc<Resource>| {
+            [&*resource.kind, &resource.plural, &resource.full_name()]
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(word))
+        };
+        Ok(self.table().found.cleanable.iter().filter(is_meant).cloned().collect())
+    }
+
     /// Returns every `group/version` and `group/version/Kind`, sorted: Helm's `.Capabilities.APIVersions`. Runs
     /// discovery on first use.
     ///

@@ -1,0 +1,531 @@
+//! Tests of `status`, `get` and `history` against the API server in memory: the first line for releases that are broken
+//! in different ways, what a caller with few rights sees, and hostile content.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use helm_release::kube::{Api, Call, Error, MemoryApi, Response};
+use serde_json::{Value, json};
+
+use super::ask::Asked;
+use super::{Output, Target};
+
+const CR: &str = "/apis/shop.example.com/v1/namespaces/ns/shops/web";
+const PODS: &str = "/api/v1/namespaces/ns/pods";
+
+/// The API server in memory, with logs of containers.
+struct WithLogs(MemoryApi);
+
+impl Api for WithLogs {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
+        if call.path.contains("/log?") {
+            let log = b"connecting\n\x1b[2Jno route to database\n".to_vec();
+            let refused = self.0.object("/api/v1/namespaces/ns/configmaps/no-logs").is_some();
+            let answer =
+                if refused { Err(Error::from_status(403, "Forbidden", "no")) } else { Ok(Response::from(log)) };
+            return Box::pin(async move { answer });
+        }
+        self.0.send(call)
+    }
+}
+
+fn server() -> Arc<WithLogs> {
+    let server = MemoryApi::new();
+    server.serve("shop.example.com/v1", "Shop", "shops");
+    for (api_version, kind, plural) in [
+        ("v1", "Event", "events"),
+        ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+        ("apps/v1", "ReplicaSet", "replicasets"),
+    ] {
+        server.serve(api_version, kind, plural);
+    }
+    Arc::new(WithLogs(server))
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "observedGeneration": 1})
+}
+
+/// Returns the resource with these conditions and this inventory.
+fn shop(conditions: &[Value], inventory: &[&str]) -> Value {
+    let entries: Vec<Value> = inventory.iter().map(|id| json!({"id": id, "v": "v1"})).collect();
+    json!({
+        "apiVersion": "shop.example.com/v1", "kind": "Shop",
+        "metadata": {"name": "web", "namespace": "ns", "uid": "cr", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {},
+        "status": {
+            "observedGeneration": 1, "conditions": conditions, "inventory": {"entries": entries},
+            "deployedRelease": {"name": "web", "revision": 2, "chart": "shop-0.2.0", "appVersion": "1.6"},
+        },
+    })
+}
+
+fn served() -> Vec<Value> {
+    vec![condition("Initialized", "True", "Served", "this operator serves the resource")]
+}
+
+/// Returns the conditions of a release whose objects are not ready.
+fn waiting() -> Vec<Value> {
+    let mut all = served();
+    all.push(condition("Ready", "False", "Progressing", "Deployment \"web\" is not ready: something"));
+    all
+}
+
+/// Returns the conditions of a failed action.
+fn failed(kind: &str, reason: &str, message: &str) -> Vec<Value> {
+    let mut all = served();
+    all.extend([condition(kind, "True", reason, message), condition("Ready", "False", reason, message)]);
+    all
+}
+
+fn deployment(conditions: Value) -> Value {
+    json!({
+        "metadata": {"name": "web", "uid": "d", "generation": 1},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "conditions": conditions},
+    })
+}
+
+fn replica_set() -> Value {
+    json!({"metadata": {"name": "web-1", "uid": "r", "labels": {"app": "web"}, "ownerReferences": [{"uid": "d"}]}})
+}
+
+fn pod(status: Value) -> Value {
+    let metadata = json!({"name": "web-1-x", "namespace": "ns", "uid": "p", "labels": {"app": "web"}, "ownerReferences": [{"uid": "r"}]});
+    let containers = json!([{"name": "app", "readinessProbe": {}, "startupProbe": {}}]);
+    json!({"metadata": metadata, "spec": {"nodeName": "n", "containers": containers}, "status": status})
+}
+
+/// Returns the status of a pod whose container waits.
+fn waits(reason: &str, message: &str) -> Value {
+    let state = json!({"waiting": {"reason": reason, "message": message}});
+    json!({"phase": "Pending", "containerStatuses": [{"name": "app", "image": "reg/app:2", "ready": false, "restartCount": 0, "state": state}]})
+}
+
+fn crashes(reason: &str) -> Value {
+    let last = json!({"terminated": {"exitCode": 1, "reason": reason, "message": "password=s3cret"}});
+    let state = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    json!({"phase": "Running", "containerStatuses": [{"name": "app", "ready": false, "restartCount": 5, "state": state, "lastState": last}]})
+}
+
+fn runs(started: bool) -> Value {
+    json!({"phase": "Running", "containerStatuses": [{"name": "app", "ready": false, "started": started, "restartCount": 0, "state": {"running": {}}}]})
+}
+
+fn unschedulable(message: &str) -> Value {
+    json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]})
+}
+
+fn event(of: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("{of}-{reason}").to_lowercase()}, "involvedObject": {"uid": of}, "type": "Warning",
+        "reason": reason, "message": message, "lastTimestamp": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// A broken release: what is wrong, its conditions, its pod's status, other objects, and the first line.
+struct Broken {
+    what: &'static str,
+    conditions: Vec<Value>,
+    pod: Option<Value>,
+    others: Vec<(&'static str, Value)>,
+    inventory: &'static [&'static str],
+    first: &'static str,
+}
+
+const WEB: &[&str] = &["ns_web_apps_Deployment"];
+
+/// A release whose Deployment has this pod.
+fn with_pod(what: &'static str, status: Value, first: &'static str) -> Broken {
+    Broken { what, conditions: waiting(), pod: Some(status), others: vec![], inventory: WEB, first }
+}
+
+/// A release whose action failed.
+fn with_fault(what: &'static str, fault: [&str; 3], first: &'static str) -> Broken {
+    let conditions = failed(fault[0], fault[1], fault[2]);
+    Broken { what, conditions, pod: None, others: vec![], inventory: &[], first }
+}
+
+fn put(server: &WithLogs, broken: &Broken) {
+    server.0.restore(CR, shop(&broken.conditions, broken.inventory));
+    server.0.restore("/apis/apps/v1/namespaces/ns/deployments/web", deployment(json!([])));
+    server.0.restore("/apis/apps/v1/namespaces/ns/replicasets/web-1", replica_set());
+    if let Some(status) = &broken.pod {
+        server.0.restore(&format!("{PODS}/web-1-x"), pod(status.clone()));
+    }
+    for (path, object) in &broken.others {
+        server.0.restore(path, object.clone());
+    }
+}
+
+fn asked(server: &Arc<WithLogs>, output: Output) -> Asked {
+    let target = Target { watches_file: "/nowhere".into(), output, ..Target::default() };
+    Asked::new(server.clone(), "ns".into(), &target).unwrap()
+}
+
+/// Returns the answer to `status shop web`, and whether it is ready.
+async fn status(server: &Arc<WithLogs>) -> (String, bool) {
+    let answer = asked(server, Output::Text).status(&["shop".into(), "web".into()]).await.unwrap();
+    (answer.text, answer.is_ready)
+}
+
+fn releases() -> Vec<Broken> {
+    let replica_failure = |message: &str| json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}]);
+    let quota = replica_failure("pods \"web-1-x\" is forbidden: exceeded quota: small, requested: pods=1");
+    let denied = replica_failure("admission webhook \"policy.example.com\" denied the request: no root");
+    let deadline = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}]);
+    let web = "/apis/apps/v1/namespaces/ns/deployments/web";
+    let of_deployment = |what, conditions: Value, first| Broken {
+        others: vec![(web, deployment(conditions))],
+        pod: None,
+        ..with_pod(what, json!({}), first)
+    };
+    let claim = json!({"metadata": {"name": "data", "uid": "v"}, "status": {"phase": "Pending"}});
+    let unbound = event("v", "FailedBinding", "no persistent volumes available and no storage class is set");
+    let job = json!({
+        "metadata": {"name": "import", "uid": "j"}, "spec": {"selector": {"matchLabels": {"job-name": "import"}}},
+        "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"}]},
+    });
+    let init = json!({"phase": "Pending", "initContainerStatuses": [{
+        "name": "migrate", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 2}},
+    }]});
+    let mount =
+        event("p", "FailedMount", "MountVolume.SetUp failed for volume \"c\" : configmap \"settings\" not found");
+    vec![
+        with_pod(
+            "image",
+            waits("ErrImagePull", "not found"),
+            "pod \"web-1-x\": container \"app\" cannot pull image \"reg/app:2\": ErrImagePull: not found (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        with_pod(
+            "missing Secret",
+            waits("CreateContainerConfigError", "secret \"login\" not found"),
+            "pod \"web-1-x\": container \"app\" cannot start: CreateContainerConfigError: secret \"login\" not found (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        Broken {
+            others: vec![("/api/v1/namespaces/ns/events/m", mount)],
+            ..with_pod(
+                "missing ConfigMap",
+                waits("ContainerCreating", ""),
+                "pod \"web-1-x\": container \"app\" is being created: FailedMount: MountVolume.SetUp failed for volume \"c\" : configmap \"settings\" not found (Deployment \"web\": 0 of 1 replicas are available)",
+            )
+        },
+        with_pod(
+            "crash loop",
+            crashes("Error"),
+            "pod \"web-1-x\": container \"app\" keeps crashing: exit code 1, 5 restarts (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        with_pod(
+            "out of memory",
+            crashes("OOMKilled"),
+            "pod \"web-1-x\": container \"app\" keeps crashing: exit code 1 (OOMKilled), 5 restarts (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        with_pod(
+            "init container",
+            init,
+            "pod \"web-1-x\": init container \"migrate\" keeps crashing: exit code 2, 3 restarts (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        with_pod(
+            "too large",
+            unschedulable("0/3 nodes are available: 3 Insufficient cpu."),
+            "pod \"web-1-x\": Unschedulable: 0/3 nodes are available: 3 Insufficient cpu. (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        with_pod(
+            "unbound volume",
+            unschedulable("pod has unbound immediate PersistentVolumeClaims"),
+            "pod \"web-1-x\": Unschedulable: pod has unbound immediate PersistentVolumeClaims (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        with_pod(
+            "readiness probe",
+            runs(true),
+            "pod \"web-1-x\": container \"app\" runs, but its readiness probe fails (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        with_pod(
+            "startup probe",
+            runs(false),
+            "pod \"web-1-x\": container \"app\" runs, but its startup probe has not succeeded (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        with_pod(
+            "evicted",
+            json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}),
+            "pod \"web-1-x\": Evicted: low on memory (Deployment \"web\": 0 of 1 replicas are available)",
+        ),
+        of_deployment(
+            "quota",
+            quota,
+            "Deployment \"web\" is not ready: FailedCreate: pods \"web-1-x\" is forbidden: exceeded quota: small, requested: pods=1",
+        ),
+        of_deployment(
+            "webhook denies pods",
+            denied,
+            "Deployment \"web\" is not ready: FailedCreate: admission webhook \"policy.example.com\" denied the request: no root",
+        ),
+        of_deployment("no progress", deadline, "Deployment \"web\" failed: ProgressDeadlineExceeded: timed out"),
+        Broken {
+            others: vec![
+                ("/api/v1/namespaces/ns/persistentvolumeclaims/data", claim),
+                ("/api/v1/namespaces/ns/events/b", unbound),
+            ],
+            inventory: &["ns_data__PersistentVolumeClaim"],
+            ..with_pod(
+                "pending claim",
+                json!({"phase": "Succeeded"}),
+                "PersistentVolumeClaim \"data\" is not ready: it is not bound; its phase is Pending: FailedBinding: no persistent volumes available and no storage class is set",
+            )
+        },
+        Broken {
+            inventory: &["ns_settings__ConfigMap"],
+            ..with_pod("deleted object", json!({"phase": "Succeeded"}), "ConfigMap \"settings\" does not exist")
+        },
+        Broken {
+            others: vec![("/apis/batch/v1/namespaces/ns/jobs/import", job)],
+            inventory: &["ns_import_batch_Job"],
+            ..with_pod(
+                "failed Job",
+                json!({"phase": "Succeeded"}),
+                "Job \"import\" failed: BackoffLimitExceeded: Job has reached the specified backoff limit",
+            )
+        },
+        with_fault(
+            "webhook refuses an object",
+            [
+                "ReleaseFailed",
+                "UpgradeError",
+                "cannot apply Service \"web\": admission webhook \"policy.example.com\" denied the request: no NodePort",
+            ],
+            "cannot apply Service \"web\": admission webhook \"policy.example.com\" denied the request: no NodePort",
+        ),
+        with_fault(
+            "immutable field",
+            [
+                "ReleaseFailed",
+                "UpgradeError",
+                "cannot apply Deployment \"web\": spec.selector: Invalid value: field is immutable (spec.name, used in shop/templates/web.yaml:9)",
+            ],
+            "cannot apply Deployment \"web\": spec.selector: Invalid value: field is immutable (spec.name, used in shop/templates/web.yaml:9)",
+        ),
+        with_fault(
+            "failed hook",
+            [
+                "ReleaseFailed",
+                "InstallError",
+                "hook shop/templates/migrate.yaml failed: Job \"migrate\": BackoffLimitExceeded",
+            ],
+            "hook shop/templates/migrate.yaml failed: Job \"migrate\": BackoffLimitExceeded",
+        ),
+        with_fault(
+            "invalid values",
+            [
+                "Irreconcilable",
+                "InvalidValues",
+                "spec.size: got string, want integer\nvalues don't meet the specifications",
+            ],
+            "spec.size: got string, want integer",
+        ),
+        with_fault(
+            "failing template",
+            ["Irreconcilable", "RenderError", "shop/templates/a.yaml:3:4: nil pointer evaluating interface {}.b\nmore"],
+            "shop/templates/a.yaml:3:4: nil pointer evaluating interface {}.b",
+        ),
+        with_fault(
+            "missing source of values",
+            ["Irreconcilable", "ValuesSourceMissing", "Secret \"login\" of valuesFrom does not exist"],
+            "Secret \"login\" of valuesFrom does not exist",
+        ),
+        with_fault(
+            "conflict",
+            ["Irreconcilable", "ReleaseConflict", "ConfigMap \"a\" belongs to release \"x\""],
+            "ConfigMap \"a\" belongs to release \"x\"",
+        ),
+        with_fault(
+            "missing right",
+            [
+                "ReleaseFailed",
+                "InstallError",
+                "cannot create Role \"a\": roles is forbidden: User \"op\" cannot create",
+            ],
+            "cannot create Role \"a\": roles is forbidden: User \"op\" cannot create",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn the_first_line_names_the_cause_of_each_broken_release() {
+    let all = releases();
+    assert!(all.len() >= 20);
+    for broken in &all {
+        let server = server();
+        put(&server, broken);
+        let (text, is_ready) = status(&server).await;
+        let first = text.lines().next().unwrap();
+        assert_eq!(first, format!("Shop ns/web is not ready: {}", broken.first), "{}: {text}", broken.what);
+        assert!(!is_ready && !text.contains("s3cret"), "{}: {text}", broken.what);
+    }
+}
+
+#[tokio::test]
+async fn the_cause_has_a_kind_for_programs() {
+    let kinds = [
+        "image",
+        "configuration",
+        "configuration",
+        "crash",
+        "crash",
+        "crash",
+        "unschedulable",
+        "volume",
+        "probe",
+        "probe",
+        "exit",
+        "quota",
+        "webhook",
+        "other",
+        "volume",
+        "missing",
+        "other",
+        "webhook",
+        "immutableField",
+        "hook",
+        "invalidValues",
+        "render",
+        "configuration",
+        "conflict",
+        "forbidden",
+    ];
+    for (broken, expected) in releases().iter().zip(kinds) {
+        let server = server();
+        put(&server, broken);
+        let answer = asked(&server, Output::Json).status(&["shops/web".into()]).await.unwrap();
+        let json: Value = serde_json::from_str(&answer.text).unwrap();
+        assert_eq!(json["cause"]["kind"], expected, "{}", broken.what);
+    }
+}
+
+#[tokio::test]
+async fn a_resource_that_no_operator_serves_says_since_when() {
+    let server = server();
+    let mut new = shop(&[], &[]);
+    new["status"] = Value::Null;
+    let ago = outside::now().checked_sub(jiff::SignedDuration::from_secs(200)).unwrap();
+    new["metadata"]["creationTimestamp"] = ago.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+    server.0.restore(CR, new);
+    let (text, is_ready) = status(&server).await;
+    let expected = "Shop ns/web is not ready: no operator has served this resource for 3 min: is one running that watches its kind and namespace?";
+    assert_eq!((text.lines().next().unwrap(), is_ready), (expected, false));
+}
+
+#[tokio::test]
+async fn a_crash_shows_the_end_of_the_log_to_whoever_may_read_it() {
+    let server = server();
+    put(&server, &releases()[3]);
+    let (text, _) = status(&server).await;
+    let log = "  the log of container \"app\" ends with:\n    connecting\n    \u{fffd}[2Jno route to database\n";
+    assert!(text.contains(log), "{text}");
+    assert!(!text.contains('\u{1b}'));
+    server.0.put("/api/v1/namespaces/ns/configmaps/no-logs", json!({"metadata": {"name": "no-logs"}}), "someone");
+    let (text, _) = status(&server).await;
+    assert!(!text.contains("log of container") && text.contains("keeps crashing"), "{text}");
+}
+
+#[tokio::test]
+async fn a_ready_release_shows_its_tree_down_to_pods() {
+    let server = server();
+    let mut conditions = served();
+    conditions.push(condition("Ready", "True", "Ready", "2 objects ready"));
+    put(
+        &server,
+        &Broken {
+            conditions,
+            ..with_pod("", json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), "")
+        },
+    );
+    let (text, is_ready) = status(&server).await;
+    assert!(is_ready);
+    let expected = "Shop ns/web is ready\n  release web, revision 2, chart shop-0.2.0 (app 1.6)\n\nOBJECTS\n  Deployment web NOT READY: 0 of 1 replicas are available\n    ReplicaSet web-1 ready\n      Pod web-1-x ready\n";
+    assert!(text.starts_with(expected), "{text}");
+}
+
+#[tokio::test]
+async fn what_the_caller_may_not_read_is_named_and_the_operators_words_remain() {
+    let server = server();
+    put(&server, &releases()[0]);
+    server.0.refuse(|call| {
+        let is_own = call.path.contains("/shops/")
+            || call.path.starts_with("/api?")
+            || call.path == "/api"
+            || call.path == "/apis";
+        (!is_own).then(|| Error::from_status(403, "Forbidden", "x is forbidden: User \"me\" cannot"))
+    });
+    let (text, _) = status(&server).await;
+    assert!(text.starts_with("Shop ns/web is not ready: Deployment \"web\" is not ready: something\n"), "{text}");
+    assert!(text.contains("Deployment web unknown: you may not read it"), "{text}");
+    let hidden = "Not shown, because you may not read it: deployments.apps in namespace \"ns\", events in namespace \"ns\", release records (Secrets) in namespace \"ns\"";
+    assert!(text.contains(hidden), "{text}");
+}
+
+#[tokio::test]
+async fn a_list_shows_the_worst_first_on_one_line_each() {
+    let server = server();
+    put(&server, &releases()[20]);
+    let mut ready = served();
+    ready.push(condition("Ready", "True", "Ready", "4 objects ready"));
+    let mut fine = shop(&ready, &[]);
+    fine["metadata"]["name"] = "a-fine-one".into();
+    server.0.put("/apis/shop.example.com/v1/namespaces/ns/shops/a-fine-one", fine, "operator");
+    let answer = asked(&server, Output::Text).get("Shops.shop.example.com", false).await.unwrap();
+    let lines: Vec<String> =
+        answer.text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(lines[1], "ns web Failed - 2 shop-0.2.0 spec.size: got string, want integer");
+    assert_eq!(lines[2], "ns a-fine-one Ready - 2 shop-0.2.0 4 objects ready");
+    assert!(!answer.is_ready);
+}
+
+#[tokio::test]
+async fn a_watches_file_names_the_kinds_and_counts_their_releases() {
+    let server = server();
+    put(&server, &releases()[20]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("watches.yaml");
+    let entry = |kind: &str| format!("- group: shop.example.com\n  version: v1\n  kind: {kind}\n  chart: /chart\n");
+    std::fs::write(&file, entry("Shop") + &entry("Cart")).unwrap();
+    let target = Target { watches_file: file, ..Target::default() };
+    let asked = Asked::new(server.clone(), "ns".into(), &target).unwrap();
+    let answer = asked.status(&[]).await.unwrap();
+    let expected = "KIND  GROUP             READY\nShop  shop.example.com  0/1\nCart  shop.example.com  no matches for kind \"Cart\" in version \"shop.example.com/v1\"\n\nShop ns/web Failed: spec.size: got string, want integer\n";
+    assert_eq!((&*answer.text, answer.is_ready), (expected, false));
+    std::fs::write(&target.watches_file, entry("Shop")).unwrap();
+    let asked = Asked::new(server, "ns".into(), &target).unwrap();
+    assert!(asked.status(&["web".into()]).await.unwrap().text.starts_with("Shop ns/web is not ready: spec.size"));
+    let missing = asked.status(&["nobody".into()]).await.err().unwrap();
+    assert_eq!(missing, "there is no Shop \"nobody\" in namespace \"ns\"");
+}
+
+#[tokio::test]
+async fn a_word_that_means_no_kind_or_several_is_refused() {
+    let server = server();
+    server.0.serve("other.example.com/v1", "Shop", "shops");
+    let asked = asked(&server, Output::Text);
+    assert_eq!(
+        asked.get("shop", false).await.err().unwrap(),
+        "\"shop\" may be any of shops.other.example.com, shops.shop.example.com: name one of these"
+    );
+    assert_eq!(asked.get("nonsense", false).await.err().unwrap(), "the server serves no kind \"nonsense\"");
+    let error = asked.status(&["web".into()]).await.err().unwrap();
+    assert_eq!(error, "name the kind: there is no /nowhere, which would name the kinds");
+}
+
+#[tokio::test]
+async fn history_falls_back_to_the_status_for_those_who_may_not_read_secrets() {
+    let server = server();
+    let mut resource = shop(&waiting(), &[]);
+    resource["status"]["history"] = json!([
+        {"revision": 2, "chart": "shop-0.2.0", "action": "upgrade", "outcome": "deployed", "updated": "2026-01-01T00:00:00Z"},
+    ]);
+    server.0.put(CR, resource, "operator");
+    server.0.refuse(|call| {
+        call.path.contains("/secrets").then(|| Error::from_status(403, "Forbidden", "secrets is forbidden"))
+    });
+    let answer = asked(&server, Output::Text).history(&["shop".into(), "web".into()], 10).await.unwrap();
+    let line = answer.text.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(line, "2 2026-01-01T00:00:00Z deployed shop-0.2.0 from the status; the record may not be read upgrade");
+}
