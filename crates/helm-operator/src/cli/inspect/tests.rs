@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_release::kube::{Api, Call, Error, MemoryApi, Response};
+use helm_release::release::{ChartDocument, Hook, HookPhase, Info, Release, Status};
+use helm_release::storage::{Key, Keyring, Marks, Storage};
 use serde_json::{Value, json};
 
 use super::ask::Asked;
@@ -528,4 +530,88 @@ async fn history_falls_back_to_the_status_for_those_who_may_not_read_secrets() {
     let answer = asked(&server, Output::Text).history(&["shop".into(), "web".into()], 10).await.unwrap();
     let line = answer.text.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(line, "2 2026-01-01T00:00:00Z deployed shop-0.2.0 from the status; the record may not be read upgrade");
+}
+
+/// Records a revision as the operator does.
+async fn record(server: &Arc<WithLogs>, version: u32, status: Status, inputs: &str, hooks: Vec<Hook>) {
+    let chart = format!("{{\"metadata\":{{\"name\":\"shop\",\"version\":\"0.{version}.0\",\"appVersion\":\"1.6\"}}}}");
+    let info = Info { status, description: "Upgrade complete".into(), ..Info::default() };
+    let release = Release {
+        name: "web".into(),
+        namespace: "ns".into(),
+        version,
+        info,
+        chart: Arc::new(ChartDocument::from_json(&chart).unwrap()),
+        config: json!({"password": "s3cret"}),
+        manifest: String::new(),
+        hooks,
+        apply_method: "ssa".into(),
+        labels: Default::default(),
+        more: Default::default(),
+    };
+    let keys = Keyring::new(Key::new(&[7; 32]).unwrap(), Vec::new());
+    let marks = Marks { inputs: inputs.into(), owner: "cr".into(), ..Marks::default() };
+    Storage::new(server.clone(), keys).create(&release, &marks).await.unwrap();
+}
+
+#[tokio::test]
+async fn history_names_the_cause_of_each_revision_and_no_value() {
+    let server = server();
+    server.0.put(CR, shop(&waiting(), &[]), "operator");
+    record(&server, 1, Status::Superseded, "2:a.own.chart=1", vec![]).await;
+    record(&server, 2, Status::Deployed, "2:b.other.chart=2", vec![]).await;
+    let answer = asked(&server, Output::Text).history(&["shop/web".into()], 10).await.unwrap();
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = answer.text.lines().map(words).collect();
+    assert!(
+        lines[1].ends_with("deployed shop-0.2.0 1.6 Upgrade complete spec changed, chart shop-0.1.0 → shop-0.2.0"),
+        "{lines:?}"
+    );
+    assert!(lines[2].ends_with("superseded shop-0.1.0 1.6 Upgrade complete installed"), "{lines:?}");
+    assert!(!answer.text.contains("s3cret"));
+    let last = asked(&server, Output::Text).history(&["shop/web".into()], 1).await.unwrap();
+    assert_eq!(last.text.lines().count(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_hook_is_explained_by_its_pod() {
+    let server = server();
+    let message = "hook shop/templates/migrate.yaml failed: Job \"migrate\": BackoffLimitExceeded";
+    server.0.restore(CR, shop(&failed("ReleaseFailed", "UpgradeError", message), &[]));
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate"}});
+    let mut hook = Hook { name: "migrate".into(), kind: "Job".into(), manifest: job.to_string(), ..Hook::default() };
+    hook.last_run.phase = HookPhase::Failed;
+    record(&server, 1, Status::Failed, "", vec![hook]).await;
+    let live = json!({
+        "metadata": {"name": "migrate", "uid": "j"}, "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]},
+    });
+    server.0.restore("/apis/batch/v1/namespaces/ns/jobs/migrate", live);
+    server.0.restore(&format!("{PODS}/web-1-x"), pod(crashes("Error")));
+    let (text, _) = status(&server).await;
+    let expected = format!(
+        "Shop ns/web is not ready: {message}: pod \"web-1-x\": container \"app\" keeps crashing: exit code 1, 5 restarts\n  the log of container"
+    );
+    assert!(text.starts_with(&expected), "{text}");
+    assert!(text.contains("\nHOOKS\n  Job \"migrate\"    Failed"), "{text}");
+}
+
+/// An operator of an earlier version wrote no inventory; then the records name the objects.
+#[tokio::test]
+async fn a_release_without_an_inventory_is_shown_from_its_records() {
+    let server = server();
+    put(&server, &Broken { inventory: &[], ..releases().swap_remove(0) });
+    let key = helm_release::kube::ObjectKey::new("apps", "Deployment", "ns", "web");
+    let objects = vec![helm_release::storage::MarkedObject::new(key, "apps/v1".into())];
+    record(&server, 1, Status::Deployed, "", vec![]).await;
+    let path = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
+    let mut secret = server.0.object(path).unwrap();
+    let marks = Marks { objects, ..Marks::default() }.to_text();
+    secret["metadata"]["annotations"][helm_release::storage::MARKS_ANNOTATION] = marks.into();
+    server.0.restore(path, secret);
+    let (text, _) = status(&server).await;
+    assert!(
+        text.starts_with("Shop ns/web is not ready: pod \"web-1-x\": container \"app\" cannot pull image"),
+        "{text}"
+    );
 }
