@@ -7,6 +7,7 @@ use super::model::{Cause, Event, Health, Hook, Name, Node, Release, State};
 use super::overview::{Kind, Line};
 use super::revisions::Revision;
 use crate::status::history::HistoryEntry;
+use crate::status::{Condition, condition};
 
 /// The longest message in a table, in characters.
 const CELL: usize = 120;
@@ -43,8 +44,13 @@ pub(crate) fn headline(release: &Release) -> String {
         State::Uninstalling => "is being uninstalled",
         State::Failed | State::Unserved | State::Progressing => "is not ready",
     };
-    match &release.cause {
-        Some(cause) => format!("{name} {state}: {}", plain(&cause.message)),
+    let is_ready = |condition: &&Condition| *condition.kind == *condition::READY && *condition.status == *"True";
+    let message = match &release.cause {
+        Some(cause) => Some(&*cause.message),
+        None => release.conditions.iter().find(is_ready).map(|ready| &*ready.message),
+    };
+    match message.filter(|message| !message.is_empty()) {
+        Some(message) => format!("{name} {state}: {}", plain(message)),
         None => format!("{name} {state}"),
     }
 }

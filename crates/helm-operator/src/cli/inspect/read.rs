@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use controller::report::chain;
 use futures::{StreamExt as _, stream};
 use helm_release::kube::{Api, Call, Error, Live, Mapper, ObjectKey, Resource, objects_of, read_within};
-use helm_release::release::{Hook as RecordedHook, HookPhase};
+use helm_release::release::{Hook as RecordedHook, HookEvent, HookPhase};
 use outside::sync::lock;
 use serde_json::Value;
 
@@ -105,7 +105,7 @@ impl Reader {
         Seen {
             objects,
             omitted,
-            hooks: recorded.iter().map(hook).collect(),
+            hooks: recorded.iter().filter(|hook| !is_test(hook)).map(hook).collect(),
             hook_objects,
             events,
             hidden: lock(&self.hidden).iter().cloned().collect(),
@@ -264,6 +264,11 @@ fn hook_keys(hooks: &[RecordedHook], namespace: &str) -> Vec<(ObjectKey, String)
         Some((ObjectKey::new(group, &object.kind, own, &object.name), object.api_version.clone()))
     };
     hooks.iter().filter(is_open).filter_map(key).take(MAX_HOOKS).collect()
+}
+
+/// Returns whether only `helm test` runs a hook.
+fn is_test(hook: &RecordedHook) -> bool {
+    hook.events.iter().all(|event| *event == HookEvent::Test)
 }
 
 fn hook(hook: &RecordedHook) -> Hook {

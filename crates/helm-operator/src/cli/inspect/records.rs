@@ -7,6 +7,7 @@ use futures::{StreamExt as _, stream};
 use helm_release::kube::{Api, Call, ObjectKey};
 use helm_release::release::Release;
 use helm_release::storage::{Error, Home, Key, Keyring, MARKS_ANNOTATION, Marks, RecordMeta, SELECTOR, Storage};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
@@ -119,11 +120,15 @@ fn revision(found: Found, record: Option<Release>) -> SeenRevision {
     SeenRevision {
         chart: format!("{}-{}", record.chart.name, record.chart.version),
         app_version: record.chart.app_version.clone(),
-        updated: record.info.last_deployed.or(seen.updated),
+        updated: record.info.last_deployed.map(in_seconds).or(seen.updated),
         rolled_back_to: record.info.rolled_back_to(),
         description: record.info.description,
         ..seen
     }
+}
+
+fn in_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// Returns a key that sealed no record.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_release::kube::{Api, Call, Error, MemoryApi, Response};
-use helm_release::release::{ChartDocument, Hook, HookPhase, Info, Release, Status};
+use helm_release::release::{ChartDocument, Hook, HookEvent, HookPhase, Info, Release, Status};
 use helm_release::storage::{Key, Keyring, Marks, Storage};
 use serde_json::{Value, json};
 
@@ -443,7 +443,7 @@ async fn a_ready_release_shows_its_tree_down_to_pods() {
     );
     let (text, is_ready) = status(&server).await;
     assert!(is_ready);
-    let expected = "Shop ns/web is ready\n  release web, revision 2, chart shop-0.2.0 (app 1.6)\n\nOBJECTS\n  Deployment web NOT READY: 0 of 1 replicas are available\n    ReplicaSet web-1 ready\n      Pod web-1-x ready\n";
+    let expected = "Shop ns/web is ready: 2 objects ready\n  release web, revision 2, chart shop-0.2.0 (app 1.6)\n\nOBJECTS\n  Deployment web NOT READY: 0 of 1 replicas are available\n    ReplicaSet web-1 ready\n      Pod web-1-x ready\n";
     assert!(text.starts_with(expected), "{text}");
 }
 
@@ -580,8 +580,10 @@ async fn a_failed_hook_is_explained_by_its_pod() {
     server.0.restore(CR, shop(&failed("ReleaseFailed", "UpgradeError", message), &[]));
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate"}});
     let mut hook = Hook { name: "migrate".into(), kind: "Job".into(), manifest: job.to_string(), ..Hook::default() };
+    hook.events = vec![HookEvent::PreUpgrade];
     hook.last_run.phase = HookPhase::Failed;
-    record(&server, 1, Status::Failed, "", vec![hook]).await;
+    let test = Hook { name: "try".into(), kind: "Pod".into(), events: vec![HookEvent::Test], ..Hook::default() };
+    record(&server, 1, Status::Failed, "", vec![hook, test]).await;
     let live = json!({
         "metadata": {"name": "migrate", "uid": "j"}, "spec": {"selector": {"matchLabels": {"app": "web"}}},
         "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]},
@@ -593,7 +595,8 @@ async fn a_failed_hook_is_explained_by_its_pod() {
         "Shop ns/web is not ready: {message}: pod \"web-1-x\": container \"app\" keeps crashing: exit code 1, 5 restarts\n  the log of container"
     );
     assert!(text.starts_with(&expected), "{text}");
-    assert!(text.contains("\nHOOKS\n  Job \"migrate\"    Failed"), "{text}");
+    assert!(text.contains("\nHOOKS\n  Job \"migrate\"  pre-upgrade  Failed\n"), "{text}");
+    assert!(!text.contains("Pod \"try\""), "only `helm test` runs it: {text}");
 }
 
 /// An operator of an earlier version wrote no inventory; then the records name the objects.
