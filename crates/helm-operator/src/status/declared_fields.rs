@@ -16,6 +16,10 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 /// The maximum number of fields that are recorded, which is more than our status has.
 const MAX_FIELDS: usize = 64;
 
+/// The fields without which the status is still right. Where the schema gives them another type, they are someone
+/// else's.
+const DISPENSABLE: [&str; 3] = ["history", "inventory", "nextAttempt"];
+
 /// The path of a field below the status. Items of lists have no name: a field counts as undeclared in all items.
 type Field = Vec<String>;
 
@@ -56,7 +60,8 @@ impl Undeclared {
 
     /// Records the undeclared fields that an error names.
     pub(crate) fn learn(&self, error: &Error) -> Lesson {
-        let fields: BTreeSet<Field> = error.undeclared_fields().into_iter().filter_map(field).collect();
+        let fields: BTreeSet<Field> =
+            error.undeclared_fields().into_iter().filter_map(field).chain(of_another_type(error)).collect();
         let mut known = lock(&self.known);
         let is_new = fields.iter().any(|field| !known.fields.contains(field));
         if !is_new || known.fields.len() + fields.len() > MAX_FIELDS {
@@ -68,6 +73,17 @@ impl Undeclared {
         known.since.get_or_insert_with(Instant::now);
         Lesson::Learned(unlogged)
     }
+}
+
+/// Returns the dispensable fields whose types an error is about. A rejected object has status 422, and one that does not
+/// fit its schema, 500.
+fn of_another_type(error: &Error) -> Vec<Field> {
+    if !matches!(error.code(), Some(422 | 500)) {
+        return Vec::new();
+    }
+    let text = error.to_string();
+    let is_meant = |name: &&&str| text.contains(&format!("status.{name}"));
+    DISPENSABLE.iter().filter(is_meant).map(|name| vec![(*name).to_owned()]).collect()
 }
 
 fn shown(field: &Field) -> String {
@@ -148,11 +164,26 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_have_another_type_in_the_schema_are_left_to_their_owner() {
+        let invalid =
+            Error::from_status(422, "Invalid", "status.inventory: Invalid value: \"object\": must be of type string");
+        for (error, field) in [(refusal(".status.history: expected map, got &{[]}"), "history"), (invalid, "inventory")]
+        {
+            let undeclared = Undeclared::default();
+            assert_eq!(undeclared.learn(&error), Lesson::Learned(vec![format!(".status.{field}")]), "{error}");
+            let mut status = json!({"history": [], "inventory": {}, "conditions": []});
+            undeclared.remove_from(&mut status);
+            assert!(status.get(field).is_none() && status.as_object().unwrap().len() == 2);
+        }
+    }
+
+    #[test]
     fn other_refusals_teach_nothing() {
         for error in [
             refusal(".spec.a: field not declared in schema"),
             refusal(".status.conditions: expected list, got &{map[]}"),
             Error::from_status(403, "Forbidden", "no"),
+            Error::from_status(403, "Forbidden", "status.history is not yours"),
         ] {
             assert_eq!(Undeclared::default().learn(&error), Lesson::Nothing, "{error}");
         }
