@@ -142,6 +142,11 @@ alerts: ## Evaluate the alerts of config/prometheus with Prometheus: each fires 
 helm-next: ## Build the newest Helm (VERSION=main: its newest commit) and print which charts render differently; CORPUS="DIR…" adds charts.
 	CORPUS='$(CORPUS)' hack/helm-next $(VERSION)
 
+.PHONY: plans
+plans: cluster ## Compare plans with the writes that follow, for CHARTS (100) charts of CORPUS=DIR.
+	PLAN_CORPUS='$(CORPUS)' PLAN_CHARTS='$(or $(CHARTS),100)' cargo test -p memcached-operator --test main -- --ignored --nocapture \
+	  the_plans_of_a_corpus
+
 .PHONY: parity
 parity: cluster ## Compare live objects with Helm's; CORPUS="DIR…" replaces our own charts, SHARD=i/n and ONLY="TEXT…" select.
 	cargo build --release --quiet -p helm-operator

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use parity::corpus;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, Request, TestCluster};
 
 use crate::account;
-use crate::chart::get;
+use crate::chart::{condition, get};
 use crate::hooks::{finish, pod_of};
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
@@ -26,10 +27,14 @@ struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     fn start(cluster: &'a TestCluster, prefix: &str) -> Planned<'a> {
+        Planned::serve(cluster, prefix, Path::new(CHART))
+    }
+
+    fn serve(cluster: &'a TestCluster, prefix: &str, chart: &Path) -> Planned<'a> {
         install_kind(cluster);
         let namespace = cluster.namespace(prefix).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": CHART}]).to_string();
+        let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart}]).to_string();
         fs::write(folder.path().join("watches.yaml"), &watch).unwrap();
         let operator = Some(Operator::start_in(cluster, &[&namespace], &watch));
         // Whoever plans a file may write the resource.
@@ -50,24 +55,30 @@ impl<'a> Planned<'a> {
         command.output().unwrap()
     }
 
-    fn file(&self, objects: &[Value]) -> String {
-        let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+    fn file(&self, spec: &Value) -> String {
         let holder = json!({
-            "apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": {"name": "web"}, "spec": {"objects": texts},
+            "apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": {"name": "web"}, "spec": spec,
         });
         let path = self.folder.path().join("web.yaml");
         fs::write(&path, holder.to_string()).unwrap();
         path.display().to_string()
     }
 
-    /// Plans the file with these objects. Returns the plan, after checking that planning sent no write that is none.
+    /// Plans the file with these objects.
     fn plan(&self, objects: &[Value]) -> Value {
+        self.plan_of(&spec(objects))
+    }
+
+    /// Plans the file with this `spec`. Returns the plan, after checking that planning sent dry runs only.
+    fn plan_of(&self, spec: &Value) -> Value {
         let before = self.requests();
-        let output = self.diff(&["-f", &self.file(objects), "-o", "json"]);
+        let output = self.diff(&["-f", &self.file(spec), "-o", "json"]);
         let plans: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
         let sent = &self.requests()[before.len()..];
-        let written: Vec<&Request> = sent.iter().filter(|request| !request.is_dry_run).collect();
+        // The running operator follows its objects meanwhile.
+        let is_planners = |request: &&Request| !request.is_dry_run && request.resource != "holders/status";
+        let written: Vec<&Request> = sent.iter().filter(is_planners).collect();
         assert!(written.is_empty(), "planning wrote: {written:?}");
         plans[0].clone()
     }
@@ -87,11 +98,16 @@ impl<'a> Planned<'a> {
 
     /// Plans the objects, applies them, waits for this condition, and compares the plan with the audit log.
     fn compare(&self, objects: &[Value], condition: &str) -> Value {
-        let plan = self.plan(objects);
+        self.compare_spec(&spec(objects), || _ = HOLDER.wait_for(&self.namespace, "web", condition))
+    }
+
+    /// Plans a `spec`, applies it, waits, and compares the plan with the audit log.
+    fn compare_spec(&self, spec: &Value, wait: impl FnOnce()) -> Value {
+        let plan = self.plan_of(spec);
         let before = self.requests().len();
-        let applied = fs::read_to_string(self.file(objects)).unwrap();
+        let applied = fs::read_to_string(self.file(spec)).unwrap();
         self.namespace.apply(&applied).unwrap();
-        HOLDER.wait_for(&self.namespace, "web", condition);
+        wait();
         eventually("the planned writes", || {
             let sent: Vec<String> =
                 self.requests()[before..].iter().filter(|request| !request.is_dry_run).filter_map(sent).collect();
@@ -100,6 +116,11 @@ impl<'a> Planned<'a> {
         });
         plan
     }
+}
+
+fn spec(objects: &[Value]) -> Value {
+    let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+    json!({"objects": texts})
 }
 
 fn sorted(mut lines: Vec<String>) -> Vec<String> {
@@ -221,7 +242,7 @@ fn a_hook_that_the_operator_waits_for_counts_as_done() {
     let plan = planned.plan(&[hook.clone(), map("a", "1")]);
     assert_eq!(changes(&plan), ["hook Job load", "create ConfigMap a"]);
     let before = planned.requests().len();
-    planned.namespace.apply(&fs::read_to_string(planned.file(&[hook, map("a", "1")])).unwrap()).unwrap();
+    planned.namespace.apply(&fs::read_to_string(planned.file(&spec(&[hook, map("a", "1")]))).unwrap()).unwrap();
     finish(&planned.namespace, &pod_of(&planned.namespace, "load"));
     HOLDER.wait_for(&planned.namespace, "web", "Deployed");
     let sent: Vec<String> = planned.requests()[before..].iter().filter_map(sent).collect();
@@ -232,8 +253,8 @@ fn a_hook_that_the_operator_waits_for_counts_as_done() {
 fn a_new_chart_is_planned_for_every_release_and_nothing_is_restarted() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let mut planned = Planned::start(cluster, "planned-all");
-    let spec = |name: &str| json!({"objects": [map(name, "1").to_string()]});
-    HOLDER.set_all(&planned.namespace, (0..12).map(|number| (format!("h{number:02}"), spec(&format!("m{number:02}")))));
+    let one = |number: usize| (format!("h{number:02}"), spec(&[map(&format!("m{number:02}"), "1")]));
+    HOLDER.set_all(&planned.namespace, (0..12).map(one));
     for number in 0..12 {
         HOLDER.wait_for(&planned.namespace, &format!("h{number:02}"), "Ready");
     }
@@ -253,6 +274,76 @@ fn a_new_chart_is_planned_for_every_release_and_nothing_is_restarted() {
     let text = planned.diff(&["Holder", "h03", "--chart", "chart"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("+ ConfigMap ") && text.ends_with("/h03: +1 ~0 -0\n"), "{text}");
+}
+
+#[test]
+fn two_charts_are_compared_without_a_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": CHART}]);
+    fs::write(folder.path().join("watches.yaml"), watch.to_string()).unwrap();
+    let holder = json!({
+        "apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": {"name": "web"}, "spec": spec(&[map("a", "1")]),
+    });
+    fs::write(folder.path().join("web.yaml"), format!("{holder}\n---\nkind: Other\nmetadata: {{name: o}}\n")).unwrap();
+    let chart = folder.path().join("chart");
+    copy(Path::new(CHART), &chart);
+    let diff = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+        command.args(["diff", "--offline", "-f", "web.yaml", "--chart", "chart"]).args(arguments);
+        let output = command.current_dir(folder.path()).env("KUBECONFIG", "/nothing").output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let skipped = "skipped Other o: the watches file does not serve it\n";
+    assert_eq!(diff(&[]), (Some(0), "Holder default/web: no changes\n".into(), skipped.into()));
+    fs::write(chart.join("templates/more.yaml"), map("more-{{ .Release.Name }}", "1").to_string()).unwrap();
+    let (code, text, _) = diff(&["-n", "prod"]);
+    assert!(text.starts_with("+ ConfigMap more-web\n--- (none)\n"), "{text}");
+    assert_eq!((code, text.lines().last()), (Some(1), Some("Holder prod/web: +1 ~0 -0")));
+    fs::write(chart.join("templates/more.yaml"), "{{ fail \"no\" }}").unwrap();
+    let (code, _, error) = diff(&[]);
+    assert!(code == Some(2) && error.contains("cannot render Holder default/web with chart chart: "), "{error}");
+}
+
+/// Installs and upgrades up to `PLAN_CHARTS` charts of the corpus in `PLAN_CORPUS`, each with a plan before it.
+#[test]
+#[ignore = "needs PLAN_CORPUS, a folder of charts with cases.jsonl, and minutes: make plans"]
+fn the_plans_of_a_corpus_name_every_write_that_follows() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let number = |name: &str, default: usize| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let all = corpus::read(Path::new(&std::env::var("PLAN_CORPUS").unwrap()), 2).unwrap();
+    let every = (all.len() / number("PLAN_CHARTS", 100)).max(1);
+    let (mut equal, mut writes, mut failed) = (0, 0, Vec::new());
+    for chart in all.iter().step_by(every) {
+        let planned = Planned::serve(cluster, "plans", &chart.folder);
+        for case in &chart.cases {
+            let values = case.values.as_ref().map(|file| fs::read_to_string(file).unwrap()).unwrap_or_default();
+            let spec = serde_yaml::from_str::<Option<Value>>(&values).unwrap().unwrap_or_else(|| json!({}));
+            let compared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                planned.compare_spec(&spec, || wait_for_an_end(&planned.namespace))
+            }));
+            match compared {
+                Ok(plan) => (equal, writes) = (equal + 1, writes + plan["writes"].as_array().unwrap().len()),
+                Err(_) => failed.push(format!("{} {}", chart.name, case.name)),
+            }
+        }
+        planned.namespace.kubectl(["delete", "holder", "web", "--ignore-not-found", "--timeout=60s"]).unwrap();
+    }
+    eprintln!("{equal} plans with {writes} writes equal what followed");
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// Waits until the current generation is deployed, or has failed.
+fn wait_for_an_end(namespace: &Namespace<'_>) {
+    eventually("an end", || {
+        let holder = HOLDER.get(namespace, "web");
+        let is_true = |kind: &&str| {
+            let found = condition(&holder, kind);
+            found["status"] == "True" && found["observedGeneration"] == holder["metadata"]["generation"]
+        };
+        let ends = ["Deployed", "ReleaseFailed", "Irreconcilable"];
+        if ends.iter().any(is_true) { Ok(()) } else { Err(holder["status"].clone()) }
+    });
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -9,6 +9,7 @@ mod inspect;
 mod kubeconfig;
 mod project;
 mod reload;
+mod rendered;
 mod shell;
 mod successors;
 mod template;

@@ -1,5 +1,7 @@
 //! Sorts the writes of a rehearsal by object.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use controller::client::rehearsal::{Checked, Refused, Write};
 use helm_release::kube::FIELD_MANAGER;
 use outside::Target;
@@ -37,6 +39,44 @@ pub(crate) fn plan(resource: &Value, path: &str, writes: &[Write]) -> Plan {
         changes: objects.into_iter().filter_map(|object| history(object).change()).collect(),
         writes: writes.iter().map(request).collect(),
         notice,
+    }
+}
+
+/// Compares the objects that two charts render for a resource: what is created, changed and deleted, and hooks that
+/// change, in the order of their names.
+pub(crate) fn compare(resource: Name, before: &[Value], after: &[Value]) -> Plan {
+    let named = |objects: &[Value]| -> BTreeMap<Name, Value> {
+        objects.iter().map(|object| (name_of(object, &resource.namespace), object.clone())).collect()
+    };
+    let (before, after) = (named(before), named(after));
+    let names: BTreeSet<&Name> = before.keys().chain(after.keys()).collect();
+    let is_hook = |object: &Value| object["metadata"]["annotations"][HOOK].is_string();
+    let change = |name: &Name| {
+        let (old, new) = (before.get(name), after.get(name));
+        let action = match (old, new) {
+            (old, new) if old == new => return None,
+            (old, new) if new.or(old).is_some_and(is_hook) => Action::Hook,
+            (None, _) => Action::Create,
+            (_, None) => Action::Delete,
+            _ => Action::Update,
+        };
+        let (before, after) = (old.cloned(), new.cloned());
+        let (object, refused, losers) = (name.clone(), None, Vec::new());
+        Some(Change { object, action, before, after, refused, is_unchecked: false, losers })
+    };
+    let changes = names.into_iter().filter_map(change).collect();
+    Plan { resource, changes, writes: Vec::new(), notice: None }
+}
+
+/// Returns a rendered object's name. One without a namespace is in the release's, if its kind has any.
+fn name_of(object: &Value, namespace: &str) -> Name {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let own = text(&object["metadata"]["namespace"]);
+    Name {
+        api_version: text(&object["apiVersion"]),
+        kind: text(&object["kind"]),
+        namespace: if own == namespace { String::new() } else { own },
+        name: text(&object["metadata"]["name"]),
     }
 }
 

@@ -19,7 +19,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use changes::plan;
+pub(crate) use changes::{compare, plan};
 
 /// What the next reconcile of a resource writes.
 #[derive(Clone, Debug, PartialEq)]

@@ -111,6 +111,22 @@ fn records_and_the_resource_itself_are_writes_but_no_changes() {
 }
 
 #[test]
+fn two_renders_are_compared_by_kind_and_name() {
+    let mut hook = map("h", "1");
+    hook["metadata"]["annotations"] = json!({"helm.sh/hook": "pre-upgrade"});
+    let mut changed_hook = hook.clone();
+    changed_hook["data"]["x"] = "2".into();
+    let mut implicit = map("same", "1");
+    implicit["metadata"].as_object_mut().unwrap().remove("namespace");
+    let resource = planned(&[]).resource;
+    let before = [map("a", "1"), map("b", "1"), hook, implicit.clone()];
+    let plan = super::compare(resource, &before, &[map("b", "2"), map("c", "1"), changed_hook, implicit]);
+    let changes: Vec<_> = plan.changes.iter().map(|one| (one.object.name.as_str(), one.action)).collect();
+    let expected = [("a", Action::Delete), ("b", Action::Update), ("c", Action::Create), ("h", Action::Hook)];
+    assert_eq!(changes, expected);
+}
+
+#[test]
 fn managers_that_lose_fields_are_named() {
     let with = |managers: Value| {
         let mut object = map("a", "1");

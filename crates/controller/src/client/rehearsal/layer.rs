@@ -171,12 +171,11 @@ impl Work {
         Ok(response)
     }
 
-    /// Sends the write as a dry run. An object in a namespace that was created only here is answered from memory.
+    /// Sends the write as a dry run. One that needs an object that was created only here, such as its namespace or the
+    /// role of a binding, is answered from memory.
     async fn checked(&self, path: &str) -> Result<((u16, Vec<u8>), Checked), BoxError> {
         let answer = self.request.dry_run(&self.client).await?;
-        let namespace = Target::of(path).map_or("", |target| target.namespace);
-        let is_new = self.current.overlay.has(&format!("/api/v1/namespaces/{namespace}"));
-        match answer.0 == 404 && !namespace.is_empty() && is_new {
+        match answer.0 == 404 && self.current.overlay.has_missing(&answer.1) {
             true => Ok((self.kept(path).await?, Checked::Nobody)),
             false => Ok((answer, Checked::Server)),
         }

@@ -26,6 +26,18 @@ impl Overlay {
         lock(&self.written).contains(object_path(path))
     }
 
+    /// Returns whether the object that a response with 404 names was written here:
+    /// `roles.rbac.authorization.k8s.io "a" not found`.
+    pub(super) fn has_missing(&self, body: &[u8]) -> bool {
+        let status: Value = serde_json::from_slice(body).unwrap_or_default();
+        let Some((kind, rest)) = status["message"].as_str().and_then(|message| message.split_once(" \"")) else {
+            return false;
+        };
+        let plural = kind.rsplit(' ').next().and_then(|kind| kind.split('.').next()).unwrap_or_default();
+        let end = format!("/{plural}/{}", rest.split('"').next().unwrap_or_default());
+        lock(&self.written).iter().any(|path| path.ends_with(&end) && self.server.object(path).is_some())
+    }
+
     /// Returns an object that was written; `None` if it was deleted.
     pub(super) fn object(&self, path: &str) -> Option<Value> {
         self.server.object(object_path(path))
@@ -103,6 +115,21 @@ mod tests {
         overlay.remove(MAP, "ConfigMap");
         assert!(overlay.has(MAP) && overlay.object(MAP).is_none());
         assert!(overlay.send(Call::get(MAP)).await.unwrap_err().is_missing_object());
+    }
+
+    #[test]
+    fn a_missing_object_is_known_by_kind_and_name_while_it_exists_here() {
+        let overlay = Overlay::default();
+        let role = "/apis/rbac.authorization.k8s.io/v1/namespaces/a/roles/r";
+        overlay.store(
+            role,
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}}),
+        );
+        let message = |name: &str| format!("roles.rbac.authorization.k8s.io \"{name}\" not found");
+        let missing = |name: &str| json!({"message": message(name)}).to_string().into_bytes();
+        assert!(overlay.has_missing(&missing("r")) && !overlay.has_missing(&missing("s")));
+        overlay.remove(role, "Role");
+        assert!(!overlay.has_missing(&missing("r")) && !overlay.has_missing(b"404 page not found"));
     }
 
     #[tokio::test]

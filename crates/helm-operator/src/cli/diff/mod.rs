@@ -1,6 +1,7 @@
 //! `diff`: shows what the operator would write for resources, without writing it.
 
 mod inputs;
+mod offline;
 mod session;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -47,6 +48,10 @@ pub(crate) struct Diff {
     /// The chart to come, in place of the one in the watches file
     #[arg(long, value_name = "DIR")]
     pub(crate) chart: Option<PathBuf>,
+
+    /// Compare the renders of both charts for the files' resources, without a cluster
+    #[arg(long, requires = "chart", requires = "filename")]
+    pub(crate) offline: bool,
 
     /// Namespace of the resources [default: the kubeconfig's]
     #[arg(short, long, value_name = "NAMESPACE")]
@@ -97,6 +102,7 @@ pub(super) fn examples(name: &str) -> String {
     format!(
         "Examples:\n  # What applying this file would make the operator do\n  {name} diff -f config/samples/shop.yaml\n\n  \
          # What a new version of the chart changes in every release\n  {name} diff Shop --all -A --chart ../shop-0.3.0\n\n  \
+         # The same for files, without a cluster: only what the charts render\n  {name} diff -f resources/ --chart ../shop-0.3.0 --offline\n\n  \
          # A comment for a pull request\n  {name} diff -f resources/ -o markdown\n\n\
          Exit codes: 0 nothing changes, 1 something changes, 2 an error, or a reconcile that would fail.\n\
          Nothing is written: the operator's own reconcile runs, and each of its writes is a dry run on the API server."
@@ -105,7 +111,8 @@ pub(super) fn examples(name: &str) -> String {
 
 /// Plans the next reconcile of each resource, and prints the plans.
 pub(super) fn run(diff: &Diff, operator: Operator) -> ExitCode {
-    match session::plans(diff, operator) {
+    let planned = if diff.offline { offline::plans(diff, operator) } else { session::plans(diff, operator) };
+    match planned {
         Ok(plans) => {
             let code = code(&plans);
             match print(diff, &plans) {

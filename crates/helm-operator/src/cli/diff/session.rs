@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(super) enum Failure {
     Read { what: String, source: ApiError },
     #[error("the API server refuses {what}")]
     Refused { what: String, source: ApiError },
+    #[error("cannot render {what} with chart {}: {why}", chart.display())]
+    Render { chart: PathBuf, what: String, why: String },
     #[error("cannot plan {what}")]
     Plan { what: String, source: rehearsals::Error },
 }
@@ -72,9 +75,9 @@ pub(super) fn plans(diff: &Diff, operator: Operator) -> Result<Vec<Rehearsed>, F
 }
 
 /// An API version and a kind.
-type Gvk = (String, String);
+pub(super) type Gvk = (String, String);
 
-fn gvk(watch: &Watch) -> Gvk {
+pub(super) fn gvk(watch: &Watch) -> Gvk {
     (watch.api_resource().api_version, watch.kind.clone())
 }
 
@@ -113,7 +116,7 @@ fn wanted(diff: &Diff, documents: &[Value], watches: &[Watch]) -> Result<BTreeSe
     Ok(wanted)
 }
 
-fn of_document(document: &Value) -> Gvk {
+pub(super) fn of_document(document: &Value) -> Gvk {
     let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
     (text("apiVersion"), text("kind"))
 }
@@ -311,7 +314,7 @@ fn typed(mut item: Value, (api_version, kind): &Gvk) -> Value {
     item
 }
 
-fn described(resource: &Value) -> String {
+pub(super) fn described(resource: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     format!("{} {}", text(&resource["kind"]), text(&resource["metadata"]["name"]))
 }

@@ -8,9 +8,10 @@ use controller::report::chain;
 use go_encoding::{json, yaml};
 use go_template::{Map, Value};
 use helm::chart::Chart;
-use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
+use helm::engine::Engine;
 
 use super::{Next, diff};
+use crate::cli::rendered;
 use crate::watches::Watch;
 
 /// The directory of a project's samples.
@@ -77,14 +78,8 @@ fn render(watch: &Watch, chart: Arc<Chart>) -> Result<Objects, String> {
     }
     let mut objects = Objects::new();
     for (name, values) in samples {
-        let values = watch.overrides.over(values).map_err(|error| chain(&error))?;
-        let release = ReleaseOptions { name, namespace: "default".into(), revision: 1, is_upgrade: false };
-        let capabilities = &Capabilities::default();
-        let skip_schema = watch.schema.skip;
-        let request = Request { values: &values, release: &release, capabilities, lookup: None, skip_schema };
-        let rendered = engine.render(&request).map_err(|error| error.without_values())?;
-        let texts = rendered.manifests.iter().map(|manifest| &manifest.content);
-        objects.extend(objects_in(texts.chain(rendered.hooks.iter().map(|hook| &hook.manifest))));
+        let rendered = rendered::documents(watch, &engine, &name, "default", values)?;
+        objects.extend(objects_in(rendered.iter()));
     }
     Ok(objects)
 }
