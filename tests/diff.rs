@@ -16,6 +16,8 @@ use crate::ownership::{HOLDER, install_kind};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
 
+const ROLES: &str = "--resource=roles.rbac.authorization.k8s.io,rolebindings.rbac.authorization.k8s.io";
+
 /// An operator that serves Holders, and plans for it.
 struct Planned<'a> {
     cluster: &'a TestCluster,
@@ -43,6 +45,9 @@ impl<'a> Planned<'a> {
         namespace.kubectl(rule).unwrap();
         let user = format!("--user={user}");
         namespace.kubectl(["create", "rolebinding", "holders", "--role=holders", &user]).unwrap();
+        let rule = ["create", "role", "roles", "--verb=get,list,watch,create,patch,delete", ROLES];
+        namespace.kubectl(rule).unwrap();
+        namespace.kubectl(["create", "rolebinding", "roles", "--role=roles", &user]).unwrap();
         Planned { cluster, namespace, folder, watches: watch, operator }
     }
 
@@ -112,7 +117,7 @@ impl<'a> Planned<'a> {
             let sent: Vec<String> =
                 self.requests()[before..].iter().filter(|request| !request.is_dry_run).filter_map(sent).collect();
             let (sent, planned) = (sorted(sent), planned(&plan));
-            if sent == planned { Ok(()) } else { Err((planned, sent)) }
+            if sent == planned { Ok(()) } else { Err((planned, sent, plan["notice"].clone())) }
         });
         plan
     }
@@ -303,6 +308,28 @@ fn two_charts_are_compared_without_a_cluster() {
     fs::write(chart.join("templates/more.yaml"), "{{ fail \"no\" }}").unwrap();
     let (code, _, error) = diff(&[]);
     assert!(code == Some(2) && error.contains("cannot render Holder default/web with chart chart: "), "{error}");
+}
+
+/// Returns a Role, a RoleBinding to it, and a ConfigMap that is applied after both.
+fn bound() -> [Value; 3] {
+    let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]});
+    let api = "rbac.authorization.k8s.io";
+    let role = json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": {"name": "r"}, "rules": [rule]});
+    let binding = json!({
+        "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": api, "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default"}],
+    });
+    [role, binding, map("a", "1")]
+}
+
+#[test]
+fn a_binding_is_planned_with_the_role_that_it_needs() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let planned = Planned::start(cluster, "planned-binding");
+    let plan = planned.compare(&bound(), "Deployed");
+    assert_eq!(changes(&plan), ["create ConfigMap a", "create Role r", "create RoleBinding r"], "{plan}");
+    assert_eq!(plan["changes"][2]["unchecked"], true);
 }
 
 /// Installs and upgrades up to `PLAN_CHARTS` charts of the corpus in `PLAN_CORPUS`, each with a plan before it.

@@ -141,7 +141,7 @@ impl Work {
             true => (self.current.overlay.object(&path), self.kept(&path).await?, Checked::Nobody),
             false => {
                 let before = self.read(&path).await?;
-                let (answer, checked) = self.checked(&path).await?;
+                let (answer, checked) = self.checked(&path, &sent).await?;
                 (before, answer, checked)
             }
         };
@@ -173,9 +173,10 @@ impl Work {
 
     /// Sends the write as a dry run. One that needs an object that was created only here, such as its namespace or the
     /// role of a binding, is answered from memory.
-    async fn checked(&self, path: &str) -> Result<((u16, Vec<u8>), Checked), BoxError> {
+    async fn checked(&self, path: &str, sent: &Value) -> Result<((u16, Vec<u8>), Checked), BoxError> {
         let answer = self.request.dry_run(&self.client).await?;
-        match answer.0 == 404 && self.current.overlay.has_missing(&answer.1) {
+        let overlay = &self.current.overlay;
+        match answer.0 == 404 && (overlay.has_missing(&answer.1) || overlay.has_role_of(sent)) {
             true => Ok((self.kept(path).await?, Checked::Nobody)),
             false => Ok((answer, Checked::Server)),
         }

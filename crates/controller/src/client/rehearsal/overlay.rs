@@ -34,7 +34,19 @@ impl Overlay {
             return false;
         };
         let plural = kind.rsplit(' ').next().and_then(|kind| kind.split('.').next()).unwrap_or_default();
-        let end = format!("/{plural}/{}", rest.split('"').next().unwrap_or_default());
+        self.has_named(plural, rest.split('"').next().unwrap_or_default())
+    }
+
+    /// Returns whether the role that a binding refers to was written here. The API server then does not find the
+    /// binding itself.
+    pub(super) fn has_role_of(&self, binding: &Value) -> bool {
+        let role = &binding["roleRef"];
+        let plural = format!("{}s", role["kind"].as_str().unwrap_or_default().to_lowercase());
+        role["name"].as_str().is_some_and(|name| self.has_named(&plural, name))
+    }
+
+    fn has_named(&self, plural: &str, name: &str) -> bool {
+        let end = format!("/{plural}/{name}");
         lock(&self.written).iter().any(|path| path.ends_with(&end) && self.server.object(path).is_some())
     }
 
@@ -128,6 +140,9 @@ mod tests {
         let message = |name: &str| format!("roles.rbac.authorization.k8s.io \"{name}\" not found");
         let missing = |name: &str| json!({"message": message(name)}).to_string().into_bytes();
         assert!(overlay.has_missing(&missing("r")) && !overlay.has_missing(&missing("s")));
+        let binding = |kind: &str| json!({"roleRef": {"kind": kind, "name": "r"}});
+        assert!(overlay.has_role_of(&binding("Role")) && !overlay.has_role_of(&binding("ClusterRole")));
+        assert!(!overlay.has_role_of(&json!({"data": {}})));
         overlay.remove(role, "Role");
         assert!(!overlay.has_missing(&missing("r")) && !overlay.has_missing(b"404 page not found"));
     }
