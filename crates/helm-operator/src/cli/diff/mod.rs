@@ -78,7 +78,7 @@ pub(crate) struct Diff {
     pub(crate) kubeconfig: Option<PathBuf>,
 
     /// The kubeconfig's context
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "kube-context", value_name = "NAME")]
     pub(crate) context: Option<String>,
 
     /// Namespace of the Secret that holds the key of release records: the operator's [default: the kubeconfig's]

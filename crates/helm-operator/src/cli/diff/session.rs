@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::client;
 use controller::client::rehearsal::Rehearsal;
-use controller::client::{self, find_cluster};
 use controller::lease::Term;
 use controller::metrics::Metrics;
 use controller::report::chain;
@@ -15,14 +15,14 @@ use controller::runtime::namespaces::Namespaces;
 use controller::runtime::readiness::Readiness;
 use futures::stream::{self, StreamExt as _};
 use helm_release::kube::{Call, Error as ApiError};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Diff, inputs};
 use crate::charts::Rendering;
 use crate::charts::rehearsals::{self, Planner, Rehearsals, Rehearsed};
+use crate::cli::kubeconfig;
 use crate::manager::operator::Operator;
 use crate::manager::{self, Config as ManagerConfig};
 use crate::watches::Watch;
@@ -123,18 +123,10 @@ pub(super) fn of_document(document: &Value) -> Gvk {
 
 /// Connects as the kubeconfig says. Nothing that the client sends writes.
 async fn connect(diff: &Diff) -> Result<Client, Failure> {
-    let failed = |error: &(dyn std::error::Error + 'static)| Failure::Cluster(chain(error));
-    let chosen = KubeConfigOptions { context: diff.context.clone(), ..KubeConfigOptions::default() };
-    let config = match &diff.kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
-            Config::from_custom_kubeconfig(file, &chosen).await.map_err(|error| failed(&error))?
-        }
-        None if diff.context.is_some() => Config::from_kubeconfig(&chosen).await.map_err(|error| failed(&error))?,
-        None => find_cluster().await.map_err(|error| failed(&error))?,
-    };
+    let configuration = kubeconfig::configuration(diff.kubeconfig.as_deref(), diff.context.as_deref());
+    let config = configuration.await.map_err(Failure::Cluster)?;
     let client = client::connect(config, "helm-operator-diff", &Metrics::of("helm-operator"), &Term::default());
-    Ok(Rehearsal::client(client.map_err(|error| failed(&error))?))
+    Ok(Rehearsal::client(client.map_err(|error| Failure::Cluster(chain(&error)))?))
 }
 
 /// Warns if the key of release records is missing where it is looked for.

@@ -47,8 +47,8 @@ pub(crate) struct Target {
     kubeconfig: Option<PathBuf>,
 
     /// The kubeconfig's context
-    #[arg(long, value_name = "NAME")]
-    kube_context: Option<String>,
+    #[arg(long, alias = "kube-context", value_name = "NAME")]
+    context: Option<String>,
 }
 
 /// How an answer is printed.
@@ -155,8 +155,7 @@ fn run(target: Target, ask: impl AsyncFnOnce(&Asked) -> Result<Answer, String>) 
     let answered =
         Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string()).and_then(|runtime| {
             runtime.block_on(async {
-                let config =
-                    kubeconfig::configuration(target.kubeconfig.as_deref(), target.kube_context.as_deref()).await?;
+                let config = kubeconfig::configuration(target.kubeconfig.as_deref(), target.context.as_deref()).await?;
                 let namespace = target.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
                 let client = kube::Client::try_from(config).map_err(|error| chain(&error))?;
                 ask(&Asked::new(Arc::new(client), namespace, &target)?).await
