@@ -1,5 +1,6 @@
 //! Finds the resource that a person means, reads it, and renders the answer.
 
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
 use controller::report::chain;
@@ -9,11 +10,14 @@ use serde::Serialize;
 
 use super::read::Reader;
 use super::records::Records;
-use super::{Answer, Output, Target};
+use super::{Answer, Output, Target, differences};
 use crate::inspect::build::build;
 use crate::inspect::model::State;
 use crate::inspect::revisions::{Revision, revisions};
 use crate::inspect::{overview, text};
+use crate::plan;
+use crate::plan::diff::Colour;
+use crate::plan::text::Style;
 use crate::view::primary::Received;
 use crate::watches::{self, Watch};
 
@@ -82,6 +86,31 @@ impl Asked {
             Err(error) => return Err(chain(&error)),
         };
         self.answer(&all, true, || text::revisions(&all))
+    }
+
+    /// Answers `history --diff`.
+    pub(super) async fn differences(&self, what: &[String], [from, to]: [u32; 2]) -> Result<Answer, String> {
+        let (_, resource) = self.find(what).await?;
+        let records = self.records(&resource)?;
+        let read = |revision: u32| {
+            let records = &records;
+            async move {
+                match revision {
+                    0 => Ok(None),
+                    _ => records.read(revision).await.map(Some).map_err(|error| chain(&error)),
+                }
+            }
+        };
+        let (plan, mask) =
+            differences::between(&resource.primary, read(from).await?.as_ref(), read(to).await?.as_ref());
+        let text = match self.output {
+            Output::Json => format!("{:#}\n", plan::json::json(&plan, &mask)),
+            Output::Text => {
+                let style = Style { colour: Colour::on(io::stdout().is_terminal()), max_lines: None };
+                plan::text::text(&plan, &mask, style)
+            }
+        };
+        Ok(Answer { text, is_ready: true })
     }
 
     /// Answers `status` without a resource.

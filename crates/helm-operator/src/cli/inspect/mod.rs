@@ -2,6 +2,7 @@
 //! nothing, and need no operator.
 
 mod ask;
+mod differences;
 mod read;
 mod records;
 #[cfg(test)]
@@ -102,6 +103,10 @@ pub(crate) struct History {
     #[arg(long, default_value = "10", value_name = "N")]
     max: usize,
 
+    /// Show what a revision changed, or what differs between two: their recorded manifests and hooks
+    #[arg(long, num_args = 1..=2, value_name = "REVISION")]
+    diff: Vec<u32>,
+
     #[command(flatten)]
     target: Target,
 }
@@ -148,7 +153,11 @@ pub(super) fn get(asked: Get) -> ExitCode {
 
 /// Lists the revisions of a release.
 pub(super) fn history(asked: History) -> ExitCode {
-    run(asked.target.clone(), async move |to: &Asked| to.history(&asked.what, asked.max).await)
+    run(asked.target.clone(), async move |to: &Asked| match asked.diff[..] {
+        [] => to.history(&asked.what, asked.max).await,
+        [revision] => to.differences(&asked.what, [revision.saturating_sub(1), revision]).await,
+        [from, to_revision, ..] => to.differences(&asked.what, [from, to_revision]).await,
+    })
 }
 
 fn run(target: Target, ask: impl AsyncFnOnce(&Asked) -> Result<Answer, String>) -> ExitCode {

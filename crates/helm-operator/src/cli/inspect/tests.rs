@@ -534,6 +534,16 @@ async fn history_falls_back_to_the_status_for_those_who_may_not_read_secrets() {
 
 /// Records a revision as the operator does.
 async fn record(server: &Arc<WithLogs>, version: u32, status: Status, inputs: &str, hooks: Vec<Hook>) {
+    record_manifest(server, version, (status, inputs), hooks, "").await;
+}
+
+async fn record_manifest(
+    server: &Arc<WithLogs>,
+    version: u32,
+    (status, inputs): (Status, &str),
+    hooks: Vec<Hook>,
+    manifest: &str,
+) {
     let chart = format!("{{\"metadata\":{{\"name\":\"shop\",\"version\":\"0.{version}.0\",\"appVersion\":\"1.6\"}}}}");
     let info = Info { status, description: "Upgrade complete".into(), ..Info::default() };
     let release = Release {
@@ -543,7 +553,7 @@ async fn record(server: &Arc<WithLogs>, version: u32, status: Status, inputs: &s
         info,
         chart: Arc::new(ChartDocument::from_json(&chart).unwrap()),
         config: json!({"password": "s3cret"}),
-        manifest: String::new(),
+        manifest: manifest.into(),
         hooks,
         apply_method: "ssa".into(),
         labels: Default::default(),
@@ -571,6 +581,29 @@ async fn history_names_the_cause_of_each_revision_and_no_value() {
     assert!(!answer.text.contains("s3cret"));
     let last = asked(&server, Output::Text).history(&["shop/web".into()], 1).await.unwrap();
     assert_eq!(last.text.lines().count(), 2);
+}
+
+#[tokio::test]
+async fn two_revisions_are_compared_by_what_they_recorded_without_contents_of_secrets() {
+    let server = server();
+    server.0.put(CR, shop(&waiting(), &[]), "operator");
+    let map = |x: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"x": x}});
+    let secret = |p: &str| {
+        let metadata = json!({"name": "s", "annotations": {"copy": p}});
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"p": p}})
+    };
+    let manifest = |x: &str, p: &str| format!("---\n{}\n---\n{}\n", map(x), secret(p));
+    record_manifest(&server, 1, (Status::Superseded, ""), Vec::new(), &manifest("1", "canary-1")).await;
+    record_manifest(&server, 2, (Status::Deployed, ""), Vec::new(), &manifest("2", "canary-2")).await;
+    let what = ["shop/web".to_owned()];
+    let text = asked(&server, Output::Text).differences(&what, [1, 2]).await.unwrap().text;
+    assert!(text.contains("-  x: \"1\"\n+  x: \"2\"\n") && text.contains("+  p: '**** (after)'"), "{text}");
+    assert!(text.ends_with("Shop ns/web: +0 ~2 -0\n"), "{text}");
+    let first = asked(&server, Output::Json).differences(&what, [0, 1]).await.unwrap().text;
+    assert_eq!(serde_json::from_str::<Value>(&first).unwrap()["summary"], "+2 ~0 -0");
+    assert!(!text.contains("canary") && !first.contains("canary"), "{text}{first}");
+    let error = asked(&server, Output::Text).differences(&what, [2, 7]).await.err().unwrap();
+    assert!(error.contains("sh.helm.release.v1.web.v7"), "{error}");
 }
 
 #[tokio::test]
