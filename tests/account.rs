@@ -101,7 +101,8 @@ fn generated_for(watch: &Value) -> Vec<Value> {
     files.filter(role).flat_map(|file| rules(&file)).collect()
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a file, or a folder with all in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
     if from.is_file() {
         fs::copy(from, to).unwrap();
         return;

@@ -8,7 +8,7 @@ use parity::corpus;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, Request, TestCluster};
 
-use crate::account;
+use crate::account::{self, copy};
 use crate::chart::{condition, get};
 use crate::hooks::{finish, pod_of};
 use crate::operator::{Operator, eventually};
@@ -371,15 +371,4 @@ fn wait_for_an_end(namespace: &Namespace<'_>) {
         let ends = ["Deployed", "ReleaseFailed", "Irreconcilable"];
         if ends.iter().any(is_true) { Ok(()) } else { Err(holder["status"].clone()) }
     });
-}
-
-fn copy(from: &Path, to: &Path) {
-    if from.is_file() {
-        fs::copy(from, to).unwrap();
-        return;
-    }
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        copy(&entry.path(), &to.join(entry.file_name()));
-    }
 }

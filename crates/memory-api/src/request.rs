@@ -32,6 +32,12 @@ pub struct Target<'a> {
     pub subresource: &'a str,
 }
 
+/// Returns the path of the object that a path without its query addresses: without the subresource.
+pub fn object_path(path: &str) -> &str {
+    let subresource = Target::of(path).map_or("", |target| target.subresource);
+    if subresource.is_empty() { path } else { &path[..path.len() - subresource.len() - 1] }
+}
+
 impl<'a> Target<'a> {
     /// Parses a path without its query; returns `None` if it addresses no resource.
     pub fn of(path: &'a str) -> Option<Target<'a>> {
@@ -103,5 +109,7 @@ mod tests {
             let target = Target::of(path).map(|t| [t.api_version, t.plural, t.namespace, t.name, t.subresource]);
             assert_eq!(target, expected, "{path}");
         }
+        assert_eq!(object_path("/api/v1/namespaces/a/pods/b/status"), "/api/v1/namespaces/a/pods/b");
+        assert_eq!(object_path("/api/v1/namespaces/a/pods/status"), "/api/v1/namespaces/a/pods/status");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use controller::client::rehearsal::{Checked, Refused, Write};
 use helm_release::kube::FIELD_MANAGER;
-use outside::Target;
+use outside::{Target, object_path};
 use serde_json::Value;
 
 use super::{Action, Change, Name, Notice, Plan, Request};
@@ -88,12 +88,6 @@ fn request(write: &Write) -> Request {
 fn is_record(write: &Write) -> bool {
     let written = write.after.as_ref().ok().and_then(Option::as_ref);
     [Some(&write.sent), write.before.as_ref(), written].into_iter().flatten().any(|object| object["type"] == RECORD)
-}
-
-/// Returns a path without its subresource.
-fn object_path(path: &str) -> &str {
-    let subresource = Target::of(path).map_or("", |target| target.subresource);
-    if subresource.is_empty() { path } else { &path[..path.len() - subresource.len() - 1] }
 }
 
 fn name(object: &Value, path: &str) -> Name {

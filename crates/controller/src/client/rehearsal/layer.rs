@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri, header};
 use kube::Client;
 use kube::client::Body;
-use outside::{Call, Error, Target};
+use outside::{Call, Error, Target, object_path};
 use serde_json::{Value, json};
 use tower::{BoxError, Service};
 
@@ -200,8 +200,10 @@ impl Work {
 
     /// Reads an object; `None` if it does not exist or may not be read.
     async fn read(&self, path: &str) -> Result<Option<Value>, BoxError> {
-        let Some(target) = Target::of(path).filter(|target| !target.name.is_empty()) else { return Ok(None) };
-        let path = path.strip_suffix(target.subresource).map_or(path, |path| path.trim_end_matches('/'));
+        if Target::of(path).is_none_or(|target| target.name.is_empty()) {
+            return Ok(None);
+        }
+        let path = object_path(path);
         let mut parts = self.request.parts.clone();
         (parts.method, parts.uri) = (Method::GET, path.parse()?);
         for name in [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::ACCEPT] {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use outside::sync::lock;
-use outside::{Api as _, Call, Error, MemoryApi, Response, Target};
+use outside::{Api as _, Call, Error, MemoryApi, Response, Target, object_path};
 use serde_json::{Value, json};
 
 /// The objects that were written, deleted ones included.
@@ -101,12 +101,6 @@ impl Overlay {
             self.server.restore(&path, namespace);
         }
     }
-}
-
-/// Returns the path of the object that a path addresses, without its subresource.
-fn object_path(path: &str) -> &str {
-    let subresource = Target::of(path).map_or("", |target| target.subresource);
-    if subresource.is_empty() { path } else { &path[..path.len() - subresource.len() - 1] }
 }
 
 #[cfg(test)]
