@@ -354,7 +354,10 @@ fn the_plans_of_a_corpus_name_every_write_that_follows() {
                 Err(_) => failed.push(format!("{} {}", chart.name, case.name)),
             }
         }
-        planned.namespace.kubectl(["delete", "holder", "web", "--ignore-not-found", "--timeout=60s"]).unwrap();
+        if planned.namespace.kubectl(["delete", "holder", "web", "--ignore-not-found", "--timeout=120s"]).is_err() {
+            failed.push(format!("{} cannot be deleted", chart.name));
+        }
+        eprintln!("{equal} plans with {writes} writes equal what followed; {failed:?}");
     }
     eprintln!("{equal} plans with {writes} writes equal what followed");
     assert!(failed.is_empty(), "{failed:#?}");
