@@ -2,6 +2,8 @@
 
 mod access;
 mod connections;
+mod gate;
+mod reviews;
 #[cfg(test)]
 mod tests;
 mod tls;

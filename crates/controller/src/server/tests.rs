@@ -17,7 +17,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::access::{VALID_FOR, Verdict};
+use super::access::Verdict;
+use super::gate::VALID_FOR;
 use super::*;
 
 fn no_api() -> Arc<dyn Api> {
@@ -471,25 +472,25 @@ async fn permissions_and_refusals_expire_after_ten_seconds() {
     let api = reviewer();
     let access = Access::new(api.clone());
     let judge = async |token: &str| format!("{:?}", judge(&access, CLIENT, token).await.unwrap());
-    assert_eq!((judge("good").await, judge("weak").await), ("Allowed".into(), "Denied(\"nobody\")".into()));
+    assert_eq!((judge("good").await, judge("weak").await), ("Allowed(())".into(), "Denied(\"nobody\")".into()));
     *api.allowed.lock().unwrap() = vec!["nobody"];
     tokio::time::advance(Duration::from_secs(9)).await;
-    assert_eq!((judge("good").await, judge("weak").await), ("Allowed".into(), "Denied(\"nobody\")".into()));
+    assert_eq!((judge("good").await, judge("weak").await), ("Allowed(())".into(), "Denied(\"nobody\")".into()));
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!((judge("good").await, judge("weak").await), ("Denied(\"prometheus\")".into(), "Allowed".into()));
+    assert_eq!((judge("good").await, judge("weak").await), ("Denied(\"prometheus\")".into(), "Allowed(())".into()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn random_tokens_use_bounded_memory_and_push_out_no_permission() {
     let api = reviewer();
     let access = Access::new(api.clone());
-    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
+    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
     for n in 0..1000 {
         judge(&access, CLIENT, &n.to_string()).await.unwrap();
     }
     assert_eq!(access.len(), 257);
     let calls = api.calls.load(Relaxed);
-    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
+    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
     assert_eq!(api.calls.load(Relaxed), calls, "it was remembered");
 }
 
@@ -497,7 +498,7 @@ async fn random_tokens_use_bounded_memory_and_push_out_no_permission() {
 async fn invented_tokens_keep_no_other_client_waiting() {
     let api = reviewer();
     let access = Access::new(api.clone());
-    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
+    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
     tokio::time::advance(VALID_FOR).await;
     // The server is slow with tokens that it does not know.
     api.slow.store(true, Relaxed);
@@ -517,10 +518,10 @@ async fn invented_tokens_keep_no_other_client_waiting() {
     }
     assert_eq!(busy, 40, "two tokens of each address are reviewed, or wait for it");
     let began = tokio::time::Instant::now();
-    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed);
+    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
     assert_eq!(began.elapsed(), Duration::ZERO);
     drop(attacks);
-    assert_eq!(judge(&access, IpAddr::from([10, 0, 9, 1]), "good").await.unwrap(), Verdict::Allowed);
+    assert_eq!(judge(&access, IpAddr::from([10, 0, 9, 1]), "good").await.unwrap(), Verdict::Allowed(()));
 }
 
 #[tokio::test(start_paused = true)]
