@@ -20,6 +20,7 @@ pub use crate::lease::Lost;
 use crate::metrics::Metrics;
 use crate::reconciler::{Controller, Reconciler, Served};
 use crate::runtime::readiness::Readiness;
+use crate::server::Site;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
 use crate::webhooks::{self, Webhooks};
 use crate::{client, lease, notifications, reconciler, server};
@@ -40,6 +41,10 @@ pub struct Config {
     pub health_probe_bind_address: String,
     /// Where events are also sent. Default: nowhere.
     pub notifications: Option<notifications::Settings>,
+    /// Where to serve the site over HTTPS, if there is one; `0` or empty means nowhere.
+    pub web_bind_address: String,
+    /// The certificate of the site. Default: self-signed, generated at startup and kept in memory.
+    pub web_certificate: Option<CertificateFiles>,
     /// Where and how webhooks are served, if there are any.
     pub webhooks: webhooks::Settings,
     /// Whether only the holder of the lease runs controllers.
@@ -119,6 +124,7 @@ pub struct Manager {
     metrics: Metrics,
     controllers: Vec<Box<dyn Controller>>,
     webhooks: Webhooks,
+    site: Option<Arc<dyn Site>>,
     readiness: Readiness,
     parts: Parts,
     term: lease::Term,
@@ -136,6 +142,7 @@ impl Manager {
             config,
             controllers: Vec::new(),
             webhooks: Webhooks::default(),
+            site: None,
             readiness: Readiness::default(),
             parts: Parts::default(),
             term: lease::Term::default(),
@@ -167,6 +174,12 @@ impl Manager {
     #[must_use]
     pub fn webhooks(self, webhooks: Webhooks) -> Manager {
         Manager { webhooks, ..self }
+    }
+
+    /// Serves a read-only site at [`Config::web_bind_address`], on leaders and candidates alike.
+    #[must_use]
+    pub fn site(self, site: Arc<dyn Site>) -> Manager {
+        Manager { site: Some(site), ..self }
     }
 
     /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor
@@ -262,6 +275,8 @@ impl Default for Config {
             metrics_tls: None,
             health_probe_bind_address: ":8081".into(),
             notifications: None,
+            web_bind_address: String::new(),
+            web_certificate: None,
             webhooks: webhooks::Settings::default(),
             leader_elect: false,
             leader_election_id: String::new(),

@@ -16,7 +16,7 @@ use crate::manager::{Clients, Config, Error, Manager};
 use crate::notifications::Notifications;
 use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
-use crate::server::{self, Listener, Server};
+use crate::server::{self, Listener, Server, Site};
 use crate::webhooks::{self, Certificates, NeedsCertificate, Place, Publisher, Webhooks};
 
 /// The file that holds a pod's own namespace.
@@ -33,7 +33,7 @@ type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, mut controllers, webhooks, readiness, parts, term, server, workers } = manager;
+    let Manager { config, metrics, mut controllers, webhooks, site, readiness, parts, term, server, workers } = manager;
     let hooks = match webhooks.is_empty() {
         true => None,
         false => Some(Hooks::bind(&config, webhooks).await?),
@@ -57,6 +57,9 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     let mut servers = Servers::start(&config, &context, client.clone()).await?;
     if let Some(hooks) = hooks {
         servers.add_webhooks(hooks, &context, &workers);
+    }
+    if let Some(site) = site {
+        servers.add_site(&config, site, &context, &workers).await?;
     }
     log_namespaces(&context.config.namespaces);
     let work = async {
@@ -321,6 +324,22 @@ impl Servers {
             }
         };
         self.tasks.spawn_on(keeping, workers);
+    }
+
+    /// Serves a site beside the controllers, so that its readers delay neither the lease nor the probes.
+    async fn add_site(
+        &mut self,
+        config: &Config,
+        site: Arc<dyn Site>,
+        context: &Context,
+        workers: &Handle,
+    ) -> Result<(), Error> {
+        let (files, api) = (config.web_certificate.clone(), Arc::new(context.client.clone()));
+        if let Some(server) = server::site(&config.web_bind_address, files, site, api).await? {
+            tracing::info!(bindAddress = %server.address, secure = server.is_secure(), "Serving page");
+            self.tasks.spawn_on(server.serve(self.shutdown.clone()), workers);
+        }
+        Ok(())
     }
 
     /// Stops the servers and closes open connections, which Prometheus would keep.

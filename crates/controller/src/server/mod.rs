@@ -1,9 +1,11 @@
-//! Serves `/metrics`, `/healthz`, `/readyz` and webhooks from startup on, on leaders and candidates alike.
+//! Serves `/metrics`, `/healthz`, `/readyz`, webhooks and a site for people from startup on, on leaders and candidates alike.
 
 mod access;
+mod callers;
 mod connections;
 mod gate;
 mod reviews;
+mod site;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -29,6 +31,7 @@ use crate::metrics::{Format, Metrics};
 use crate::runtime::readiness::Readiness;
 use access::Access;
 use connections::{Connections, Limited};
+pub use site::{Page, Right, Rights, Site, Visit};
 use tls::Acceptor;
 pub use tls::{Certificate, CertificateError};
 
@@ -47,6 +50,9 @@ const MAX_PROBES: usize = 64;
 
 /// How many scrapers may be connected at once. Each response is as large as the metrics.
 const MAX_SCRAPERS: usize = 16;
+
+/// How many people may be connected to a site at once. Each may hold one page that they are slow to read.
+const MAX_READERS: usize = 64;
 
 /// How many connections may ask webhooks at once. An API server opens one for each request that it has under way.
 const MAX_ASKING: usize = 512;
@@ -72,6 +78,9 @@ pub enum Error {
     /// The certificate of a server cannot be used.
     #[error("cannot serve metrics over TLS")]
     Certificate(#[from] CertificateError),
+    /// The certificate of the site cannot be used.
+    #[error("cannot serve the page over TLS")]
+    SiteCertificate(#[source] CertificateError),
 }
 
 /// How `/metrics` is served over HTTPS.
@@ -137,6 +146,24 @@ pub async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server
     let ready = move || async move { readyz(&readiness.unmet()) };
     let router = Router::new().route("/healthz", get(health)).route("/readyz", get(ready));
     bind((address, &PROBES), router.fallback(|| paths("/healthz and /readyz")), None).await
+}
+
+/// Listens for people who read a site, over HTTPS: with a self-signed certificate unless there are files, because
+/// requests carry tokens. Returns `None` if the address is `0` or empty. `api` reviews tokens and rights.
+///
+/// # Errors
+/// The address is in use or invalid, or the certificate cannot be used.
+pub async fn site(
+    address: &str,
+    files: Option<CertificateFiles>,
+    site: Arc<dyn Site>,
+    api: Arc<dyn Api>,
+) -> Result<Option<Server>, Error> {
+    let tls = Tls { files, ..Tls::default() };
+    bind((address, &SITE), site::router(site, api), Some(&tls)).await.map_err(|error| match error {
+        Error::Certificate(why) => Error::SiteCertificate(why),
+        other => other,
+    })
 }
 
 /// Listens for the API server's requests to webhooks, over HTTPS.
@@ -232,6 +259,7 @@ struct Use(&'static str, &'static str, usize);
 
 const METRICS: Use = Use("metrics", "--metrics-bind-address", MAX_SCRAPERS);
 const PROBES: Use = Use("probes", "--health-probe-bind-address", MAX_PROBES);
+const SITE: Use = Use("the page", "--web-bind-address", MAX_READERS);
 const WEBHOOKS: Use = Use("webhooks", "--webhook-bind-address", MAX_ASKING);
 
 async fn bind((address, used): (&str, &Use), router: Router, tls: Option<&Tls>) -> Result<Option<Server>, Error> {

@@ -1,4 +1,7 @@
-//! Tests of the servers, as clients see them: plain, over TLS, and behind RBAC.
+//! Tests of the servers, as clients see them: plain, over TLS, and behind RBAC. What limits connections, heads and slow
+//! readers is the same code for all of them.
+
+mod site;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -370,6 +373,8 @@ async fn a_certificate_that_cannot_be_used_stops_the_start_and_the_error_names_t
 struct Reviewer {
     users: HashMap<&'static str, &'static str>,
     allowed: Mutex<Vec<&'static str>>,
+    /// The users with the namespaces in which they may read everything.
+    readers: Mutex<Vec<(&'static str, &'static str)>>,
     fails: Mutex<Option<&'static str>>,
     calls: AtomicUsize,
     asked: Mutex<Vec<Value>>,
@@ -389,7 +394,11 @@ impl Api for Reviewer {
             },
             "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
                 self.asked.lock().unwrap().push(spec.clone());
-                json!({"allowed": self.allowed.lock().unwrap().iter().any(|user| spec["user"] == **user)})
+                let namespace = &spec["resourceAttributes"]["namespace"];
+                let reads = |(user, of): &(&str, &str)| spec["user"] == *user && namespace == *of;
+                let is_reader = self.readers.lock().unwrap().iter().any(reads);
+                let is_allowed = self.allowed.lock().unwrap().iter().any(|user| spec["user"] == **user);
+                json!({"allowed": is_reader || is_allowed})
             }
             other => panic!("{other}"),
         };

@@ -1,0 +1,141 @@
+//! Identifies the callers of a site, and asks the API server what each may read. Both answers are cached for a short
+//! while, so a view that is loaded again costs no request.
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use k8s_openapi::api::authentication::v1::UserInfo;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
+use lru::LruCache;
+use outside::sync::lock;
+use outside::{Api, Error};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::gate::{self, Gate, Question, Turn, Turns, VALID_FOR, question};
+use super::reviews::{authenticate, authorize};
+
+/// How many rights are cached. The least recently used is dropped first, and asked for again.
+const MAX_RIGHTS: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");
+/// How many rights are asked for concurrently, for all callers.
+const MAX_QUESTIONS: usize = 16;
+/// How many views one user may have under way. Any account of the cluster could otherwise load the API server in our
+/// name.
+const MAX_VIEWS_PER_USER: usize = 4;
+
+/// A right to read a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Right<'r> {
+    /// `get` or `list`.
+    pub verb: &'r str,
+    /// The API group of the kind.
+    pub group: &'r str,
+    /// The plural name of the kind.
+    pub plural: &'r str,
+    /// The namespace; empty for all of them, and for cluster-scoped kinds.
+    pub namespace: &'r str,
+}
+
+/// The rights of a caller.
+pub trait Rights: Send + Sync {
+    /// Returns whether the caller has the right.
+    fn has<'r>(&'r self, right: Right<'r>) -> BoxFuture<'r, Result<bool, Error>>;
+}
+
+/// Everyone who reads a site.
+pub(super) struct Callers {
+    api: Arc<dyn Api>,
+    users: Gate<Arc<User>>,
+    rights: Mutex<LruCache<Question, (bool, Instant)>>,
+    questions: Semaphore,
+    views: Turns<Question>,
+}
+
+/// A user, with a digest of all that an authorizer may look at.
+#[derive(Debug, PartialEq)]
+pub(super) struct User {
+    info: UserInfo,
+    digest: Question,
+}
+
+/// A caller whose token was reviewed.
+pub(super) struct Caller<'c> {
+    all: &'c Callers,
+    user: Arc<User>,
+    _turn: Turn<'c, Question>,
+}
+
+/// Who calls.
+pub(super) enum Called<'c> {
+    Known(Caller<'c>),
+    /// The token belongs to no user.
+    Unauthenticated,
+    /// The caller's other requests are still being answered.
+    Busy,
+}
+
+impl Callers {
+    pub(super) fn new(api: Arc<dyn Api>) -> Callers {
+        Callers {
+            api,
+            users: Gate::new(),
+            rights: Mutex::new(LruCache::new(MAX_RIGHTS)),
+            questions: Semaphore::new(MAX_QUESTIONS),
+            views: Turns::at_most(MAX_VIEWS_PER_USER),
+        }
+    }
+
+    /// Identifies the caller with this token.
+    ///
+    /// # Errors
+    /// The API server cannot be asked.
+    pub(super) async fn identify(&self, client: IpAddr, token: &str) -> Result<Called<'_>, Error> {
+        Ok(match self.users.judge(client, question([token.as_bytes()]), self.review(token)).await? {
+            gate::Verdict::Allowed(user) => match self.views.begin(user.digest) {
+                Some(turn) => Called::Known(Caller { all: self, user, _turn: turn }),
+                None => Called::Busy,
+            },
+            gate::Verdict::Unauthenticated | gate::Verdict::Denied(_) => Called::Unauthenticated,
+            gate::Verdict::Busy => Called::Busy,
+        })
+    }
+
+    async fn review(&self, token: &str) -> Result<gate::Verdict<Arc<User>>, Error> {
+        let Some(info) = authenticate(&*self.api, token).await? else { return Ok(gate::Verdict::Unauthenticated) };
+        let digest = question([&*serde_json::to_vec(&info).map_err(Error::Json)?]);
+        Ok(gate::Verdict::Allowed(Arc::new(User { info, digest })))
+    }
+
+    async fn ask(&self, user: &User, right: Right<'_>) -> Result<bool, Error> {
+        let words = [right.verb, right.group, right.plural, right.namespace];
+        let question = question(std::iter::once(&user.digest[..]).chain(words.map(str::as_bytes)));
+        let known = |rights: &mut LruCache<Question, (bool, Instant)>| {
+            rights.get(&question).filter(|(_, until)| Instant::now() < *until).map(|(has, _)| *has)
+        };
+        if let Some(has) = known(&mut lock(&self.rights)) {
+            return Ok(has);
+        }
+        // The semaphore is never closed.
+        let _permit = self.questions.acquire().await.ok();
+        let attributes = ResourceAttributes {
+            verb: Some(right.verb.to_owned()),
+            group: Some(right.group.to_owned()),
+            resource: Some(right.plural.to_owned()),
+            namespace: Some(right.namespace.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let asked =
+            SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..SubjectAccessReviewSpec::default() };
+        let has = authorize(&*self.api, user.info.clone(), asked).await?;
+        lock(&self.rights).put(question, (has, Instant::now() + VALID_FOR));
+        Ok(has)
+    }
+}
+
+impl Rights for Caller<'_> {
+    fn has<'r>(&'r self, right: Right<'r>) -> BoxFuture<'r, Result<bool, Error>> {
+        self.all.ask(&self.user, right).boxed()
+    }
+}
