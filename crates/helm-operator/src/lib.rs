@@ -33,6 +33,8 @@ mod inspect;
 
 pub mod charts;
 
+mod web;
+
 pub mod manager;
 
 pub mod cli;

@@ -19,6 +19,7 @@ pub(crate) mod cluster;
 pub(crate) mod findings;
 pub(crate) mod previews;
 pub(crate) mod rehearsals;
+pub(crate) mod running;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -30,6 +30,7 @@ use super::config::ChartConfig;
 use super::handlers::{Dependents, Primaries};
 use super::previews::Previews;
 use super::rehearsals::Rehearsals;
+use super::running::Running;
 use super::{handlers, restore, served_instead, watches};
 use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Extensions;
@@ -120,6 +121,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         undeclared: Undeclared::default(),
     });
     Previews::of(&context).add(&watch, &context, &shared);
+    Running::of(&context).add(&shared);
     let reader: Weak<ControllerContext> = Arc::downgrade(&shared);
     let census = reader.clone();
     shared.counts.resources(&shared.settings.controller, census);

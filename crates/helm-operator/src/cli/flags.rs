@@ -136,6 +136,14 @@ pub(crate) struct Run {
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: String,
 
+    /// The address that the page for people is served at over HTTPS, such as :8443; 0 turns it off
+    #[arg(long, default_value = "0", value_name = "ADDRESS")]
+    web_bind_address: String,
+
+    /// The directory that contains tls.crt and tls.key of the page; read again when they change [default: self-signed]
+    #[arg(long, value_name = "DIR")]
+    web_cert_path: Option<PathBuf>,
+
     /// The address that webhooks are served at, if the program has any
     #[arg(long, default_value = ":9443", value_name = "ADDRESS")]
     webhook_bind_address: String,
@@ -270,6 +278,11 @@ impl Run {
             metrics_bind_address: address.unwrap_or(defaults.metrics_bind_address),
             metrics_tls: self.metrics_secure.then(|| self.metrics_tls()),
             health_probe_bind_address: self.health_probe_bind_address.clone(),
+            web_bind_address: self.web_bind_address.clone(),
+            web_certificate: self
+                .web_cert_path
+                .as_ref()
+                .map(|folder| CertificateFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key") }),
             webhooks: webhooks::Settings {
                 bind_address: self.webhook_bind_address.clone(),
                 name: self.webhook_name.clone(),
@@ -367,6 +380,10 @@ impl Run {
             (
                 self.metrics_cert_path.is_some() && !self.metrics_secure,
                 "--metrics-cert-path has no effect without --metrics-secure",
+            ),
+            (
+                self.web_cert_path.is_some() && matches!(&*self.web_bind_address, "" | "0"),
+                "--web-cert-path has no effect without --web-bind-address",
             ),
             (self.zap_stacktrace_level.is_some(), "--zap-stacktrace-level has no effect: there are no stack traces"),
         ];

@@ -129,6 +129,17 @@ fn cloudevents_have_an_address_that_no_error_quotes() {
 }
 
 #[test]
+fn the_page_is_off_unless_it_has_an_address() {
+    let process = |line: &str| config(line, &[]).unwrap().process;
+    assert_eq!((&*process("run").web_bind_address, process("run").web_certificate), ("0", None));
+    let on = process("run --web-bind-address=:8443 --web-cert-path=/certs");
+    let folder = std::path::Path::new("/certs");
+    let files = CertificateFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key") };
+    assert_eq!((&*on.web_bind_address, on.web_certificate), (":8443", Some(files)));
+    assert_eq!(parse("run --web-cert-path=/certs").unwrap().warnings().len(), 1, "it has no effect alone");
+}
+
+#[test]
 fn old_names_work_alone_and_warn() {
     let run = parse("run --metrics-addr=:1 --enable-leader-election --config=c.yaml").unwrap();
     let config = run.config(|_| None).unwrap();

@@ -25,7 +25,9 @@ use tokio_util::sync::CancellationToken;
 use crate::charts::ChartConfig;
 use crate::charts::previews::Previews;
 use crate::charts::rehearsals::Rehearsals;
+use crate::charts::running::Running;
 use crate::watches;
+use crate::web::Web;
 pub use operator::Operator;
 
 /// The manager's configuration, from the command line and the environment.
@@ -150,7 +152,9 @@ impl Manager {
         let controllers = operator.controllers()?;
         let is_empty = controllers.is_empty() && webhooks.is_empty();
         let manager = manager::Manager::new(config.process).controllers(controllers).webhooks(webhooks);
-        let manager = manager.share(charts).share(previews).share(rehearsals);
+        let running = Arc::<Running>::default();
+        let web = Web::of(running.clone(), manager.readiness().clone());
+        let manager = manager.share(charts).share(previews).share(rehearsals).share(running).site(Arc::new(web));
         if is_empty {
             report_emptiness(file.as_deref(), manager.readiness());
         }

@@ -337,6 +337,13 @@ fn read<T: DeserializeOwned + Default>(status: &str) -> T {
     serde_json::from_str(status).unwrap_or_default()
 }
 
+impl Received {
+    /// Returns a resource as far as the cache knows it, for views.
+    pub(crate) fn known(primary: &Primary) -> Received {
+        Received { metadata: ObjectMeta::default(), primary: primary.clone(), status: None }
+    }
+}
+
 helm_release::dynamic_resource!(Received);
 
 #[cfg(test)]

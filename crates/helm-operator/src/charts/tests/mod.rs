@@ -68,6 +68,7 @@ mod kinds;
 mod large_specs;
 mod leaks;
 mod override_types;
+mod page;
 mod previews;
 mod proven;
 mod ready;

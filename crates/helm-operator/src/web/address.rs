@@ -1,0 +1,164 @@
+//! Reads what a caller asks for from path and query, and writes links. Pure.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde::Serialize;
+
+use crate::inspect::model::Name;
+
+/// The address of the style sheet.
+pub(crate) const STYLE: &str = "/style.css";
+
+/// The maximum length of a word in a filter, in bytes. Names have at most 253.
+const MAX_WORD: usize = 253;
+
+/// What stays as it is in a link: what names of kinds, namespaces and resources consist of.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
+
+/// What a caller asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Overview(Filter),
+    Release(Wanted),
+    Style,
+    Nothing,
+}
+
+/// Which releases to show; what is empty does not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Filter {
+    /// A kind, or `KIND.GROUP`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) namespace: String,
+    /// A part of a name, chart, reason or message.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) q: String,
+}
+
+/// The resource whose release is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) kind: String,
+    pub(crate) group: String,
+    /// Empty for a cluster-scoped resource.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Address {
+    /// Reads an address: `/`, `/KIND.GROUP/NAMESPACE/NAME`, or `/KIND.GROUP/NAME` for a cluster-scoped resource.
+    pub(crate) fn parse(path: &str, query: &str) -> Address {
+        match path {
+            "/" => return Address::Overview(Filter::parse(query)),
+            STYLE => return Address::Style,
+            _ => {}
+        }
+        let parts: Option<Vec<String>> = path.strip_prefix('/').unwrap_or(path).split('/').map(decode).collect();
+        let wanted = match parts.as_deref() {
+            Some([kind, name]) => wanted(kind, "", name),
+            Some([kind, namespace, name]) if !namespace.is_empty() => wanted(kind, namespace, name),
+            _ => None,
+        };
+        wanted.map_or(Address::Nothing, Address::Release)
+    }
+}
+
+impl Filter {
+    fn parse(query: &str) -> Filter {
+        let mut filter = Filter::default();
+        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            let Some(mut word) = decode(&value.replace('+', " ")) else { continue };
+            word.truncate(word.floor_char_boundary(MAX_WORD));
+            let word = word.trim().to_owned();
+            match key {
+                "kind" => filter.kind = word,
+                "namespace" => filter.namespace = word,
+                "q" => filter.q = word,
+                _ => {}
+            }
+        }
+        filter
+    }
+
+    /// Returns whether the filter selects a kind.
+    pub(crate) fn selects_kind(&self, group: &str, kind: &str) -> bool {
+        let asked = self.kind.as_str();
+        asked.is_empty() || asked.eq_ignore_ascii_case(kind) || asked.eq_ignore_ascii_case(&format!("{kind}.{group}"))
+    }
+
+    /// Returns whether one of these texts contains what is searched for, in any case.
+    pub(crate) fn finds(&self, texts: &[&str]) -> bool {
+        let asked = self.q.to_lowercase();
+        asked.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&asked))
+    }
+}
+
+fn wanted(kind: &str, namespace: &str, name: &str) -> Option<Wanted> {
+    let (kind, group) = kind.split_once('.')?;
+    let is_named = !kind.is_empty() && !name.is_empty();
+    is_named.then(|| Wanted {
+        kind: kind.to_owned(),
+        group: group.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// Decodes a part of an address; returns `None` if it is not UTF-8.
+fn decode(text: &str) -> Option<String> {
+    percent_decode_str(text).decode_utf8().ok().map(Into::into)
+}
+
+/// Returns the link to a release.
+pub(crate) fn link(resource: &Name) -> String {
+    let Name { group, kind, namespace, name } = resource;
+    let parts = [format!("{kind}.{group}"), namespace.clone(), name.clone()];
+    let parts = parts.iter().filter(|part| !part.is_empty()).map(|part| utf8_percent_encode(part, KEPT));
+    parts.fold(String::new(), |path, part| format!("{path}/{part}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(namespace: &str, name: &str) -> Name {
+        Name { group: "g.io".into(), kind: "Shop".into(), namespace: namespace.into(), name: name.into() }
+    }
+
+    #[test]
+    fn each_link_leads_back_to_its_release() {
+        for (namespace, name, path) in [
+            ("ns", "web", "/Shop.g.io/ns/web"),
+            ("", "web.a", "/Shop.g.io/web.a"),
+            ("n/s", "\"><script>", "/Shop.g.io/n%2Fs/%22%3E%3Cscript%3E"),
+        ] {
+            assert_eq!(link(&named(namespace, name)), path);
+            let Address::Release(found) = Address::parse(path, "") else { panic!("{path}") };
+            assert_eq!((&*found.kind, &*found.group), ("Shop", "g.io"));
+            assert_eq!((&*found.namespace, &*found.name), (namespace, name));
+        }
+    }
+
+    #[test]
+    fn what_names_nothing_is_nothing() {
+        for path in ["", "/a", "/Shop/ns/web", "/.g/ns/web", "/Shop.g//web", "/Shop.g/ns/", "/S.g/a/b/c", "/S.g/%ff"] {
+            assert_eq!(Address::parse(path, ""), Address::Nothing, "{path}");
+        }
+        assert_eq!(Address::parse("/style.css", "x=y"), Address::Style);
+    }
+
+    #[test]
+    fn a_filter_is_read_from_the_query() {
+        let read = |query: &str| {
+            let Address::Overview(filter) = Address::parse("/", query) else { panic!() };
+            [filter.kind, filter.namespace, filter.q]
+        };
+        assert_eq!(read(""), ["", "", ""]);
+        assert_eq!(read("kind=Shop.g&namespace=ns&q=a+b%3C&other=1&bare"), ["Shop.g", "ns", "a b<"]);
+        assert_eq!(read(&format!("q={}", "ä".repeat(500)))[2].len(), MAX_WORD - 1);
+        let filter = Filter { kind: "shop".into(), q: "WEB".into(), ..Filter::default() };
+        assert!(filter.selects_kind("g", "Shop") && !filter.selects_kind("g", "Shops"));
+        assert!(filter.finds(&["ns/my-web"]) && !filter.finds(&["ns/shop"]));
+    }
+}

@@ -1,0 +1,175 @@
+//! Tests of the page as HTML: hostile texts stay texts, and the page is whole without scripts, mouse and colours.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::address::Filter;
+use super::{html, model};
+use crate::inspect::build::build;
+use crate::inspect::model::{Health, Name, Node, Release};
+use crate::inspect::seen::Seen;
+use crate::view::primary::Received;
+
+const HOSTILE: [&str; 5] =
+    ["<script>alert(1)</script>", "\"><img src=x onerror=y>", "' onload='z", "</table></main>", "&lt;\u{202e}txt"];
+
+fn hostile(text: &str) -> Received {
+    let conditions: Vec<Value> = ["Ready", "Custom"]
+        .map(|kind| json!({"type": kind, "status": "False", "reason": text, "message": text, "lastTransitionTime": text}))
+        .to_vec();
+    let status = json!({
+        "observedGeneration": 1, "conditions": conditions, "readyObjects": text,
+        "deployedRelease": {"name": text, "revision": 2, "chart": text, "appVersion": text},
+        "history": [{"revision": 1, "chart": text, "action": "install", "outcome": text}],
+    });
+    // The API server bounds names; anyone who may write the status decides about everything else.
+    let name = &text[..text.len().min(253)];
+    let metadata = json!({"name": name, "namespace": name, "generation": 1, "uid": "u"});
+    let object = json!({"apiVersion": format!("{name}/v1"), "kind": name, "metadata": metadata, "status": status});
+    serde_json::from_value(object).unwrap()
+}
+
+fn pages(text: &str, now: Timestamp) -> [String; 2] {
+    let resource = hostile(text);
+    let row = model::row(&resource.primary, now);
+    let filter = Filter { kind: text.into(), namespace: text.into(), q: text.into() };
+    let table = model::table((text, text), vec![row], &Filter::default());
+    let overview = model::overview(filter, false, vec![table]);
+    let mut release = build(&Seen::resource_alone(resource), now);
+    let name = Name { group: text.into(), kind: text.into(), namespace: text.into(), name: text.into() };
+    release.objects = vec![Node { name, health: Health::Failed, why: text.into(), owns: Vec::new() }];
+    release.next_attempt = Some(now);
+    [html::overview(&overview, now), html::release(&release, now)].map(maud::Markup::into_string)
+}
+
+/// Returns the tags of a page, without what their quoted attributes contain.
+fn tags(page: &str) -> Vec<String> {
+    let (mut tags, mut tag, mut is_quoted) = (Vec::new(), None::<String>, false);
+    for c in page.chars() {
+        match (&mut tag, c) {
+            (None, '<') => tag = Some(String::new()),
+            (None, _) => {}
+            (Some(_), '"') => is_quoted = !is_quoted,
+            (Some(_), '>') if !is_quoted => tags.extend(tag.take()),
+            (Some(text), c) if !is_quoted => text.push(c),
+            _ => {}
+        }
+    }
+    assert!(tag.is_none() && !is_quoted, "a tag is open at the end");
+    tags
+}
+
+#[test]
+fn hostile_names_and_texts_change_no_tag() {
+    let harmless = pages("harmless", Timestamp::UNIX_EPOCH).map(|page| tags(&page));
+    for text in HOSTILE {
+        let pages = pages(text, Timestamp::UNIX_EPOCH);
+        for (page, expected) in pages.iter().zip(&harmless) {
+            assert_eq!(&tags(page), expected, "{text}");
+            assert!(!page.contains('\u{202e}'), "the direction of text stays");
+        }
+    }
+}
+
+#[test]
+fn long_texts_are_cut() {
+    let pages = pages(&"x".repeat(1 << 20), Timestamp::UNIX_EPOCH);
+    for page in pages {
+        assert!(page.len() < 100 << 10, "{}", page.len());
+    }
+}
+
+#[test]
+fn a_page_runs_no_script_and_loads_nothing_from_elsewhere() {
+    for page in pages("shop", Timestamp::UNIX_EPOCH) {
+        for forbidden in ["<script", " style=", "<style", "http://", "https://", "//", " on", "<img", "<iframe"] {
+            let found = tags(&page).iter().any(|tag| format!("<{tag}").contains(forbidden));
+            assert!(!found && (forbidden == " on" || !page.contains(forbidden)), "{forbidden}: {page}");
+        }
+    }
+    assert!(!html::STYLE.contains("url(") && !html::STYLE.contains("@import"));
+}
+
+#[test]
+fn a_page_can_be_read_by_ear_and_keyboard() {
+    for page in pages("shop", Timestamp::UNIX_EPOCH) {
+        for part in [
+            "<!DOCTYPE html><html lang=\"en\">",
+            "<title>",
+            "<meta name=\"viewport\"",
+            "<main id=\"content\"",
+            "<nav aria-label=",
+            "<a class=\"skip\" href=\"#content\">",
+            "<h1>",
+            "<th scope=\"col\">",
+            "<th scope=\"row\">",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert_eq!(page.matches("<h1>").count(), 1);
+        let labels = page.matches("<label for=").count();
+        assert_eq!(labels, page.matches("<input ").count(), "each field has a label");
+    }
+    for part in [":focus-visible", "prefers-color-scheme: dark", "max-width: 40rem"] {
+        assert!(html::STYLE.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn the_contrast_of_each_colour_is_at_least_that_of_wcag_aa() {
+    let blocks: Vec<&str> = html::STYLE.split(":root {").skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
+    assert_eq!(blocks.len(), 2, "light and dark");
+    for block in blocks {
+        let colour = |name: &str| {
+            let (_, rest) = block.split_once(&format!("--{name}: #")).unwrap();
+            let channel = |at: usize| {
+                let value = f64::from(u8::from_str_radix(&rest[at..at + 2], 16).unwrap()) / 255.0;
+                if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * channel(0) + 0.7152 * channel(2) + 0.0722 * channel(4)
+        };
+        for ground in ["ground", "head"] {
+            for text in ["text", "quiet", "link", "failed", "ready", "waiting"] {
+                let (a, b) = (colour(text), colour(ground));
+                let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
+                assert!(contrast >= 4.5, "{text} on {ground}: {contrast}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_overview_groups_what_fails_by_reason() {
+    let table = model::tests::shown(&Filter::default());
+    let overview = model::overview(Filter::default(), true, vec![table]);
+    let page = html::overview(&overview, "2026-01-03T00:00:00Z".parse().unwrap()).into_string();
+    let places: Vec<usize> = ["InstallError (1)", "Progressing (2)", "Ready (1)"]
+        .map(|group| page.find(group).unwrap_or_else(|| panic!("{group}: {page}")))
+        .to_vec();
+    assert!(places.is_sorted(), "{page}");
+    assert!(page.contains("<a href=\"/Shop.g.io/ns/a\">ns/<wbr>a</a>") && page.contains(">2d</time>"), "{page}");
+    assert!(page.contains("1 of 4 ready") && page.contains("shop-0.2.0"), "{page}");
+}
+
+#[test]
+fn an_overview_of_five_thousand_failing_releases_is_less_than_a_mebibyte() {
+    let mut row = model::row(&hostile("shop").primary, Timestamp::UNIX_EPOCH);
+    row.line.message = "x".repeat(4096);
+    let table = model::table(("g.io", "Shop"), vec![row; 5000], &Filter::default());
+    let overview = model::overview(Filter::default(), true, vec![table]);
+    let page = html::overview(&overview, Timestamp::UNIX_EPOCH).into_string();
+    assert!(page.len() < 1 << 20, "{}", page.len());
+    assert!(page.contains("4000 more are not shown"));
+}
+
+#[test]
+fn a_release_says_what_is_next() {
+    let now: Timestamp = "2026-01-03T00:00:00Z".parse().unwrap();
+    let release: Release = build(&Seen::resource_alone(hostile("shop")), now);
+    let page =
+        |next: Option<Timestamp>| html::release(&Release { next_attempt: next, ..release.clone() }, now).into_string();
+    assert!(!page(None).contains("Next attempt"));
+    let soon = now + jiff::SignedDuration::from_secs(60);
+    assert!(page(Some(soon)).contains("2026-01-03T00:01:00Z</time></dd>"));
+    assert!(page(Some(now)).contains("and then after at most 5 minutes each"));
+}
