@@ -30,6 +30,7 @@ mod node;
 mod notifications;
 mod operator;
 mod ownership;
+mod page;
 mod parity;
 mod policies;
 mod quiet;

@@ -68,6 +68,22 @@ impl Operator {
         Operator::start_as_in(&account::kubeconfig(cluster, names[0], Some(watches)), &names.join(","), watches)
     }
 
+    /// Starts it for several namespaces with the test's watches.yaml and these extra flags.
+    pub(crate) fn start_in_with(
+        cluster: &TestCluster,
+        namespaces: &[&Namespace<'_>],
+        watches: &str,
+        flags: &[&str],
+    ) -> Operator {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("watches.yaml");
+        fs::write(&file, watches).unwrap();
+        let names: Vec<&str> = namespaces.iter().map(|namespace| namespace.name()).collect();
+        let kubeconfig = account::kubeconfig(cluster, names[0], Some(watches));
+        let file = format!("--watches-file={}", file.display());
+        Operator::spawn(&kubeconfig, &names.join(","), folder, &[&[file.as_str()], flags].concat())
+    }
+
     /// Starts it for one namespace with this repository's watches.yaml, on free ports, with these extra flags.
     pub(crate) fn start_charts(cluster: &TestCluster, namespace: &Namespace<'_>, flags: &[&str]) -> Operator {
         install_kinds(cluster);
