@@ -51,7 +51,7 @@ pub(crate) fn is_operator(user: &str) -> bool {
 /// because it deletes the earlier charts' objects.
 fn manifest(namespace: &str, rules: &[Value]) -> Value {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let role = format!("{namespace}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let role = format!("operator-of-{namespace}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
     let api = "rbac.authorization.k8s.io/v1";
     let subjects = json!([{"kind": "ServiceAccount", "name": namespace, "namespace": HOME}]);
     let bound = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});

@@ -13,6 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["disk", "view"],
     &["engine"],
     &["reads", "template"],
+    &["origins"],
 ];
 
 /// Items that do not exist, or fail, in WebAssembly without a host that provides them.

@@ -14,7 +14,7 @@ use crate::status::Condition;
 use crate::status::history::{Action, HistoryEntry};
 
 /// The style sheet.
-pub(crate) const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("../../assets/style.css");
 
 /// The maximum length of a message in a row, in bytes.
 const LINE: usize = 300;
