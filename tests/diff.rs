@@ -227,7 +227,7 @@ fn a_plan_names_every_write_that_follows_and_no_other() {
     assert_eq!((changes(&plan), &plan["summary"]), (Vec::new(), &json!("no changes")));
     assert_eq!(planned.diff(&["holder", "web"]).status.code(), Some(0));
 
-    // An object of somebody else, and one that the API server refuses.
+    // An object that belongs to someone else, and one that the API server refuses.
     planned.namespace.apply(&map("foreign", "1").to_string()).unwrap();
     let plan = planned.plan(&[map("foreign", "2")]);
     assert_eq!(plan["notice"]["reason"], "ReleaseConflict", "{plan}");

@@ -33,13 +33,8 @@ impl Operator {
         watches: &str,
         flags: &[&str],
     ) -> Operator {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("watches.yaml");
-        fs::write(&file, watches).unwrap();
-        let file = format!("--watches-file={}", file.display());
         install_kinds(cluster);
-        let kubeconfig = account::kubeconfig(cluster, namespace.name(), Some(watches));
-        Operator::spawn(&kubeconfig, namespace.name(), folder, &[&[file.as_str()], flags].concat())
+        Operator::start_in_with(cluster, &[namespace], watches, flags)
     }
 
     /// Starts it as [`start_watches`](Self::start_watches) does, in a control group if `group` is set.

@@ -27,7 +27,7 @@ pub use settings::{Error, Settings, Sink};
 pub struct Notifications(Arc<Queue>);
 
 impl Notifications {
-    /// Prepares to send. Contacts nobody yet.
+    /// Reads the files of the settings. Opens no connection yet.
     ///
     /// # Errors
     /// A file of the settings cannot be used.

@@ -113,7 +113,7 @@ impl<T: Clone> Gate<T> {
 }
 
 impl<T: Clone> Verdicts<T> {
-    /// Returns the verdict if it has not expired, and whether the last one was a permission.
+    /// Returns the cached verdict unless it has expired, and whether the last verdict allowed the request.
     fn known(&mut self, question: &Question, now: Instant) -> (Option<Verdict<T>>, bool) {
         match self.allowed.get(question) {
             Some((what, until)) => ((now < *until).then(|| Verdict::Allowed(what.clone())), true),

@@ -24,7 +24,7 @@ pub use super::callers::{Right, Rights};
 use super::gate::REVIEW_LIMIT;
 use crate::report::chain;
 
-/// What a client without a valid token is told.
+/// The answer to a client without a valid token.
 const UNAUTHORIZED: &str = "Unauthorized: send a bearer token of this cluster, for example with\n\
     curl -k -H \"Authorization: Bearer $(kubectl create token ACCOUNT)\" https://...\n";
 

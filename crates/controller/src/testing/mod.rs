@@ -16,8 +16,8 @@ use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::{Client, ResourceExt as _};
 use outside::sync::lock;
-use outside::{Call, Error, MemoryApi};
-use serde_json::{Value, json};
+use outside::{Call, MemoryApi};
+use serde_json::Value;
 
 use crate::ResourceKey;
 use crate::context::Context;
@@ -185,11 +185,7 @@ async fn answer(server: &MemoryApi, webhooks: &Webhooks, client: Client, request
     let call = Call::received(request).await.unwrap_or_else(|error| panic!("{error}"));
     let (code, body) = match webhooks.send(server, client, call).await {
         Ok(answer) => (200, answer.body),
-        Err(Error::Refused { code, reason, message, .. }) => {
-            let status = json!({"kind": "Status", "reason": reason, "message": message, "code": code});
-            (code, status.to_string().into_bytes())
-        }
-        Err(other) => panic!("{other}"),
+        Err(error) => error.to_response().unwrap_or_else(|| panic!("{error}")),
     };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
@@ -200,6 +196,7 @@ async fn answer(server: &MemoryApi, webhooks: &Webhooks, client: Client, request
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::PartialObjectMeta;
+    use serde_json::json;
 
     use super::*;
     use crate::reconciler::{Cache, Change, Rights, Scope, Watching, WriteError};

@@ -156,10 +156,7 @@ async fn render(
 /// Returns a mask that redacts the contents of value sources and rendered Secrets, and override values, which may come
 /// from the operator's environment.
 fn mask<'d>(context: &StepContext<'_>, documents: impl Iterator<Item = &'d String>) -> Mask {
-    let mut mask = context.secrets();
-    for text in context.shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {
-        mask.add_values(&text.as_str().into());
-    }
+    let mut mask = context.secrets_and_overrides();
     documents.filter_map(|document| objects_of(document).ok()).for_each(|objects| mask.add_objects(&objects));
     mask
 }

@@ -7,8 +7,9 @@ use controller::client::rehearsal::{Rehearsal, Write};
 use controller::context::Context;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
+use helm::manifest::HOOK_ANNOTATION;
 use helm_release::kube::{Call, Error as ApiError, Resource};
-use helm_release::storage::MarkedObject;
+use helm_release::storage::{MarkedObject, SECRET_TYPE};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -99,13 +100,14 @@ impl Planner {
     /// The resource is invalid.
     pub(crate) async fn plan(&self, resource: Value) -> Result<Rehearsed, Error> {
         let shared = &*self.0;
-        let received: Received = serde_json::from_value(resource.clone())?;
-        let path = shared.resource.path(received.primary.namespace(), received.primary.name())?;
-        let key = shared.acceptance.key_of(&received.primary);
+        let text = |field: &str| resource["metadata"][field].as_str().unwrap_or_default();
+        let path = shared.resource.path(text("namespace"), text("name"))?;
         let rehearsal = Arc::new(Rehearsal::new(settle));
-        rehearsal.put(&path, resource.clone());
-        // With a version that is newer than what watches have shown.
-        let received = rehearsal.object(&path).map(serde_json::from_value).transpose()?.unwrap_or(received);
+        rehearsal.put(&path, resource);
+        let now = || rehearsal.object(&path).unwrap_or_default();
+        // Its version is newer than what watches have shown.
+        let received: Received = serde_json::from_value(now())?;
+        let key = shared.acceptance.key_of(&received.primary);
         while shared.cache.is_listing(&key) {
             tokio::time::sleep(LISTING).await;
         }
@@ -116,7 +118,7 @@ impl Planner {
         };
         rehearsal.record(work).await;
         let writes = rehearsal.writes();
-        let mut plan = plan(&rehearsal.object(&path).unwrap_or(resource), &path, &writes);
+        let mut plan = plan(&now(), &path, &writes);
         plan.changes.extend(kept(&release, &shared.cache.release(&key).unwrap_or_default()));
         Ok(Rehearsed { plan, mask: mask(shared, &key, &writes).await })
     }
@@ -141,10 +143,7 @@ async fn mask(shared: &ControllerContext, key: &ResourceKey, writes: &[Write]) -
         let mut context = StepContext::new(shared, key, &());
         // A source that cannot be read has failed the reconcile, too.
         _ = context.load_sources(&primary).await;
-        mask = context.secrets();
-    }
-    for text in shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {
-        mask.add_values(&text.as_str().into());
+        mask = context.secrets_and_overrides();
     }
     writes.iter().flat_map(objects).filter(|object| is_secret(object)).for_each(|secret| mask.add_data(secret));
     mask
@@ -167,14 +166,14 @@ fn objects(write: &Write) -> impl Iterator<Item = &Value> {
     write.before.iter().chain(write.after.as_ref().ok().and_then(Option::as_ref))
 }
 
-/// Returns whether an object is a Secret with contents of its own: a release record repeats what is known.
+/// Returns whether an object is a Secret other than a release record, which only repeats known contents.
 fn is_secret(object: &Value) -> bool {
-    object["kind"] == "Secret" && object["type"] != "helm.sh/release.v1"
+    object["kind"] == "Secret" && object["type"] != SECRET_TYPE
 }
 
 /// Completes what a reconcile waits for: Jobs and Pods of hooks succeed, and definitions are established.
 fn settle(object: &mut Value) {
-    let is_hook = object["metadata"]["annotations"]["helm.sh/hook"].is_string();
+    let is_hook = object["metadata"]["annotations"][HOOK_ANNOTATION].is_string();
     let holds = |kind: &str| json!({"type": kind, "status": "True", "reason": "Rehearsed", "message": ""});
     let status = match object["kind"].as_str().unwrap_or_default() {
         "Job" if is_hook => json!({"succeeded": 1, "conditions": [holds("SuccessCriteriaMet"), holds("Complete")]}),

@@ -218,8 +218,8 @@ fn cell(text: &str) -> String {
     }
 }
 
-/// Formats `12s`, `4m`, `3h`, `5d`.
-fn duration(took: SignedDuration) -> String {
+/// Formats a duration in one unit, as kubectl does: `12s`, `4m`, `3h`, `5d`.
+pub(crate) fn duration(took: SignedDuration) -> String {
     match took.as_secs().max(0) {
         seconds @ ..120 => format!("{seconds}s"),
         seconds @ ..7200 => format!("{}m", seconds / 60),

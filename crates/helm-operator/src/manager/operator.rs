@@ -159,9 +159,7 @@ impl Operator {
     pub(crate) fn only(mut self, serves: impl Fn(&Watch) -> bool, chart: Option<&Path>) -> Operator {
         self.watches.retain(|watch| serves(watch));
         self.own.retain(|(watch, _)| serves(watch));
-        let is_kept =
-            |kind: &str, watch: &Watch| kind == watch.kind || kind == format!("{}.{}", watch.kind, watch.group);
-        self.charts.retain(|(kind, _)| self.watches.iter().any(|watch| is_kept(kind, watch)));
+        self.charts.retain(|(kind, _)| self.watches.iter().any(|watch| is_named(watch, kind)));
         if let Some(chart) = chart {
             self.watches.iter_mut().for_each(|watch| watch.chart = chart.to_owned());
         }
@@ -222,7 +220,7 @@ impl Operator {
 
 /// Returns whether code names the watch: by its kind, or by kind and group.
 fn is_named(watch: &Watch, kind: &str) -> bool {
-    kind == watch.kind || kind == format!("{}.{}", watch.kind, watch.group)
+    kind == watch.kind || kind == watch.full_name()
 }
 
 /// Returns a reconciler's permissions, in the form that generators take.

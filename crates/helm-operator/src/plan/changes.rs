@@ -3,18 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use controller::client::rehearsal::{Checked, Refused, Write};
+use helm::manifest::HOOK_ANNOTATION;
 use helm_release::kube::FIELD_MANAGER;
+use helm_release::storage::SECRET_TYPE;
 use outside::{Target, object_path};
 use serde_json::Value;
 
 use super::{Action, Change, Name, Notice, Plan, Request};
 use crate::status::condition;
-
-/// Helm's annotation on every hook.
-const HOOK: &str = "helm.sh/hook";
-
-/// The type of the Secrets that hold release records.
-const RECORD: &str = "helm.sh/release.v1";
 
 /// The metadata that the API server sets.
 const SERVER_METADATA: [&str; 6] =
@@ -50,7 +46,7 @@ pub(crate) fn compare(resource: Name, before: &[Value], after: &[Value]) -> Plan
     };
     let (before, after) = (named(before), named(after));
     let names: BTreeSet<&Name> = before.keys().chain(after.keys()).collect();
-    let is_hook = |object: &Value| object["metadata"]["annotations"][HOOK].is_string();
+    let is_hook = |object: &Value| object["metadata"]["annotations"][HOOK_ANNOTATION].is_string();
     let change = |name: &Name| {
         let (old, new) = (before.get(name), after.get(name));
         let action = match (old, new) {
@@ -87,7 +83,10 @@ fn request(write: &Write) -> Request {
 /// Returns whether a write concerns a release record.
 fn is_record(write: &Write) -> bool {
     let written = write.after.as_ref().ok().and_then(Option::as_ref);
-    [Some(&write.sent), write.before.as_ref(), written].into_iter().flatten().any(|object| object["type"] == RECORD)
+    [Some(&write.sent), write.before.as_ref(), written]
+        .into_iter()
+        .flatten()
+        .any(|object| object["type"] == SECRET_TYPE)
 }
 
 fn name(object: &Value, path: &str) -> Name {
@@ -155,7 +154,9 @@ impl History<'_> {
         Some(match (before, after, refusal) {
             (_, _, Some(refused)) if refused.code == 409 => Action::Conflict,
             (_, _, Some(_)) => Action::Refused,
-            _ if self.states().any(|object| object["metadata"]["annotations"][HOOK].is_string()) => Action::Hook,
+            _ if self.states().any(|object| object["metadata"]["annotations"][HOOK_ANNOTATION].is_string()) => {
+                Action::Hook
+            }
             (None, None, _) => Action::Revert,
             (None, Some(_), _) => Action::Create,
             (Some(_), None, _) => Action::Delete,

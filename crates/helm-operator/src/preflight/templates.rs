@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use go_template::Map;
 use helm::engine::Engine;
+use helm::manifest::HOOK_ANNOTATION;
 
 /// A kind that a template names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +68,7 @@ fn in_document(document: &str) -> Vec<Named> {
 /// Returns a hook's events, if this line names them.
 fn hook_of(line: &str) -> Option<&str> {
     let (key, events) = line.split_once(':')?;
-    (key.trim().trim_matches(['"', '\'']) == "helm.sh/hook").then_some(events)
+    (key.trim().trim_matches(['"', '\'']) == HOOK_ANNOTATION).then_some(events)
 }
 
 /// Returns whether only `helm test` runs the hook.

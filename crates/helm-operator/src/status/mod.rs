@@ -371,7 +371,7 @@ impl Status {
         sorted
     }
 
-    /// Returns the fields to apply, with the release's objects, which nobody keeps in memory as a part of the status.
+    /// Returns the fields to apply, with the release's objects, which the status in memory does not contain.
     /// Conditions of others are included only if the schema treats the list as one field; otherwise the apply would
     /// delete them.
     pub(crate) fn to_apply(&self, list_is_one_field: bool, inventory: Option<&Inventory>) -> Value {

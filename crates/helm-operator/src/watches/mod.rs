@@ -213,6 +213,16 @@ impl Watch {
     }
 
     /// Returns the controller's name in logs, metrics and events: `<kind in lower case>-controller`, as in upstream.
+    /// Returns its kind with the group, if there is one: `Memcached.cache.my.domain`.
+    pub(crate) fn full_name(&self) -> String {
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// Returns whether a person means this kind, whose group may be left out. Upper and lower case are alike.
+    pub(crate) fn is_meant_by(&self, word: &str) -> bool {
+        word.eq_ignore_ascii_case(&self.kind) || word.eq_ignore_ascii_case(&self.full_name())
+    }
+
     pub(crate) fn controller_name(&self) -> String {
         format!("{}-controller", self.kind.to_lowercase())
     }

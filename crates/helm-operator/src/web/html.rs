@@ -2,14 +2,14 @@
 //! its type escapes it, and it is cut to a length that leaves the page readable.
 
 use controller::report::shorten;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 
 use super::address::{Filter, STYLE as STYLE_ADDRESS, link};
 use super::model::{Overview, Row, Table, groups};
 use super::sight::MAX_NAMESPACES;
 use crate::inspect::model::{Health, Name, Node, Release, State};
-use crate::inspect::text::plain;
+use crate::inspect::text::{duration, plain};
 use crate::status::Condition;
 use crate::status::history::{Action, HistoryEntry};
 
@@ -31,7 +31,7 @@ pub(crate) fn overview(overview: &Overview, now: Timestamp) -> Markup {
             h1 { "Releases" }
             (form(&overview.filter))
             @if !overview.complete {
-                p.note role="status" { "The operator has not listed everything yet; releases may be missing." }
+                p.note role="status" { "The operator is still listing; releases may be missing." }
             }
             @if overview.kinds.is_empty() { p { "There is no kind to show." } }
             @for kind in &overview.kinds { (table(kind, now)) }
@@ -312,14 +312,4 @@ fn moment(time: Timestamp) -> Markup {
 /// Returns how long ago that was, with the time itself for machines and on hovering.
 fn age(time: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(time) title=(time) { (duration(now.duration_since(time))) } }
-}
-
-/// Returns a duration in one unit, as kubectl does.
-fn duration(took: SignedDuration) -> String {
-    match took.as_secs().max(0) {
-        seconds @ ..120 => format!("{seconds}s"),
-        seconds @ ..7200 => format!("{}m", seconds / 60),
-        seconds @ ..172_800 => format!("{}h", seconds / 3600),
-        seconds => format!("{}d", seconds / 86_400),
-    }
 }

@@ -29,10 +29,10 @@ use serde_json::json;
 use crate::charts::running::Running;
 use address::Address;
 
-/// What a caller is told who asks for something that does not exist, or that they may not read.
+/// The answer for anything that does not exist or that the caller may not read.
 const NOTHING: &str = "There is nothing here that you may read.";
 
-/// What a caller is told by a replica without resources.
+/// The answer of a replica that serves no resources.
 const IDLE: &str =
     "This replica serves no resources yet: another one leads, or it has just started. Ask again, or ask the other.";
 

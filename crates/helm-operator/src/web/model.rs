@@ -59,7 +59,7 @@ pub(crate) fn row(primary: &Primary, now: Timestamp) -> Row {
     Row { line, reason: ready.map(|ready| ready.reason.to_string()).unwrap_or_default(), created: created(primary) }
 }
 
-/// Returns when a resource was created; `None` if the server has not said.
+/// Returns the creation time of a resource; `None` if it is unknown.
 pub(crate) fn created(primary: &Primary) -> Option<Timestamp> {
     Timestamp::from_second(primary.created as i64).ok().filter(|time| *time != Timestamp::UNIX_EPOCH)
 }

@@ -103,7 +103,7 @@ async fn may(controller: &ControllerContext, rights: &dyn Rights, verb: &str, na
     rights.has(Right { verb, group: resource.group(), plural: &resource.plural, namespace }).await
 }
 
-/// Returns a release that the caller may see; `None` if there is none, or the caller may not get its resource.
+/// Returns a release; `None` if it does not exist or the caller may not get its resource.
 ///
 /// # Errors
 /// The API server does not say whether the caller may get it.
@@ -118,7 +118,7 @@ pub(crate) async fn release(
         let is_it = *resource.kind == *wanted.kind
             && resource.group() == wanted.group
             && resource.namespaced != wanted.namespace.is_empty();
-        // The right comes first, so that the time of an answer does not tell whether the resource exists.
+        // Checks the right first, so that response times do not reveal which resources exist.
         if is_it && may(controller, rights, "get", &wanted.namespace).await? {
             let key = controller.acceptance.key(&wanted.namespace, &wanted.name);
             if let Some(primary) = controller.cache.primary(&key) {

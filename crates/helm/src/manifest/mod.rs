@@ -18,7 +18,7 @@ pub use split::split;
 pub use stream::{join, separate};
 
 /// The annotation that makes a manifest a hook.
-const HOOK_ANNOTATION: &str = "helm.sh/hook";
+pub const HOOK_ANNOTATION: &str = "helm.sh/hook";
 /// The annotation that orders the hooks of an event.
 const HOOK_WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
 /// The annotation that lists when a hook's object is deleted.

@@ -46,6 +46,15 @@ impl Error {
         refusal(code, body)
     }
 
+    /// Returns the status and body of the response that refused a request; `None` if the server did not refuse it.
+    pub fn to_response(&self) -> Option<(u16, Vec<u8>)> {
+        let Error::Refused { code, reason, message, .. } = self else { return None };
+        let status = serde_json::json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code,
+        });
+        Some((*code, status.to_string().into_bytes()))
+    }
+
     /// Returns whether the server may reject only server-side apply, but accept a client-side create or patch.
     pub fn may_succeed_client_side(&self) -> bool {
         // 405 and 415: an aggregated server without server-side apply.

@@ -1,16 +1,14 @@
 //! The requests of a rehearsal: which are sent, as what, and how the others are answered.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri, header};
 use kube::Client;
 use kube::client::Body;
 use outside::{Call, Error, Target, object_path};
 use serde_json::{Value, json};
-use tower::{BoxError, Service};
+use tower::BoxError;
 
 use super::overlay::Overlay;
 use super::{CURRENT, Checked, Refused, Rehearsal, Write};
@@ -18,41 +16,27 @@ use super::{CURRENT, Checked, Refused, Rehearsal, Write};
 /// Returns a client that writes nothing.
 pub(super) fn over(inner: Client) -> Client {
     let namespace = inner.default_namespace().to_owned();
-    Client::new(Rehearsing { inner, background: Arc::default() }, namespace)
+    // What tasks outside of rehearsals created.
+    let background = Arc::<Overlay>::default();
+    let service = tower::service_fn(move |request| serve(inner.clone(), background.clone(), request));
+    Client::new(service, namespace)
 }
 
-#[derive(Clone)]
-struct Rehearsing {
-    inner: Client,
-    /// What tasks outside of rehearsals created.
-    background: Arc<Overlay>,
-}
-
-impl Service<Request<Body>> for Rehearsing {
-    type Response = Response<Body>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Rehearsing { inner: client, background } = self.clone();
-        Box::pin(async move {
-            let current = CURRENT.try_with(Arc::clone).ok();
-            let overlay = current.as_deref().map_or(&*background, |current| &current.overlay);
-            match (way(request.method(), request.uri(), overlay.has(request.uri().path())), current.clone()) {
-                (Way::Sent, _) => client.send(request).await.map_err(Into::into),
-                (Way::Kept, _) => answer(overlay, Call::received(request).await?).await,
-                (Way::Rehearsed, Some(current)) => {
-                    let (parts, body) = request.into_parts();
-                    let request = Sent { parts, body: body.collect_bytes().await?.to_vec() };
-                    Work { client, current, request }.rehearse().await
-                }
-                (Way::Rehearsed, None) => pretend(&background, request).await,
-            }
-        })
+async fn serve(client: Client, background: Arc<Overlay>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    let current = CURRENT.try_with(Arc::clone).ok();
+    let overlay = current.as_deref().map_or(&*background, |current| &current.overlay);
+    match (way(request.method(), request.uri(), overlay.has(request.uri().path())), &current) {
+        (Way::Sent, _) => client.send(request).await.map_err(Into::into),
+        (Way::Kept, _) => {
+            let (code, body) = answer(overlay, Call::received(request).await?).await?;
+            respond(code, body)
+        }
+        (Way::Rehearsed, Some(current)) => {
+            let (parts, body) = request.into_parts();
+            let request = Sent { parts, body: body.collect_bytes().await?.to_vec() };
+            Work { client, current: current.clone(), request }.rehearse().await
+        }
+        (Way::Rehearsed, None) => pretend(&background, request).await,
     }
 }
 
@@ -78,10 +62,15 @@ pub(super) fn way(method: &Method, uri: &Uri, is_written: bool) -> Way {
     }
 }
 
+/// A status and a body.
+type Answer = (u16, Vec<u8>);
+
 /// Answers a request from what was written.
-async fn answer(overlay: &Overlay, call: Call) -> Result<Response<Body>, BoxError> {
-    let answered = overlay.send(call).await;
-    respond(&answered.map(|answer| answer.body))
+async fn answer(overlay: &Overlay, call: Call) -> Result<Answer, BoxError> {
+    match overlay.send(call).await {
+        Ok(answer) => Ok((200, answer.body)),
+        Err(error) => error.to_response().ok_or_else(|| error.to_string().into()),
+    }
 }
 
 /// Answers a write of no rehearsal as if it had succeeded. What it creates can be read.
@@ -89,29 +78,18 @@ async fn pretend(background: &Overlay, request: Request<Body>) -> Result<Respons
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let body = request.into_body().collect_bytes().await?.to_vec();
     if method == Method::DELETE || body.is_empty() {
-        return respond(&Ok(json!({"kind": "Status", "status": "Success"}).to_string().into_bytes()));
+        return respond(200, json!({"kind": "Status", "status": "Success"}).to_string().into_bytes());
     }
     let object: Value = serde_json::from_slice(&body).unwrap_or_default();
     let path = named(&path, &object);
     if method != Method::POST || Target::of(&path).is_none_or(|target| target.name.is_empty()) {
-        return respond(&Ok(body));
+        return respond(200, body);
     }
     background.store(&path, object);
-    respond(&Ok(background.object(&path).unwrap_or_default().to_string().into_bytes()))
+    respond(200, background.object(&path).unwrap_or_default().to_string().into_bytes())
 }
 
-fn respond(answer: &Result<Vec<u8>, Error>) -> Result<Response<Body>, BoxError> {
-    let (code, body) = match answer {
-        Ok(body) => (200, body.clone()),
-        Err(Error::Refused { code, reason, message, .. }) => {
-            let status = json!({
-                "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message,
-                "code": code,
-            });
-            (*code, status.to_string().into_bytes())
-        }
-        Err(other) => return Err(other.to_string().into()),
-    };
+fn respond(code: u16, body: Vec<u8>) -> Result<Response<Body>, BoxError> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(code)?;
     Ok(response)
@@ -138,10 +116,10 @@ impl Work {
         let place = self.current.begin();
         let method = self.request.parts.method.as_str().to_owned();
         let (before, (code, body), checked) = match self.current.overlay.has(&path) {
-            true => (self.current.overlay.object(&path), self.kept(&path).await?, Checked::Nobody),
+            true => (self.current.overlay.object(&path), self.kept().await?, Checked::Nobody),
             false => {
                 let before = self.read(&path).await?;
-                let (answer, checked) = self.checked(&path, &sent).await?;
+                let (answer, checked) = self.checked(&sent).await?;
                 (before, answer, checked)
             }
         };
@@ -159,43 +137,31 @@ impl Work {
                 (self.current.settle)(&mut settled);
                 self.current.overlay.store(&path, settled);
                 // With the version that later reads have.
-                let kept = self.current.overlay.object(&path).unwrap_or_default();
+                let stored = self.current.overlay.object(&path).unwrap_or_default();
                 let mut answered = object.clone();
-                answered["metadata"]["resourceVersion"] = kept["metadata"]["resourceVersion"].clone();
+                answered["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
                 (Ok(Some(object)), answered.to_string().into_bytes())
             }
         };
         self.current.end(place, Write { method, path, sent, before, after, checked });
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = StatusCode::from_u16(code)?;
-        Ok(response)
+        respond(code, body)
     }
 
     /// Sends the write as a dry run. One that needs an object that was created only here, such as its namespace or the
     /// role of a binding, is answered from memory.
-    async fn checked(&self, path: &str, sent: &Value) -> Result<((u16, Vec<u8>), Checked), BoxError> {
+    async fn checked(&self, sent: &Value) -> Result<(Answer, Checked), BoxError> {
         let answer = self.request.dry_run(&self.client).await?;
         let overlay = &self.current.overlay;
         match answer.0 == 404 && (overlay.has_missing(&answer.1) || overlay.has_role_of(sent)) {
-            true => Ok((self.kept(path).await?, Checked::Nobody)),
+            true => Ok((self.kept().await?, Checked::Nobody)),
             false => Ok((answer, Checked::Server)),
         }
     }
 
     /// Writes to what is in memory.
-    async fn kept(&self, path: &str) -> Result<(u16, Vec<u8>), BoxError> {
-        let response = answer(&self.current.overlay, self.call().await?).await?;
-        let (head, body) = response.into_parts();
-        // Other managers' finalizers do not keep it here.
-        let is_deleted = self.request.parts.method == Method::DELETE && head.status.is_success();
-        if is_deleted && let Some(object) = self.current.overlay.object(path) {
-            self.current.overlay.remove(path, object["kind"].as_str().unwrap_or_default());
-        }
-        Ok((head.status.as_u16(), body.collect_bytes().await?.to_vec()))
-    }
-
-    async fn call(&self) -> Result<Call, kube::Error> {
-        Call::received(self.request.whole(self.request.parts.uri.clone())).await
+    async fn kept(&self) -> Result<Answer, BoxError> {
+        let call = Call::received(self.request.whole(self.request.parts.uri.clone())).await?;
+        answer(&self.current.overlay, call).await
     }
 
     /// Reads an object; `None` if it does not exist or may not be read.
@@ -224,7 +190,7 @@ impl Sent {
     }
 
     /// Sends this as a dry run. Options in the body of a deletion replace those in its query.
-    async fn dry_run(&self, client: &Client) -> Result<(u16, Vec<u8>), BoxError> {
+    async fn dry_run(&self, client: &Client) -> Result<Answer, BoxError> {
         let mut parts = self.parts.uri.clone().into_parts();
         let query = self.parts.uri.query().map(|query| format!("{query}&")).unwrap_or_default();
         parts.path_and_query = Some(format!("{}?{query}dryRun=All", self.parts.uri.path()).parse()?);
@@ -240,7 +206,7 @@ impl Sent {
 }
 
 /// Sends a request, and returns the status and body of its response.
-async fn exchange(client: &Client, request: Request<Body>) -> Result<(u16, Vec<u8>), BoxError> {
+async fn exchange(client: &Client, request: Request<Body>) -> Result<Answer, BoxError> {
     let (head, body) = client.send(request).await?.into_parts();
     Ok((head.status.as_u16(), body.collect_bytes().await?.to_vec()))
 }

@@ -49,7 +49,7 @@ pub struct Write {
 pub enum Checked {
     /// The API server, by a dry run: admission, validation, defaults and rights.
     Server,
-    /// Nobody, because the write depends on earlier ones.
+    /// No one: the write depends on earlier ones.
     Nobody,
 }
 

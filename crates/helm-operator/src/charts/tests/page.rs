@@ -1,4 +1,4 @@
-//! Tests of the page on what a controller holds: who sees what, and that a view sends no request of its own.
+//! Tests of the page over a controller's caches: who sees what, and that a view sends no request.
 
 use controller::runtime::readiness::Readiness;
 use controller::server::{Page, Right, Rights, Site as _, Visit};

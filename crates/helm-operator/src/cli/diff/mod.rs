@@ -16,7 +16,6 @@ use crate::manager::operator::Operator;
 use crate::plan::diff::Colour;
 use crate::plan::text::{Style, text};
 use crate::plan::{json, markdown};
-use session::Failure;
 
 /// The exit code if something changes, as of `kubectl diff`.
 const CHANGES: u8 = 1;
@@ -112,23 +111,14 @@ pub(super) fn examples(name: &str) -> String {
 /// Plans the next reconcile of each resource, and prints the plans.
 pub(super) fn run(diff: &Diff, operator: Operator) -> ExitCode {
     let planned = if diff.offline { offline::plans(diff, operator) } else { session::plans(diff, operator) };
-    match planned {
-        Ok(plans) => {
-            let code = code(&plans);
-            match print(diff, &plans) {
-                Ok(()) => ExitCode::from(code),
-                Err(_) => ExitCode::from(ERROR),
-            }
-        }
+    let code = match planned {
+        Ok(plans) => print(diff, &plans).map_or(ERROR, |()| code(&plans)),
         Err(failure) => {
-            report(&failure);
-            ExitCode::from(ERROR)
+            eprintln!("Error: {}", chain(&failure));
+            ERROR
         }
-    }
-}
-
-fn report(failure: &Failure) {
-    eprintln!("Error: {}", chain(failure));
+    };
+    ExitCode::from(code)
 }
 
 fn code(plans: &[Rehearsed]) -> u8 {

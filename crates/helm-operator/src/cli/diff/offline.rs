@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use controller::report::chain;
-use go_encoding::{json, yaml};
+use go_encoding::json;
 use go_template::Value;
 use helm::chart::Chart;
 use helm::engine::Engine;
@@ -60,6 +60,5 @@ fn objects(watch: &Watch, chart: &Path, resource: &Name, spec: &Json) -> Result<
     };
     let engine = Engine::new(loaded);
     let documents = rendered::documents(watch, &engine, &resource.name, &resource.namespace, values).map_err(failed)?;
-    let parsed = documents.iter().flat_map(|text| yaml::parse_documents(text.as_bytes()).unwrap_or_default());
-    Ok(parsed.map(|document| json::to_serde(&Value::Map(document))).collect())
+    Ok(rendered::objects(documents.iter().map(String::as_str)))
 }

@@ -98,11 +98,7 @@ fn check(diff: &Diff, documents: &[Value]) -> Result<(), Failure> {
 
 /// Returns the served kinds that the flags or files name.
 fn wanted(diff: &Diff, documents: &[Value], watches: &[Watch]) -> Result<BTreeSet<Gvk>, Failure> {
-    let is_named = |watch: &&Watch| {
-        let named = diff.kind.as_deref().unwrap_or_default();
-        named.eq_ignore_ascii_case(&watch.kind)
-            || named.eq_ignore_ascii_case(&format!("{}.{}", watch.kind, watch.group))
-    };
+    let is_named = |watch: &&Watch| diff.kind.as_deref().is_some_and(|kind| watch.is_meant_by(kind));
     let is_in_files = |watch: &&Watch| documents.iter().any(|document| of_document(document) == gvk(watch));
     let wanted: BTreeSet<Gvk> = match documents {
         [] => watches.iter().filter(is_named).map(gvk).collect(),

@@ -1,10 +1,9 @@
 //! Compares the manifests and hooks of two recorded revisions.
 
-use go_encoding::{json, yaml};
-use go_template::Value;
 use helm_release::kube::objects_of;
 use helm_release::release::Release;
 
+use crate::cli::rendered;
 use crate::mask::Mask;
 use crate::plan::{Name, Plan, compare};
 use crate::view::primary::Primary;
@@ -24,14 +23,10 @@ pub(super) fn between(resource: &Primary, from: Option<&Release>, to: Option<&Re
             mask.add_objects(&objects);
         }
     }
+    let objects = |release: Option<&Release>| rendered::objects(release.into_iter().flat_map(texts));
     (compare(name, &objects(from), &objects(to)), mask)
 }
 
 fn texts(release: &Release) -> impl Iterator<Item = &str> {
     std::iter::once(release.manifest.as_str()).chain(release.hooks.iter().map(|hook| hook.manifest.as_str()))
-}
-
-fn objects(release: Option<&Release>) -> Vec<serde_json::Value> {
-    let documents = release.into_iter().flat_map(texts).flat_map(|text| yaml::parse_documents(text.as_bytes()));
-    documents.flatten().map(|document| json::to_serde(&Value::Map(document))).collect()
 }

@@ -86,8 +86,7 @@ fn render(watch: &Watch, chart: Arc<Chart>) -> Result<Objects, String> {
 
 /// Returns the objects in these documents.
 pub(super) fn objects_in<'t>(texts: impl Iterator<Item = &'t String>) -> Objects {
-    let documents = texts.flat_map(|text| yaml::parse_documents(text.as_bytes()).unwrap_or_default());
-    documents.map(|document| named(json::to_serde(&Value::Map(document)))).collect()
+    rendered::objects(texts.map(String::as_str)).into_iter().map(named).collect()
 }
 
 fn named(object: serde_json::Value) -> (String, serde_json::Value) {

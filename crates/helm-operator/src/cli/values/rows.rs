@@ -62,7 +62,7 @@ pub(super) enum Place {
 }
 
 impl Row {
-    /// Returns whether it is anything but a chart's own default that nobody replaces.
+    /// Returns whether the user set it, or values that no template reads are below it.
     pub(super) fn is_changed(&self) -> bool {
         matches!(self.from.place, Place::Given(_)) || !self.unread.is_empty()
     }

@@ -28,11 +28,9 @@ pub(super) fn all(file: &Path, own: Vec<Watch>) -> Result<Vec<Watch>, watches::E
 
 /// Returns the watch that serves a kind, or the only one. Of several versions of a kind, the last one is meant.
 pub(super) fn named<'w>(watches: &'w [Watch], kind: Option<&str>) -> Result<&'w Watch, Error> {
-    let is_meant = |watch: &&Watch| {
-        kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.kind) || kind.eq_ignore_ascii_case(&full(watch)))
-    };
+    let is_meant = |watch: &&Watch| kind.is_none_or(|kind| watch.is_meant_by(kind));
     let mut found: Vec<&Watch> = watches.iter().filter(is_meant).collect();
-    let mut names: Vec<String> = found.iter().map(|watch| full(watch)).collect();
+    let mut names: Vec<String> = found.iter().map(|watch| watch.full_name()).collect();
     names.dedup();
     match (found.pop(), kind) {
         (Some(_), _) if names.len() > 1 => Err(Error::Several(names)),
@@ -49,8 +47,4 @@ pub(super) fn named<'w>(watches: &'w [Watch], kind: Option<&str>) -> Result<&'w 
 pub(super) fn serving<'w>(watches: &'w [Watch], api_version: &str, kind: &str) -> Option<&'w Watch> {
     let is_served = |watch: &&Watch| watch.kind == kind && watch.api_resource().api_version == api_version;
     watches.iter().find(is_served)
-}
-
-fn full(watch: &Watch) -> String {
-    if watch.group.is_empty() { watch.kind.clone() } else { format!("{}.{}", watch.kind, watch.group) }
 }

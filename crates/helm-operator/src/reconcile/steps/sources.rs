@@ -89,6 +89,15 @@ impl StepContext<'_> {
         self.found.loaded.as_ref().map(|loaded| loaded.mask.clone()).unwrap_or_default()
     }
 
+    /// Returns a mask that also redacts the override values, which may come from the operator's environment.
+    pub(crate) fn secrets_and_overrides(&self) -> Mask {
+        let mut mask = self.secrets();
+        for text in self.shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {
+            mask.add_values(&text.as_str().into());
+        }
+        mask
+    }
+
     /// Reads the sources, unless this reconcile has already done so.
     ///
     /// # Errors

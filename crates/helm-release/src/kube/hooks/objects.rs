@@ -1,6 +1,7 @@
 //! Creates a hook's objects with the stamp of their run, finds them by it, and deletes them if they belong to this
 //! release.
 
+use helm::manifest::HOOK_ANNOTATION;
 use outside::{Call, Error};
 use serde_json::Value;
 
@@ -12,9 +13,6 @@ use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::Body;
 use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, objects_of};
 use crate::release::{Hook, Release};
-
-/// Helm's annotation on every hook.
-const HOOK: &str = "helm.sh/hook";
 
 /// Parses the objects of a hook.
 pub(super) fn of(hook: &Hook) -> Result<Vec<Object>, HookError> {
@@ -128,7 +126,9 @@ impl Applier {
 pub(super) fn check_ours(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
     match clock.run.decoration.prove(live) {
         // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
-        Err(NotOurs::Unclaimed) if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK].is_string() => {
+        Err(NotOurs::Unclaimed)
+            if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK_ANNOTATION].is_string() =>
+        {
             Ok(())
         }
         proven => {
