@@ -216,7 +216,7 @@ fn after_a_restore_of_etcd_changes_are_seen_without_a_restart() {
     let cluster = TestCluster::start(Options::default()).unwrap();
     define(&cluster);
     let namespace = cluster.namespace("restored").unwrap();
-    let _operator = serve(&cluster, &namespace);
+    let operator = serve(&cluster, &namespace);
     set(&namespace, "web", json!({"colour": "green"}));
     wait_for(&namespace, "web", "Ready");
     let before = map(&namespace, "web");
@@ -246,13 +246,19 @@ fn after_a_restore_of_etcd_changes_are_seen_without_a_restart() {
     set(&namespace, "two", json!({"colour": "green"}));
     eventually_within(RESTORED, "the changes after the restore", || {
         let (one, two) = (map(&namespace, "web"), map(&namespace, "two"));
-        if one["data"]["colour"] == "blue" && two["data"]["colour"] == "green" { Ok(()) } else { Err((one, two)) }
+        if one["data"]["colour"] == "blue" && two["data"]["colour"] == "green" {
+            Ok(())
+        } else {
+            Err((one, two, operator.log()))
+        }
     });
     assert_eq!(uid(&map(&namespace, "web")), uid(&before));
     wait_for(&namespace, "web", "Ready");
     let widget = get(&namespace, ["widget", "web"]);
     assert_eq!(
         (&widget["status"]["deployedRelease"]["revision"], &condition(&widget, "Ready")["status"]),
-        (&json!(2), &json!("True"))
+        (&json!(2), &json!("True")),
+        "{}",
+        operator.log()
     );
 }

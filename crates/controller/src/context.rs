@@ -11,6 +11,7 @@ use kube::{Api, Client, Resource};
 use outside::sync::lock;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::{Connection, Contact};
 pub use crate::events::Events;
 use crate::lease;
 use crate::metrics::Metrics;
@@ -28,6 +29,8 @@ const MANAGER: &str = "manager";
 pub struct Context {
     /// The process's client, which counts its requests.
     pub client: Client,
+    /// Tells when the client's watches were interrupted. Until they have resumed, decide nothing.
+    pub contact: Contact,
     /// Publishes events in the controller's name. A repeated event increases the count of the first.
     pub events: Events,
     /// The process's metrics.
@@ -54,7 +57,13 @@ pub struct Context {
 
 impl Context {
     /// Creates the handles of a process, not yet bound to a controller.
-    pub fn new(client: Client, config: ControllerConfig, metrics: Metrics, shutdown: CancellationToken) -> Context {
+    pub fn new(
+        connection: impl Into<Connection>,
+        config: ControllerConfig,
+        metrics: Metrics,
+        shutdown: CancellationToken,
+    ) -> Context {
+        let Connection { client, contact } = connection.into();
         let events = Events::new(Arc::new(client.clone()), MANAGER, config.pod_name.as_deref());
         let readiness = Readiness::default();
         let identity: Arc<str> = lease::identity(config.pod_name.as_deref()).into();
@@ -65,6 +74,7 @@ impl Context {
             identity,
             rights,
             client,
+            contact,
             events,
             metrics,
             shutdown,

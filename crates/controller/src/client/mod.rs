@@ -3,7 +3,9 @@
 
 mod bounded;
 mod connections;
+mod contact;
 mod find;
+mod followed;
 mod pages;
 pub mod rehearsal;
 mod restart;
@@ -23,6 +25,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 use crate::client::bounded::{Bounded, TooLarge};
 use crate::client::connections::is_watch;
 pub(crate) use crate::client::connections::{HttpClient, to_others};
+pub use crate::client::contact::Contact;
 pub use crate::client::find::NoCluster;
 pub use crate::client::find::find as find_cluster;
 use crate::client::pages::Pages;
@@ -46,22 +49,39 @@ pub enum Error {
     Client(#[source] kube::Error),
 }
 
+/// A client, and what it knows of its contact with the server.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client.
+    pub client: Client,
+    /// Tells when its watches were interrupted.
+    pub contact: Contact,
+}
+
+impl From<Client> for Connection {
+    /// Returns a connection to a server whose watches are never interrupted.
+    fn from(client: Client) -> Connection {
+        Connection { client, contact: Contact::default() }
+    }
+}
+
 /// Creates a client of the cluster that writes nothing once the term is over. Its requests are accepted on the current
 /// runtime; a connection is driven by the runtime that sends its first request.
 ///
 /// # Errors
 /// The configuration cannot be used.
-pub fn connect(mut config: Config, program: &str, metrics: &Metrics, term: &Term) -> Result<Client, Error> {
+pub fn connect(mut config: Config, program: &str, metrics: &Metrics, term: &Term) -> Result<Connection, Error> {
     let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
     config.headers.extend(HeaderValue::from_str(&agent).ok().map(|agent| (header::USER_AGENT, agent)));
     let namespace = config.default_namespace.clone();
-    let client = client(config, metrics, term).map_err(Error::Client)?;
-    Ok(Client::new(Pages::new(client), namespace))
+    let contact = Contact::default();
+    let client = client(config, metrics, term, &contact).map_err(Error::Client)?;
+    Ok(Connection { client: Client::new(Pages::new(client), namespace), contact })
 }
 
 /// Builds a client like kube's own, with our connections. Retries a request that the server turns away (429, 503, 504)
 /// when the server asks for it.
-fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube::Error> {
+fn client(config: Config, metrics: &Metrics, term: &Term, contact: &Contact) -> Result<Client, kube::Error> {
     metrics.api_server(config.cluster_url.authority().map_or("", |host| host.as_str()));
     let (counted, within_term) = (Counted(metrics.clone()), WithinTerm(term.clone()));
     if config.proxy_url.is_some() {
@@ -69,8 +89,8 @@ fn client(config: Config, metrics: &Metrics, term: &Term) -> Result<Client, kube
     }
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.default_retry.then(|| RetryLayer::new(AfterRestart::default())))
-        .layer(Resuming::default())
+        .option_layer(config.default_retry.then(|| RetryLayer::new(AfterRestart::of(contact.clone()))))
+        .layer(Resuming::of(contact.clone()))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .layer(within_term)
@@ -186,7 +206,7 @@ mod tests {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
         });
-        (client(config, &Metrics::default(), term).unwrap(), arrived)
+        (client(config, &Metrics::default(), term, &Contact::default()).unwrap(), arrived)
     }
 
     #[tokio::test]

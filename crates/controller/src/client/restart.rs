@@ -1,36 +1,31 @@
 //! Decides which requests are retried: those that the server turns away, as in kube's own client, and those that it
 //! forbids while it starts. A server that has just started answers before it has loaded all roles and bindings.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::client::retry::RetryPolicy;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
-use outside::sync::lock;
-
-/// How long after the last failed contact a 403 may mean that the server is starting.
-const START: Duration = Duration::from_secs(10);
+use super::contact::Contact;
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// kube's retry policy, which also retries forbidden requests for a while after the server was unreachable. At any
-/// other time a 403 is final at once.
+/// kube's retry policy, which also retries forbidden requests while the server may be starting. At any other time a 403
+/// is final at once.
 #[derive(Clone)]
 pub(super) struct AfterRestart {
-    /// When the server was last unreachable; shared by all requests.
-    lost: Arc<Mutex<Option<Instant>>>,
+    contact: Contact,
     busy: RetryPolicy,
 }
 
-impl Default for AfterRestart {
-    fn default() -> AfterRestart {
-        AfterRestart { lost: Arc::default(), busy: RetryPolicy::server_retry() }
+impl AfterRestart {
+    pub(super) fn of(contact: Contact) -> AfterRestart {
+        AfterRestart { contact, busy: RetryPolicy::server_retry() }
     }
 }
 
@@ -39,12 +34,9 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for AfterRestart {
 
     fn retry(&mut self, request: &mut Request<Body>, answer: &mut Result<Response<B>, BoxError>) -> Option<Sleep> {
         match answer {
-            Err(_) => {
-                *lock(&self.lost) = Some(Instant::now());
-                None
-            }
+            Err(_) => None,
             Ok(refusal) if refusal.status() == StatusCode::FORBIDDEN => {
-                lock(&self.lost).is_some_and(|at| at.elapsed() < START).then(|| sleep(PAUSE))
+                self.contact.may_be_starting().then(|| sleep(PAUSE))
             }
             Ok(_) => self.busy.retry(request, answer),
         }
@@ -57,10 +49,15 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for AfterRestart {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::time::Instant;
     use tower::retry::RetryLayer;
-    use tower::{Layer as _, Service, ServiceExt as _};
+    use tower::{Service, ServiceBuilder, ServiceExt as _};
 
     use super::*;
+    use crate::client::contact::START;
+    use crate::client::resume::Resuming;
 
     /// Sends three requests in a row to a server that is unreachable for the first `lost` requests, and then forbids
     /// everything until `allows`. Returns the responses and when they arrived.
@@ -73,7 +70,9 @@ mod tests {
             let answer = Response::builder().status(code).body(()).unwrap();
             std::future::ready(if *count <= lost { Err(BoxError::from("refused")) } else { Ok(answer) })
         });
-        let mut client = RetryLayer::new(AfterRestart::default()).layer(server);
+        let contact = Contact::default();
+        let retry = RetryLayer::new(AfterRestart::of(contact.clone()));
+        let mut client = ServiceBuilder::new().layer(retry).layer(Resuming::of(contact)).service(server);
         let mut answers = Vec::new();
         for _ in 0..3 {
             let request = Request::post("/api").body(Body::from(b"{}".to_vec())).unwrap();

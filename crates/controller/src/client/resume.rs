@@ -1,17 +1,18 @@
-//! Asks a server that was unreachable whether it knows the version from which a watch resumes. A server that was
-//! restored from a backup does not, and would keep the watch waiting silently until its versions have caught up.
+//! Asks a server that was unreachable, or that ended a watch early, whether it knows the version from which the watch
+//! resumes. A server that was restored from a backup does not, and would keep the watch waiting silently until its
+//! versions have caught up.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use kube::client::Body;
-use outside::sync::lock;
 use tower::{BoxError, Layer, Service, ServiceExt as _};
 
 use super::connections::is_watch;
+use super::contact::{self, Contact};
+use super::followed::Followed;
 
 /// Requests the metadata of objects alone, if the server supports that.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
@@ -20,22 +21,20 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 const OF_WATCHES: [&str; 6] =
     ["watch", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents", "resourceVersionMatch", "limit"];
 
-/// A layer that asks this question before a watch resumes.
-#[derive(Clone, Default)]
-pub(super) struct Resuming(Arc<Mutex<Contact>>);
+/// A layer that asks this question before a watch resumes, and holds writes while watches are interrupted.
+#[derive(Clone)]
+pub(super) struct Resuming(Contact);
 
-/// What is known of past outages.
-#[derive(Default)]
-struct Contact {
-    outages: u64,
-    /// The number of outages when each watch last resumed, by its address without the version.
-    resumed: HashMap<String, u64>,
+impl Resuming {
+    pub(super) fn of(contact: Contact) -> Resuming {
+        Resuming(contact)
+    }
 }
 
 #[derive(Clone)]
 pub(super) struct ResumingService<S> {
     inner: S,
-    contact: Arc<Mutex<Contact>>,
+    contact: Contact,
 }
 
 impl<S> Layer<S> for Resuming {
@@ -53,62 +52,108 @@ where
     S::Future: Send + 'static,
     B: Send + 'static,
 {
-    type Response = Response<B>;
+    type Response = Response<Followed<B>>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<Followed<B>>, BoxError>>;
 
     fn poll_ready(&mut self, task: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(task).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let contact = self.contact.clone();
-        let Some((watch, question)) = self.doubtful(&request) else {
-            return counted(self.inner.call(request).map(|answer| answer.map_err(Into::into)), contact).boxed();
-        };
-        // This clone has not been polled, so `oneshot` waits until it is ready.
-        let (asks, watches) = (self.inner.clone(), self.inner.clone());
-        let resumed = async move {
-            let outages = lock(&contact).outages;
-            let answer =
-                counted(asks.oneshot(question).map(|answer| answer.map_err(Into::into)), contact.clone()).await?;
-            lock(&contact).resumed.insert(watch, outages);
-            match answer.status() {
-                // Respond as for an expired watch, which then lists again.
-                StatusCode::GATEWAY_TIMEOUT => Ok(gone(answer)),
-                // On any other answer, the watch itself gets the server's response.
-                _ => counted(watches.oneshot(request).map(|answer| answer.map_err(Into::into)), contact).await,
+        // A clone has not been polled, so it waits until it is ready.
+        let mut server = Server { inner: self.inner.clone(), contact: self.contact.clone() };
+        let is_write = contact::is_write(&request);
+        match Watch::resuming(&request) {
+            Some(watch) => server.resume(watch, request).boxed(),
+            None => async move {
+                if is_write {
+                    server.contact.admit_write().await?;
+                }
+                server.send(request).await.map(|answer| answer.map(Followed::nowhere))
             }
-        };
-        resumed.boxed()
+            .boxed(),
+        }
     }
 }
 
-impl<S> ResumingService<S> {
-    /// Returns the address of a watch that resumes after an outage, and the question to ask; `None` for any other
-    /// request.
-    fn doubtful(&self, request: &Request<Body>) -> Option<(String, Request<Body>)> {
+/// The server, and the contact with it.
+struct Server<S> {
+    inner: S,
+    contact: Contact,
+}
+
+impl<S, B> Server<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+{
+    async fn send(&mut self, request: Request<Body>) -> Result<Response<B>, BoxError> {
+        let answer = self.inner.clone().oneshot(request).await;
+        answer.map_err(Into::into).inspect_err(|_| self.contact.failed())
+    }
+
+    /// Sends a watch, after the question if there is doubt.
+    async fn resume(mut self, watch: Watch, request: Request<Body>) -> Result<Response<Followed<B>>, BoxError> {
+        let outages = self.contact.outages();
+        let answer = match self.ask(&watch, request.headers()).await? {
+            Some(answer) => answer,
+            None => self.send(request).await?,
+        };
+        self.contact.answered(&watch.selection, answer.status(), watch.timeout, outages);
+        let is_watching = answer.status().is_success();
+        let follow = move |body| {
+            if is_watching { Followed::by(self.contact, watch.selection, body) } else { Followed::nowhere(body) }
+        };
+        Ok(answer.map(follow))
+    }
+
+    /// Asks whether the server knows the version; returns the answer for the watch if it does not, or if the question
+    /// is still open.
+    async fn ask(&mut self, watch: &Watch, headers: &HeaderMap) -> Result<Option<Response<B>>, BoxError> {
+        if !self.contact.doubts(&watch.selection) {
+            return Ok(None);
+        }
+        let Some(question) = question(&watch.selection, &watch.version, headers) else { return Ok(None) };
+        let answer = self.send(question).await?;
+        Ok(match answer.status() {
+            // Respond as for an expired watch, which then lists again.
+            StatusCode::GATEWAY_TIMEOUT => Some(gone(answer)),
+            status if status.is_success() || is_misunderstood(status) => None,
+            // A server that has just started turns requests away.
+            _ => Some(answer),
+        })
+    }
+}
+
+/// A watch that resumes from a version.
+struct Watch {
+    /// Its address without the version.
+    selection: String,
+    version: String,
+    /// When the server ends it.
+    timeout: Duration,
+}
+
+impl Watch {
+    fn resuming(request: &Request<Body>) -> Option<Watch> {
         if !is_watch(request) {
             return None;
         }
-        let (watch, version) = address(request.uri())?;
-        let mut contact = lock(&self.contact);
-        let outages = contact.outages;
-        // A new watch has just listed.
-        if *contact.resumed.entry(watch.clone()).or_insert(outages) == outages {
-            return None;
-        }
-        let question = question(&watch, &version, request.headers())?;
-        Some((watch, question))
+        let (selection, version) = address(request.uri())?;
+        let seconds = parameter(request.uri().query()?, "timeoutSeconds").and_then(|seconds| seconds.parse().ok());
+        Some(Watch { selection, version, timeout: Duration::from_secs(seconds.unwrap_or_default()) })
     }
 }
 
-/// Awaits a response, and counts a failed one as an outage.
-async fn counted<T>(
-    answer: impl Future<Output = Result<T, BoxError>>,
-    contact: Arc<Mutex<Contact>>,
-) -> Result<T, BoxError> {
-    answer.await.inspect_err(|_| lock(&contact).outages += 1)
+/// Returns whether the server does not understand the question; then the watch begins without an answer.
+fn is_misunderstood(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_ACCEPTABLE)
+}
+
+/// Returns the value of a parameter of a query.
+fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
+    query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Splits a watch's address into its selection and the version from which it resumes; returns `None` if it does not
@@ -116,7 +161,7 @@ async fn counted<T>(
 fn address(uri: &Uri) -> Option<(String, String)> {
     let query = uri.query()?;
     let is_version = |pair: &&str| pair.starts_with("resourceVersion=");
-    let version = query.split('&').find(is_version)?.trim_start_matches("resourceVersion=").to_owned();
+    let version = parameter(query, "resourceVersion")?.to_owned();
     let of_lists = |pair: &&str| !is_version(pair) && !OF_WATCHES.contains(&pair.split('=').next().unwrap_or_default());
     let rest: Vec<&str> = query.split('&').filter(of_lists).filter(|pair| !pair.is_empty()).collect();
     let separator = if rest.is_empty() { "" } else { "&" };
@@ -141,6 +186,12 @@ fn gone<B>(mut answer: Response<B>) -> Response<B> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http_body::Frame;
+    use http_body_util::BodyExt as _;
+    use outside::sync::lock;
+
     use super::*;
 
     const WATCH: &str =
@@ -150,13 +201,15 @@ mod tests {
 
     /// A server that is unreachable while `away`, and that knows versions up to `newest`.
     #[derive(Default)]
-    struct Server {
+    struct Fake {
         away: bool,
         newest: u64,
+        /// The status of every answer but to watches, if it is not the server's own.
+        answers: Option<u16>,
         asked: Vec<String>,
     }
 
-    type Shared = Arc<Mutex<Server>>;
+    type Shared = Arc<Mutex<Fake>>;
 
     fn answer(server: &Shared, request: &Request<Body>) -> Result<Response<()>, BoxError> {
         let mut server = lock(server);
@@ -167,29 +220,91 @@ mod tests {
         }
         let version: u64 = uri.rsplit("resourceVersion=").next().and_then(|v| v.parse().ok()).unwrap_or_default();
         // A watch from a future version waits.
-        let code = if !is_watch(request) && version > server.newest { 504 } else { 200 };
+        let code = match (is_watch(request), server.answers) {
+            (false, Some(code)) => code,
+            (false, None) if version > server.newest => 504,
+            _ => 200,
+        };
         Ok(Response::builder().status(code).body(()).unwrap())
     }
 
     async fn ask<S>(client: &mut S, uri: &str) -> Option<u16>
     where
-        S: Service<Request<Body>, Response = Response<()>, Error = BoxError>,
+        S: Service<Request<Body>, Response = Response<Followed<()>>, Error = BoxError>,
     {
         let request = Request::get(uri).body(Body::empty()).unwrap();
         client.ready().await.unwrap().call(request).await.ok().map(|answer| answer.status().as_u16())
     }
 
-    #[tokio::test]
+    fn client(server: &Shared) -> impl Service<Request<Body>, Response = Response<Followed<()>>, Error = BoxError> {
+        let state = server.clone();
+        Resuming::of(Contact::default())
+            .layer(tower::service_fn(move |request| std::future::ready(answer(&state, &request))))
+    }
+
+    /// How long the watches of these tests run.
+    const WHOLE: Duration = Duration::from_secs(290);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_is_asked_until_the_server_answers_it() {
+        for (code, expected, then) in [
+            (401, 401, vec![QUESTION]),
+            (403, 403, vec![QUESTION]),
+            (404, 404, vec![QUESTION]),
+            (429, 429, vec![QUESTION]),
+            (500, 500, vec![QUESTION]),
+            (503, 503, vec![QUESTION]),
+            (400, 200, vec![QUESTION, "the watch"]),
+            (406, 200, vec![QUESTION, "the watch"]),
+        ] {
+            let (server, seven) = (Shared::default(), format!("{WATCH}7"));
+            let mut client = client(&server);
+            ask(&mut client, &seven).await;
+            tokio::time::advance(WHOLE).await;
+            lock(&server).away = true;
+            assert_eq!(ask(&mut client, &seven).await, None);
+            *lock(&server) = Fake { answers: Some(code), ..Fake::default() };
+            assert_eq!(ask(&mut client, &seven).await, Some(expected), "{code}");
+            let then: Vec<&str> = then.into_iter().map(|uri| if uri == "the watch" { &seven } else { uri }).collect();
+            assert_eq!(lock(&server).asked, then, "{code}");
+            if expected != 200 {
+                lock(&server).answers = None;
+                assert_eq!(ask(&mut client, &seven).await, Some(410), "restored, and {code} until it was ready");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_ended_early_asks_even_if_no_request_failed() {
+        let (server, seven) = (Shared::default(), format!("{WATCH}7"));
+        let mut client = client(&server);
+        lock(&server).newest = 9;
+        let asked = || std::mem::take(&mut lock(&server).asked);
+        for (ended, expected) in [(WHOLE, vec![&*seven]), (WHOLE / 2, vec![QUESTION, &seven])] {
+            ask(&mut client, &seven).await;
+            asked();
+            tokio::time::advance(ended).await;
+            assert_eq!(ask(&mut client, &seven).await, Some(200));
+            assert_eq!(asked(), expected, "after {ended:?}");
+            tokio::time::advance(WHOLE).await;
+        }
+        ask(&mut client, &seven).await;
+        tokio::time::advance(WHOLE / 2).await;
+        lock(&server).newest = 5;
+        assert_eq!(ask(&mut client, &seven).await, Some(410), "the next server behind the balancer was restored");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_watch_that_goes_on_after_an_outage_asks_whether_its_version_is_known() {
         let server = Shared::default();
-        let (state, seven) = (server.clone(), format!("{WATCH}7"));
-        let inner = tower::service_fn(move |request| std::future::ready(answer(&state, &request)));
-        let mut client = Resuming::default().layer(inner);
+        let seven = format!("{WATCH}7");
+        let mut client = client(&server);
         lock(&server).newest = 9;
         let asked = || std::mem::take(&mut lock(&server).asked);
 
         assert_eq!(ask(&mut client, &seven).await, Some(200));
         assert_eq!(asked(), [&*seven], "nothing happened yet");
+        tokio::time::advance(WHOLE).await;
         lock(&server).away = true;
         assert_eq!(ask(&mut client, "/api/v1/pods").await, None);
         assert_eq!(ask(&mut client, &seven).await, None, "still away");
@@ -197,6 +312,7 @@ mod tests {
         lock(&server).away = false;
         assert_eq!(ask(&mut client, &seven).await, Some(200));
         assert_eq!(asked(), [QUESTION, &*seven]);
+        tokio::time::advance(WHOLE).await;
         assert_eq!(ask(&mut client, &seven).await, Some(200));
         assert_eq!(asked(), [&*seven], "it is asked once");
 
@@ -206,6 +322,30 @@ mod tests {
         assert_eq!(ask(&mut client, &seven).await, Some(410), "the server was restored from a backup");
         let fresh = format!("{WATCH}5");
         assert_eq!(ask(&mut client, &fresh).await, Some(200), "after a list it goes on from there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_waits_for_a_watch_whose_stream_broke_and_is_then_decided_again() {
+        let streams = || http_body_util::StreamBody::new(futures::stream::iter([Err::<Frame<&[u8]>, _>("broken")]));
+        let inner =
+            tower::service_fn(move |_: Request<Body>| std::future::ready(Ok::<_, BoxError>(Response::new(streams()))));
+        let mut client = Resuming::of(Contact::default()).layer(inner);
+        let send = |method: Method, uri: &str| Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
+        let watch = || send(Method::GET, &format!("{WATCH}7"));
+        let stream = client.ready().await.unwrap().call(watch()).await.unwrap();
+        let write = async |client: &mut ResumingService<_>| {
+            let answer = client.ready().await.unwrap().call(send(Method::POST, "/api/v1/pods")).await;
+            answer.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(write(&mut client).await, Ok(()), "the stream is whole");
+        assert_eq!(stream.into_body().collect().await.err(), Some("broken"));
+        let mut other = client.clone();
+        let (held, ()) = tokio::join!(write(&mut client), async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(other.ready().await.unwrap().call(watch()).await.unwrap());
+        });
+        assert_eq!(held, Err(contact::Interrupted.to_string()));
+        assert_eq!(write(&mut client).await, Ok(()), "who stops reading interrupts nothing");
     }
 
     #[test]

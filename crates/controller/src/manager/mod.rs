@@ -14,6 +14,7 @@ use kube::Client;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::Connection;
 pub use crate::client::{Error as ClientError, NoCluster};
 use crate::context::{ControllerConfig, Parts};
 pub use crate::lease::Lost;
@@ -229,7 +230,7 @@ impl Manager {
     /// Creates a client for each runtime, so that neither waits for the other's connections.
     fn clients(&self, cluster: &kube::Config) -> Result<Clients, Error> {
         let connect = || client::connect(cluster.clone(), &self.config.program, &self.metrics, &self.term);
-        let own = connect()?;
+        let own = connect()?.client;
         let _entered = self.workers.as_ref().map(Handle::enter);
         Ok(Clients { own, controllers: connect()? })
     }
@@ -253,7 +254,7 @@ impl Manager {
     /// # Errors
     /// As [`run`](Self::run).
     pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-        run::run(self, Clients { own: client.clone(), controllers: client }, shutdown).await
+        run::run(self, Clients { own: client.clone(), controllers: client.into() }, shutdown).await
     }
 }
 
@@ -262,7 +263,7 @@ struct Clients {
     /// For the lease, for token reviews and for the first contact.
     own: Client,
     /// For controllers.
-    controllers: Client,
+    controllers: Connection,
 }
 
 impl Default for Config {

@@ -198,6 +198,10 @@ impl<R: Reconciler> Reconcile for Serving<R> {
         R::Resource::kind(&())
     }
 
+    async fn informed(&self) {
+        self.context.contact.resumed().await;
+    }
+
     async fn reconcile(&self, key: &ResourceKey, _permit: &Permit) -> ReconcileResult {
         if let Some(invalid) = self.resources.invalid(key) {
             return self.failed(key, self.reference(key), &Failure::Undecodable(invalid.cause));

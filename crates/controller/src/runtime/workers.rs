@@ -32,6 +32,10 @@ pub trait Reconcile: Send + Sync + 'static {
     fn rested(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
+    /// Waits while what is known may be outdated. Default: returns at once.
+    fn informed(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
     /// Reconciles a resource.
     fn reconcile(&self, key: &ResourceKey, permit: &Permit) -> impl Future<Output = ReconcileResult> + Send;
     /// Delays the resource whose reconcile panicked. Others are unaffected.
@@ -95,6 +99,7 @@ impl<W: Reconcile> Drop for Running<W> {
 
 async fn work_on<W: Reconcile>(running: Running<W>, permit: Permit) {
     let Running { work, key } = &running;
+    work.informed().await;
     let timer = work.metrics().reconcile(work.controller());
     let result = match caught(Box::pin(work.reconcile(key, &permit))).await {
         Some(result) => result,
@@ -115,4 +120,78 @@ async fn panicked<W: Reconcile>(work: &W, key: &ResourceKey) -> ReconcileResult 
     tracing::error!(resource = %key, "A reconcile panicked, which is a bug; the resource will be retried");
     work.queue().push_after(key.clone(), backoff::LONGEST);
     caught(Box::pin(work.panicked(key))).await.unwrap_or(ReconcileResult::Error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::Semaphore;
+
+    use super::super::concurrency::ConcurrencyLimit;
+    use super::*;
+
+    /// Work that is informed once the semaphore has a permit, and reports each reconcile.
+    struct Informed {
+        queue: Queue<ResourceKey>,
+        metrics: Metrics,
+        controller: Arc<str>,
+        informed: Semaphore,
+        reconciled: Semaphore,
+    }
+
+    impl Reconcile for Informed {
+        fn queue(&self) -> &Queue<ResourceKey> {
+            &self.queue
+        }
+
+        fn metrics(&self) -> &Metrics {
+            &self.metrics
+        }
+
+        fn controller(&self) -> &Arc<str> {
+            &self.controller
+        }
+
+        fn kind(&self) -> Cow<'_, str> {
+            "Shop".into()
+        }
+
+        async fn informed(&self) {
+            self.informed.acquire().await.unwrap().forget();
+        }
+
+        async fn reconcile(&self, _: &ResourceKey, _: &Permit) -> ReconcileResult {
+            self.reconciled.add_permits(1);
+            ReconcileResult::Success
+        }
+
+        async fn panicked(&self, _: &ResourceKey) -> ReconcileResult {
+            ReconcileResult::Error
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_reconciled_while_what_is_known_may_be_outdated() {
+        let work = Arc::new(Informed {
+            queue: Queue::new(),
+            metrics: Metrics::default(),
+            controller: "shop-controller".into(),
+            informed: Semaphore::new(0),
+            reconciled: Semaphore::new(0),
+        });
+        work.queue.open();
+        work.queue.push(ResourceKey::new("ns", "web"));
+        let shutdown = CancellationToken::new();
+        let workers = Arc::<ConcurrencyLimit>::default().for_controller(1);
+        let serving = tokio::spawn({
+            let (work, shutdown) = (work.clone(), shutdown.clone());
+            async move { serve(&work, &shutdown, workers).await }
+        });
+        assert!(tokio::time::timeout(Duration::from_secs(60), work.reconciled.acquire()).await.is_err());
+        work.informed.add_permits(1);
+        drop(work.reconciled.acquire().await.unwrap());
+        shutdown.cancel();
+        serving.await.unwrap();
+    }
 }

@@ -86,7 +86,7 @@ fn open(kubeconfig: &Path) -> Result<(Runtime, Client), Error> {
         let file = Kubeconfig::read_from(kubeconfig).map_err(|error| invalid(chain(&error)))?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
         let config = config.map_err(|error| invalid(chain(&error)))?;
-        client::connect(config, PROGRAM, &Metrics::of(PROGRAM), &Term::default())
+        client::connect(config, PROGRAM, &Metrics::of(PROGRAM), &Term::default()).map(|connection| connection.client)
     })?;
     Ok((runtime, client))
 }

@@ -107,6 +107,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         started: tokio::time::Instant::now(),
         extensions,
         client: context.client.clone(),
+        contact: context.contact.clone(),
         memory: Memory::default(),
         cache: Cache::over(cluster.releases.clone())
             .judging(expressions)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::client::Contact;
 use controller::events::{self, Events};
 use controller::metrics::Metrics;
 use controller::report::Outcome;
@@ -43,6 +44,8 @@ pub(crate) struct ControllerContext {
     pub(crate) extensions: Extensions,
     /// Only for the author's code. Everything else uses `api`.
     pub(crate) client: kube::Client,
+    /// Tells when watches were interrupted.
+    pub(crate) contact: Contact,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
     /// The metrics of charts.

@@ -259,6 +259,10 @@ impl workers::Reconcile for ControllerContext {
         self.renderer.rested().await;
     }
 
+    async fn informed(&self) {
+        self.contact.resumed().await;
+    }
+
     async fn reconcile(&self, key: &ResourceKey, permit: &Permit) -> ReconcileResult {
         reconcile(self, key, &HeldPermit(permit), permit.priority()).await
     }

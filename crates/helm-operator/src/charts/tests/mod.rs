@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use controller::client::Contact;
 use controller::events::Events;
 use controller::metrics::{Metrics, ReconcileResult};
 use controller::runtime::concurrency::ConcurrencyLimit;
@@ -449,6 +450,7 @@ impl World {
             started: Instant::now(),
             extensions,
             client: no_client(),
+            contact: Contact::default(),
             counts: ChartMetrics::new(&metrics),
             metrics,
             events,

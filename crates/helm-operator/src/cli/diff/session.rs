@@ -121,8 +121,8 @@ pub(super) fn of_document(document: &Value) -> Gvk {
 async fn connect(diff: &Diff) -> Result<Client, Failure> {
     let configuration = kubeconfig::configuration(diff.kubeconfig.as_deref(), diff.context.as_deref());
     let config = configuration.await.map_err(Failure::Cluster)?;
-    let client = client::connect(config, "helm-operator-diff", &Metrics::of("helm-operator"), &Term::default());
-    Ok(Rehearsal::client(client.map_err(|error| Failure::Cluster(chain(&error)))?))
+    let connection = client::connect(config, "helm-operator-diff", &Metrics::of("helm-operator"), &Term::default());
+    Ok(Rehearsal::client(connection.map_err(|error| Failure::Cluster(chain(&error)))?.client))
 }
 
 /// Warns if the key of release records is missing where it is looked for.

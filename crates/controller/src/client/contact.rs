@@ -1,0 +1,328 @@
+//! Knows what contact there was with the server: requests that got no answer, and watches whose streams were
+//! interrupted.
+//!
+//! Once every stream was interrupted, nobody knows whether the server that answers next is the one that was left: it may
+//! have been restored from a backup. What one watch has listed again and what another last saw may then be from
+//! different times, so until all have resumed, nothing is decided and nothing is written.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+use outside::sync::lock;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How much earlier than its own timeout a watch may end without doubt.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// How long a write waits for interrupted watches before it fails.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long an interrupted watch counts. One that takes longer may never resume: nobody needs it any more.
+const HELD: Duration = Duration::from_secs(60);
+
+/// How long after the last failed contact a refusal may mean that the server is starting: it answers before it has
+/// loaded all roles and definitions.
+pub(super) const START: Duration = Duration::from_secs(10);
+
+/// The APIs whose objects are questions, which change nothing.
+const QUESTIONS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
+
+/// A write that was decided on before or while a watch was interrupted. It was not sent.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("watches were interrupted, so this write may rest on outdated objects: it is decided again")]
+pub(super) struct Interrupted;
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The server ended it.
+    Whole,
+    /// The connection is lost.
+    Broken,
+    /// Its reader stopped, which is no interruption.
+    Unread,
+}
+
+/// The contact of a client with the server, shared with those who decide on what its watches saw. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Contact(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Notified when all watches have resumed.
+    resumed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    outages: u64,
+    /// When a request last got no answer, or a stream last broke.
+    failed: Option<Instant>,
+    /// Each watch, by its selection.
+    watches: HashMap<String, Watched>,
+    /// The number of running streams.
+    streams: usize,
+    /// Since when watches have not resumed, by their selections.
+    interrupted: HashMap<String, Instant>,
+    /// Whether every stream was interrupted before all of them had resumed.
+    is_lost: bool,
+}
+
+/// When a watch last knew that the server has its version.
+#[derive(Clone, Copy)]
+struct Watched {
+    /// The number of outages until then.
+    outages: u64,
+    /// When its stream ends if nothing interrupts it; `None` while it has none.
+    until: Option<Instant>,
+}
+
+impl Watched {
+    /// Returns whether the server may have been restored since: it was away, or it ended the stream early. A balancer
+    /// may lead to another server at once, so no request fails.
+    fn is_doubtful(self, outages: u64, now: Instant) -> bool {
+        self.outages != outages || self.until.is_some_and(|until| now + SLACK < until)
+    }
+}
+
+impl Contact {
+    /// Records a request that got no answer.
+    pub(super) fn failed(&self) {
+        let mut state = lock(&self.0.state);
+        state.outages += 1;
+        state.failed = Some(Instant::now());
+    }
+
+    /// Returns the number of requests that got no answer.
+    pub(super) fn outages(&self) -> u64 {
+        lock(&self.0.state).outages
+    }
+
+    /// Returns whether the server may be starting, and may refuse for that reason alone.
+    pub(super) fn may_be_starting(&self) -> bool {
+        lock(&self.0.state).failed.is_some_and(|failed| failed.elapsed() < START)
+    }
+
+    /// Returns whether the server may no longer know the version from which a watch resumes. One that is new has just
+    /// listed.
+    pub(super) fn doubts(&self, selection: &str) -> bool {
+        let mut state = lock(&self.0.state);
+        let outages = state.outages;
+        let known = state.watches.entry(selection.to_owned()).or_insert(Watched { outages, until: None });
+        known.is_doubtful(outages, Instant::now())
+    }
+
+    /// Records the server's answer to a watch, or to the question before it. `outages` is their number before. After a
+    /// success, its stream runs until [`ended`](Self::ended).
+    pub(super) fn answered(&self, selection: &str, status: StatusCode, timeout: Duration, outages: u64) {
+        let mut state = lock(&self.0.state);
+        if status.is_success() {
+            let watched = Watched { outages, until: Some(Instant::now() + timeout) };
+            state.watches.insert(selection.to_owned(), watched);
+            state.streams += 1;
+        }
+        if state.interrupted.get(selection).is_some_and(|since| state.knows(status, *since)) {
+            state.interrupted.remove(selection);
+        }
+        if state.interrupted.is_empty() && std::mem::take(&mut state.is_lost) {
+            drop(state);
+            self.0.resumed.notify_waiters();
+        }
+    }
+
+    /// Records the end of a watch's stream.
+    pub(super) fn ended(&self, selection: &str, how: Ended) {
+        let mut state = lock(&self.0.state);
+        let now = Instant::now();
+        let ends = state.watches.get(selection).and_then(|watch| watch.until);
+        if how != Ended::Unread && ends.is_some_and(|until| now + SLACK < until) {
+            state.interrupted.insert(selection.to_owned(), now);
+        }
+        if how == Ended::Broken {
+            state.failed = Some(now);
+        }
+        state.streams -= 1;
+        // While one stream lasts, the server is the same: others lost their definition, or a server behind it.
+        state.is_lost |= state.streams == 0 && !state.interrupted.is_empty();
+    }
+
+    /// Waits until every watch has resumed after all were interrupted.
+    pub async fn resumed(&self) {
+        loop {
+            let resumed = self.0.resumed.notified();
+            match self.held_until() {
+                Some(until) => _ = timeout_at(until, resumed).await,
+                None => return,
+            }
+        }
+    }
+
+    /// Admits a write, unless watches are interrupted.
+    ///
+    /// # Errors
+    /// They were, so that the write must be decided again.
+    pub(super) async fn admit_write(&self) -> Result<(), Interrupted> {
+        if self.held_until().is_none() {
+            return Ok(());
+        }
+        _ = timeout(PATIENCE, self.resumed()).await;
+        Err(Interrupted)
+    }
+
+    /// Returns until when interrupted watches hold writes, if none resumes; `None` if they hold none.
+    fn held_until(&self) -> Option<Instant> {
+        let mut state = lock(&self.0.state);
+        let now = Instant::now();
+        state.interrupted.retain(|_, since| now < *since + HELD);
+        state.is_lost &= !state.interrupted.is_empty();
+        let last = state.interrupted.values().max().filter(|_| state.is_lost);
+        last.map(|since| *since + HELD)
+    }
+}
+
+impl State {
+    /// Returns whether a watch that was interrupted knows after this answer what it sees.
+    fn knows(&self, status: StatusCode, since: Instant) -> bool {
+        let is_starting = |lost: Option<Instant>| lost.is_some_and(|lost| lost.elapsed() < START);
+        match status {
+            status if status.is_success() => true,
+            // It must list first, or try again.
+            StatusCode::GONE | StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => false,
+            status if status.is_server_error() => false,
+            // A refused watch sees nothing and says so, unless the server is only starting.
+            StatusCode::FORBIDDEN => !is_starting(self.failed.max(Some(since))),
+            _ => !is_starting(self.failed),
+        }
+    }
+}
+
+/// Returns whether a request may change an object.
+pub(super) fn is_write<B>(request: &Request<B>) -> bool {
+    let is_question = |path: &str| QUESTIONS.iter().any(|questions| path.contains(questions));
+    !request.method().is_safe() && !is_question(request.uri().path())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    const WHOLE: Duration = Duration::from_secs(290);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Returns a contact with running watches.
+    fn watching(selections: &[&str]) -> Contact {
+        let contact = Contact::default();
+        selections.iter().for_each(|selection| contact.answered(selection, StatusCode::OK, WHOLE, 0));
+        contact
+    }
+
+    /// Ends all streams.
+    fn interrupt(contact: &Contact) {
+        let all: Vec<String> = lock(&contact.0.state).watches.keys().cloned().collect();
+        all.iter().for_each(|selection| contact.ended(selection, Ended::Whole));
+    }
+
+    #[test]
+    fn a_question_is_no_write() {
+        for (method, uri, expected) in [
+            (Method::GET, "/api/v1/pods", false),
+            (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews", false),
+            (Method::POST, "/k8s/apis/authentication.k8s.io/v1/tokenreviews", false),
+            (Method::POST, "/api/v1/namespaces/ns/secrets", true),
+            (Method::PATCH, "/api/v1/namespaces/ns/secrets/a", true),
+            (Method::DELETE, "/api/v1/namespaces/ns/secrets/a", true),
+        ] {
+            let request = Request::builder().method(&method).uri(uri).body(()).unwrap();
+            assert_eq!(is_write(&request), expected, "{method} {uri}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_pass_unless_all_watches_were_interrupted() {
+        let began = Instant::now();
+        for (what, after, passes) in [("at its end", WHOLE, true), ("early", WHOLE / 2, false)] {
+            let contact = watching(&["pods", "secrets"]);
+            assert_eq!(contact.admit_write().await, Ok(()));
+            tokio::time::advance(after).await;
+            interrupt(&contact);
+            assert_eq!(contact.admit_write().await.is_ok(), passes, "{what}");
+        }
+        assert_eq!(began.elapsed(), WHOLE + WHOLE / 2 + PATIENCE, "only the held write waited");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_one_stream_lasts_nothing_waits() {
+        for (last, passes) in [(Ended::Unread, false), (Ended::Broken, false)] {
+            let contact = watching(&["metrics", "pods"]);
+            contact.ended("metrics", Ended::Broken);
+            contact.resumed().await;
+            assert_eq!(contact.admit_write().await, Ok(()), "an aggregated server is away");
+            contact.ended("pods", last);
+            assert_eq!(contact.admit_write().await.is_ok(), passes, "{last:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_held_write_fails_once_all_watches_go_on_and_the_next_passes() {
+        let contact = watching(&["pods", "secrets"]);
+        interrupt(&contact);
+        let (held, began) = (contact.clone(), Instant::now());
+        let held = tokio::spawn(async move { (held.admit_write().await, began.elapsed()) });
+        for (selection, status) in [
+            ("pods", StatusCode::OK),
+            ("secrets", StatusCode::TOO_MANY_REQUESTS),
+            ("secrets", StatusCode::INTERNAL_SERVER_ERROR),
+            ("secrets", StatusCode::GONE),
+            ("secrets", StatusCode::OK),
+        ] {
+            assert!(timeout(SECOND, contact.resumed()).await.is_err(), "nothing is decided either");
+            contact.answered(selection, status, WHOLE, 0);
+        }
+        contact.resumed().await;
+        assert_eq!(held.await.unwrap(), (Err(Interrupted), 5 * SECOND));
+        assert_eq!(contact.admit_write().await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_refused_or_never_resumes_holds_writes_for_a_while_at_most() {
+        let contact = watching(&["pods"]);
+        interrupt(&contact);
+        contact.answered("pods", StatusCode::NOT_FOUND, WHOLE, 0);
+        assert_eq!(contact.admit_write().await, Ok(()), "its kind is gone, which the watch reports");
+
+        let contact = watching(&["pods"]);
+        interrupt(&contact);
+        let began = Instant::now();
+        while contact.admit_write().await.is_err() {}
+        assert_eq!(began.elapsed(), HELD);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_of_a_server_that_starts_holds_writes_until_it_has_loaded_its_roles() {
+        let (refused, missing) = (StatusCode::FORBIDDEN, StatusCode::NOT_FOUND);
+        for (what, ended, failed, refusal, held) in [
+            ("its roles are not loaded", Ended::Whole, false, refused, true),
+            ("nor are its definitions", Ended::Broken, false, missing, true),
+            ("it was away", Ended::Whole, true, missing, true),
+            ("it is the same server", Ended::Whole, false, missing, false),
+        ] {
+            let contact = watching(&["pods"]);
+            let began = Instant::now();
+            contact.ended("pods", ended);
+            if failed {
+                contact.failed();
+            }
+            contact.answered("pods", refusal, WHOLE, 0);
+            assert_eq!(contact.admit_write().await.is_err(), held, "{what}");
+            assert_eq!(began.elapsed(), if held { PATIENCE } else { Duration::ZERO }, "{what}");
+            contact.answered("pods", refusal, WHOLE, 0);
+            assert_eq!(contact.admit_write().await, Ok(()), "{what}: the refusal is meant");
+        }
+    }
+}
