@@ -11,6 +11,7 @@ mod budgets;
 mod canary;
 mod chart;
 mod chart_kinds;
+mod chart_tests;
 mod client_side;
 mod config;
 mod definitions;

@@ -28,6 +28,8 @@ pub(crate) struct Watch {
     pub(crate) reads_resource: bool,
     /// Whether the entry leaves installing the chart's definitions to others.
     pub(crate) skips_crds: bool,
+    /// Whether the chart's tests run.
+    pub(crate) runs_tests: bool,
     /// The annotations that a resource must not set.
     pub(crate) refused_annotations: Vec<String>,
     /// The objects that a release may contain.
@@ -68,6 +70,7 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
         reads_resource: entry["status"].to_string().contains("self"),
         skips_crds: text("crds") == "skip",
+        runs_tests: entry["test"]["enable"] == true,
         refused_annotations: policies::refused_annotations(entry),
         objects: entry["objects"].clone(),
         has_namespaces: !entry["objects"]["namespaces"].is_null(),

@@ -254,6 +254,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         reach: Arc::new(reach),
         on_failure: watch.on_failure,
         retries: watch.retries,
+        chart_tests: watch.chart_tests,
         crds: watch.crds,
         recreate: watch.recreate.clone(),
         home: watch.home(config.own_namespace(&context.client)),

@@ -26,7 +26,9 @@ use crate::values_from::ValuesSource;
 use crate::view::cache::Cache;
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
-use crate::watches::{AnnotationSources, CommonLabels, Drift, Expressions, OnFailure, ServiceAccount};
+use crate::watches::{
+    AnnotationSources, ChartTests, CommonLabels, Drift, Expressions, OnFailure, ServiceAccount,
+};
 
 /// The state that all reconciles of one controller share.
 pub(crate) struct ControllerContext {
@@ -94,6 +96,7 @@ pub(crate) struct Settings {
     pub(crate) on_failure: OnFailure,
     /// How often to retry the same inputs; `None` means no limit.
     pub(crate) retries: Option<u32>,
+    pub(crate) chart_tests: ChartTests,
     pub(crate) crds: CrdPolicy,
     pub(crate) recreate: Arc<[ObjectRule]>,
     pub(crate) expressions: Arc<Expressions>,

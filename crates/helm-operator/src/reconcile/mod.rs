@@ -45,7 +45,7 @@ use crate::reconcile::report::{headline, status_writer};
 use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::reconcile::steps::remediate::Stage;
 use crate::reconcile::steps::{
-    compare, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,
+    chart_tests, compare, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,
 };
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
@@ -227,6 +227,8 @@ impl ReconcileLoop<'_> {
                 context.begin_upgrade(primary, context.release().as_deref());
                 deploy::upgrade(context, primary).await.inspect(|_| context.deployed(primary))
             }
+            Step::Test => chart_tests::test(context, primary).await,
+            Step::RollBack => chart_tests::roll_back(context, primary).await,
             Step::TakeOwnership => repair::take_ownership(context, primary).await,
             Step::Repair => repair::repair(context, primary).await,
             Step::Detect => detect::detect(context, primary).await,

@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::step_context::StepContext;
+use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::health::Unhealthy;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::ResourceMemory;
@@ -42,12 +43,14 @@ impl StepContext<'_> {
             invalid_annotation: self.annotation_fault(primary).is_some(),
             inputs: self.inputs(release.as_deref(), primary),
             objects: self.objects(release.as_deref(), primary),
-            held: self.is_held(primary, release.as_deref()),
+            held: self.is_held(primary, release.as_deref())
+                || self.gate(primary, release.as_deref()) == Gate::Closed,
             listing: self.is_listing(),
             again: self.again(primary),
             upgrade_slot: self.upgrade_slot(primary, release.as_deref()),
             contested: self.is_contested(),
             blind: self.shared.cache.is_blind(self.key),
+            gate: self.gate(primary, release.as_deref()),
             outdated: release.as_ref().is_some_and(|release| !release.outdated().is_empty()),
             yields: self.priority == Priority::Normal && self.shared.memory.of(self.key).is_retry(),
         }

@@ -163,6 +163,8 @@ impl StepContext<'_> {
             ignore: self.shared.settings.drift.ignore.clone(),
             refused: self.refused(primary),
             before: self.shared.rollout.before(self.key),
+            tests: self.shared.settings.chart_tests.enable,
+            rejected: None,
             unclaimed_hooks: self.granted(primary) > Adopt::Never || self.release().is_some_and(|r| r.is_taken_over()),
         };
         Environment {

@@ -35,6 +35,7 @@ pub(super) fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
         all.push(new(condition::DRIFTED, "True", DETECTED, &drifted(&facts.drift)));
     }
     all.push(ready);
+    all.extend(facts.tests.as_ref().map(|tests| tests.condition(old)));
     let mistakes = [
         (condition::UNREAD_VALUES, &facts.unread),
         (condition::IGNORED_ANNOTATIONS, &facts.ignored),

@@ -10,6 +10,7 @@ mod conditions;
 pub(crate) mod history;
 pub(crate) mod inventory;
 pub(crate) mod summary;
+mod test_report;
 
 pub(crate) mod declared_fields;
 
@@ -27,6 +28,7 @@ use conditions::{initialized, new, wanted};
 use history::HistoryEntry;
 use inventory::Inventory;
 use reason::Reason;
+pub(crate) use test_report::{TEST_SUCCEEDED, TestReport};
 
 /// The types of conditions.
 pub(crate) mod condition {
@@ -58,6 +60,8 @@ pub(crate) mod condition {
     /// Release records look like this operator's, but were changed, copied or forged, or their key is lost; present
     /// only when true.
     pub(crate) const UNPROVEN_RECORDS: &str = "UnprovenRecords";
+    /// Whether the release passed its tests, as in Flux; absent if none run.
+    pub(crate) const TEST_SUCCESS: &str = "TestSuccess";
 }
 
 /// The types of our conditions; others on the resource belong to someone else.
@@ -75,6 +79,7 @@ const OURS: &[&str] = &[
     condition::UNREAD_VALUES,
     condition::IGNORED_ANNOTATIONS,
     condition::UNPROVEN_RECORDS,
+    condition::TEST_SUCCESS,
 ];
 
 /// The maximum length of a message, in bytes. Conditions may have 32 KiB, but a whole list of resources must stay
@@ -239,6 +244,8 @@ pub(crate) struct Facts {
     /// The records that look like ours, but were changed, copied or forged, or whose key is lost; empty if there are
     /// none.
     pub(crate) unproven: String,
+    /// The tests of the release; `None` if none run.
+    pub(crate) tests: Option<TestReport>,
 }
 
 /// The reason why a failure needs a change, if its own reason does not imply it.

@@ -50,6 +50,8 @@ pub(crate) enum Reason {
     RenderLimit,
     /// The ServiceAccount of watches.yaml does not exist.
     ServiceAccountMissing,
+    /// The release failed its tests.
+    TestFailed,
     /// A request was not answered.
     Unanswered,
     /// An uninstall failed.
@@ -69,7 +71,7 @@ pub(crate) enum Reason {
 }
 
 /// All reasons that have a name here.
-const ALL: [Reason; 29] = [
+const ALL: [Reason; 30] = [
     Reason::ChartChanged,
     Reason::DriftLoop,
     Reason::ExternalSchema,
@@ -92,6 +94,7 @@ const ALL: [Reason; 29] = [
     Reason::RenderError,
     Reason::RenderLimit,
     Reason::ServiceAccountMissing,
+    Reason::TestFailed,
     Reason::Unanswered,
     Reason::UninstallError,
     Reason::UnsupportedKubernetes,
@@ -132,6 +135,7 @@ impl Reason {
             Reason::RenderError => "RenderError",
             Reason::RenderLimit => "RenderLimit",
             Reason::ServiceAccountMissing => "ServiceAccountMissing",
+            Reason::TestFailed => "TestFailed",
             Reason::Unanswered => "Unanswered",
             Reason::UninstallError => "UninstallError",
             Reason::UnsupportedKubernetes => "UnsupportedKubernetes",
@@ -172,6 +176,10 @@ impl Reason {
             }
             Reason::RenderError => "correct spec or the chart",
             Reason::RenderLimit => "make the chart render less, or raise the limit that the message of Ready names",
+            Reason::TestFailed => {
+                "correct spec or the chart; to try the same inputs again, set the annotation \
+                 helm.sdk.operatorframework.io/retry-now to a new value"
+            }
             Reason::UnsupportedKubernetes => "use a chart that supports this version of Kubernetes",
             Reason::Forbidden
             | Reason::ImpersonationForbidden

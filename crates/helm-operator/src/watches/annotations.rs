@@ -241,8 +241,10 @@ impl Annotations {
         all.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
 
-    /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`. Default: false.
+    /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`; the one for upgrades also covers tests.
+    /// Default: false.
     pub(crate) fn disable_hooks(&self, action: Action) -> bool {
+        let action = if action == Action::Test { Action::Upgrade } else { action };
         self.flag(&format!("{}-disable-hooks", action.as_str()), false)
     }
 

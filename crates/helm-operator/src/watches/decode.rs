@@ -13,8 +13,9 @@ use super::expand::{self, Env};
 use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, AnnotationSources, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
-    OverrideValuesType, Overrides, SchemaRule, ValuesSource, Warning, Watch, labels, objects, parse_duration, rules,
+    AnnotationNames, AnnotationSources, ChartTests, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
+    OverrideValuesType, Overrides, SchemaRule, ValuesSource, Warning, Watch, chart_tests, labels, objects,
+    parse_duration, rules,
 };
 use scaffold::lint::undecided;
 
@@ -53,6 +54,7 @@ pub(super) const KEYS: &[&str] = &[
     "adopt",
     "onFailure",
     "retries",
+    "test",
     "crds",
     "recreate",
     "lookup",
@@ -116,6 +118,7 @@ fn empty() -> Watch {
         adopt: Adopt::Unowned,
         on_failure: OnFailure::default(),
         retries: None,
+        chart_tests: ChartTests::default(),
         crds: CrdPolicy::default(),
         recreate: Default::default(),
         lookup: LookupRule::default(),
@@ -162,6 +165,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "adopt" => watch.adopt = rules::adopt(entry)?,
         "onFailure" => watch.on_failure = rules::on_failure(entry)?,
         "retries" => watch.retries = Some(rules::retries(entry)?),
+        "test" => watch.chart_tests = chart_tests::chart_tests(entry)?,
         "crds" => watch.crds = rules::crds(entry)?,
         "recreate" => watch.recreate = rules::recreate(entry)?,
         "serviceAccountName" => watch.service_account = rules::service_account(entry)?,

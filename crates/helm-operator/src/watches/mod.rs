@@ -4,6 +4,7 @@
 //! of both.
 
 pub(crate) mod annotations;
+mod chart_tests;
 mod check;
 mod decode;
 mod duration;
@@ -28,6 +29,7 @@ use kube::core::{ApiResource, GroupVersionKind, Selector};
 
 pub use crate::values_from::{SourceError, SourceKind, ValuesSource};
 pub use crate::watches::annotations::AnnotationNames;
+pub use chart_tests::{ChartTests, OnTestFailure};
 pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use expressions::Expressions;
@@ -98,6 +100,8 @@ pub struct Watch {
     pub on_failure: OnFailure,
     /// How often to retry the same inputs after a failure other than an outage. `None`: no limit.
     pub retries: Option<u32>,
+    /// Whether the chart's tests run, and what their failure leads to.
+    pub chart_tests: ChartTests,
     /// How to handle the custom resource definitions in the chart's `crds` directory.
     pub crds: CrdPolicy,
     /// Objects to delete and recreate when the server refuses to change their immutable fields, in addition to Jobs.

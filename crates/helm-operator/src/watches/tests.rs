@@ -378,6 +378,27 @@ fn failures_have_a_policy_and_a_limit_of_retries() {
 }
 
 #[test]
+fn tests_of_a_chart_run_only_by_choice() {
+    assert_eq!(one("").unwrap().chart_tests, ChartTests::default());
+    assert_eq!(one("  test: {}").unwrap().chart_tests.timeout, Duration::from_secs(300), "as in Helm");
+    let on_failure = OnTestFailure::Rollback;
+    let all = ChartTests { enable: true, on_failure, timeout: Duration::from_secs(60) };
+    assert_eq!(one("  test: {enable: true, onFailure: rollback, timeout: 1m}").unwrap().chart_tests, all);
+    for (text, message) in [
+        ("{enable: 1}", "enable: expected true or false, found a number"),
+        (
+            "{enabled: true}",
+            "unknown key \"enabled\"; the keys are enable, onFailure, timeout; did you mean \"enable\"?",
+        ),
+        ("{onFailure: keep}", "onFailure must be \"report\" or \"rollback\", found \"keep\""),
+        ("{timeout: 5}", "timeout: expected a string, found a number"),
+        ("true", "expected a mapping, found a boolean"),
+    ] {
+        assert_eq!(one(&format!("  test: {text}")).unwrap_err(), format!("line 6: test: {message}"));
+    }
+}
+
+#[test]
 fn definitions_have_a_policy() {
     assert_eq!(one("").unwrap().crds, CrdPolicy::Create);
     for (text, policy) in

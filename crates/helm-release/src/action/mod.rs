@@ -16,6 +16,8 @@
 //! 7. **Complete.** The record becomes `deployed`, the previous one `superseded`, and revisions beyond the history
 //!    limit are deleted.
 //!
+//! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome.
+//!
 //! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`delete_objects`],
 //! [`run_post_delete`], then [`Storage::delete_all`].
 //!
@@ -51,6 +53,7 @@ mod orphans;
 mod repair;
 mod resume;
 mod rollback;
+mod test;
 #[cfg(test)]
 mod tests;
 mod uninstall;
@@ -70,7 +73,7 @@ use crate::kube::{
     Tie, recorded_objects,
 };
 use crate::release::{ChartDocument, Fields, Hook, Info, Packed, Release, Status};
-use crate::storage::{self, Before, Marks, Sealed, Storage, Stored, Written};
+use crate::storage::{self, Before, Marks, Rejected, Sealed, Storage, Stored, Written};
 use resume::not_run;
 
 pub use admit::{Admission, Admitted, admit};
@@ -81,7 +84,8 @@ pub use install::{install, replace_crds};
 pub use name::Action;
 pub use orphans::{claimed, orphans};
 pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
-pub use rollback::rollback;
+pub use rollback::{rollback, rollback_to};
+pub use test::{Tested, test};
 pub use uninstall::{
     POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_objects, hand_over, inventory_of,
     run_post_delete, run_pre_delete,
@@ -218,6 +222,10 @@ pub struct Options {
     pub refused: Option<Refusal>,
     /// The release's state before an upgrade that takes an upgrade permit, for the marks. Default: none.
     pub before: Option<Before>,
+    /// Whether the test hooks of what is installed or upgraded are to run afterwards ([`test()`]). Default: false.
+    pub tests: bool,
+    /// The revision that a rollback undoes because its tests failed, for the marks. Default: none.
+    pub rejected: Option<Box<Rejected>>,
 }
 
 impl Default for Options {
@@ -236,6 +244,8 @@ impl Default for Options {
             ignore: Arc::default(),
             refused: None,
             before: None,
+            tests: false,
+            rejected: None,
         }
     }
 }

@@ -9,6 +9,8 @@ pub enum Action {
     Upgrade,
     /// Returns to an earlier revision.
     Rollback,
+    /// Runs the tests of its deployed revision.
+    Test,
     /// Deletes it.
     Uninstall,
 }
@@ -20,6 +22,7 @@ impl Action {
             Action::Install => "install",
             Action::Upgrade => "upgrade",
             Action::Rollback => "rollback",
+            Action::Test => "test",
             Action::Uninstall => "uninstall",
         }
     }

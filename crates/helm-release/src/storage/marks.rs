@@ -83,6 +83,10 @@ pub struct Marks {
     pub string_overrides: bool,
     /// The release's state before the upgrade to this revision, if the upgrade took a permit.
     pub before: Option<Before>,
+    /// What is known about the revision's tests; `None` if none are to run.
+    pub tests: Option<Tests>,
+    /// The revision that a rollback to this one undid because its tests failed.
+    pub rejected: Option<Box<Rejected>>,
 }
 
 impl Marks {
@@ -109,6 +113,34 @@ pub enum Before {
     /// It was not ready.
     #[serde(rename = "u")]
     Unready,
+}
+
+/// What is known about a revision's tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tests {
+    /// They have yet to succeed or fail.
+    #[serde(rename = "d")]
+    Due,
+    /// They succeeded.
+    #[serde(rename = "p")]
+    Passed,
+    /// One failed, and the revision stays.
+    #[serde(rename = "f")]
+    Failed,
+    /// One failed, and the revision is to be rolled back.
+    #[serde(rename = "r")]
+    Rejected,
+}
+
+/// A revision that was rolled back because its tests failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// The revision.
+    #[serde(rename = "v")]
+    pub version: u32,
+    /// The digest of what it was rendered from.
+    #[serde(rename = "i")]
+    pub inputs: String,
 }
 
 /// Maximum number of former resources that a record names: they may take a release from each other without end.
@@ -211,6 +243,10 @@ struct Text {
     s: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     b: Option<Before>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    e: Option<Tests>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    j: Option<Box<Rejected>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     w: Vec<String>,
     #[serde(default)]
@@ -280,6 +316,8 @@ impl Marks {
             rolled_back_to: text.r,
             string_overrides: text.s,
             before: text.b,
+            tests: text.e,
+            rejected: text.j,
         })
     }
 
@@ -309,6 +347,8 @@ impl Marks {
             r: self.rolled_back_to,
             s: self.string_overrides,
             b: self.before,
+            e: self.tests,
+            j: self.rejected.clone(),
             w: self.former.iter().map(ToString::to_string).collect(),
             o: self.objects.iter().map(object).collect(),
             z: String::new(),

@@ -59,6 +59,8 @@ fn marks() -> Marks {
         rolled_back_to: Some(1),
         string_overrides: true,
         before: Some(Before::Unready),
+        tests: Some(Tests::Failed),
+        rejected: Some(Box::new(Rejected { version: 7, inputs: "bad".into() })),
         former: vec!["before".into()],
     }
 }

@@ -114,7 +114,7 @@ fn seen(project: &Project, watch: &Watch) -> Result<render::Seen, Error> {
     let own = project.below(&watch.chart).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
     let examples: Vec<(&str, &[u8])> = own.collect();
     let report = |done, planned| project.progress().report(Step { chart: &watch.chart, done, planned });
-    Ok(render::all(chart, &watch.override_values(), &examples, &report))
+    Ok(render::all(chart, watch, &examples, &report))
 }
 
 /// Returns the needs of the charts of a kind's versions, with notes about what could not be determined.

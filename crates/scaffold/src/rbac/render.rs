@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::branches::{self, Change, asked_apis};
 use crate::documents::items;
+use crate::watches::Watch;
 use crate::yaml::{parse, to_map};
 
 /// The release's name and namespace. Text that contains one of them differs between releases.
@@ -40,6 +41,8 @@ pub(super) struct Seen {
     pub(super) lookups: BTreeSet<(String, String, bool)>,
     /// Notes on what could not be determined.
     pub(super) notes: Vec<String>,
+    /// Whether the chart's tests run, too.
+    runs_tests: bool,
     rendered: BTreeSet<String>,
     /// The kinds that each template has printed: (template, kind).
     printed: BTreeSet<(String, String)>,
@@ -108,13 +111,15 @@ struct Cluster {
     is_upgrade: bool,
 }
 
-/// Renders the chart with its defaults, the examples, and each value changed. `overrides` always apply.
-pub(super) fn all(chart: Arc<Chart>, overrides: &Map, examples: &[(&str, &[u8])], report: Report<'_>) -> Seen {
+/// Renders the chart of a watch with its defaults, the examples, and each value changed. The watch's override values
+/// always apply.
+pub(super) fn all(chart: Arc<Chart>, watch: &Watch, examples: &[(&str, &[u8])], report: Report<'_>) -> Seen {
+    let overrides = watch.override_values();
     let texts = texts(&chart);
     let templates: Vec<&str> = texts.iter().map(String::as_str).collect();
     let with_all_apis = with_apis(&asked_apis(&templates));
     let conditions = conditions(&chart);
-    let defaults = complete(&chart, overrides);
+    let defaults = complete(&chart, &overrides);
     let mut explorer = Explorer {
         report,
         attempts: (0, 0),
@@ -122,8 +127,8 @@ pub(super) fn all(chart: Arc<Chart>, overrides: &Map, examples: &[(&str, &[u8])]
         asked: Arc::default(),
         capabilities: Capabilities::default(),
         with_all_apis,
-        overrides: overrides.clone(),
-        seen: Seen::default(),
+        overrides,
+        seen: Seen { runs_tests: watch.runs_tests, ..Seen::default() },
     };
     let changes = branches::changes(&defaults, &templates, &conditions.iter().map(String::as_str).collect::<Vec<_>>());
     explorer.explore(&changes, examples);
@@ -306,7 +311,9 @@ impl Seen {
         for manifest in &rendered.manifests {
             self.object(&manifest.path, &manifest.content, note, false);
         }
-        for hook in rendered.hooks.iter().filter(|hook| hook.events.iter().any(|event| *event != "test")) {
+        let runs = |event: &&str| *event != "test" || self.runs_tests;
+        let hooks: Vec<_> = rendered.hooks.iter().filter(|hook| hook.events.iter().any(runs)).collect();
+        for hook in hooks {
             self.object(&hook.path, &hook.manifest, note, true);
         }
         for hook in &rendered.hooks {

@@ -8,8 +8,12 @@ use crate::yaml;
 const WATCH: &str = "- {group: web.my.domain, version: v1, kind: Web, chart: helm-charts/web}\n";
 
 fn generated(files: &[(&str, &str)]) -> (String, Vec<String>) {
+    generated_for(WATCH, files)
+}
+
+fn generated_for(watch: &str, files: &[(&str, &str)]) -> (String, Vec<String>) {
     let chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
-    let fixed = [("watches.yaml", WATCH), ("helm-charts/web/Chart.yaml", chart)];
+    let fixed = [("watches.yaml", watch), ("helm-charts/web/Chart.yaml", chart)];
     let mut project = Project::from_files(fixed.iter().chain(files).map(|(path, text)| (*path, *text)));
     let notes = generate(&mut project, &[], Existing::Keep).unwrap();
     (project.text("config/rbac/web_role.yaml").unwrap().to_owned(), notes)
@@ -120,6 +124,17 @@ fn hooks_lookups_and_definitions_are_included_and_tests_are_not() {
         objects("x.io", &["proxys"]),
     ];
     assert_eq!(rules(&text), expected);
+}
+
+#[test]
+fn tests_are_included_if_they_run() {
+    let test = "apiVersion: v1\nkind: Pod\nmetadata: {name: x, annotations: {helm.sh/hook: test}}\n";
+    let files = [("helm-charts/web/templates/test.yaml", test)];
+    assert_eq!(rules(&generated(&files).0), Vec::<Json>::new());
+    let watch = WATCH.replace("helm-charts/web}", "helm-charts/web, test: {enable: true}}");
+    let (text, _) = generated_for(&watch, &files);
+    let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "create", "delete"]});
+    assert_eq!(rules(&text), [pods]);
 }
 
 #[test]

@@ -17,13 +17,13 @@ use crate::reconcile::controller_context::Settings;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
-fn with_hooks(hooks: Value) -> Value {
+pub(super) fn with_hooks(hooks: Value) -> Value {
     let mut spec = spec();
     spec["hooks"] = hooks;
     spec
 }
 
-fn hook(name: &str, event: &str) -> Value {
+pub(super) fn hook(name: &str, event: &str) -> Value {
     json!({"name": name, "events": [event]})
 }
 
@@ -50,19 +50,19 @@ pub(super) async fn reconcile(world: &World, how: &str) -> ReconcileResult {
 }
 
 /// Reconciles until the process is killed after this time.
-async fn killed_after(world: &World, seconds: u64) {
+pub(super) async fn killed_after(world: &World, seconds: u64) {
     tokio::select! {
         _ = world.reconcile() => {}
         () = sleep(Duration::from_secs(seconds)) => {}
     }
 }
 
-fn count(world: &World, request: &str) -> usize {
+pub(super) fn count(world: &World, request: &str) -> usize {
     world.server.log().iter().filter(|line| line.starts_with(request)).count()
 }
 
 /// Returns the phases of a revision's hooks, as `helm` reads them.
-async fn phases(world: &World, version: u32) -> Vec<String> {
+pub(super) async fn phases(world: &World, version: u32) -> Vec<String> {
     let release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
     release.hooks.iter().map(|hook| format!("{} {:?}", hook.name, hook.last_run.phase)).collect()
 }

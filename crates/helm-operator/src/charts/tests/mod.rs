@@ -53,6 +53,7 @@ mod adopted;
 mod afterwards;
 mod apart;
 mod cache;
+mod chart_tests;
 mod competitors;
 mod drift;
 mod extensions;
@@ -424,6 +425,7 @@ impl World {
             reach: Arc::default(),
             on_failure: crate::watches::OnFailure::default(),
             retries: None,
+            chart_tests: crate::watches::ChartTests::default(),
             crds: helm_release::kube::CrdPolicy::default(),
             recreate: [].into(),
             expressions: Arc::default(),

@@ -129,6 +129,8 @@ pub(crate) struct StatusMemory {
     pub(crate) waiting: Option<Box<Waiting>>,
     /// Values that no template reads.
     pub(crate) unread: Option<Box<Found>>,
+    /// The last revision that failed its tests, and why.
+    pub(crate) test_failure: Option<Box<(u32, String)>>,
 }
 
 /// The facts about a release that its records do not contain.
@@ -150,6 +152,8 @@ pub(crate) struct Requests {
     pub(crate) asked: Option<Box<HandledTriggers>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(crate) resynced: Option<Instant>,
+    /// The inputs whose tests a person wants to run again.
+    pub(crate) test_again: Option<Box<str>>,
 }
 
 /// A failure that still applies.
@@ -224,8 +228,8 @@ pub(crate) struct DriftMemory {
 impl StatusMemory {
     /// Returns whether the memory is empty.
     fn is_blank(&self) -> bool {
-        let StatusMemory { notes, written, unwritten, field_fault, waiting, unread } = self;
-        let is_unread = unread.is_none() && waiting.is_none();
+        let StatusMemory { notes, written, unwritten, field_fault, waiting, unread, test_failure } = self;
+        let is_unread = unread.is_none() && waiting.is_none() && test_failure.is_none();
         is_unread && notes.is_none() && written.is_none() && unwritten.is_none() && field_fault.is_none()
     }
 }
@@ -239,6 +243,10 @@ impl ResourceMemory {
                 .then_some((kind, condition))
         };
         let (kind, failing) = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().find_map(stands)?;
+        // The records say it, and that the same inputs are not tried again.
+        if *failing.reason == Reason::TestFailed {
+            return None;
+        }
         if *failing.reason == Reason::DriftLoop {
             let fault = Fault { condition: kind, reason: Reason::DriftLoop, message: failing.message.to_string() };
             let fault = Some(Box::new(fault));
@@ -340,7 +348,7 @@ impl ResourceMemory {
             detected: None,
             status,
             release: ReleaseMemory { lost: None, took_over: false, cleared: None },
-            requests: Requests { asked: None, resynced: None },
+            requests: Requests { asked: None, resynced: None, test_again: None },
             competitor: None,
         } = self
         else {

@@ -9,6 +9,8 @@ pub(crate) mod health;
 
 pub(crate) mod rollout;
 
+pub(crate) mod gate;
+
 pub(crate) mod alike;
 pub(crate) mod inputs;
 pub(crate) mod state;

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::gate::Gate;
+
 /// What is true of a resource and its release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Observed {
@@ -40,6 +42,8 @@ pub(crate) struct Observed {
     pub(crate) blind: bool,
     /// Revisions older than the deployed one are also recorded as deployed.
     pub(crate) outdated: bool,
+    /// What the tests of the newest revision ask for.
+    pub(crate) gate: Gate,
 }
 
 /// What to do even if nothing differs.
@@ -161,6 +165,10 @@ pub(crate) enum Step {
     Install,
     /// Create the next revision.
     Upgrade,
+    /// Run the tests of the deployed revision.
+    Test,
+    /// Roll back the deployed revision, whose tests failed.
+    RollBack,
     /// Take ownership of objects.
     TakeOwnership,
     /// Repair drift.
@@ -208,6 +216,8 @@ impl fmt::Display for Step {
             Step::Render => "render",
             Step::Install => "install",
             Step::Upgrade => "upgrade",
+            Step::Test => "test",
+            Step::RollBack => "roll back",
             Step::TakeOwnership => "take objects over",
             Step::Repair => "repair",
             Step::Reapply => "apply again",
@@ -241,6 +251,8 @@ impl fmt::Display for Observed {
             (self.contested, "made by another operator"),
             (self.blind, "records not watched"),
             (self.outdated, "with outdated revisions"),
+            (self.gate == Gate::Test, "tests due"),
+            (matches!(self.gate, Gate::RollBack | Gate::Closed), "tests failed"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
     }
@@ -354,6 +366,7 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
     match recorded {
         _ if observed.inputs == Inputs::Unread => Step::ReadSources,
+        _ if observed.gate == Gate::RollBack => Step::RollBack,
         Recorded::Failed | Recorded::FailedInstall if observed.contested => Step::GiveWay,
         _ if !rendered => Step::Render,
         Recorded::None
@@ -368,6 +381,8 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 fn when_deployed(observed: &Observed) -> Step {
     let waits = observed.held || observed.upgrade_slot == UpgradeSlot::Waiting;
     match (observed.inputs, observed.objects) {
+        // Nothing follows that would do it.
+        (_, Objects::Intact) if observed.gate == Gate::Closed && observed.outdated => Step::Supersede,
         // The deployed revision is maintained even while the next one cannot be created.
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
@@ -380,6 +395,7 @@ fn when_deployed(observed: &Observed) -> Step {
         (Inputs::RenderedOther, _) => Step::Upgrade,
         (_, Objects::Unmarked) if observed.held => Step::Wait,
         (_, Objects::Unmarked) => Step::TakeOwnership,
+        _ if observed.gate == Gate::RollBack && !observed.held => Step::RollBack,
         _ if observed.again == Again::Apply && !observed.held => Step::Reapply,
         (_, Objects::Drifted) => Step::Repair,
         (_, Objects::Unreported) => Step::Detect,
@@ -387,6 +403,8 @@ fn when_deployed(observed: &Observed) -> Step {
         (_, Objects::Unconfirmed) => Step::Confirm,
         (_, Objects::Intact) if observed.outdated && observed.held => Step::Wait,
         (_, Objects::Intact) if observed.outdated => Step::Supersede,
+        (_, Objects::Intact) if matches!(observed.gate, Gate::Test | Gate::RollBack) && observed.held => Step::Wait,
+        (_, Objects::Intact) if observed.gate == Gate::Test => Step::Test,
         (_, Objects::Intact) => Step::Nothing,
     }
 }
@@ -417,6 +435,7 @@ mod tests {
         contested: false,
         blind: false,
         outdated: false,
+        gate: Gate::Open,
     };
 
     fn check(cases: &[(&str, Observed, Step)]) {
@@ -550,6 +569,37 @@ mod tests {
                 Step::TakeOwnership,
             ),
             ("someone else's", Observed { release: Recorded::Foreign, finalizer: false, ..FINE }, Step::Refuse),
+        ]);
+    }
+
+    #[test]
+    fn tests_run_once_everything_is_settled_and_their_failure_is_undone_once() {
+        let due = Observed { gate: Gate::Test, ..FINE };
+        let failed = Observed { gate: Gate::RollBack, ..FINE };
+        let undone = Observed { gate: Gate::Closed, held: true, inputs: Inputs::Changed, ..FINE };
+        check(&[
+            ("due", due.clone(), Step::Test),
+            ("not before a repair", Observed { objects: Objects::Drifted, ..due.clone() }, Step::Repair),
+            ("not of what is replaced", Observed { inputs: Inputs::Changed, ..due.clone() }, Step::Render),
+            ("not just after an outage", Observed { held: true, ..due.clone() }, Step::Wait),
+            ("not while suspended", Observed { suspended: true, ..due.clone() }, Step::Nothing),
+            ("deleted", Observed { deleting: true, ..due }, Step::Uninstall),
+            ("failed", failed.clone(), Step::RollBack),
+            ("with drift", Observed { objects: Objects::Drifted, ..failed.clone() }, Step::RollBack),
+            ("not just after that failed", Observed { held: true, ..failed.clone() }, Step::Wait),
+            (
+                "interrupted",
+                Observed { release: Recorded::Pending, inputs: Inputs::Changed, ..failed.clone() },
+                Step::RollBack,
+            ),
+            (
+                "it failed",
+                Observed { release: Recorded::Failed, inputs: Inputs::Changed, ..failed.clone() },
+                Step::RollBack,
+            ),
+            ("not tried again", undone.clone(), Step::Wait),
+            ("but repaired", Observed { objects: Objects::Drifted, ..undone.clone() }, Step::Repair),
+            ("and the one that it undid is marked so", Observed { outdated: true, ..undone }, Step::Supersede),
         ]);
     }
 

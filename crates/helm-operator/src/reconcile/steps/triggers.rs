@@ -6,6 +6,7 @@
 
 use tokio::time::Instant;
 
+use crate::reconcile::decide::gate;
 use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Again, Inputs};
@@ -41,9 +42,11 @@ impl StepContext<'_> {
             return;
         }
         let now = self.decided;
+        let judged = self.release().as_deref().and_then(gate::judged).map(Box::from);
         self.shared.memory.change(self.key, |history| {
             history.retry_now(now);
             history.drift.hold_until = None;
+            history.requests.test_again = judged;
         });
         self.change_asked(|asked| asked.handled.retry_now = Some(token.into()));
     }
@@ -114,9 +117,10 @@ impl StepContext<'_> {
         now.checked_sub(age).map_or(self.shared.started, |created| created.max(self.shared.started))
     }
 
-    /// Makes a requested full reconcile apply every object after a deployment, including unchanged ones.
+    /// Makes a requested full reconcile apply every object after a deployment, including unchanged ones, and lets the
+    /// new revision's tests follow.
     pub(crate) fn deployed(&mut self, primary: &Primary) {
-        if self.full_reconcile(primary).is_some() {
+        if self.full_reconcile(primary).is_some() || self.is_test_due(primary) {
             self.found.judged = Some(Inputs::RenderedSame);
         }
     }

@@ -59,9 +59,12 @@ impl StepContext<'_> {
         // A chart that does not render has changed nothing, unless an earlier attempt did.
         let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());
         let never_began = !has_begun && fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
-        let settled = fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary);
+        let is_tested = !self.is_test_due(primary);
+        let settled =
+            fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary) && is_tested;
+        let is_undone = self.rejection(primary).is_some();
         let stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_))) && rollout.is_ailing(self.key);
-        if idle || never_began || settled || stalled {
+        if idle || never_began || settled || stalled || is_undone {
             self.shared.leave_rollout(self.key);
         }
     }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use super::{ActionKind, Attempt, Changes, Observations};
-use crate::action::resume::has_delete_hooks;
+use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Applied, Found, Object, ObjectKey, Owner, intern};
-use crate::release::{Info, Release, Status};
-use crate::storage::{MarkedObject, Marks, Record};
+use crate::release::{HookEvent, Info, Release, Status};
+use crate::storage::{MarkedObject, Marks, Record, Tests};
 
 /// Builds the pending revision. A pending predecessor is replaced under the same number.
 pub(super) fn pending_release(
@@ -83,8 +83,21 @@ impl Attempt<'_> {
             rolled_back_to: release.info.rolled_back_to(),
             string_overrides: self.current.is_some_and(|c| c.string_overrides),
             before: self.env.options.before,
+            tests: self.tests(),
+            rejected: self.env.options.rejected.clone().filter(|_| self.is_rollback()),
             ..Marks::default()
         }
+    }
+
+    /// Returns whether the revision's tests are to run. A rollback returns to what ran before, so it has none.
+    fn tests(&self) -> Option<Tests> {
+        let options = &self.env.options;
+        let is_tested = options.tests && !options.disable_hooks && !self.is_rollback();
+        (is_tested && has(&self.candidate.hooks, HookEvent::Test)).then_some(Tests::Due)
+    }
+
+    fn is_rollback(&self) -> bool {
+        self.kind.rollback_revision > 0
     }
 
     pub(super) async fn write_ahead(&self, release: &Release, ahead: &Marks) -> Result<(), Error> {
@@ -106,6 +119,9 @@ impl Attempt<'_> {
         let (env, version) = (self.env, release.version);
         let description = env.options.description.as_ref().unwrap_or(&self.kind.complete);
         release.set_status(Status::Deployed, description);
+        if marks.tests.is_some() {
+            await_next(&mut release.hooks, HookEvent::Test);
+        }
         let written = env.storage.update(&release, &marks).await.map_err(|error| Failure {
             cause: error.into(),
             recorded: Some(RecordedFailure {

@@ -1,0 +1,267 @@
+//! Tests of a chart's tests as a gate: when they run, where their outcome is, and what a failure leads to.
+
+use helm_release::storage::Tests;
+
+use super::hooks::{JOBS, count, hook, killed_after, phases, with_hooks};
+use super::reporting::published;
+use super::*;
+use crate::watches::{ChartTests, OnTestFailure};
+
+fn tested(on_failure: OnTestFailure) -> impl Fn(&mut Settings) {
+    move |settings: &mut Settings| {
+        settings.chart_tests = ChartTests { enable: true, on_failure, ..ChartTests::default() };
+    }
+}
+
+/// Reconciles while Jobs end in this way, once more after the watches of new kinds have listed.
+async fn reconcile(world: &World, how: &str) -> ReconcileResult {
+    hooks::reconcile(world, how).await;
+    hooks::reconcile(world, how).await
+}
+
+/// Creates a controller that runs the chart's test hooks.
+fn world(on_failure: OnTestFailure, hooks: Value) -> World {
+    on(World::new(with_hooks(hooks)).server, on_failure)
+}
+
+/// Creates a controller that has just started.
+fn on(server: Arc<MemoryApi>, on_failure: OnTestFailure) -> World {
+    World::with_events(server, Arc::new(Stub::default()), tested(on_failure))
+}
+
+/// Replaces the process.
+fn restarted(world: World, on_failure: OnTestFailure) -> World {
+    on(world.server, on_failure)
+}
+
+fn tests() -> Value {
+    json!([hook("check", "test")])
+}
+
+fn set(world: &World, value: &str) {
+    world.edit(|p| p["spec"]["value"] = value.into());
+}
+
+/// Ends the Job `gone` as succeeded and `z-check` as failed, again and again.
+async fn end_as_told(server: &MemoryApi) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        for (name, how) in [("gone", "Complete"), ("z-check", "Failed")] {
+            let path = format!("{JOBS}/{name}");
+            let Some(mut job) = server.object(&path).filter(|job| job["status"].is_null()) else { continue };
+            job["status"]["conditions"] = json!([{"type": how, "status": "True", "message": "as told"}]);
+            server.put(&path, job, "kube-controller-manager");
+        }
+    }
+}
+
+fn test_marks(world: &World) -> Option<Tests> {
+    world.shared.cache.release(&key()).unwrap().deployed_marks().unwrap().tests
+}
+
+#[tokio::test(start_paused = true)]
+async fn tests_run_once_after_each_install_and_upgrade_and_their_outcome_is_where_helm_has_it() {
+    let world = world(
+        OnTestFailure::Report,
+        json!([hook("z-last", "test"), hook("a-first", "test"), hook("up", "post-upgrade")]),
+    );
+    reconcile(&world, "Complete").await;
+    assert_eq!(phases(&world, 1).await, ["z-last Succeeded", "a-first Succeeded", "up NotRun"]);
+    assert_eq!((world.history(), test_marks(&world)), (vec!["1 deployed".to_owned()], Some(Tests::Passed)));
+    assert_eq!(world.condition("TestSuccess").unwrap(), "True/TestSucceeded/revision 1 passed its tests");
+    assert_eq!(world.state("Ready"), "True/Ready");
+    let passed =
+        "Normal TestSucceeded x1: revision 1 passed its tests; hooks: Job \"a-first\" (0s), Job \"z-last\" (0s)";
+    assert!(published(&world).await.contains(&passed.to_owned()), "{:#?}", published(&world).await);
+    reconcile(&world, "Complete").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "once");
+    let world = restarted(world, OnTestFailure::Report);
+    assert_eq!(world.requests().await, 0, "the marks say that they ran");
+    set(&world, "2");
+    reconcile(&world, "Complete").await;
+    assert_eq!(phases(&world, 2).await, ["z-last Succeeded", "a-first Succeeded", "up Succeeded"]);
+    assert_eq!(world.condition("TestSuccess").unwrap(), "True/TestSucceeded/revision 2 passed its tests");
+    assert_eq!(count(&world, &format!("DELETE {JOBS}")), 2, "before each is created again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tests_that_are_off_or_of_an_earlier_revision_do_not_run() {
+    let world = World::new(with_hooks(tests()));
+    reconcile(&world, "Complete").await;
+    let world = restarted(world, OnTestFailure::Report);
+    reconcile(&world, "Complete").await;
+    assert_eq!((count(&world, &format!("POST {JOBS}")), world.condition("TestSuccess")), (0, None));
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/upgrade-disable-hooks": "true"});
+        p["spec"]["value"] = "2".into();
+    });
+    reconcile(&world, "Complete").await;
+    assert_eq!((count(&world, &format!("POST {JOBS}")), world.condition("TestSuccess")), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tests_wait_until_every_object_is_ready() {
+    let world = world(OnTestFailure::Report, tests());
+    world.edit(|p| p["spec"]["deployments"] = json!(["app"]));
+    reconcile(&world, "Complete").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 0);
+    let waits = "Unknown/TestsPending/the tests of revision 1 start once every object is ready";
+    assert_eq!(world.condition("TestSuccess").unwrap(), waits);
+    let path = "/apis/apps/v1/namespaces/ns/deployments/app";
+    let mut app = world.server.object(path).unwrap();
+    let available = json!({"type": "Available", "status": "True"});
+    app["status"] = json!({"observedGeneration": app["metadata"]["generation"], "replicas": 1, "readyReplicas": 1,
+        "updatedReplicas": 1, "availableReplicas": 1, "conditions": [available]});
+    world.server.put(path, app, "kube-controller-manager");
+    reconcile(&world, "Complete").await;
+    assert_eq!(world.state("TestSuccess"), "True/TestSucceeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_test_is_reported_and_runs_again_on_request() {
+    let world = world(OnTestFailure::Report, json!([hook("a", "test"), hook("b", "test")]));
+    reconcile(&world, "Failed").await;
+    let why = "revision 1 failed its tests: hook memcached/templates/a.yaml failed: Job \"a\": as told";
+    assert_eq!(world.condition("TestSuccess").unwrap(), format!("False/TestFailed/{why}"));
+    assert_eq!((world.state("Ready").as_str(), world.condition("ReleaseFailed")), ("True/Ready", None));
+    assert_eq!(phases(&world, 1).await, ["a Failed", "b NotRun"], "the rest is not run, as in Helm");
+    assert_eq!(world.history(), ["1 deployed"]);
+    assert!(published(&world).await.contains(&format!("Warning TestFailed x1: {why}")));
+    let world = restarted(world, OnTestFailure::Report);
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    assert_eq!(world.requests().await, 0, "nothing is tried again");
+    assert_eq!(world.condition("TestSuccess").unwrap(), format!("False/TestFailed/{why}"), "the status still says why");
+    let token = json!({"helm.sdk.operatorframework.io/retry-now": "1"});
+    world.edit(|p| p["metadata"]["annotations"] = token);
+    reconcile(&world, "Complete").await;
+    assert_eq!(world.state("TestSuccess"), "True/TestSucceeded");
+    assert_eq!(phases(&world, 1).await, ["a Succeeded", "b Succeeded"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_fails_its_tests_is_rolled_back_once_and_its_inputs_are_not_tried_again() {
+    let world = world(OnTestFailure::Rollback, tests());
+    reconcile(&world, "Complete").await;
+    set(&world, "bad");
+    reconcile(&world, "Failed").await;
+    let all = ["1 superseded", "2 superseded", "3 deployed"];
+    assert_eq!((world.value_of("a"), world.history()), (json!("1"), all.map(str::to_owned).to_vec()));
+    let why = "revision 2 failed its tests: hook memcached/templates/check.yaml failed: Job \"check\": as told";
+    assert_eq!(world.condition("TestSuccess").unwrap(), format!("False/TestFailed/{why}"));
+    assert_eq!(world.condition("ReleaseFailed").unwrap(), format!("True/TestFailed/{why}; it was rolled back"));
+    assert!(world.condition("Stalled").unwrap().starts_with("True/TestFailed/correct spec or the chart; to try"));
+    let told = published(&world).await;
+    assert!(told.contains(&format!("Warning TestFailed x1: {why}")), "{told:#?}");
+    let back = "Normal RolledBack x1: rolled back to revision 1 as revision 3: revision 2 failed its tests";
+    assert!(told.contains(&back.to_owned()), "{told:#?}");
+    for _ in 0..2 {
+        let world = on(world.server.clone(), OnTestFailure::Rollback);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        reconcile(&world, "Complete").await;
+        assert_eq!(world.history().last().unwrap(), "3 deployed", "nor by another process");
+        assert_eq!(world.condition("ReleaseFailed").unwrap(), format!("True/TestFailed/{why}; it was rolled back"));
+    }
+    world.server.remove(&format!("{MAPS}/b"));
+    let world = restarted(world, OnTestFailure::Rollback);
+    reconcile(&world, "Complete").await;
+    assert_eq!(world.value_of("b"), "1", "what is deployed is repaired");
+    set(&world, "good");
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("good"), "4 deployed"));
+    assert_eq!((world.state("TestSuccess").as_str(), world.condition("ReleaseFailed")), ("True/TestSucceeded", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejected_inputs_are_tried_again_on_request_and_rejected_again() {
+    let world = world(OnTestFailure::Rollback, tests());
+    reconcile(&world, "Complete").await;
+    set(&world, "bad");
+    reconcile(&world, "Failed").await;
+    let ask = |token: &str| {
+        let token = json!({"helm.sdk.operatorframework.io/retry-now": token});
+        world.edit(|p| p["metadata"]["annotations"] = token);
+    };
+    ask("1");
+    reconcile(&world, "Failed").await;
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("1"), "5 deployed"));
+    reconcile(&world, "Failed").await;
+    assert_eq!(world.history().last().unwrap(), "5 deployed", "once per request");
+    ask("2");
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.value_of("a"), world.state("TestSuccess").as_str()), (json!("bad"), "True/TestSucceeded"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_revision_that_fails_its_tests_stays() {
+    let world = world(OnTestFailure::Rollback, tests());
+    reconcile(&world, "Failed").await;
+    let told = world.condition("TestSuccess").unwrap();
+    assert!(told.ends_with("as told; there is no earlier revision to roll back to"), "{told}");
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+    reconcile(&world, "Complete").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_never_ends_is_stopped_by_its_timeout_and_by_another_spec() {
+    let world = world(OnTestFailure::Report, tests());
+    tokio::time::timeout(Duration::from_secs(400), world.reconcile()).await.unwrap();
+    let told = world.condition("TestSuccess").unwrap();
+    assert!(told.contains("did not finish within 5m0s: still waiting for Job \"check\" to finish"), "{told}");
+    set(&world, "2");
+    killed_after(&world, 30).await;
+    let running = restarted(world, OnTestFailure::Report);
+    assert_eq!(phases(&running, 2).await, ["check Running"]);
+    tokio::join!(running.reconcile(), async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        running.edit(|p| p["spec"]["value"] = "3".into());
+        running.feed();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let path = format!("{JOBS}/check");
+        let mut job = running.server.object(&path).unwrap();
+        job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+        running.server.put(&path, job, "kube-controller-manager");
+    });
+    assert_eq!((running.value_of("a"), running.history().last().unwrap().as_str()), (json!("3"), "3 deployed"));
+    assert_eq!(running.state("TestSuccess"), "True/TestSucceeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tests_and_their_rollback_end_alike_wherever_they_are_interrupted() {
+    let gone = json!({"name": "gone", "events": ["test"], "policies": ["hook-succeeded"]});
+    for writes in 0.. {
+        let world = world(OnTestFailure::Rollback, json!([gone, hook("z-check", "test")]));
+        reconcile(&world, "Complete").await;
+        set(&world, "bad");
+        world.server.fail_after(Some(writes));
+        tokio::select! {
+            () = async { _ = world.reconcile().await } => {}
+            () = end_as_told(&world.server) => {}
+            () = tokio::time::sleep(Duration::from_secs(300)) => {}
+        }
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = restarted(world, OnTestFailure::Rollback);
+        tokio::select! {
+            () = async {
+                for _ in 0..3 {
+                    world.reconcile().await;
+                    tokio::time::advance(Duration::from_secs(600)).await;
+                }
+            } => {}
+            () = end_as_told(&world.server) => {}
+        }
+        let all = ["1 superseded", "2 superseded", "3 deployed"];
+        assert_eq!(
+            (world.value_of("a"), world.history()),
+            (json!("1"), all.map(str::to_owned).to_vec()),
+            "after {writes} writes"
+        );
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 4, "after {writes} writes: {:#?}", world.server.log());
+        assert_eq!(world.state("ReleaseFailed"), "True/TestFailed");
+        if !died {
+            assert!(writes > 15, "the scenario wrote nothing");
+            return;
+        }
+    }
+}

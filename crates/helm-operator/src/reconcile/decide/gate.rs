@@ -1,0 +1,209 @@
+//! Decides what the tests of a release's chart lead to: whether they run next, and whether the revision that they failed
+//! is rolled back. Pure.
+//!
+//! The marks of the records decide, so that a restart changes nothing: a revision's own say that its tests are due or
+//! failed, and those of a rollback name the revision that it undoes.
+
+use std::borrow::Cow;
+
+use helm_release::release::Status;
+use helm_release::storage::{Marks, Rejected, Tests};
+
+use super::inputs;
+use crate::view::release::{Release, Revision};
+
+/// What the tests of the newest revision ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// Nothing: there are none, they passed, or their failure is only reported.
+    Open,
+    /// They run next.
+    Test,
+    /// They failed, and the revision is rolled back.
+    RollBack,
+    /// They failed, the revision is rolled back, and its inputs are not tried again.
+    Closed,
+}
+
+/// The newest revision as far as this operator wrote its record.
+struct Newest<'a> {
+    version: u32,
+    revision: &'a Revision,
+    marks: &'a Marks,
+}
+
+fn newest(release: &Release) -> Option<Newest<'_>> {
+    let (version, revision) = release.newest().filter(|(_, newest)| newest.is_sealed())?;
+    Some(Newest { version, revision, marks: revision.marks.as_deref()? })
+}
+
+impl Newest<'_> {
+    fn is_deployed(&self) -> bool {
+        self.revision.status == Status::Deployed
+    }
+}
+
+/// Returns the state of the deployed revision's tests; `None` if it has none.
+pub(crate) fn tests(release: &Release) -> Option<Tests> {
+    newest(release).filter(Newest::is_deployed)?.marks.tests
+}
+
+/// Returns the revision that failed its tests and that the release does not return to: the deployed one until it is
+/// rolled back, and then the one that the rollback names.
+pub(crate) fn rejected(release: &Release) -> Option<Cow<'_, Rejected>> {
+    let newest = newest(release)?;
+    match newest.marks.tests {
+        Some(Tests::Rejected) if newest.is_deployed() => {
+            Some(Cow::Owned(Rejected { version: newest.version, inputs: newest.marks.inputs.clone() }))
+        }
+        _ => newest.marks.rejected.as_deref().map(Cow::Borrowed),
+    }
+}
+
+/// Returns the inputs that failed their tests, as far as a person may want to run them again.
+pub(crate) fn judged(release: &Release) -> Option<String> {
+    let newest = newest(release)?;
+    match newest.marks.tests {
+        Some(Tests::Failed) if newest.is_deployed() => Some(newest.marks.inputs.clone()),
+        _ => rejected(release).map(|rejected| rejected.inputs.clone()),
+    }
+}
+
+/// Returns the revision to roll back to: the last one before the newest that was deployed by this operator for this
+/// resource, or the one that an interrupted rollback had chosen.
+pub(crate) fn target(release: &Release, uid: &str) -> Option<u32> {
+    let newest = newest(release)?;
+    let begun = newest.marks.rolled_back_to.filter(|_| newest.marks.rejected.is_some() && !newest.is_deployed());
+    // A record before the newest one is no older than its status says, because the newest one is what is running.
+    let is_own = |version: u32| release.is_vouched(version, uid, version);
+    let was_deployed = |(version, revision): &(&u32, &Revision)| {
+        revision.status == Status::Superseded && **version < newest.version && is_own(**version)
+    };
+    let last = || release.revisions.iter().rev().find(was_deployed).map(|(version, _)| *version);
+    begun.filter(|version| is_own(*version)).or_else(last)
+}
+
+/// Returns what the tests ask for. `desired` is the digest of the resource's inputs, `again` that of inputs whose tests a
+/// person wants to run again.
+pub(crate) fn gate(release: &Release, uid: &str, desired: &str, again: Option<&str>) -> Gate {
+    let Some(newest) = newest(release) else { return Gate::Open };
+    let is_asked = again.is_some() && again == judged(release).as_deref();
+    match newest.marks.tests.filter(|_| newest.is_deployed()) {
+        Some(Tests::Due) => return Gate::Test,
+        Some(Tests::Failed) if is_asked => return Gate::Test,
+        _ => {}
+    }
+    let Some(rejected) = rejected(release).filter(|rejected| inputs::is_equal(&rejected.inputs, desired)) else {
+        return Gate::Open;
+    };
+    let is_undone = newest.is_deployed() && newest.version != rejected.version;
+    match () {
+        () if is_undone && is_asked => Gate::Open,
+        () if is_undone => Gate::Closed,
+        () if target(release, uid).is_some() => Gate::RollBack,
+        () => Gate::Open,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use controller::runtime::freshness::Stamp;
+
+    use super::*;
+    use crate::view::release::Trust;
+    use Status::{Deployed, Failed, PendingRollback, Superseded};
+
+    const BAD: &str = "2:bad.own";
+
+    fn marks(inputs: &str, tests: Option<Tests>) -> Marks {
+        Marks { inputs: inputs.into(), owner: "u".into(), complete: true, tests, ..Marks::default() }
+    }
+
+    fn undoing(version: u32, to: u32) -> Marks {
+        let rejected = Some(Box::new(Rejected { version, inputs: BAD.into() }));
+        Marks { rejected, rolled_back_to: Some(to), ..marks("2:good.own", None) }
+    }
+
+    fn release(revisions: &[(Status, Marks)]) -> Release {
+        let revision = |(status, marks): &(Status, Marks)| Revision {
+            status: *status,
+            resource_version: 1,
+            owners: Box::default(),
+            marks: Some(Arc::new(marks.clone())),
+            trust: Trust::Written(None),
+            stamp: Stamp::written(None),
+            written: None,
+        };
+        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), ..Release::default() }
+    }
+
+    #[test]
+    fn the_marks_of_the_newest_revision_decide() {
+        let good = || (Superseded, marks("2:good.own", Some(Tests::Passed)));
+        let bad = |tests| (Deployed, marks(BAD, Some(tests)));
+        for (behaviour, revisions, desired, again, expected) in [
+            ("no tests", vec![(Deployed, marks(BAD, None))], BAD, None, Gate::Open),
+            ("due", vec![bad(Tests::Due)], BAD, None, Gate::Test),
+            ("passed", vec![bad(Tests::Passed)], BAD, None, Gate::Open),
+            ("reported", vec![good(), bad(Tests::Failed)], BAD, None, Gate::Open),
+            ("reported, and asked for again", vec![good(), bad(Tests::Failed)], BAD, Some(BAD), Gate::Test),
+            ("rejected", vec![good(), bad(Tests::Rejected)], BAD, None, Gate::RollBack),
+            ("rejected, with nothing before", vec![bad(Tests::Rejected)], BAD, None, Gate::Open),
+            ("rejected, and corrected", vec![good(), bad(Tests::Rejected)], "2:new.own", None, Gate::Open),
+            (
+                "the rollback was interrupted",
+                vec![good(), bad(Tests::Rejected), (PendingRollback, undoing(2, 1))],
+                BAD,
+                None,
+                Gate::RollBack,
+            ),
+            (
+                "the rollback failed",
+                vec![good(), bad(Tests::Rejected), (Failed, undoing(2, 1))],
+                BAD,
+                None,
+                Gate::RollBack,
+            ),
+            (
+                "rolled back",
+                vec![good(), (Superseded, marks(BAD, None)), (Deployed, undoing(2, 1))],
+                BAD,
+                None,
+                Gate::Closed,
+            ),
+            (
+                "rolled back, and asked for again",
+                vec![good(), (Superseded, marks(BAD, None)), (Deployed, undoing(2, 1))],
+                BAD,
+                Some(BAD),
+                Gate::Open,
+            ),
+            (
+                "rolled back, and corrected",
+                vec![good(), (Superseded, marks(BAD, None)), (Deployed, undoing(2, 1))],
+                "2:new.own",
+                None,
+                Gate::Open,
+            ),
+        ] {
+            assert_eq!(gate(&release(&revisions), "u", desired, again), expected, "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn a_rollback_goes_to_the_last_revision_that_was_deployed_for_this_resource() {
+        let last = [
+            (Superseded, marks("2:a.own", None)),
+            (Superseded, marks("2:b.own", None)),
+            (Failed, marks("2:c.own", None)),
+            (Deployed, marks(BAD, Some(Tests::Rejected))),
+        ];
+        assert_eq!(target(&release(&last), "u"), Some(2));
+        assert_eq!(target(&release(&last), "another"), None);
+        let begun = [last[0].clone(), last[1].clone(), (PendingRollback, undoing(2, 1))];
+        assert_eq!(target(&release(&begun), "u"), Some(1), "as it began");
+        assert_eq!(target(&release(&last[3..]), "u"), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! Runs the tests of the deployed revision once its objects are ready, and rolls back a revision that failed them.
+
+use controller::report::{Outcome, chain};
+use helm_release::action::{self, Action, Tested};
+use helm_release::release::Status;
+use helm_release::storage::Tests;
+use tokio::time::Instant;
+
+use super::deploy::{interrupted, record};
+use super::remediate;
+use crate::reconcile::decide::gate::{self, Gate};
+use crate::reconcile::failure::Failed;
+use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::status::reason::Reason;
+use crate::status::{Fault, TEST_SUCCEEDED, TestReport, condition};
+use crate::view::primary::Primary;
+use crate::view::release::Release;
+use crate::watches::OnTestFailure;
+
+impl StepContext<'_> {
+    /// Returns what the tests of the newest revision ask for. Tests start once every object is ready.
+    pub(crate) fn gate(&self, primary: &Primary, release: Option<&Release>) -> Gate {
+        let Some(release) = release.filter(|_| !primary.deleting) else { return Gate::Open };
+        // Most releases need no digest of their inputs here.
+        if matches!(gate::tests(release), None | Some(Tests::Passed)) && gate::rejected(release).is_none() {
+            return Gate::Open;
+        }
+        let memory = self.shared.memory.of(self.key);
+        let again = memory.requests.test_again.as_deref();
+        match gate::gate(release, primary.uid(), &self.inputs_digest(primary), again) {
+            Gate::Test if !self.may_test(primary) || !self.is_ready(release) => Gate::Open,
+            gate => gate,
+        }
+    }
+
+    /// Returns whether tests are yet to run.
+    pub(crate) fn is_test_due(&self, primary: &Primary) -> bool {
+        let release = self.release();
+        self.may_test(primary) && release.as_deref().and_then(gate::tests) == Some(Tests::Due)
+    }
+
+    fn may_test(&self, primary: &Primary) -> bool {
+        self.shared.settings.chart_tests.enable && !primary.annotations.disable_hooks(Action::Test)
+    }
+
+    fn is_ready(&self, release: &Release) -> bool {
+        release.deployed_marks().is_some_and(|marks| self.unhealthy(marks).is_empty())
+    }
+
+    /// Returns what the status says about the tests; `None` if there are none.
+    pub(crate) fn test_report(&self, primary: &Primary) -> Option<TestReport> {
+        let release = self.release()?;
+        let rejected = gate::rejected(&release).map(|rejected| rejected.version);
+        let (revision, tests) = match (rejected, gate::tests(&release)) {
+            (Some(version), _) => (version, Tests::Rejected),
+            (None, Some(Tests::Due)) if !self.may_test(primary) => return None,
+            (None, Some(tests)) => (release.deployed()?.0, tests),
+            (None, None) => return None,
+        };
+        let memory = self.shared.memory.of(self.key);
+        let known = memory.status.test_failure.as_deref().filter(|(of, _)| *of == revision);
+        Some(TestReport { revision, tests, message: known.map(|(_, message)| message.clone()) })
+    }
+
+    /// Returns why the resource's inputs are not tried again, if it is because their revision failed its tests.
+    pub(crate) fn rejection(&self, primary: &Primary) -> Option<Fault> {
+        if self.gate(primary, self.release().as_deref()) != Gate::Closed {
+            return None;
+        }
+        let message = self.test_report(primary)?.failure(&primary.status);
+        let message = format!("{message}; it was rolled back");
+        Some(Fault { condition: condition::RELEASE_FAILED, reason: Reason::TestFailed, message })
+    }
+}
+
+/// Runs the tests of the deployed revision. Reports and records their outcome; a failure is no failed reconcile.
+pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let release = context.release().unwrap_or_default();
+    let deployed = release.deployed().and_then(|(version, revision)| Some((version, revision.marks.clone()?)));
+    let Some((version, marks)) = deployed else { return Ok(NextStep::Done) };
+    let settings = context.shared.settings.chart_tests;
+    let is_undone = settings.on_failure == OnTestFailure::Rollback && gate::target(&release, primary.uid()).is_some();
+    _ = context.ran.take();
+    let mut env = context.environment(primary, Action::Test);
+    env.options.hook_timeout = Some(settings.timeout).filter(|limit| !limit.is_zero());
+    let began = Instant::now();
+    let tested = action::test(&env, version, &marks, if is_undone { Tests::Rejected } else { Tests::Failed }).await;
+    let cause = tested.as_ref().map_or_else(Some, |tested| tested.failed.as_ref());
+    context.count_action(Action::Test, began, cause);
+    match tested {
+        Err(error) if error.is_interruption() => Ok(interrupted(context, primary, &error, None).await),
+        tested => {
+            if let Some(tested) = context.unless_unproven(version, tested)? {
+                conclude(context, primary, version, tested).await;
+            }
+            Ok(NextStep::Again)
+        }
+    }
+}
+
+/// Stores and publishes the outcome.
+async fn conclude(context: &StepContext<'_>, primary: &Primary, version: u32, tested: Tested) {
+    let Tested { written, marks, failed } = tested;
+    let is_undone = marks.tests == Some(Tests::Rejected);
+    context
+        .shared
+        .cache
+        .change_release(context.key, |release| release.put_written(version, Status::Deployed, written, marks));
+    context.succeed();
+    let Some(error) = failed else {
+        let note = format!("revision {version} passed its tests{}", context.ran.take());
+        tracing::info!(resource = %context.key, revision = version, "The release passed its tests");
+        context.shared.publish(primary, Outcome::normal(TEST_SUCCEEDED, "Test", note));
+        return forget_failure(context, None);
+    };
+    let message = format!("revision {version} failed its tests: {}", chain(&error));
+    let fault = Fault { condition: condition::RELEASE_FAILED, reason: Reason::TestFailed, message };
+    let message = context.redacted(primary, fault).await.message;
+    tracing::error!(resource = %context.key, reason = Reason::TestFailed.as_str(), error = message, "The release failed its tests");
+    let is_left = context.shared.settings.chart_tests.on_failure == OnTestFailure::Rollback && !is_undone;
+    let left = if is_left { "; there is no earlier revision to roll back to" } else { "" };
+    let message = format!("{message}{left}");
+    context.shared.publish(primary, Outcome::warning(Reason::TestFailed.as_str(), "Test", message.clone()));
+    forget_failure(context, Some((version, message)));
+}
+
+/// Replaces what is remembered of a failed test. A wish to run tests again is fulfilled.
+fn forget_failure(context: &StepContext<'_>, failure: Option<(u32, String)>) {
+    _ = context.ran.take();
+    context.shared.memory.change(context.key, |history| {
+        history.status.test_failure = failure.map(Box::new);
+        history.requests.test_again = None;
+    });
+}
+
+/// Rolls back the revision that failed its tests.
+pub(crate) async fn roll_back(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let release = context.release().unwrap_or_default();
+    let rejected = gate::rejected(&release).map(|rejected| rejected.into_owned());
+    let (Some(rejected), Some(to), Some(current)) =
+        (rejected, gate::target(&release, primary.uid()), context.current())
+    else {
+        return Ok(NextStep::Done);
+    };
+    let failed = rejected.version;
+    let mut env = context.environment(primary, Action::Rollback);
+    (env.options.refused, env.options.rejected) = (None, Some(Box::new(rejected)));
+    _ = context.ran.take();
+    let began = Instant::now();
+    let rolled_back = action::rollback_to(&env, &current, to).await;
+    context.count_action(Action::Rollback, began, rolled_back.as_ref().err().map(|failure| &failure.cause));
+    match rolled_back {
+        Ok(outcome) => {
+            let (made, hooks) = (outcome.version, context.ran.take());
+            tracing::info!(resource = %context.key, to, revision = made, "Rolled back release");
+            let note =
+                format!("rolled back to revision {to} as revision {made}: revision {failed} failed its tests{hooks}");
+            context.shared.publish(primary, Outcome::normal("RolledBack", "Rollback", note));
+            record(context, outcome, None).await;
+            context.succeed();
+            // What was found says nothing about this revision.
+            context.found.judged = None;
+            Ok(NextStep::Again)
+        }
+        Err(failure) => {
+            remediate::note(context, &failure);
+            if failure.cause.is_interruption() {
+                return Ok(interrupted(context, primary, &failure.cause, None).await);
+            }
+            let failed = Failed::of_step(&failure.cause, condition::RELEASE_FAILED, Reason::UpgradeError);
+            Err(failed)
+        }
+    }
+}
