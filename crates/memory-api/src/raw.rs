@@ -36,9 +36,10 @@ impl Server {
     }
 
     /// Stores an object as another manager would, by an update that takes over the fields that differ, including
-    /// status. Stores a document if the path is not a resource's.
+    /// status. Stores a document if the path is not a resource's, such as that of a pod's log.
     pub fn put(&mut self, path: &str, mut object: Value, manager: &str) {
-        let Some((key, kind)) = self.at(path) else {
+        let is_log = Target::of(path).is_some_and(|target| target.subresource == "log");
+        let Some((key, kind)) = self.at(path).filter(|_| !is_log) else {
             self.documents.insert(path.to_owned(), object);
             return;
         };

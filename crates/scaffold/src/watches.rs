@@ -30,6 +30,8 @@ pub(crate) struct Watch {
     pub(crate) skips_crds: bool,
     /// Whether the chart's tests run.
     pub(crate) runs_tests: bool,
+    /// Whether events quote the logs of failed hooks.
+    pub(crate) reads_logs: bool,
     /// The annotations that a resource must not set.
     pub(crate) refused_annotations: Vec<String>,
     /// The objects that a release may contain.
@@ -70,6 +72,7 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
         reads_resource: entry["status"].to_string().contains("self"),
         skips_crds: text("crds") == "skip",
+        reads_logs: entry["hookLogs"] == true,
         runs_tests: entry["test"]["enable"] == true,
         refused_annotations: policies::refused_annotations(entry),
         objects: entry["objects"].clone(),

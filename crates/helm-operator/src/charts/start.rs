@@ -255,6 +255,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         on_failure: watch.on_failure,
         retries: watch.retries,
         chart_tests: watch.chart_tests,
+        hook_logs: watch.hook_logs,
         crds: watch.crds,
         recreate: watch.recreate.clone(),
         home: watch.home(config.own_namespace(&context.client)),

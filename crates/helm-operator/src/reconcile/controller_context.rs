@@ -97,6 +97,8 @@ pub(crate) struct Settings {
     /// How often to retry the same inputs; `None` means no limit.
     pub(crate) retries: Option<u32>,
     pub(crate) chart_tests: ChartTests,
+    /// Whether events quote the logs of failed hooks.
+    pub(crate) hook_logs: bool,
     pub(crate) crds: CrdPolicy,
     pub(crate) recreate: Arc<[ObjectRule]>,
     pub(crate) expressions: Arc<Expressions>,

@@ -151,6 +151,7 @@ impl ReconcileLoop<'_> {
     async fn failed(&mut self, step: Step, primary: Arc<Primary>, failed: Failed) -> End {
         let context = &mut self.context;
         let primary = context.completed(&primary).await.unwrap_or(primary);
+        context.publish_hook_logs(&primary).await;
         let fault = context.redacted(&primary, failed.fault().clone()).await;
         let fault = impersonation::explain(fault, context.shared.settings.account.as_ref(), &context.shared.resource);
         let fault = headline::arrange(fault, context.shared.renderer.chart_name());

@@ -102,6 +102,8 @@ pub struct Watch {
     pub retries: Option<u32>,
     /// Whether the chart's tests run, and what their failure leads to.
     pub chart_tests: ChartTests,
+    /// Whether an event quotes the end of the log of a hook that failed.
+    pub hook_logs: bool,
     /// How to handle the custom resource definitions in the chart's `crds` directory.
     pub crds: CrdPolicy,
     /// Objects to delete and recreate when the server refuses to change their immutable fields, in addition to Jobs.

@@ -399,6 +399,12 @@ fn tests_of_a_chart_run_only_by_choice() {
 }
 
 #[test]
+fn logs_of_hooks_are_quoted_only_by_choice() {
+    assert!(!one("").unwrap().hook_logs);
+    assert!(!one("  hookLogs: false").unwrap().hook_logs && one("  hookLogs: true").unwrap().hook_logs);
+}
+
+#[test]
 fn definitions_have_a_policy() {
     assert_eq!(one("").unwrap().crds, CrdPolicy::Create);
     for (text, policy) in

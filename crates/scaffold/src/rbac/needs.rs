@@ -66,6 +66,11 @@ impl Needs {
             let why = "valuesFrom in watches.yaml".to_owned();
             self.need((String::new(), "configmaps".to_owned()), &["get", "list", "watch"], why);
         }
+        if watch.reads_logs {
+            let why = || "hookLogs in watches.yaml".to_owned();
+            self.need((String::new(), "pods".to_owned()), &["list"], why());
+            self.need((String::new(), "pods/log".to_owned()), &["get"], why());
+        }
         match &watch.account {
             Some(account) => self.add_watched(seen, account, definitions),
             None => self.add_written(seen, watch, definitions),

@@ -127,6 +127,14 @@ fn hooks_lookups_and_definitions_are_included_and_tests_are_not() {
 }
 
 #[test]
+fn logs_are_readable_only_by_choice() {
+    let watch = WATCH.replace("helm-charts/web}", "helm-charts/web, hookLogs: true}");
+    let rule = |resource: &str, verb: &str| json!({"apiGroups": [""], "resources": [resource], "verbs": [verb]});
+    assert_eq!(rules(&generated(&[]).0), Vec::<Json>::new());
+    assert_eq!(rules(&generated_for(&watch, &[]).0), [rule("pods", "list"), rule("pods/log", "get")]);
+}
+
+#[test]
 fn tests_are_included_if_they_run() {
     let test = "apiVersion: v1\nkind: Pod\nmetadata: {name: x, annotations: {helm.sh/hook: test}}\n";
     let files = [("helm-charts/web/templates/test.yaml", test)];

@@ -265,3 +265,38 @@ async fn tests_and_their_rollback_end_alike_wherever_they_are_interrupted() {
         }
     }
 }
+
+/// Ends the Job as failed, with a pod that wrote this log.
+async fn fail_with_log(world: &World, log: Value) -> ReconcileResult {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "check-x", "namespace": "ns", "labels": {"batch.kubernetes.io/job-name": "check"}},
+        "spec": {"containers": [{"name": "work"}]},
+        "status": {"containerStatuses": [{"name": "work", "state": {"terminated": {"exitCode": 1}}}]}});
+    world.server.put("/api/v1/namespaces/ns/pods/check-x", pod, "kubelet");
+    world.server.put("/api/v1/namespaces/ns/pods/check-x/log", log, "kubelet");
+    reconcile(world, "Failed").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_failed_hooks_log_is_in_an_event_only_by_choice_and_redacted() {
+    for (is_on, event) in [(false, "pre-install"), (true, "pre-install"), (true, "test")] {
+        let mut spec = with_hooks(json!([hook("check", event)]));
+        spec["password"] = "Correct-Horse-9".into();
+        let world = World::with_events(World::new(spec).server, Arc::new(Stub::default()), |settings| {
+            tested(OnTestFailure::Report)(settings);
+            settings.hook_logs = is_on;
+        });
+        fail_with_log(&world, json!({"cannot log in with": "Correct-Horse-9", "because": "locked"})).await;
+        let told = published(&world).await;
+        let logs: Vec<&String> = told.iter().filter(|event| event.starts_with("Warning HookLog ")).collect();
+        let reads = world.server.log().iter().filter(|line| line.contains("/pods")).count();
+        if !is_on {
+            assert_eq!((logs.len(), reads), (0, 0));
+            continue;
+        }
+        assert_eq!(logs.len(), 1, "{told:#?}");
+        let expected = "Warning HookLog x1: the log of pod \"check-x\", container \"work\" ends with: ";
+        assert!(logs[0].starts_with(expected) && logs[0].contains("locked"), "{logs:?}");
+        assert!(!told.concat().contains("Correct-Horse-9"), "{told:#?}");
+    }
+}

@@ -426,6 +426,7 @@ impl World {
             on_failure: crate::watches::OnFailure::default(),
             retries: None,
             chart_tests: crate::watches::ChartTests::default(),
+            hook_logs: false,
             crds: helm_release::kube::CrdPolicy::default(),
             recreate: [].into(),
             expressions: Arc::default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use helm_release::kube::{Applied, ObjectKey, OwnershipLoss};
 use outside::sync::lock;
 
+use super::hook_log::HookLog;
 use crate::status::MAX_NAMED;
 
 /// A hook that ended.
@@ -20,11 +21,21 @@ pub(crate) struct RanHook {
 
 /// The hooks that ended since they were last taken. One per reconcile.
 #[derive(Debug, Default)]
-pub(crate) struct RanHooks(Mutex<Vec<RanHook>>);
+pub(crate) struct RanHooks(Mutex<Vec<RanHook>>, Mutex<Vec<HookLog>>);
 
 impl RanHooks {
     pub(crate) fn add(&self, hook: RanHook) {
         lock(&self.0).push(hook);
+    }
+
+    /// Adds the log of a hook that failed.
+    pub(crate) fn add_log(&self, log: HookLog) {
+        lock(&self.1).push(log);
+    }
+
+    /// Takes the logs of the hooks that failed.
+    pub(crate) fn take_logs(&self) -> Vec<HookLog> {
+        std::mem::take(&mut *lock(&self.1))
     }
 
     /// Takes the hooks, and returns their description for an event.

@@ -11,6 +11,7 @@ pub(crate) mod progress;
 
 pub(crate) mod diagnose;
 pub(crate) mod diagnoses;
+pub(crate) mod hook_log;
 pub(crate) mod pods;
 
 pub(crate) mod fields;

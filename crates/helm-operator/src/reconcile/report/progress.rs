@@ -13,7 +13,7 @@ use helm_release::release::{Hook, HookEvent};
 use tokio::sync::watch;
 
 use super::changes::{RanHook, RanHooks};
-use super::{diagnose, status_writer};
+use super::{diagnose, hook_log, status_writer};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Running;
 use crate::reconcile::steps::sources::have_changed;
@@ -110,6 +110,17 @@ impl Slot for Progress<'_> {
         let took = took.and_then(|took| Duration::try_from(took).ok()).unwrap_or_default();
         self.shared.counts.hook_ran(&self.shared.settings.controller, hook, event, took);
         self.ran.add(RanHook { object: format!("{} {:?}", hook.kind, hook.name), took });
+    }
+
+    fn hook_failed<'h>(&'h self, hook: &'h Hook) -> BoxFuture<'h, ()> {
+        let object = self.object(hook).filter(|(object, _)| self.shared.settings.hook_logs && !object.name.is_empty());
+        Box::pin(async move {
+            if let Some((object, _)) = object
+                && let Some(log) = hook_log::read(self.shared, &object).await
+            {
+                self.ran.add_log(log);
+            }
+        })
     }
 
     fn recreating(&self, object: &ObjectKey, why: &str) {

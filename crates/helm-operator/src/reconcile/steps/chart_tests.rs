@@ -115,6 +115,7 @@ async fn conclude(context: &StepContext<'_>, primary: &Primary, version: u32, te
     };
     let message = format!("revision {version} failed its tests: {}", chain(&error));
     let fault = Fault { condition: condition::RELEASE_FAILED, reason: Reason::TestFailed, message };
+    context.publish_hook_logs(primary).await;
     let message = context.redacted(primary, fault).await.message;
     tracing::error!(resource = %context.key, reason = Reason::TestFailed.as_str(), error = message, "The release failed its tests");
     let is_left = context.shared.settings.chart_tests.on_failure == OnTestFailure::Rollback && !is_undone;

@@ -194,6 +194,11 @@ impl HookError {
         matches!(self, HookError::Interrupted { .. })
     }
 
+    /// Returns whether its Job or Pod ran and failed, or did not end in time.
+    fn is_verdict(&self) -> bool {
+        matches!(self, HookError::Failed { .. } | HookError::TimedOut { .. })
+    }
+
     /// Returns the policies by which a hook's objects are deleted after this error. An interrupted hook must not run in
     /// parallel with the next action, which may be an uninstall that creates no objects: its objects are deleted
     /// immediately if the chart deletes them before each run.
@@ -270,6 +275,9 @@ impl Applier {
                     continue;
                 }
                 // The hook's error matters more than a failing clean-up, which is only logged.
+                if error.is_verdict() {
+                    run.slot.hook_failed(&release.hooks[*at]).await;
+                }
                 let run = run.after(&error);
                 log_cleanup(self.delete_by_policy(&release.hooks[*at], error.policies(), &run).await);
                 for earlier in &order[..done] {

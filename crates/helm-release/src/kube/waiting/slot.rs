@@ -26,6 +26,11 @@ pub trait Slot: Send + Sync {
     }
     /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
     fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
+    /// Reports that a hook's Job or Pod failed, or did not end in time, while its objects still exist. The run goes on
+    /// afterwards, so it must return soon.
+    fn hook_failed<'a>(&'a self, _hook: &'a Hook) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
     /// Reports that the run has deleted an object in order to recreate it, and why. Must return immediately.
     fn recreating(&self, _object: &ObjectKey, _why: &str) {}
 }
