@@ -8,6 +8,8 @@ pub mod config;
 
 pub(crate) mod start;
 
+mod capabilities;
+
 pub(crate) mod handlers;
 pub(crate) mod resource_census;
 pub(crate) mod restore;

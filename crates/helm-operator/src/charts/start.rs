@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::capabilities;
 use super::chart_controller::{ChartController, Source};
 use super::cluster::Cluster;
 use super::config::ChartConfig;
@@ -140,6 +141,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         // Dropping the watches stops them.
         () = watches => {}
         () = serve(&shared, &context.shutdown, context.concurrency.for_controller(workers)) => {}
+        () = capabilities::follow(&shared) => {}
         () = look_outside(&context, &shared.resource, &watch.selector) => {}
     }
     Ok(())
@@ -256,6 +258,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         retries: watch.retries,
         chart_tests: watch.chart_tests,
         hook_logs: watch.hook_logs,
+        render_on: watch.render_on,
         crds: watch.crds,
         recreate: watch.recreate.clone(),
         home: watch.home(config.own_namespace(&context.client)),

@@ -27,7 +27,7 @@ use crate::view::cache::Cache;
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
 use crate::watches::{
-    AnnotationSources, ChartTests, CommonLabels, Drift, Expressions, OnFailure, ServiceAccount,
+    AnnotationSources, ChartTests, CommonLabels, Drift, Expressions, OnFailure, RenderOn, ServiceAccount,
 };
 
 /// The state that all reconciles of one controller share.
@@ -97,6 +97,7 @@ pub(crate) struct Settings {
     /// How often to retry the same inputs; `None` means no limit.
     pub(crate) retries: Option<u32>,
     pub(crate) chart_tests: ChartTests,
+    pub(crate) render_on: RenderOn,
     /// Whether events quote the logs of failed hooks.
     pub(crate) hook_logs: bool,
     pub(crate) crds: CrdPolicy,

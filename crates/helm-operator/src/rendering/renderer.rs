@@ -43,6 +43,8 @@ pub(crate) struct Discovered {
     kube_version: KubeVersion,
     /// The capabilities, with the generation of their discovery.
     known: RwLock<Option<(usize, Arc<Capabilities>)>>,
+    /// Their digest, with the same generation.
+    digest: RwLock<Option<(usize, String)>>,
 }
 
 impl Discovered {
@@ -64,11 +66,11 @@ impl Discovered {
         };
         let version: serde_json::Value = answer.parse()?;
         let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
-        Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default() })
+        Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default(), digest: RwLock::default() })
     }
 
-    /// Returns the capabilities, which are at most a few seconds old; those last known if discovery fails. A change
-    /// alone never triggers a render, because new kinds must not rotate passwords.
+    /// Returns the capabilities, which are at most a few seconds old; those last known if discovery fails. Without
+    /// `renderOn`, a change alone never triggers a render, because new kinds must not rotate passwords.
     ///
     /// # Errors
     /// Fails if no discovery has succeeded yet: charts would assume a server without kinds.
@@ -87,6 +89,22 @@ impl Discovered {
             Ok(()) => {}
         }
         Ok(self.capabilities())
+    }
+
+    /// Returns the digest of the capabilities that were last read.
+    fn digest(&self) -> String {
+        let generation = self.applier.mapper.generation();
+        if let Some((at, digest)) = &*sync::read(&self.digest)
+            && *at == generation
+        {
+            return digest.clone();
+        }
+        let capabilities = self.capabilities();
+        let mut api_versions: Vec<String> = capabilities.api_versions.iter().map(ToString::to_string).collect();
+        api_versions.sort();
+        let digest = digest_json(&json!([capabilities.kube_version.version, api_versions]));
+        *sync::write(&self.digest) = Some((generation, digest.clone()));
+        digest
     }
 
     fn capabilities(&self) -> Arc<Capabilities> {
@@ -279,6 +297,10 @@ fn invalid(error: &impl ToString) -> RenderError {
 impl Renderer for EngineRenderer {
     fn digest(&self) -> String {
         self.digest.clone()
+    }
+
+    fn capabilities(&self) -> Option<String> {
+        Some(self.discovered.digest())
     }
 
     fn chart_name(&self) -> &str {

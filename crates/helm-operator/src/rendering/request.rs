@@ -98,6 +98,12 @@ pub trait Renderer: Send + Sync {
     /// values.
     fn digest(&self) -> String;
 
+    /// Returns a digest of the cluster's capabilities as they were last read, which templates may depend on. Default:
+    /// none.
+    fn capabilities(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the chart's name.
     fn chart_name(&self) -> &str;
 

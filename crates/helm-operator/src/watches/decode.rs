@@ -14,8 +14,8 @@ use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
     AnnotationNames, AnnotationSources, ChartTests, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
-    OverrideValuesType, Overrides, SchemaRule, ValuesSource, Warning, Watch, chart_tests, labels, objects,
-    parse_duration, rules,
+    OverrideValuesType, Overrides, RenderOn, SchemaRule, ValuesSource, Warning, Watch, chart_tests, labels, objects,
+    parse_duration, render_on, rules,
 };
 use scaffold::lint::undecided;
 
@@ -56,6 +56,7 @@ pub(super) const KEYS: &[&str] = &[
     "retries",
     "test",
     "hookLogs",
+    "renderOn",
     "crds",
     "recreate",
     "lookup",
@@ -121,6 +122,7 @@ fn empty() -> Watch {
         retries: None,
         chart_tests: ChartTests::default(),
         hook_logs: false,
+        render_on: RenderOn::default(),
         crds: CrdPolicy::default(),
         recreate: Default::default(),
         lookup: LookupRule::default(),
@@ -169,6 +171,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "retries" => watch.retries = Some(rules::retries(entry)?),
         "test" => watch.chart_tests = chart_tests::chart_tests(entry)?,
         "hookLogs" => watch.hook_logs = boolean(entry)?,
+        "renderOn" => watch.render_on = render_on::render_on(entry)?,
         "crds" => watch.crds = rules::crds(entry)?,
         "recreate" => watch.recreate = rules::recreate(entry)?,
         "serviceAccountName" => watch.service_account = rules::service_account(entry)?,

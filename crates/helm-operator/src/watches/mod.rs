@@ -14,6 +14,7 @@ mod labels;
 mod node;
 mod objects;
 mod overrides;
+mod render_on;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub(crate) use expressions::{Field, names};
 pub use labels::CommonLabels;
 pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
+pub use render_on::RenderOn;
 pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount, StorageNamespace};
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
@@ -100,6 +102,8 @@ pub struct Watch {
     pub on_failure: OnFailure,
     /// How often to retry the same inputs after a failure other than an outage. `None`: no limit.
     pub retries: Option<u32>,
+    /// What besides a resource's own inputs lets its chart be rendered again.
+    pub render_on: RenderOn,
     /// Whether the chart's tests run, and what their failure leads to.
     pub chart_tests: ChartTests,
     /// Whether an event quotes the end of the log of a hook that failed.

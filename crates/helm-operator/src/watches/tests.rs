@@ -399,8 +399,19 @@ fn tests_of_a_chart_run_only_by_choice() {
 }
 
 #[test]
-fn logs_of_hooks_are_quoted_only_by_choice() {
-    assert!(!one("").unwrap().hook_logs);
+fn capabilities_let_a_chart_render_again_only_by_choice() {
+    assert_eq!(one("").unwrap().render_on, RenderOn::default());
+    assert!(one("  renderOn: [capabilities]").unwrap().render_on.capabilities);
+    for (text, message) in [
+        (
+            "[capability]",
+            "unknown trigger \"capability\"; the only one is capabilities; did you mean \"capabilities\"?",
+        ),
+        ("[1]", "expected a string, found a number"),
+        ("capabilities", "expected a list, found a string"),
+    ] {
+        assert_eq!(one(&format!("  renderOn: {text}")).unwrap_err(), format!("line 6: renderOn: {message}"));
+    }
     assert!(!one("  hookLogs: false").unwrap().hook_logs && one("  hookLogs: true").unwrap().hook_logs);
 }
 

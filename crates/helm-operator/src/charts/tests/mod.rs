@@ -53,6 +53,7 @@ mod adopted;
 mod afterwards;
 mod apart;
 mod cache;
+mod capabilities;
 mod chart_tests;
 mod competitors;
 mod drift;
@@ -101,6 +102,8 @@ pub(super) struct Stub {
     /// The version of the chart, which every object contains.
     chart: &'static str,
     overrides: Overrides,
+    /// The kinds that the cluster serves, which every object contains if there are any.
+    kinds: Mutex<String>,
     has_sources: bool,
     is_random: bool,
     renders: AtomicUsize,
@@ -115,6 +118,10 @@ pub(super) struct Stub {
 impl Renderer for Stub {
     fn digest(&self) -> String {
         format!("chart{}", self.chart)
+    }
+
+    fn capabilities(&self) -> Option<String> {
+        Some(self.kinds.lock().unwrap().clone())
     }
 
     fn chart_name(&self) -> &str {
@@ -144,6 +151,12 @@ impl Renderer for Stub {
         if !self.chart.is_empty() {
             let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
             spec["value"] = format!("{} by {}", spec["value"].as_str().unwrap(), self.chart).into();
+            request.spec = Spec::new(&spec.to_string());
+        }
+        let kinds = self.kinds.lock().unwrap().clone();
+        if !kinds.is_empty() {
+            let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
+            spec["value"] = format!("{} with {kinds}", spec["value"].as_str().unwrap()).into();
             request.spec = Spec::new(&spec.to_string());
         }
         if self.is_random {
@@ -427,6 +440,7 @@ impl World {
             retries: None,
             chart_tests: crate::watches::ChartTests::default(),
             hook_logs: false,
+            render_on: crate::watches::RenderOn::default(),
             crds: helm_release::kube::CrdPolicy::default(),
             recreate: [].into(),
             expressions: Arc::default(),

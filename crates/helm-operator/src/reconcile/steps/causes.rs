@@ -17,6 +17,7 @@ const CHART: &str = "chart";
 const OVERRIDES: &str = "overrides";
 const CODE: &str = "code";
 const LABELS: &str = "labels";
+const CAPABILITIES: &str = "capabilities";
 const MAPPED: &str = "mapped";
 
 /// How many causes an event names.
@@ -37,6 +38,7 @@ impl StepContext<'_> {
         parts.extend(overrides.map(|all| (OVERRIDES.to_owned(), all)));
         parts.extend(self.post_renderers().map(|code| (CODE.to_owned(), code)));
         parts.extend(self.common_labels().map(|labels| (LABELS.to_owned(), labels)));
+        parts.extend(self.capabilities().map(|kinds| (CAPABILITIES.to_owned(), kinds)));
         parts.extend(self.source_parts(primary));
         let short = |(name, value): &(String, Value)| format!("{name}={}", &digest_json(value)[..8]);
         let parts: Vec<String> = parts.iter().map(short).collect();
@@ -67,6 +69,14 @@ impl StepContext<'_> {
     }
 }
 
+impl StepContext<'_> {
+    /// Returns the capabilities for the digest of the inputs; `None` if the watch does not render on them.
+    pub(crate) fn capabilities(&self) -> Option<Value> {
+        let digest = self.shared.renderer.capabilities().filter(|_| self.shared.settings.render_on.capabilities)?;
+        Some(json!(["capabilities", digest]))
+    }
+}
+
 /// Returns the chart that the status shows for a revision.
 fn known_chart(primary: &Primary, version: u32) -> String {
     let known = primary.status.deployed_release.as_ref().filter(|known| known.revision == version);
@@ -82,7 +92,7 @@ pub(crate) fn between((recorded, from): (&str, &str), (current, to): (&str, &str
 fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts<'_>) -> Vec<String> {
     let changed = inputs::changed_parts(recorded, current);
     let has = |part: &str| changed.parts.iter().any(|name| name == part);
-    let is_source = |name: &&String| ![CHART, OVERRIDES, CODE, LABELS, MAPPED].contains(&name.as_str());
+    let is_source = |name: &&String| ![CHART, OVERRIDES, CODE, LABELS, CAPABILITIES, MAPPED].contains(&name.as_str());
     let mut causes = Vec::new();
     if changed.own {
         let generation = generation.map(|generation| format!(" (generation {generation})")).unwrap_or_default();
@@ -104,6 +114,9 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
     if has(LABELS) {
         causes.push("commonLabels of watches.yaml changed".to_owned());
     }
+    if has(CAPABILITIES) {
+        causes.push("the cluster serves other kinds".to_owned());
+    }
     if has(MAPPED) && causes.is_empty() {
         causes.push("the operator's value mapper returned other values".to_owned());
     }
@@ -111,10 +124,10 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
 }
 
 /// Returns whether two digests may belong to the same chart and values, although they differ: neither the resource, nor
-/// the author's code, nor the labels of watches.yaml changed, as after a restart with one more optional source. Only the record itself can confirm it.
+/// the author's code, nor the labels of watches.yaml, nor the cluster's capabilities changed, as after a restart with one more optional source. Only the record itself can confirm it.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
-    !changed.own && !changed.parts.iter().any(|part| part == CODE || part == LABELS)
+    !changed.own && !changed.parts.iter().any(|part| [CODE, LABELS, CAPABILITIES].contains(&part.as_str()))
 }
 
 /// Returns the name of a source in records: `ConfigMap/defaults/values.yaml`.

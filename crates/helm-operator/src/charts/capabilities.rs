@@ -1,0 +1,34 @@
+//! Wakes the resources of a watch with `renderOn: [capabilities]` when the cluster serves other kinds.
+
+use std::time::Duration;
+
+use controller::report::chain;
+
+use crate::reconcile::controller_context::ControllerContext;
+
+/// How often discovery is read for this.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// Reads discovery once per period and wakes every resource after a change. Does nothing for other watches. Never
+/// returns.
+pub(super) async fn follow(shared: &ControllerContext) {
+    if !shared.settings.render_on.capabilities {
+        return std::future::pending().await;
+    }
+    let mut known = shared.renderer.capabilities();
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        if let Err(error) = shared.applier.mapper.refresh_if_older(PERIOD / 2).await {
+            tracing::debug!(error = chain(&error), "Cannot find out which kinds are served");
+        }
+        let now = shared.renderer.capabilities();
+        if now != known {
+            tracing::info!(
+                controller = &*shared.settings.controller,
+                "The cluster serves other kinds: rendering again"
+            );
+            known = now;
+            shared.cache.primaries().iter().for_each(|primary| shared.wake(shared.acceptance.key_of(primary)));
+        }
+    }
+}
