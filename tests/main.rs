@@ -33,6 +33,7 @@ mod operator;
 mod ownership;
 mod page;
 mod parity;
+mod pinned;
 mod policies;
 mod quiet;
 mod ready;

@@ -17,10 +17,11 @@ pub const RENAMED: [&str; 8] = [
 ];
 
 /// The other keys with an effect.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     "adopt",
     "drift",
     "hook-timeout",
+    "pin",
     "reconcile-now",
     "reconcile-period",
     "retry-now",

@@ -10,6 +10,7 @@ mod kubeconfig;
 mod project;
 mod reload;
 mod rendered;
+mod rollback;
 mod shell;
 mod successors;
 mod template;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Get(Box<inspect::Get>),
     /// Lists the revisions of a release, each with its cause
     History(Box<inspect::History>),
+    /// Returns a release to a revision, and keeps it there
+    Rollback(Box<rollback::Rollback>),
     /// Prints the version
     Version,
     /// Starts a project in the current folder
@@ -135,6 +138,7 @@ pub(crate) fn command(name: &str) -> clap::Command {
         .mut_subcommand("run", |run| as_in_go(run).after_help(examples))
         .mut_subcommand("init", as_in_go)
         .mut_subcommand("diff", |diff| diff.after_help(diff::examples(name)))
+        .mut_subcommand("rollback", |rollback| rollback.after_help(rollback::examples(name)))
         .mut_subcommand("status", |status| status.after_help(inspect::examples(name)))
         .mut_subcommand("template", |t| as_in_go(t).after_help(template::examples(name)))
         .mut_subcommand("values", |v| v.after_help(values::examples(name)))
@@ -170,6 +174,7 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::Status(asked) => inspect::status(*asked),
         Command::Get(asked) => inspect::get(*asked),
         Command::History(asked) => inspect::history(*asked),
+        Command::Rollback(asked) => on_known_stack(move || rollback::run(&asked, operator)),
         Command::Completion(asked) => shell::completion(name, &asked),
         Command::Man(asked) => shell::man(name.to_owned().leak(), &asked),
         Command::Template(template) => on_known_stack(move || template::run(&template)),

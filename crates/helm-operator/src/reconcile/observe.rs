@@ -43,8 +43,7 @@ impl StepContext<'_> {
             invalid_annotation: self.annotation_fault(primary).is_some(),
             inputs: self.inputs(release.as_deref(), primary),
             objects: self.objects(release.as_deref(), primary),
-            held: self.is_held(primary, release.as_deref())
-                || self.gate(primary, release.as_deref()) == Gate::Closed,
+            held: self.is_held(primary, release.as_deref()) || self.gate(primary, release.as_deref()) == Gate::Closed,
             listing: self.is_listing(),
             again: self.again(primary),
             upgrade_slot: self.upgrade_slot(primary, release.as_deref()),
@@ -86,7 +85,8 @@ impl StepContext<'_> {
     /// Returns why an annotation of the resource is invalid, or not granted.
     pub(crate) fn annotation_fault(&self, primary: &Primary) -> Option<String> {
         let is_refused = primary.annotations.adopt() && self.shared.settings.adopt == Adopt::Never;
-        primary.annotations.fault().or_else(|| is_refused.then(|| ADOPT_REFUSED.to_owned()))
+        let own = primary.annotations.fault().or_else(|| is_refused.then(|| ADOPT_REFUSED.to_owned()));
+        own.or_else(|| self.pin_fault(primary))
     }
 
     /// Returns whether this process has uninstalled this resource's release.
@@ -100,6 +100,7 @@ impl StepContext<'_> {
 
     fn inputs(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
         match self.compared(release, primary) {
+            Inputs::Same if self.pinned(primary).is_some() => Inputs::Same,
             Inputs::Same if self.again(primary) == Again::Render => Inputs::Changed,
             compared => compared,
         }
@@ -107,6 +108,10 @@ impl StepContext<'_> {
 
     /// Returns how the inputs of the deployed revision compare with the resource's, or the result of rendering.
     pub(crate) fn compared(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+        // Nothing that the resource or its chart says counts.
+        if self.pinned(primary).is_some() {
+            return Inputs::Same;
+        }
         if let Some(judged) = self.found.judged {
             return judged;
         }

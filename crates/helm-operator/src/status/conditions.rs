@@ -28,6 +28,7 @@ pub(super) fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
         let message = "The annotation suspend is set: the release is left alone.";
         all.push(new(condition::SUSPENDED, "True", "SuspendAnnotation", message));
     }
+    all.extend(facts.pinned.map(pinned));
     all.extend(faults(facts, old));
     let ready = ready(facts);
     all.extend(activity(facts, &ready));
@@ -119,6 +120,15 @@ fn ready(facts: &Facts) -> Condition {
         (None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
         (None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
     }
+}
+
+fn pinned((to, by): (u32, u32)) -> Condition {
+    let as_which = if to == by { String::new() } else { format!(", which revision {by} repeats") };
+    let message = format!(
+        "the release stays at revision {to}{as_which}: changes of spec, chart and values wait until the annotation \
+         helm.sdk.operatorframework.io/pin is removed"
+    );
+    new(condition::PINNED, "True", "PinAnnotation", &message)
 }
 
 /// The maximum number of drifted objects in a message.

@@ -60,6 +60,8 @@ pub(crate) mod condition {
     /// Release records look like this operator's, but were changed, copied or forged, or their key is lost; present
     /// only when true.
     pub(crate) const UNPROVEN_RECORDS: &str = "UnprovenRecords";
+    /// An annotation pins the release to a revision; present only when true.
+    pub(crate) const PINNED: &str = "Pinned";
     /// Whether the release passed its tests, as in Flux; absent if none run.
     pub(crate) const TEST_SUCCESS: &str = "TestSuccess";
 }
@@ -80,6 +82,7 @@ const OURS: &[&str] = &[
     condition::IGNORED_ANNOTATIONS,
     condition::UNPROVEN_RECORDS,
     condition::TEST_SUCCESS,
+    condition::PINNED,
 ];
 
 /// The maximum length of a message, in bytes. Conditions may have 32 KiB, but a whole list of resources must stay
@@ -244,6 +247,8 @@ pub(crate) struct Facts {
     /// The records that look like ours, but were changed, copied or forged, or whose key is lost; empty if there are
     /// none.
     pub(crate) unproven: String,
+    /// The revision that an annotation pins the release to, and the one that repeats it.
+    pub(crate) pinned: Option<(u32, u32)>,
     /// The tests of the release; `None` if none run.
     pub(crate) tests: Option<TestReport>,
 }

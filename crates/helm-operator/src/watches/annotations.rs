@@ -175,6 +175,7 @@ impl Annotations {
         let token = || ["reconcile-now", "retry-now"].into_iter().find(is_long);
         let bad = duration.or_else(|| Some((token()?, format!("a token has at most {MAX_TOKEN} bytes"))));
         let bad = bad.or_else(|| self.drift().err().map(|error| ("drift", error.to_owned())));
+        let bad = bad.or_else(|| self.pin().err().map(|error| ("pin", error.to_owned())));
         bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
     }
 
@@ -218,6 +219,13 @@ impl Annotations {
     pub(crate) fn drift(&self) -> Result<Option<DriftPolicy>, &'static str> {
         let Some(text) = self.ours.get("drift") else { return Ok(None) };
         DriftPolicy::parse(text).map(Some).ok_or("must be \"repair\", \"detect\" or \"off\"")
+    }
+
+    /// Returns `pin`, the revision that the release stays at.
+    pub(crate) fn pin(&self) -> Result<Option<u32>, &'static str> {
+        let Some(text) = self.ours.get("pin") else { return Ok(None) };
+        let revision = text.parse().ok().filter(|revision| *revision > 0);
+        revision.map(Some).ok_or("must be the number of a revision, as in \"3\"")
     }
 
     /// Returns `uninstall-wait`: whether the resource stays until all objects are deleted. Default: false.

@@ -72,6 +72,7 @@ mod large_specs;
 mod leaks;
 mod override_types;
 mod page;
+mod pinned;
 mod previews;
 mod proven;
 mod ready;

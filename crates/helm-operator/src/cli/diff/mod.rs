@@ -83,6 +83,10 @@ pub(crate) struct Diff {
     /// Namespace of the Secret that holds the key of release records: the operator's [default: the kubeconfig's]
     #[arg(long, env = "RECORD_KEY_NAMESPACE", hide_env = true, value_name = "NAMESPACE")]
     pub(crate) record_key_namespace: Option<String>,
+
+    /// A merge patch for the resources in the cluster before they are planned
+    #[arg(skip)]
+    pub(crate) annotate: Option<serde_json::Value>,
 }
 
 /// How plans are printed.

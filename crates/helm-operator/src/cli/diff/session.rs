@@ -214,6 +214,7 @@ impl<'d> Session<'d> {
     /// Returns the resources in the cluster that the flags name.
     async fn live(&self, wanted: &BTreeSet<Gvk>) -> Result<Vec<(Planner, Value)>, Failure> {
         let mut resources = Vec::new();
+        let annotations = self.diff.annotate.as_ref().and_then(|patch| patch["metadata"]["annotations"].as_object());
         for gvk in wanted {
             let planner = self.planner(gvk).await?;
             let namespace = if self.diff.all_namespaces { "" } else { &self.namespace };
@@ -228,7 +229,11 @@ impl<'d> Session<'d> {
                 false => {
                     for name in &self.diff.names {
                         let what = format!("{} {name}", gvk.1);
-                        resources.push((planner.clone(), self.read(&format!("{collection}/{name}"), &what).await?));
+                        let mut resource = self.read(&format!("{collection}/{name}"), &what).await?;
+                        for (key, value) in annotations.into_iter().flatten() {
+                            annotate(&mut resource, key, value);
+                        }
+                        resources.push((planner.clone(), resource));
                     }
                 }
             }
@@ -293,6 +298,15 @@ fn replaced(mut live: Value, document: Value) -> Value {
     }
     live["spec"] = document["spec"].clone();
     live
+}
+
+/// Sets an annotation, or removes it if the value is null.
+fn annotate(resource: &mut Value, key: &str, value: &Value) {
+    match (value, resource["metadata"]["annotations"].as_object_mut()) {
+        (Value::Null, Some(annotations)) => _ = annotations.remove(key),
+        (Value::Null, None) => {}
+        _ => resource["metadata"]["annotations"][key] = value.clone(),
+    }
 }
 
 /// Returns an item of a list with its type, which lists leave out.

@@ -23,6 +23,10 @@ pub(crate) enum Gate {
     RollBack,
     /// They failed, the revision is rolled back, and its inputs are not tried again.
     Closed,
+    /// A person pins the release to an older revision, and it goes there.
+    Pin,
+    /// The release is at the revision to which a person pins it.
+    Pinned,
 }
 
 /// The newest revision as far as this operator wrote its record.
@@ -81,6 +85,19 @@ pub(crate) fn target(release: &Release, uid: &str) -> Option<u32> {
     };
     let last = || release.revisions.iter().rev().find(was_deployed).map(|(version, _)| *version);
     begun.filter(|version| is_own(*version)).or_else(last)
+}
+
+/// Returns how far a release is that a person pins to revision `to`; `None` if no such revision can be returned to.
+pub(crate) fn pin(release: &Release, uid: &str, to: u32) -> Option<Gate> {
+    let is_there = newest(release).is_some_and(|newest| {
+        newest.is_deployed() && (newest.version == to || newest.marks.rolled_back_to == Some(to))
+    });
+    let was_deployed = |revision: &Revision| matches!(revision.status, Status::Deployed | Status::Superseded);
+    let may_return = || release.revisions.get(&to).is_some_and(was_deployed) && release.is_vouched(to, uid, to);
+    match is_there {
+        true => Some(Gate::Pinned),
+        false => may_return().then_some(Gate::Pin),
+    }
 }
 
 /// Returns what the tests ask for. `desired` is the digest of the resource's inputs, `again` that of inputs whose tests a
@@ -190,6 +207,23 @@ mod tests {
         ] {
             assert_eq!(gate(&release(&revisions), "u", desired, again), expected, "{behaviour}");
         }
+    }
+
+    #[test]
+    fn a_release_is_pinned_to_a_revision_that_was_deployed() {
+        let check = |revisions: &[(Status, Marks)], to, expected: Option<Gate>| {
+            assert_eq!(pin(&release(revisions), "u", to), expected, "{revisions:?} {to}");
+        };
+        let good = || (Superseded, marks("2:good.own", None));
+        let now = || (Deployed, marks("2:new.own", None));
+        check(&[good(), now()], 1, Some(Gate::Pin));
+        check(&[good(), now()], 2, Some(Gate::Pinned));
+        check(&[good(), now()], 3, None);
+        check(&[(Failed, marks("2:a.own", None)), now()], 1, None);
+        let back = || Marks { rolled_back_to: Some(1), ..marks("2:good.own", None) };
+        check(&[good(), now(), (Deployed, back())], 1, Some(Gate::Pinned));
+        check(&[good(), now(), (PendingRollback, back())], 1, Some(Gate::Pin));
+        assert_eq!(pin(&release(&[good(), now()]), "another", 1), None);
     }
 
     #[test]

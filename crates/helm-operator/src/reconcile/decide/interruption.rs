@@ -1,5 +1,5 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
-//! its `…-disable-hooks` annotation changes.
+//! its annotation `…-disable-hooks` or `pin` changes.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
 //! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
@@ -22,6 +22,8 @@ pub(crate) struct Aim {
     is_deleting: bool,
     spec: Box<str>,
     are_hooks_disabled: bool,
+    /// The revision that an annotation pins the release to.
+    pin: Option<u32>,
 }
 
 impl Aim {
@@ -32,6 +34,7 @@ impl Aim {
             is_deleting: primary.deleting,
             spec: primary.spec.digest().into(),
             are_hooks_disabled: primary.annotations.disable_hooks(action),
+            pin: primary.annotations.pin().ok().flatten(),
         }
     }
 
@@ -49,6 +52,9 @@ impl Aim {
             () if self.action == Action::Uninstall => None,
             () if aim.is_deleting => Some("the resource is being deleted"),
             () if now.annotations.suspend() => None,
+            () if aim.pin != self.pin => Some("the annotation pin changed"),
+            // A pinned release does not follow it.
+            () if self.pin.is_some() => None,
             () if aim.spec != self.spec => Some("the spec changed"),
             () => (sources == Sources::Changed).then_some("a source of values changed"),
         }
@@ -146,6 +152,11 @@ mod tests {
         check(Action::Upgrade, &|p| (changes(p), suspended(p)).1, None);
         check(Action::Upgrade, &|p| (deletes(p), suspended(p)).1, Some("the resource is being deleted"));
         check(Action::Upgrade, &|p| p["metadata"]["uid"] = "u2".into(), Some("the resource is gone"));
+        let pin = |p: &mut Value| p["metadata"]["annotations"]["helm.sdk.operatorframework.io/pin"] = "1".into();
+        check(Action::Upgrade, &pin, Some("the annotation pin changed"));
+        check(Action::Uninstall, &pin, None);
+        let returning = Aim::of(&primary(pin), Action::Rollback);
+        assert_eq!(returning.outdated(Some(&primary(|p| (pin(p), changes(p)).1)), Sources::Changed), None);
         assert_eq!(
             Aim::of(&primary(|_| ()), Action::Uninstall).outdated(None, Sources::Same),
             Some("the resource is gone")

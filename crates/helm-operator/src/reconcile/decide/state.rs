@@ -252,6 +252,7 @@ impl fmt::Display for Observed {
             (self.blind, "records not watched"),
             (self.outdated, "with outdated revisions"),
             (self.gate == Gate::Test, "tests due"),
+            (matches!(self.gate, Gate::Pin | Gate::Pinned), "pinned"),
             (matches!(self.gate, Gate::RollBack | Gate::Closed), "tests failed"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
@@ -365,8 +366,8 @@ fn when_deleting(observed: &Observed) -> Step {
 fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
     match recorded {
+        _ if matches!(observed.gate, Gate::RollBack | Gate::Pin) => Step::RollBack,
         _ if observed.inputs == Inputs::Unread => Step::ReadSources,
-        _ if observed.gate == Gate::RollBack => Step::RollBack,
         Recorded::Failed | Recorded::FailedInstall if observed.contested => Step::GiveWay,
         _ if !rendered => Step::Render,
         Recorded::None
@@ -383,6 +384,14 @@ fn when_deployed(observed: &Observed) -> Step {
     match (observed.inputs, observed.objects) {
         // Nothing follows that would do it.
         (_, Objects::Intact) if observed.gate == Gate::Closed && observed.outdated => Step::Supersede,
+        (_, Objects::Drifted) if observed.gate == Gate::Pin && observed.held => Step::Repair,
+        _ if observed.gate == Gate::Pin => {
+            if observed.held {
+                Step::Wait
+            } else {
+                Step::RollBack
+            }
+        }
         // The deployed revision is maintained even while the next one cannot be created.
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
@@ -600,6 +609,27 @@ mod tests {
             ("not tried again", undone.clone(), Step::Wait),
             ("but repaired", Observed { objects: Objects::Drifted, ..undone.clone() }, Step::Repair),
             ("and the one that it undid is marked so", Observed { outdated: true, ..undone }, Step::Supersede),
+        ]);
+    }
+
+    #[test]
+    fn a_pinned_release_returns_to_its_revision_and_stays_there() {
+        let pin = Observed { gate: Gate::Pin, inputs: Inputs::Unread, ..FINE };
+        let pinned = Observed { gate: Gate::Pinned, ..FINE };
+        check(&[
+            ("whatever the inputs are", pin.clone(), Step::RollBack),
+            ("after a failure", Observed { release: Recorded::Failed, ..pin.clone() }, Step::RollBack),
+            ("or an interruption", Observed { release: Recorded::Pending, ..pin.clone() }, Step::RollBack),
+            ("not just after that failed", Observed { held: true, ..pin.clone() }, Step::Wait),
+            (
+                "not before a person's record is read",
+                Observed { release: Recorded::Unmarked, ..pin.clone() },
+                Step::Read,
+            ),
+            ("not while suspended", Observed { suspended: true, ..pin.clone() }, Step::Nothing),
+            ("deleted", Observed { deleting: true, ..pin }, Step::Uninstall),
+            ("there", pinned.clone(), Step::Nothing),
+            ("with drift", Observed { objects: Objects::Drifted, ..pinned }, Step::Repair),
         ]);
     }
 

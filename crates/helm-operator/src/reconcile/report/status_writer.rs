@@ -113,6 +113,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         objects: count,
         fields,
         fault: history.fault().cloned().or_else(|| context.rejection(primary)),
+        pinned: context.pinned(primary),
         tests: context.test_report(primary).filter(|_| deployed.is_some()),
         stall: stall(&history),
         blocked: deployed.and_then(|_| blocked(context)),

@@ -4,6 +4,7 @@ use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Tested};
 use helm_release::release::Status;
 use helm_release::storage::Tests;
+use scaffold::annotations::PREFIX;
 use tokio::time::Instant;
 
 use super::deploy::{interrupted, record};
@@ -18,9 +19,13 @@ use crate::view::release::Release;
 use crate::watches::OnTestFailure;
 
 impl StepContext<'_> {
-    /// Returns what the tests of the newest revision ask for. Tests start once every object is ready.
+    /// Returns what the tests of the newest revision ask for, or the annotation that pins the release. Tests start once
+    /// every object is ready.
     pub(crate) fn gate(&self, primary: &Primary, release: Option<&Release>) -> Gate {
         let Some(release) = release.filter(|_| !primary.deleting) else { return Gate::Open };
+        if let Some(to) = primary.annotations.pin().ok().flatten() {
+            return gate::pin(release, primary.uid(), to).unwrap_or(Gate::Open);
+        }
         // Most releases need no digest of their inputs here.
         if matches!(gate::tests(release), None | Some(Tests::Passed)) && gate::rejected(release).is_none() {
             return Gate::Open;
@@ -31,6 +36,28 @@ impl StepContext<'_> {
             Gate::Test if !self.may_test(primary) || !self.is_ready(release) => Gate::Open,
             gate => gate,
         }
+    }
+
+    /// Returns why the release cannot be pinned as its annotation says.
+    pub(crate) fn pin_fault(&self, primary: &Primary) -> Option<String> {
+        let to = primary.annotations.pin().ok().flatten()?;
+        let release = self.release().unwrap_or_default();
+        if gate::pin(&release, primary.uid(), to).is_some() {
+            return None;
+        }
+        let known: Vec<String> = release.revisions.keys().map(u32::to_string).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Some(format!(
+            "annotation {PREFIX}pin: the release cannot return to revision {to}; it has these: {known}, of which one that was deployed counts"
+        ))
+    }
+
+    /// Returns the revision that a person pins the release to, and the one that repeats it.
+    pub(crate) fn pinned(&self, primary: &Primary) -> Option<(u32, u32)> {
+        let to = primary.annotations.pin().ok().flatten()?;
+        let release = self.release()?;
+        let is_there = gate::pin(&release, primary.uid(), to) == Some(Gate::Pinned);
+        Some((to, release.deployed().filter(|_| is_there)?.0))
     }
 
     /// Returns whether tests are yet to run.
@@ -134,28 +161,31 @@ fn forget_failure(context: &StepContext<'_>, failure: Option<(u32, String)>) {
     });
 }
 
-/// Rolls back the revision that failed its tests.
+/// Rolls back the revision that failed its tests, or to the one that the release is pinned to.
 pub(crate) async fn roll_back(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let release = context.release().unwrap_or_default();
-    let rejected = gate::rejected(&release).map(|rejected| rejected.into_owned());
-    let (Some(rejected), Some(to), Some(current)) =
-        (rejected, gate::target(&release, primary.uid()), context.current())
-    else {
-        return Ok(NextStep::Done);
+    let pin = primary.annotations.pin().ok().flatten();
+    let rejected = gate::rejected(&release).filter(|_| pin.is_none()).map(|rejected| rejected.into_owned());
+    let target = pin.or_else(|| gate::target(&release, primary.uid()));
+    let (Some(to), Some(current)) = (target, context.current()) else { return Ok(NextStep::Done) };
+    let why = match &rejected {
+        Some(rejected) => format!("revision {} failed its tests", rejected.version),
+        None => "the annotation pin asks for it".to_owned(),
     };
-    let failed = rejected.version;
     let mut env = context.environment(primary, Action::Rollback);
-    (env.options.refused, env.options.rejected) = (None, Some(Box::new(rejected)));
+    (env.options.refused, env.options.rejected) = (None, rejected.map(Box::new));
     _ = context.ran.take();
     let began = Instant::now();
-    let rolled_back = action::rollback_to(&env, &current, to).await;
+    let rolled_back = match remediate::base(&env, current).await {
+        Ok(current) => action::rollback_to(&env, &current, to).await,
+        Err(cause) => Err(cause.into()),
+    };
     context.count_action(Action::Rollback, began, rolled_back.as_ref().err().map(|failure| &failure.cause));
     match rolled_back {
         Ok(outcome) => {
             let (made, hooks) = (outcome.version, context.ran.take());
             tracing::info!(resource = %context.key, to, revision = made, "Rolled back release");
-            let note =
-                format!("rolled back to revision {to} as revision {made}: revision {failed} failed its tests{hooks}");
+            let note = format!("rolled back to revision {to} as revision {made}: {why}{hooks}");
             context.shared.publish(primary, Outcome::normal("RolledBack", "Rollback", note));
             record(context, outcome, None).await;
             context.succeed();

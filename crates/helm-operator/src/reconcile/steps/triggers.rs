@@ -54,7 +54,8 @@ impl StepContext<'_> {
     /// Returns what to do even if nothing differs.
     pub(crate) fn again(&self, primary: &Primary) -> Again {
         let asked = self.full_reconcile(primary).is_some();
-        match self.found.progress {
+        let rendered = self.found.progress.rendered || self.pinned(primary).is_some();
+        match (ResyncProgress { rendered, ..self.found.progress }) {
             ResyncProgress { rendered: false, .. } if asked => Again::Render,
             ResyncProgress { applied: false, .. } if asked || self.is_full_resync_due(primary) => Again::Apply,
             _ => Again::Nothing,
@@ -64,8 +65,8 @@ impl StepContext<'_> {
     /// Records that every object was applied.
     pub(crate) fn applied_everything(&mut self, primary: &Primary) {
         self.found.progress.applied = true;
-        let token: Option<Box<str>> =
-            self.full_reconcile(primary).filter(|_| self.found.progress.rendered).map(Box::from);
+        let is_rendered = self.found.progress.rendered || self.pinned(primary).is_some();
+        let token: Option<Box<str>> = self.full_reconcile(primary).filter(|_| is_rendered).map(Box::from);
         self.change_asked(|asked| {
             asked.resynced = Some(Instant::now());
             if let Some(token) = token {

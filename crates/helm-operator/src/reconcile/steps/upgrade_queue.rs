@@ -53,7 +53,8 @@ impl StepContext<'_> {
         if !rollout.is_limited() || !(rollout.holds(self.key) || rollout.is_waiting(self.key)) {
             return;
         }
-        let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
+        let is_pinned = self.pinned(primary).is_some();
+        let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause() || is_pinned;
         let history = self.shared.memory.of(self.key);
         let fault = history.fault();
         // A chart that does not render has changed nothing, unless an earlier attempt did.

@@ -1,0 +1,115 @@
+//! Tests of releases that a person pins to a revision.
+
+use super::reporting::published;
+use super::*;
+
+fn pin(world: &World, revision: Option<&str>) {
+    world.edit(|p| {
+        let annotations = revision.map(|revision| json!({"helm.sdk.operatorframework.io/pin": revision}));
+        p["metadata"]["annotations"] = annotations.unwrap_or_default();
+    });
+}
+
+fn set(world: &World, value: &str) {
+    world.edit(|p| p["spec"]["value"] = value.into());
+}
+
+/// Creates a release with two revisions.
+async fn upgraded() -> World {
+    let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    set(&world, "2");
+    world.reconcile().await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_release_returns_to_its_revision_and_stays_until_the_annotation_goes() {
+    let world = upgraded().await;
+    pin(&world, Some("1"));
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("1"), "3 deployed"));
+    let told = published(&world).await;
+    let back = "Normal RolledBack x1: rolled back to revision 1 as revision 3: the annotation pin asks for it";
+    assert!(told.contains(&back.to_owned()), "{told:#?}");
+    let says = "True/PinAnnotation/the release stays at revision 1, which revision 3 repeats: changes of spec, chart and values wait \
+        until the annotation helm.sdk.operatorframework.io/pin is removed";
+    assert_eq!(world.condition("Pinned").unwrap(), says);
+    assert_eq!(world.state("Ready"), "True/Ready");
+    assert_eq!(world.requests().await, 0);
+    set(&world, "3");
+    let renamed = Stub { chart: "another", ..Stub::default() };
+    let world = World::with_events(world.server, Arc::new(renamed), |_| {});
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("1"), "3 deployed"));
+    world.server.remove(&format!("{MAPS}/b"));
+    world.reconcile().await;
+    assert_eq!(world.value_of("b"), "1", "drift is repaired");
+    pin(&world, None);
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.condition("Pinned")), (json!("3 by another"), None));
+    assert_eq!(world.history().last().unwrap(), "4 deployed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_release_applies_everything_again_on_request() {
+    let world = upgraded().await;
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({
+            "helm.sdk.operatorframework.io/pin": "1", "helm.sdk.operatorframework.io/reconcile-now": "t",
+        });
+    });
+    world.reconcile().await;
+    world.reconcile().await;
+    let status = &world.server.object(PRIMARY).unwrap()["status"];
+    assert_eq!((world.value_of("a"), &status["lastHandled"]["reconcileNow"]), (json!("1"), &json!("t")));
+    assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_is_not_there_is_named_and_nothing_happens() {
+    let world = upgraded().await;
+    for (revision, expected) in [
+        ("7", "the release cannot return to revision 7; it has these: 1, 2, of which one that was deployed counts"),
+        ("first", "must be the number of a revision, as in \"3\""),
+        ("0", "must be the number of a revision, as in \"3\""),
+    ] {
+        pin(&world, Some(revision));
+        world.reconcile().await;
+        let told = world.condition("Irreconcilable").unwrap();
+        let expected = format!("True/InvalidAnnotation/annotation helm.sdk.operatorframework.io/pin: {expected}");
+        assert_eq!(told, expected);
+        assert_eq!((world.value_of("a"), world.history().len()), (json!("2"), 2));
+    }
+    pin(&world, Some("2"));
+    world.reconcile().await;
+    assert_eq!(
+        (world.history().len(), world.state("Pinned").as_str()),
+        (2, "True/PinAnnotation"),
+        "it is there already"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_return_to_a_pinned_revision_ends_alike_wherever_it_is_interrupted() {
+    for writes in 0.. {
+        let world = upgraded().await;
+        pin(&world, Some("1"));
+        world.server.fail_after(Some(writes));
+        world.reconcile().await;
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        let all = ["1 superseded", "2 superseded", "3 deployed"];
+        assert_eq!(world.history(), all, "after {writes} writes");
+        assert_eq!((world.value_of("a"), world.state("Pinned").as_str()), (json!("1"), "True/PinAnnotation"));
+        if !died {
+            assert!(writes > 5, "the scenario wrote nothing");
+            return;
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `rollback`: pins a release to one of its revisions, by the annotation that a person could set as well, and tells what
+//! became of it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use controller::report::chain;
+use helm_release::kube::{Api, Applier, Call, Resource};
+use scaffold::annotations::PREFIX;
+use serde_json::{Value, json};
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+use super::diff::{self, Diff, Form};
+use super::flags::WATCHES_FILE;
+use super::kubeconfig;
+use crate::manager::operator::Operator;
+use crate::watches::{self, Watch};
+
+/// The pause before the resource is read again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The arguments of `rollback`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Rollback {
+    /// The kind of the resource
+    kind: String,
+
+    /// The name of the resource
+    name: String,
+
+    /// The revision to return to and to stay at, as 'history' lists it
+    #[arg(long, value_name = "REVISION", required_unless_present = "end", conflicts_with = "end")]
+    to: Option<u32>,
+
+    /// Let the release follow its resource again
+    #[arg(long)]
+    end: bool,
+
+    /// Show what would change, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// How long to wait for the operator
+    #[arg(long, default_value = "60", value_name = "SECONDS")]
+    timeout: u64,
+
+    /// The namespace [default: that of the kubeconfig's context]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+
+    /// Path to the watches file, which names the kinds
+    #[arg(long, default_value = WATCHES_FILE, value_name = "PATH")]
+    watches_file: PathBuf,
+
+    /// The kubeconfig
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The kubeconfig's context
+    #[arg(long, alias = "kube-context", value_name = "NAME")]
+    context: Option<String>,
+
+    /// With --dry-run, the namespace of the Secret that holds the key of release records: the operator's [default: the
+    /// kubeconfig's]
+    #[arg(long, env = "RECORD_KEY_NAMESPACE", hide_env = true, value_name = "NAMESPACE")]
+    record_key_namespace: Option<String>,
+}
+
+/// Returns the examples for the help.
+pub(super) fn examples(name: &str) -> String {
+    format!(
+        "Examples:\n  # Return to revision 3, and stay there whatever spec, chart and values say\n  {name} rollback Shop web --to 3\n\n  \
+         # What that would change\n  {name} rollback Shop web --to 3 --dry-run\n\n  \
+         # Follow the resource again\n  {name} rollback Shop web --end\n\n\
+         It sets or removes the annotation {PREFIX}pin, with your own rights, and waits for the operator."
+    )
+}
+
+/// Rolls back, or plans it.
+pub(super) fn run(asked: &Rollback, operator: Operator) -> ExitCode {
+    if asked.dry_run {
+        return diff::run(&asked.diff(), operator);
+    }
+    let done = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(asked.pin()),
+        Err(error) => Err(error.to_string()),
+    };
+    match done {
+        Ok(told) => super::print(&told),
+        Err(why) => {
+            eprintln!("Error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the resource says about its pin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Progress {
+    /// The operator has not got there yet.
+    Pending,
+    /// It has, and says this.
+    Done(String),
+    /// It cannot.
+    Refused(String),
+}
+
+impl Rollback {
+    /// Returns the flags of a plan for the resource with the annotation.
+    fn diff(&self) -> Diff {
+        Diff {
+            kind: Some(self.kind.clone()),
+            names: vec![self.name.clone()],
+            filename: Vec::new(),
+            all: false,
+            chart: None,
+            offline: false,
+            namespace: self.namespace.clone(),
+            all_namespaces: false,
+            output: Form::Text,
+            full: false,
+            watches_file: self.watches_file.clone(),
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            record_key_namespace: self.record_key_namespace.clone(),
+            annotate: Some(self.annotation()),
+        }
+    }
+
+    fn annotation(&self) -> Value {
+        let revision = self.to.map_or(Value::Null, |revision| revision.to_string().into());
+        json!({"metadata": {"annotations": {format!("{PREFIX}pin"): revision}}})
+    }
+
+    /// Sets or removes the annotation, and waits for its effect.
+    async fn pin(&self) -> Result<String, String> {
+        let client = kubeconfig::client(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
+        let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        let path = self.path(&client, &namespace).await?;
+        let patch = self.annotation().to_string().into_bytes();
+        let written =
+            Api::send(&client, Call::merge(format!("{path}?fieldManager=helm-operator-rollback"), patch)).await;
+        let mut resource: Value = written.and_then(|answer| answer.parse()).map_err(|error| chain(&error))?;
+        let until = Instant::now() + Duration::from_secs(self.timeout);
+        loop {
+            match progress(&resource, self.to) {
+                Progress::Done(told) => return Ok(told),
+                Progress::Refused(why) => return Err(why),
+                Progress::Pending if Instant::now() >= until => {
+                    return Err(format!(
+                        "the annotation is set, but the operator has not acted on it within {} s",
+                        self.timeout
+                    ));
+                }
+                Progress::Pending => tokio::time::sleep(PAUSE).await,
+            }
+            let read = Api::send(&client, Call::get(path.clone())).await.and_then(|answer| answer.parse());
+            resource = read.map_err(|error| chain(&error))?;
+        }
+    }
+
+    /// Returns the path of the resource.
+    async fn path(&self, client: &kube::Client, namespace: &str) -> Result<String, String> {
+        let watches = watches::load(&self.watches_file).map_err(|error| chain(&error))?;
+        let meant: Vec<&Watch> = watches.iter().filter(|watch| watch.is_meant_by(&self.kind)).collect();
+        let Some(watch) = meant.first() else {
+            let served: Vec<&str> = watches.iter().map(|watch| watch.kind.as_str()).collect();
+            let file = self.watches_file.display();
+            return Err(format!("{file} serves no kind {}, only {}", self.kind, served.join(", ")));
+        };
+        let applier = Applier::new(std::sync::Arc::new(client.clone()));
+        let resource = applier.mapper.resource(&watch.api_resource().api_version, &watch.kind).await;
+        let resource: std::sync::Arc<Resource> = resource.map_err(|error| chain(&error))?;
+        resource.path(namespace, &self.name).map_err(|error| chain(&error))
+    }
+}
+
+/// Judges what the status of the resource says about the annotation, which it has by now.
+fn progress(resource: &Value, to: Option<u32>) -> Progress {
+    let conditions = resource["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let find = |kind: &str| conditions.iter().find(|one| one["type"] == kind && one["status"] == "True");
+    let message = |condition: &Value| condition["message"].as_str().unwrap_or_default().to_owned();
+    let pinned = find("Pinned").map(message);
+    // Any other failure may be the reason for the rollback.
+    let refused = find("Irreconcilable").map(message).filter(|text| text.contains(&format!("{PREFIX}pin: ")));
+    match (to, pinned) {
+        (Some(to), Some(told))
+            if told.contains(&format!("revision {to}:")) || told.contains(&format!("revision {to},")) =>
+        {
+            Progress::Done(told)
+        }
+        (Some(_), _) => refused.map_or(Progress::Pending, Progress::Refused),
+        (None, Some(_)) => Progress::Pending,
+        (None, None) => Progress::Done("the release follows its resource again".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_says_what_became_of_the_annotation() {
+        let resource = |kind: &str, reason: &str, message: &str| json!({"status": {"conditions": [{"type": kind, "status": "True", "reason": reason, "message": message}]}});
+        let none = json!({});
+        let at = resource("Pinned", "PinAnnotation", "the release stays at revision 3, which revision 6 repeats: x");
+        let own = resource("Pinned", "PinAnnotation", "the release stays at revision 3: x");
+        for (resource, to, expected) in [
+            (&none, Some(3), Progress::Pending),
+            (&at, Some(3), Progress::Done("the release stays at revision 3, which revision 6 repeats: x".into())),
+            (&own, Some(3), Progress::Done("the release stays at revision 3: x".into())),
+            (&at, Some(6), Progress::Pending),
+            (&at, None, Progress::Pending),
+            (&none, None, Progress::Done("the release follows its resource again".into())),
+        ] {
+            assert_eq!(progress(resource, to), expected, "{resource} {to:?}");
+        }
+        let why = format!("annotation {PREFIX}pin: no");
+        let failed = resource("Irreconcilable", "RenderError", "no");
+        assert_eq!(progress(&failed, Some(3)), Progress::Pending, "the reason for the rollback");
+        let missing = resource("Irreconcilable", "InvalidAnnotation", &why);
+        assert_eq!(progress(&missing, Some(3)), Progress::Refused(why));
+    }
+}
