@@ -1,8 +1,7 @@
-//! Renders a chart without a cluster, as a first install, and reads the objects of what was rendered.
+//! Renders a chart without a cluster, as a first install.
 
 use controller::report::chain;
-use go_encoding::{json, yaml};
-use go_template::{Map, Value};
+use go_template::Map;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 
 use crate::watches::Watch;
@@ -26,10 +25,4 @@ pub(super) fn documents(
     let rendered = engine.render(&request).map_err(|error| error.without_values())?;
     let manifests = rendered.manifests.into_iter().map(|manifest| manifest.content);
     Ok(manifests.chain(rendered.hooks.into_iter().map(|hook| hook.manifest)).collect())
-}
-
-/// Returns the objects in these texts, in order. A text that is no YAML has none.
-pub(super) fn objects<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<serde_json::Value> {
-    let documents = texts.flat_map(|text| yaml::parse_documents(text.as_bytes()).unwrap_or_default());
-    documents.map(|document| json::to_serde(&Value::Map(document))).collect()
 }

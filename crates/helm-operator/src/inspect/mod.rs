@@ -9,6 +9,7 @@ pub(crate) mod model;
 pub(crate) mod state;
 
 pub(crate) mod cause;
+pub(crate) mod hooks;
 pub(crate) mod nodes;
 
 pub(crate) mod build;

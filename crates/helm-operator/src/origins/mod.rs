@@ -2,6 +2,7 @@
 //! Reads no cluster.
 
 mod layers;
+pub(crate) mod rows;
 #[cfg(test)]
 mod tests;
 

@@ -1,5 +1,7 @@
 //! Shows how an object changes, as a unified diff of its YAML. Never shows a Secret's contents.
 
+use std::ops::Range;
+
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use serde_json::Value;
 
@@ -56,50 +58,76 @@ impl Colour {
     }
 }
 
+/// A line of a diff.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line<'d> {
+    pub(crate) side: Side,
+    pub(crate) text: &'d str,
+    /// What differs from the line that it replaces or that replaces it, in whole words.
+    pub(crate) changed: Option<Range<usize>>,
+}
+
+/// Where a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Both,
+    Removed,
+    Added,
+}
+
+/// Returns the lines of a diff, and marks what differs within a changed line.
+pub(crate) fn lines(diff: &str) -> Vec<Line<'_>> {
+    let all: Vec<&str> = diff.lines().collect();
+    let (mut lines, mut at) = (Vec::new(), 0);
+    while at < all.len() {
+        let removed = run(&all[at..], '-');
+        let added = run(&all[at + removed.len()..], '+');
+        if removed.is_empty() && added.is_empty() {
+            lines.push(Line { side: Side::Both, text: all[at], changed: None });
+            at += 1;
+            continue;
+        }
+        let is_paired = removed.len() == added.len();
+        for (side, own, others) in [(Side::Removed, removed, added), (Side::Added, added, removed)] {
+            lines.extend(own.iter().enumerate().map(|(index, text)| {
+                let other = others.get(index).filter(|_| is_paired);
+                // The signs in front differ always.
+                let changed = other.and_then(|other| differing(&text[1..], &other[1..]));
+                Line { side, text, changed: changed.map(|(begin, end)| begin + 1..end + 1) }
+            }));
+        }
+        at += removed.len() + added.len();
+    }
+    lines
+}
+
 /// Adds colours to a diff, and marks what differs within a changed line.
 pub(crate) fn coloured(diff: &str, colour: Colour) -> String {
     if colour == Colour::Never {
         return diff.trim_end().to_owned();
     }
-    let lines: Vec<&str> = diff.lines().collect();
-    let (mut text, mut at) = (String::new(), 0);
-    while at < lines.len() {
-        let removed = run(&lines[at..], '-');
-        let added = run(&lines[at + removed.len()..], '+');
-        if removed.is_empty() && added.is_empty() {
-            text.push_str(lines[at]);
-            text.push('\n');
-            at += 1;
-            continue;
-        }
-        let is_paired = removed.len() == added.len();
-        let other =
-            |lines: &[&str], index: usize| lines.get(index).filter(|_| is_paired).map(|line| line[1..].to_owned());
-        for (index, line) in removed.iter().enumerate() {
-            text.push_str(&painted(line, other(added, index).as_deref(), RED));
-        }
-        for (index, line) in added.iter().enumerate() {
-            text.push_str(&painted(line, other(removed, index).as_deref(), GREEN));
-        }
-        at += removed.len() + added.len();
-    }
+    let text: String = lines(diff).iter().map(painted).collect();
     text.trim_end().to_owned()
 }
 
 /// Returns the lines at the front with this sign.
-fn run<'l>(lines: &'l [&'l str], sign: char) -> &'l [&'l str] {
+fn run<'l, 'd>(lines: &'l [&'d str], sign: char) -> &'l [&'d str] {
     let end = lines.iter().position(|line| !line.starts_with(sign)).unwrap_or(lines.len());
     &lines[..end]
 }
 
-/// Returns a line in a colour. What differs from the other side's line is reversed.
-fn painted(line: &str, other: Option<&str>, colour: &str) -> String {
-    let (sign, body) = line.split_at(1);
-    let marked = other.and_then(|other| {
-        let (begin, end) = differing(body, other)?;
-        Some(format!("{}{REVERSE}{}{NOT_REVERSE}{}", &body[..begin], &body[begin..end], &body[end..]))
+/// Returns a line in its colour. What differs from the other side's line is reversed.
+fn painted(line: &Line<'_>) -> String {
+    let Line { side, text, changed } = line;
+    let colour = match side {
+        Side::Both => return format!("{text}\n"),
+        Side::Removed => RED,
+        Side::Added => GREEN,
+    };
+    let marked = changed.as_ref().map(|Range { start, end }| {
+        format!("{}{REVERSE}{}{NOT_REVERSE}{}", &text[..*start], &text[*start..*end], &text[*end..])
     });
-    format!("{colour}{sign}{}{PLAIN}\n", marked.as_deref().unwrap_or(body))
+    format!("{colour}{}{PLAIN}\n", marked.as_deref().unwrap_or(text))
 }
 
 /// Returns the part of a line that differs from another, in whole words; `None` if they have nothing in common.

@@ -1,11 +1,12 @@
 //! What a reconcile would write: pure.
 //!
-//! `changes` sorts the writes of a rehearsal by object, and `diff` shows how an object changes. `text`, `markdown` and
-//! `json` print a plan.
+//! `changes` sorts the writes of a rehearsal by object, `revisions` compares what is recorded, and `diff` shows how an
+//! object changes. `text`, `markdown` and `json` print a plan.
 
 pub(crate) mod diff;
 
 mod changes;
+pub(crate) mod revisions;
 
 pub(crate) mod json;
 pub(crate) mod markdown;

@@ -16,7 +16,7 @@ use crate::charts::rehearsals::Rehearsed;
 use crate::cli::rendered;
 use crate::manager::operator::Operator;
 use crate::mask::Mask;
-use crate::plan::{Name, compare};
+use crate::plan::{Name, compare, revisions};
 use crate::watches::Watch;
 
 /// Returns what a new chart changes in the render of each resource.
@@ -60,5 +60,5 @@ fn objects(watch: &Watch, chart: &Path, resource: &Name, spec: &Json) -> Result<
     };
     let engine = Engine::new(loaded);
     let documents = rendered::documents(watch, &engine, &resource.name, &resource.namespace, values).map_err(failed)?;
-    Ok(rendered::objects(documents.iter().map(String::as_str)))
+    Ok(revisions::objects(documents.iter().map(String::as_str)))
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::read::Reader;
 use super::records::Records;
-use super::{Answer, Output, Target, differences};
+use super::{Answer, Output, Target};
 use crate::inspect::build::build;
 use crate::inspect::model::State;
 use crate::inspect::revisions::{Revision, revisions};
@@ -101,8 +101,14 @@ impl Asked {
                 }
             }
         };
-        let (plan, mask) =
-            differences::between(&resource.primary, read(from).await?.as_ref(), read(to).await?.as_ref());
+        let primary = &resource.primary;
+        let name = plan::Name {
+            api_version: primary.api_version.to_string(),
+            kind: primary.kind.to_string(),
+            name: primary.name().to_owned(),
+            ..plan::Name::default()
+        };
+        let (plan, mask) = plan::revisions::between(name, read(from).await?.as_ref(), read(to).await?.as_ref());
         let text = match self.output {
             Output::Json => format!("{:#}\n", plan::json::json(&plan, &mask)),
             Output::Text => {

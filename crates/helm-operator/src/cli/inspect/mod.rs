@@ -2,7 +2,6 @@
 //! nothing, and need no operator.
 
 mod ask;
-mod differences;
 mod read;
 mod records;
 #[cfg(test)]

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use controller::report::chain;
 use futures::{StreamExt as _, stream};
 use helm_release::kube::{Api, Call, Error, Live, Mapper, ObjectKey, Resource, objects_of, read_within};
-use helm_release::release::{Hook as RecordedHook, HookEvent, HookPhase};
+use helm_release::release::{Hook as RecordedHook, HookPhase};
 use outside::sync::lock;
 use serde_json::Value;
 
 use super::records::Records;
-use crate::inspect::model::{Container, Hook};
+use crate::inspect::hooks::hooks;
+use crate::inspect::model::Container;
 use crate::inspect::seen::{Seen, SeenObject, Sight};
 use crate::reconcile::report::diagnose::{can_explain, explains_itself, items, pod_selector};
 use crate::reconcile::report::pods;
@@ -105,7 +106,7 @@ impl Reader {
         Seen {
             objects,
             omitted,
-            hooks: recorded.iter().filter(|hook| !is_test(hook)).map(hook).collect(),
+            hooks: hooks(recorded),
             hook_objects,
             events,
             hidden: lock(&self.hidden).iter().cloned().collect(),
@@ -264,22 +265,4 @@ fn hook_keys(hooks: &[RecordedHook], namespace: &str) -> Vec<(ObjectKey, String)
         Some((ObjectKey::new(group, &object.kind, own, &object.name), object.api_version.clone()))
     };
     hooks.iter().filter(is_open).filter_map(key).take(MAX_HOOKS).collect()
-}
-
-/// Returns whether only `helm test` runs a hook.
-fn is_test(hook: &RecordedHook) -> bool {
-    hook.events.iter().all(|event| *event == HookEvent::Test)
-}
-
-fn hook(hook: &RecordedHook) -> Hook {
-    let words = |value: Result<Value, serde_json::Error>| {
-        value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-    };
-    Hook {
-        object: format!("{} {:?}", hook.kind, hook.name),
-        events: hook.events.iter().map(|event| words(serde_json::to_value(event))).collect(),
-        phase: words(serde_json::to_value(hook.last_run.phase)),
-        started: hook.last_run.started_at,
-        completed: hook.last_run.completed_at,
-    }
 }

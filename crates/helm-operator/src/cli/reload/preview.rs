@@ -12,6 +12,7 @@ use helm::engine::Engine;
 
 use super::{Next, diff};
 use crate::cli::rendered;
+use crate::plan::revisions;
 use crate::watches::Watch;
 
 /// The directory of a project's samples.
@@ -86,7 +87,7 @@ fn render(watch: &Watch, chart: Arc<Chart>) -> Result<Objects, String> {
 
 /// Returns the objects in these documents.
 pub(super) fn objects_in<'t>(texts: impl Iterator<Item = &'t String>) -> Objects {
-    rendered::objects(texts.map(String::as_str)).into_iter().map(named).collect()
+    revisions::objects(texts.map(String::as_str)).into_iter().map(named).collect()
 }
 
 fn named(object: serde_json::Value) -> (String, serde_json::Value) {

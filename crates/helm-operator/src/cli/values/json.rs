@@ -3,9 +3,10 @@
 use helm::origins::Role;
 use serde_json::{Value, json};
 
-use super::rows::{Cell, From, Place, Row, Shown};
+use super::shown::Shown;
 use super::text::printable_json;
 use crate::origins::Given;
+use crate::origins::rows::{Cell, From, Place, Row};
 
 /// Returns the document.
 pub(super) fn of(shown: &Shown) -> String {

@@ -5,7 +5,7 @@
 mod cluster;
 mod json;
 mod offline;
-mod rows;
+mod shown;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,11 +21,12 @@ use clap::ValueEnum;
 use helm::chart::Chart;
 
 use crate::manager::operator::Operator;
+use crate::origins::rows::Row;
 use crate::origins::{self, Inputs};
 use crate::values_from::{Content, Found, Resolved};
 use crate::view::primary::Primary;
 use crate::watches::Watch;
-use rows::Shown;
+use shown::Shown;
 
 use super::flags::WATCHES_FILE;
 
@@ -182,9 +183,9 @@ fn of(resource: Resource<'_>, only_changed: bool) -> Result<Shown, Error> {
     }
     let inputs = Inputs { sources: &found, spec: &primary.spec, overrides: &watch.overrides, overrides_type };
     let values = origins::values(&chart, &inputs)?;
-    let mut shown = rows::of(&primary, &chart, values, notes);
+    let mut shown = shown::of(&primary, &chart, &values, notes);
     if only_changed {
-        shown.rows.retain(rows::Row::is_changed);
+        shown.rows.retain(Row::is_changed);
     }
     Ok(shown)
 }

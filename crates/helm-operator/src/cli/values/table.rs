@@ -2,8 +2,9 @@
 
 use helm::reads::Unread;
 
-use super::rows::{Cell, Row, Shown};
+use super::shown::Shown;
 use super::text::{printable, scalar};
+use crate::origins::rows::{Cell, Row};
 
 /// The width of a value's column at most. Longer values are cut.
 const MAX_VALUE: usize = 48;

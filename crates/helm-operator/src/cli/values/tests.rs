@@ -162,7 +162,7 @@ fn hostile_names_and_values_stay_what_they_are() {
     let expected = format!("{:?}", Value::Map(values.traced.values.clone()));
     let primary =
         serde_json::from_value::<crate::view::primary::Received>(json!({"metadata": {"name": "a\u{1b}b"}})).unwrap();
-    let shown = rows::of(&primary.primary, &chart, values, Vec::new());
+    let shown = shown::of(&primary.primary, &chart, &values, Vec::new());
     let text = yaml::of(&shown);
     let read = go_yaml::parse_preserving_ints(text.as_bytes()).unwrap();
     assert_eq!(format!("{read:?}"), expected, "{text}");

@@ -4,9 +4,10 @@ use helm::origins::Key;
 use serde_json::value::RawValue;
 
 use super::HIDDEN;
-use super::rows::{Cell, Row, Shown};
+use super::shown::Shown;
 use super::table::unread;
 use super::text::{printable, printable_json, scalar, word};
+use crate::origins::rows::{Cell, Row};
 
 /// Returns the file.
 pub(super) fn of(shown: &Shown) -> String {

@@ -1,44 +1,28 @@
-//! What is shown of a resource's values: a row for each, with what may not be shown already left out.
+//! A row for each of a resource's values, with what may not be shown already left out.
 
 use go_encoding::json::{self, EscapeHtml, Layout};
 use go_template::Value;
-use helm::chart::Chart;
 use helm::origins::{Default as ChartDefault, Key, Leaf, Origin, dotted};
 use helm::reads::Unread;
 
-use crate::origins::{Given, Values};
-use crate::view::primary::Primary;
-
-/// A resource's values as they are shown.
-pub(super) struct Shown {
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    /// The chart's name and version.
-    pub(super) chart: String,
-    /// Ordered by path.
-    pub(super) rows: Vec<Row>,
-    /// What the reader must know.
-    pub(super) notes: Vec<String>,
-}
+use super::{Given, Values};
 
 /// A value with its origin.
-pub(super) struct Row {
-    pub(super) path: Vec<Key>,
-    pub(super) value: Cell,
-    pub(super) from: From,
+pub(crate) struct Row {
+    pub(crate) path: Vec<Key>,
+    pub(crate) value: Cell,
+    pub(crate) from: From,
     /// What else is set at this path but lost, highest precedence first.
-    pub(super) replaced: Vec<(Cell, From)>,
+    pub(crate) replaced: Vec<(Cell, From)>,
     /// Whether a null removed the key.
-    pub(super) is_removed: bool,
+    pub(crate) is_removed: bool,
     /// The paths at or below it that no template reads.
-    pub(super) unread: Vec<Unread>,
+    pub(crate) unread: Vec<Unread>,
 }
 
 /// A value, unless it may not be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cell {
+pub(crate) enum Cell {
     /// Compact JSON.
     Known(String),
     /// From a Secret or the operator's environment.
@@ -47,15 +31,15 @@ pub(super) enum Cell {
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct From {
+pub(crate) struct From {
     /// In words: `shop/values.yaml:12`.
-    pub(super) text: String,
-    pub(super) place: Place,
+    pub(crate) text: String,
+    pub(crate) place: Place,
 }
 
 /// The place that a value comes from, for programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Chart(ChartDefault),
     Given(Given),
     Helm,
@@ -63,30 +47,20 @@ pub(super) enum Place {
 
 impl Row {
     /// Returns whether the user set it, or values that no template reads are below it.
-    pub(super) fn is_changed(&self) -> bool {
+    pub(crate) fn is_changed(&self) -> bool {
         matches!(self.from.place, Place::Given(_)) || !self.unread.is_empty()
     }
 
     /// Returns its path as `--set` takes it.
-    pub(super) fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         dotted(&self.path)
     }
 }
 
-/// Returns the rows of a resource's values.
-pub(super) fn of(primary: &Primary, chart: &Chart, values: Values, notes: Vec<String>) -> Shown {
+/// Returns the rows of a resource's values, ordered by path.
+pub(crate) fn rows(values: &Values) -> Vec<Row> {
     let unread = UnreadPaths::of(&values.traced.unread);
-    let rows = values.traced.leaves.iter().map(|leaf| row(leaf, &values, &unread)).collect();
-    let notes = notes.into_iter().chain(values.traced.warnings.iter().cloned()).collect();
-    Shown {
-        api_version: primary.api_version.to_string(),
-        kind: primary.kind.to_string(),
-        namespace: primary.own_namespace().to_owned(),
-        name: primary.name().to_owned(),
-        chart: format!("{} {}", chart.metadata.name, chart.metadata.version),
-        rows,
-        notes,
-    }
+    values.traced.leaves.iter().map(|leaf| row(leaf, values, &unread)).collect()
 }
 
 fn row(leaf: &Leaf, values: &Values, unread: &UnreadPaths<'_>) -> Row {
