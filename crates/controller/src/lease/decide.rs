@@ -43,7 +43,7 @@ impl Seen {
         self.holder() == Some(identity)
     }
 
-    fn holder(&self) -> Option<&str> {
+    pub(super) fn holder(&self) -> Option<&str> {
         self.lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 

@@ -11,12 +11,14 @@ mod term;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::PostParams;
 use kube::core::ObjectMeta;
 use kube::{Api, Client, Resource as _};
+use outside::sync::lock;
 use tokio::time::Instant;
 
 use crate::report::chain;
@@ -57,6 +59,24 @@ const SETTLING: Duration = Duration::from_secs(2);
 #[error("leader election lost")]
 pub struct Lost;
 
+/// The process that holds the lease, as a candidate last saw it. Clones show the same.
+#[derive(Clone, Debug, Default)]
+pub struct Holder(Arc<Mutex<Option<String>>>);
+
+impl Holder {
+    /// Returns its identity; `None` if nobody holds the lease, or without leader election.
+    pub fn identity(&self) -> Option<String> {
+        lock(&self.0).clone()
+    }
+
+    fn saw(&self, holder: Option<&str>) {
+        let mut known = lock(&self.0);
+        if known.as_deref() != holder {
+            *known = holder.map(str::to_owned);
+        }
+    }
+}
+
 /// A candidate for a lease.
 pub struct Election {
     api: Api<Lease>,
@@ -70,6 +90,7 @@ pub struct Election {
     requirement: Option<Requirement>,
     /// The kinds that the holder serves, for operators without leader election to read.
     serves: String,
+    holder: Holder,
 }
 
 impl Election {
@@ -94,7 +115,13 @@ impl Election {
             last_error,
             requirement: None,
             serves: String::new(),
+            holder: Holder::default(),
         }
+    }
+
+    /// Sets where to show who holds the lease.
+    pub fn shown_by(self, holder: Holder) -> Election {
+        Election { holder, ..self }
     }
 
     /// Sets the requirement that the first successful attempt meets, no matter who leads then.
@@ -172,6 +199,7 @@ impl Election {
         match tokio::time::timeout(limit, self.step()).await {
             Ok(Ok(leads)) => {
                 self.last_error.recover();
+                self.holder.saw(self.observed.as_ref().and_then(Seen::holder));
                 self.requirement.iter().for_each(Requirement::meet);
                 leads
             }

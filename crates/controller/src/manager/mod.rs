@@ -129,6 +129,7 @@ pub struct Manager {
     readiness: Readiness,
     parts: Parts,
     term: lease::Term,
+    holder: lease::Holder,
     /// The API server's address, for messages; empty if unknown.
     server: String,
     /// The runtime for controllers, if it is not the manager's.
@@ -147,6 +148,7 @@ impl Manager {
             readiness: Readiness::default(),
             parts: Parts::default(),
             term: lease::Term::default(),
+            holder: lease::Holder::default(),
             server: String::new(),
             workers: None,
         }
@@ -201,6 +203,11 @@ impl Manager {
     /// Returns the requirements that keep the process unready until they are met.
     pub fn readiness(&self) -> &Readiness {
         &self.readiness
+    }
+
+    /// Returns who holds the lease, as this process last saw it.
+    pub fn holder(&self) -> &lease::Holder {
+        &self.holder
     }
 
     /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and

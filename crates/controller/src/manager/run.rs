@@ -33,7 +33,8 @@ type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
-    let Manager { config, metrics, mut controllers, webhooks, site, readiness, parts, term, server, workers } = manager;
+    let Manager { config, metrics, mut controllers, webhooks, site, readiness, parts, .. } = manager;
+    let (term, holder, server, workers) = (manager.term, manager.holder, manager.server, manager.workers);
     let hooks = match webhooks.is_empty() {
         true => None,
         false => Some(Hooks::bind(&config, webhooks).await?),
@@ -49,7 +50,8 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     let kinds: BTreeSet<String> = controllers.iter().filter_map(|(_, controller)| controller.serves()).collect();
     let workers = workers.unwrap_or_else(Handle::current);
     let client = clients.own;
-    let mut election = election(&context, &config, (client.clone(), term))?.map(|election| election.serving(&kinds));
+    let election = election(&context, &config, (client.clone(), term))?;
+    let mut election = election.map(|election| election.serving(&kinds).shown_by(holder));
     let answers = context.readiness.require("API server", "has not answered yet");
     if election.is_none() {
         prepare(&context, &controllers);

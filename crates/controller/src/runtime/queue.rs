@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use outside::sync;
+use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue;
@@ -31,6 +32,19 @@ pub struct Queue<K> {
     state: Mutex<State<K>>,
     changed: AtomicWaker,
     retries_changed: AtomicWaker,
+}
+
+/// How many keys a queue has, by what happens to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sizes {
+    /// Those that wait for a worker.
+    pub waiting: usize,
+    /// Those that failed and wait for their next attempt's worker.
+    pub retrying: usize,
+    /// Those that a worker has.
+    pub running: usize,
+    /// Those that are queued later, by a timer.
+    pub later: usize,
 }
 
 struct State<K> {
@@ -165,6 +179,17 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         self.retries_changed.wake();
     }
 
+    /// Returns how many keys it has.
+    pub fn sizes(&self) -> Sizes {
+        let state = self.state();
+        Sizes {
+            waiting: state.queued.len() + state.again.len(),
+            retrying: state.retries.len(),
+            running: state.running.len(),
+            later: state.due.len(),
+        }
+    }
+
     /// Returns how many keys have a timer.
     pub fn timers(&self) -> usize {
         let state = self.state();
@@ -290,6 +315,18 @@ mod tests {
         assert_eq!(queue.next().await, "a");
         queue.done(&"a");
         assert!(is_quiet(&queue).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_counts_where_it_is() {
+        let queue = open();
+        ["a", "b", "c"].into_iter().for_each(|key| queue.push(key));
+        queue.push_after("d", Duration::from_secs(60));
+        assert_eq!(queue.next().await, "a");
+        queue.push("a");
+        assert_eq!(queue.sizes(), Sizes { waiting: 3, retrying: 0, running: 1, later: 1 });
+        queue.done(&"a");
+        assert_eq!(queue.sizes(), Sizes { waiting: 3, retrying: 0, running: 0, later: 1 });
     }
 
     #[tokio::test(start_paused = true)]

@@ -86,6 +86,16 @@ impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
         Some(taken)
     }
 
+    /// Returns how many keys are queued.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns whether no key is queued.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// Returns whether a queued key may go.
     pub fn any(&self, may_go: impl Fn(&K) -> bool) -> bool {
         self.places.keys().any(may_go)

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use k8s_openapi::api::authentication::v1::UserInfo;
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, ResourceAttributes, SubjectAccessReviewSpec};
 use lru::LruCache;
 use outside::sync::lock;
 use outside::{Api, Error};
@@ -21,9 +21,15 @@ use super::reviews::{authenticate, authorize};
 const MAX_RIGHTS: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");
 /// How many rights are asked for concurrently, for all callers.
 const MAX_QUESTIONS: usize = 16;
-/// How many views one user may have under way. Any account of the cluster could otherwise load the API server in our
-/// name.
+/// How many views one user may have under way, until each is read. Any account of the cluster could otherwise load the
+/// API server in our name.
 const MAX_VIEWS_PER_USER: usize = 4;
+/// How many views all users may have under way. Each may be slow to be read, and is in memory until then.
+const MAX_VIEWS: usize = 64;
+/// How many views one user may keep open and be told about changes of.
+const MAX_FOLLOWED_PER_USER: usize = 20;
+/// How many views all users may keep open, which leaves connections for others.
+const MAX_FOLLOWED: usize = 200;
 
 /// A right to read a kind.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +48,8 @@ pub struct Right<'r> {
 pub trait Rights: Send + Sync {
     /// Returns whether the caller has the right.
     fn has<'r>(&'r self, right: Right<'r>) -> BoxFuture<'r, Result<bool, Error>>;
+    /// Returns whether the caller may `get` this path of a process, such as `/metrics`.
+    fn gets<'r>(&'r self, path: &'r str) -> BoxFuture<'r, Result<bool, Error>>;
 }
 
 /// Everyone who reads a site.
@@ -50,7 +58,26 @@ pub(super) struct Callers {
     users: Gate<Arc<User>>,
     rights: Mutex<LruCache<Question, (bool, Instant)>>,
     questions: Semaphore,
-    views: Turns<Question>,
+    views: Shares,
+    followed: Shares,
+}
+
+/// Limits what users have under way, each of them and all together.
+struct Shares {
+    each: Turns<Question>,
+    all: Turns<()>,
+}
+
+/// What a caller has under way, until it is dropped.
+type Share = (Turn<Question>, Turn<()>);
+
+/// What a caller's request keeps under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// An answer.
+    View,
+    /// An open answer, to which news of changes are added.
+    Follow,
 }
 
 /// A user, with a digest of all that an authorizer may look at.
@@ -61,15 +88,15 @@ pub(super) struct User {
 }
 
 /// A caller whose token was reviewed.
-pub(super) struct Caller<'c> {
-    all: &'c Callers,
+pub(super) struct Caller {
+    all: Arc<Callers>,
     user: Arc<User>,
-    _turn: Turn<'c, Question>,
+    _share: Share,
 }
 
 /// Who calls.
-pub(super) enum Called<'c> {
-    Known(Caller<'c>),
+pub(super) enum Called {
+    Known(Caller),
     /// The token belongs to no user.
     Unauthenticated,
     /// The caller's other requests are still being answered.
@@ -83,7 +110,8 @@ impl Callers {
             users: Gate::new(),
             rights: Mutex::new(LruCache::new(MAX_RIGHTS)),
             questions: Semaphore::new(MAX_QUESTIONS),
-            views: Turns::at_most(MAX_VIEWS_PER_USER),
+            views: Shares::at_most(MAX_VIEWS_PER_USER, MAX_VIEWS),
+            followed: Shares::at_most(MAX_FOLLOWED_PER_USER, MAX_FOLLOWED),
         }
     }
 
@@ -91,10 +119,14 @@ impl Callers {
     ///
     /// # Errors
     /// The API server cannot be asked.
-    pub(super) async fn identify(&self, client: IpAddr, token: &str) -> Result<Called<'_>, Error> {
+    pub(super) async fn identify(self: &Arc<Self>, client: IpAddr, token: &str, used: Use) -> Result<Called, Error> {
+        let shares = match used {
+            Use::View => &self.views,
+            Use::Follow => &self.followed,
+        };
         Ok(match self.users.judge(client, question([token.as_bytes()]), self.review(token)).await? {
-            gate::Verdict::Allowed(user) => match self.views.begin(user.digest) {
-                Some(turn) => Called::Known(Caller { all: self, user, _turn: turn }),
+            gate::Verdict::Allowed(user) => match shares.begin(user.digest) {
+                Some(share) => Called::Known(Caller { all: self.clone(), user, _share: share }),
                 None => Called::Busy,
             },
             gate::Verdict::Unauthenticated | gate::Verdict::Denied(_) => Called::Unauthenticated,
@@ -108,9 +140,8 @@ impl Callers {
         Ok(gate::Verdict::Allowed(Arc::new(User { info, digest })))
     }
 
-    async fn ask(&self, user: &User, right: Right<'_>) -> Result<bool, Error> {
-        let words = [right.verb, right.group, right.plural, right.namespace];
-        let question = question(std::iter::once(&user.digest[..]).chain(words.map(str::as_bytes)));
+    async fn ask(&self, user: &User, words: &[&str], asked: SubjectAccessReviewSpec) -> Result<bool, Error> {
+        let question = question(std::iter::once(&user.digest[..]).chain(words.iter().map(|word| word.as_bytes())));
         let known = |rights: &mut LruCache<Question, (bool, Instant)>| {
             rights.get(&question).filter(|(_, until)| Instant::now() < *until).map(|(has, _)| *has)
         };
@@ -119,23 +150,49 @@ impl Callers {
         }
         // The semaphore is never closed.
         let _permit = self.questions.acquire().await.ok();
-        let attributes = ResourceAttributes {
-            verb: Some(right.verb.to_owned()),
-            group: Some(right.group.to_owned()),
-            resource: Some(right.plural.to_owned()),
-            namespace: Some(right.namespace.to_owned()),
-            ..ResourceAttributes::default()
-        };
-        let asked =
-            SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..SubjectAccessReviewSpec::default() };
         let has = authorize(&*self.api, user.info.clone(), asked).await?;
         lock(&self.rights).put(question, (has, Instant::now() + VALID_FOR));
         Ok(has)
     }
 }
 
-impl Rights for Caller<'_> {
+impl Shares {
+    fn at_most(each: usize, all: usize) -> Shares {
+        Shares { each: Turns::at_most(each), all: Turns::at_most(all) }
+    }
+
+    fn begin(&self, user: Question) -> Option<Share> {
+        Some((self.each.begin(user)?, self.all.begin(())?))
+    }
+}
+
+impl Rights for Caller {
     fn has<'r>(&'r self, right: Right<'r>) -> BoxFuture<'r, Result<bool, Error>> {
-        self.all.ask(&self.user, right).boxed()
+        let Right { verb, group, plural, namespace } = right;
+        async move {
+            let attributes = ResourceAttributes {
+                verb: Some(verb.to_owned()),
+                group: Some(group.to_owned()),
+                resource: Some(plural.to_owned()),
+                namespace: Some(namespace.to_owned()),
+                ..ResourceAttributes::default()
+            };
+            let asked =
+                SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..SubjectAccessReviewSpec::default() };
+            self.all.ask(&self.user, &[verb, group, plural, namespace], asked).await
+        }
+        .boxed()
+    }
+
+    fn gets<'r>(&'r self, path: &'r str) -> BoxFuture<'r, Result<bool, Error>> {
+        async move {
+            let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
+            let asked = SubjectAccessReviewSpec {
+                non_resource_attributes: Some(attributes),
+                ..SubjectAccessReviewSpec::default()
+            };
+            self.all.ask(&self.user, &["get", path], asked).await
+        }
+        .boxed()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lru::LruCache;
@@ -134,33 +134,35 @@ impl<T: Clone> Verdicts<T> {
 /// Counts what each client has under way, and limits it.
 pub(super) struct Turns<K: Eq + Hash> {
     most: usize,
-    counts: Mutex<HashMap<K, usize>>,
+    counts: Counts<K>,
 }
 
+type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
+
 /// A counted turn of a client, until it is dropped.
-pub(super) struct Turn<'t, K: Eq + Hash>(&'t Turns<K>, K);
+pub(super) struct Turn<K: Eq + Hash>(Counts<K>, K);
 
 impl<K: Copy + Eq + Hash> Turns<K> {
     pub(super) fn at_most(most: usize) -> Turns<K> {
-        Turns { most, counts: Mutex::default() }
+        Turns { most, counts: Arc::default() }
     }
 
     /// Begins a turn of this client; returns `None` if it has too many.
-    pub(super) fn begin(&self, client: K) -> Option<Turn<'_, K>> {
+    pub(super) fn begin(&self, client: K) -> Option<Turn<K>> {
         let mut counts = lock(&self.counts);
         let count = counts.entry(client).or_default();
         if *count >= self.most {
             return None;
         }
         *count += 1;
-        Some(Turn(self, client))
+        Some(Turn(self.counts.clone(), client))
     }
 }
 
-impl<K: Eq + Hash> Drop for Turn<'_, K> {
+impl<K: Eq + Hash> Drop for Turn<K> {
     fn drop(&mut self) {
-        let Turn(turns, client) = self;
-        lock(&turns.counts).retain(|key, count| {
+        let Turn(counts, client) = self;
+        lock(counts).retain(|key, count| {
             if key == client {
                 *count -= 1;
             }

@@ -4,6 +4,7 @@ mod access;
 mod callers;
 mod connections;
 mod gate;
+mod live;
 mod reviews;
 mod site;
 #[cfg(test)]
@@ -51,8 +52,9 @@ const MAX_PROBES: usize = 64;
 /// How many scrapers may be connected at once. Each response is as large as the metrics.
 const MAX_SCRAPERS: usize = 16;
 
-/// How many people may be connected to a site at once. Each may hold one page that they are slow to read.
-const MAX_READERS: usize = 64;
+/// How many connections people may have to a site at once. Most wait for changes and hold nothing; a browser has up to
+/// six.
+const MAX_READERS: usize = 320;
 
 /// How many connections may ask webhooks at once. An API server opens one for each request that it has under way.
 const MAX_ASKING: usize = 512;

@@ -1,12 +1,16 @@
 //! Serves a read-only site to people, each of whom sees what their own rights allow.
 //!
-//! Every request needs a bearer token. Nothing may be stored by the browser, framed, or loaded from elsewhere.
+//! Every request needs a bearer token. Nothing may be stored by the browser, framed, or loaded from elsewhere. A client
+//! that accepts `text/event-stream` is told about changes of the page instead of getting it ([`super::live`]).
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -16,22 +20,34 @@ use http::header::{
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http_body::{Frame, SizeHint};
 use outside::{Api, Error};
 
 use super::access::bearer_token;
-use super::callers::{Called, Callers};
+use super::callers::{Called, Caller, Callers, Use};
 pub use super::callers::{Right, Rights};
 use super::gate::REVIEW_LIMIT;
+use super::live;
 use crate::report::chain;
 
 /// The answer to a client without a valid token.
 const UNAUTHORIZED: &str = "Unauthorized: send a bearer token of this cluster, for example with\n\
     curl -k -H \"Authorization: Bearer $(kubectl create token ACCOUNT)\" https://...\n";
 
+/// How much of a page is handed to the connection at a time, in bytes. The rest, and the caller's share, are held until
+/// the client has read what went before.
+const FRAME: usize = 16 << 10;
+
 /// A read-only site.
 pub trait Site: Send + Sync {
     /// Answers one request. Only what the rights allow may decide anything about the answer.
     fn answer<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<Page, Error>>;
+    /// Returns a number that differs whenever something that the site shows has changed. It is asked for several times
+    /// a second for each open view, so it must be cheap.
+    fn generation(&self) -> u64;
+    /// Returns a digest of what the caller sees at an address, as far as it can change. Only what the rights allow may
+    /// decide anything about it.
+    fn version<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<u64, Error>>;
 }
 
 /// What a caller asks for.
@@ -58,14 +74,20 @@ pub struct Page {
     pub body: Vec<u8>,
 }
 
-struct Guarded {
-    callers: Callers,
-    site: Arc<dyn Site>,
+pub(super) struct Guarded {
+    pub(super) callers: Arc<Callers>,
+    pub(super) site: Arc<dyn Site>,
+}
+
+impl Guarded {
+    pub(super) fn new(site: Arc<dyn Site>, api: Arc<dyn Api>) -> Guarded {
+        Guarded { callers: Arc::new(Callers::new(api)), site }
+    }
 }
 
 /// Returns the routes of a site. `api` reviews tokens and rights.
 pub(super) fn router(site: Arc<dyn Site>, api: Arc<dyn Api>) -> Router {
-    let guarded = Arc::new(Guarded { callers: Callers::new(api), site });
+    let guarded = Arc::new(Guarded::new(site, api));
     Router::new()
         .fallback_service(get(serve).with_state(guarded))
         .layer(axum::middleware::map_response(|answer: Response| async { strict(answer) }))
@@ -78,7 +100,7 @@ async fn serve(
     headers: HeaderMap,
 ) -> Response {
     let late = Error::TimedOut { seconds: REVIEW_LIMIT.as_secs() };
-    let answer = tokio::time::timeout(REVIEW_LIMIT, guarded.answer(client.ip(), &address, &headers)).await;
+    let answer = tokio::time::timeout(REVIEW_LIMIT, answer(&guarded, client.ip(), &address, &headers)).await;
     answer.unwrap_or(Err(late)).unwrap_or_else(|error| {
         tracing::error!(error = chain(&error), "Cannot ask the API server who may read the page");
         (StatusCode::INTERNAL_SERVER_ERROR, "The API server did not say who you are and what you may read\n")
@@ -86,43 +108,73 @@ async fn serve(
     })
 }
 
-impl Guarded {
-    async fn answer(&self, client: IpAddr, address: &Uri, headers: &HeaderMap) -> Result<Response, Error> {
-        let Some(token) = bearer_token(headers) else { return Ok(unauthorized()) };
-        let caller = match self.callers.identify(client, token).await? {
-            Called::Known(caller) => caller,
-            Called::Unauthenticated => return Ok(unauthorized()),
-            Called::Busy => {
-                let busy = (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")], "Too many requests\n");
-                return Ok(busy.into_response());
-            }
-        };
-        let visit = Visit {
-            path: address.path(),
-            query: address.query().unwrap_or_default(),
-            as_json: wants_json(headers),
-            rights: &caller,
-        };
-        let Page { status, content_type, body } = self.site.answer(visit).await?;
-        Ok((status, [(CONTENT_TYPE, content_type)], Body::from(body)).into_response())
+async fn answer(guarded: &Arc<Guarded>, client: IpAddr, address: &Uri, headers: &HeaderMap) -> Result<Response, Error> {
+    let Some(token) = bearer_token(headers) else { return Ok(unauthorized()) };
+    let used = if accepts(headers, "text/event-stream") { Use::Follow } else { Use::View };
+    let caller = match guarded.callers.identify(client, token, used).await? {
+        Called::Known(caller) => caller,
+        Called::Unauthenticated => return Ok(unauthorized()),
+        Called::Busy => {
+            let busy = (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")], "Too many requests\n");
+            return Ok(busy.into_response());
+        }
+    };
+    if used == Use::Follow {
+        return Ok(live::follow(guarded.clone(), caller, address.clone()).into_response());
     }
+    let visit = Visit {
+        path: address.path(),
+        query: address.query().unwrap_or_default(),
+        as_json: accepts(headers, "application/json") && !accepts(headers, "text/html"),
+        rights: &caller,
+    };
+    let Page { status, content_type, body } = guarded.site.answer(visit).await?;
+    Ok((status, [(CONTENT_TYPE, content_type)], held(body, caller)).into_response())
+}
+
+/// A body that counts as the caller's until it has been read.
+struct Held {
+    rest: Bytes,
+    _caller: Caller,
+}
+
+impl http_body::Body for Held {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let size = self.rest.len().min(FRAME);
+        Poll::Ready((size > 0).then(|| Ok(Frame::data(self.rest.split_to(size)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+pub(super) fn held(body: Vec<u8>, caller: Caller) -> Body {
+    Body::new(Held { rest: body.into(), _caller: caller })
 }
 
 fn unauthorized() -> Response {
     (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], UNAUTHORIZED).into_response()
 }
 
-/// Returns whether the client accepts JSON and not HTML.
-fn wants_json(headers: &HeaderMap) -> bool {
-    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    accept.contains("application/json") && !accept.contains("text/html")
+/// Returns whether the client names this type as one that it accepts.
+fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
+    headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default().contains(content_type)
 }
 
 /// The headers of every answer.
 const STRICT: [(HeaderName, &str); 8] = [
     (
         CONTENT_SECURITY_POLICY,
-        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; \
+         base-uri 'none'; frame-ancestors 'none'",
     ),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),

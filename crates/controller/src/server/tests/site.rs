@@ -1,11 +1,20 @@
 //! Tests of a site for people: who gets in, what is asked about them, and how every answer is protected.
 
-use super::super::callers::{Called, Callers};
+use std::sync::atomic::AtomicU64;
+
+use super::super::callers::{Called, Callers, Use};
+use super::super::live::Follower;
+use super::super::site::Guarded;
 use super::super::{Page, Right, Site, Visit};
 use super::*;
 
-/// A site that shows what it was asked, and in which of two namespaces the caller may list shops.
-struct Echo;
+/// A site that shows what it was asked, and in which of two namespaces the caller may list shops. Its versions are those
+/// of the namespace `a` for whoever may list shops there; others always see the same.
+#[derive(Default)]
+struct Echo {
+    generation: AtomicU64,
+    version: AtomicU64,
+}
 
 impl Site for Echo {
     fn answer<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<Page, ApiError>> {
@@ -21,10 +30,25 @@ impl Site for Echo {
             Ok(Page { status: StatusCode::OK, content_type: "text/plain", body: body.into_bytes() })
         })
     }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    fn version<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<u64, ApiError>> {
+        Box::pin(async move {
+            let right = Right { verb: "list", group: "g.io", plural: "shops", namespace: "a" };
+            Ok(if visit.rights.has(right).await? { self.version.load(Relaxed) } else { 0 })
+        })
+    }
 }
 
 async fn world(api: Arc<Reviewer>) -> World {
-    let server = super::super::site("127.0.0.1:0", None, Arc::new(Echo), api).await.unwrap().unwrap();
+    serving(api, Arc::new(Echo::default())).await
+}
+
+async fn serving(api: Arc<Reviewer>, site: Arc<Echo>) -> World {
+    let server = super::super::site("127.0.0.1:0", None, site, api).await.unwrap().unwrap();
     assert!(server.is_secure(), "tokens must not travel in the clear");
     let world = World { address: server.address, shutdown: CancellationToken::new() };
     tokio::spawn(server.serve(world.shutdown.clone()));
@@ -35,8 +59,8 @@ const GOOD: &str = "Authorization: Bearer good\r\n";
 
 fn assert_strict(answer: &str) {
     for header in [
-        "content-security-policy: default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; \
-         frame-ancestors 'none'",
+        "content-security-policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
         "x-content-type-options: nosniff",
         "referrer-policy: no-referrer",
         "cache-control: no-store",
@@ -86,9 +110,9 @@ async fn a_caller_sees_what_their_own_rights_allow_and_a_second_look_asks_nothin
 #[tokio::test(start_paused = true)]
 async fn a_right_that_is_taken_away_counts_no_longer_than_ten_seconds() {
     let api = reviewer();
-    let callers = Callers::new(api.clone());
+    let callers = Arc::new(Callers::new(api.clone()));
     let has = async || {
-        let Called::Known(caller) = callers.identify(CLIENT, "good").await.unwrap() else { panic!() };
+        let Called::Known(caller) = callers.identify(CLIENT, "good", Use::View).await.unwrap() else { panic!() };
         caller.has(Right { verb: "get", group: "g", plural: "shops", namespace: "a" }).await.unwrap()
     };
     assert!(has().await);
@@ -129,14 +153,112 @@ async fn a_site_can_only_be_read() {
 
 #[tokio::test]
 async fn one_user_cannot_keep_others_waiting() {
-    let callers = Callers::new(reviewer());
+    let callers = Arc::new(Callers::new(reviewer()));
     let mut held = Vec::new();
     for _ in 0..4 {
-        held.push(callers.identify(CLIENT, "good").await.unwrap());
+        held.push(callers.identify(CLIENT, "good", Use::View).await.unwrap());
     }
     assert!(held.iter().all(|called| matches!(called, Called::Known(_))));
-    assert!(matches!(callers.identify(CLIENT, "good").await.unwrap(), Called::Busy));
-    assert!(matches!(callers.identify(CLIENT, "weak").await.unwrap(), Called::Known(_)));
+    assert!(matches!(callers.identify(CLIENT, "good", Use::View).await.unwrap(), Called::Busy));
+    assert!(matches!(callers.identify(CLIENT, "weak", Use::View).await.unwrap(), Called::Known(_)));
     held.pop();
-    assert!(matches!(callers.identify(CLIENT, "good").await.unwrap(), Called::Known(_)));
+    assert!(matches!(callers.identify(CLIENT, "good", Use::View).await.unwrap(), Called::Known(_)));
+}
+
+const EVENTS: &str = "Accept: text/event-stream\r\n";
+
+/// An open stream of events.
+struct Events(TlsStream<TcpStream>, String);
+
+impl Events {
+    async fn open(world: &World, token: &str) -> Events {
+        let mut stream = world.connect(&[]).await;
+        let request = format!("GET /x HTTP/1.1\r\nHost: x\r\n{token}{EVENTS}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Events(stream, String::new())
+    }
+
+    /// Waits for the next event; returns its data.
+    async fn next(&mut self) -> String {
+        let mut part = [0; 4096];
+        loop {
+            if let Some((before, rest)) = self.1.split_once("\ndata: ").map(|(a, b)| (a.to_owned(), b.to_owned()))
+                && let Some((data, rest)) = rest.split_once("\n\n")
+            {
+                assert!(!before.contains("HTTP/1.1") || before.contains("\r\ncontent-type: text/event-stream\r\n"));
+                let data = data.to_owned();
+                self.1 = rest.to_owned();
+                return data;
+            }
+            let read = self.0.read(&mut part).await.unwrap();
+            assert!(read > 0, "the stream ended: {}", self.1);
+            self.1.push_str(&String::from_utf8_lossy(&part[..read]));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_page_is_told_of_changes_that_its_reader_may_see_until_its_minute_ends() {
+    let (api, site) = (reviewer(), Arc::new(Echo::default()));
+    *api.readers.lock().unwrap() = vec![("prometheus", "a")];
+    api.allowed.lock().unwrap().clear();
+    let guarded = Arc::new(Guarded::new(site.clone(), api.clone()));
+    let open = async |token: &str| {
+        let Called::Known(caller) = guarded.callers.identify(CLIENT, token, Use::Follow).await.unwrap() else {
+            panic!()
+        };
+        Follower::new(guarded.clone(), caller, "/x".parse().unwrap())
+    };
+    let (began, mut reader, mut other) = (tokio::time::Instant::now(), open("good").await, open("weak").await);
+    assert_eq!((reader.next().await, other.next().await), (Some(0), Some(0)));
+    for version in 1..=3 {
+        site.version.store(version, Relaxed);
+        site.generation.fetch_add(1, Relaxed);
+        let changed = tokio::time::Instant::now();
+        assert_eq!(reader.next().await, Some(version));
+        assert!(changed.elapsed() < Duration::from_secs(1));
+    }
+    let calls = api.calls.load(Relaxed);
+    site.generation.fetch_add(1, Relaxed);
+    let pause = Duration::from_secs(5);
+    for silent in [&mut reader, &mut other] {
+        let told = tokio::time::timeout(pause, silent.next()).await;
+        assert!(told.is_err(), "nothing changed for them: {told:?}");
+    }
+    assert_eq!(api.calls.load(Relaxed), calls, "known rights are not asked for again");
+    assert_eq!(reader.next().await, None);
+    assert!(began.elapsed() < Duration::from_secs(62), "the token is reviewed again");
+}
+
+#[tokio::test]
+async fn a_stream_needs_a_token_and_a_user_has_few_of_them() {
+    let world = world(reviewer()).await;
+    assert!(world.get("/", EVENTS).await.starts_with("HTTP/1.1 401"));
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        let mut events = Events::open(&world, GOOD).await;
+        events.next().await;
+        open.push(events);
+    }
+    let answer = world.get("/", &format!("{GOOD}{EVENTS}")).await;
+    assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+    assert!(world.get("/", GOOD).await.starts_with("HTTP/1.1 200"), "pages are still answered");
+    drop(open);
+}
+
+#[tokio::test]
+async fn an_answer_counts_until_it_is_read() {
+    let callers = Arc::new(Callers::new(reviewer()));
+    let identify = |used: Use| callers.identify(CLIENT, "good", used);
+    let Called::Known(first) = identify(Use::View).await.unwrap() else { panic!() };
+    let body = super::super::site::held(vec![0; 9], first);
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(identify(Use::View).await.unwrap());
+    }
+    assert!(matches!(identify(Use::View).await.unwrap(), Called::Busy));
+    assert!(matches!(identify(Use::Follow).await.unwrap(), Called::Known(_)));
+    let read = http_body_util::BodyExt::collect(body).await.unwrap();
+    assert_eq!(read.to_bytes().len(), 9);
+    assert!(matches!(identify(Use::View).await.unwrap(), Called::Known(_)));
 }
