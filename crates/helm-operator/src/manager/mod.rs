@@ -151,9 +151,10 @@ impl Manager {
         let webhooks = operator.webhooks.clone();
         let controllers = operator.controllers()?;
         let is_empty = controllers.is_empty() && webhooks.is_empty();
+        let replica = config.process.controllers.pod_name.clone();
         let manager = manager::Manager::new(config.process).controllers(controllers).webhooks(webhooks);
         let running = Arc::<Running>::default();
-        let web = Web::of(running.clone(), manager.readiness().clone());
+        let web = Web::of(running.clone(), manager.readiness().clone(), manager.holder().clone(), replica);
         let manager = manager.share(charts).share(previews).share(rehearsals).share(running).site(Arc::new(web));
         if is_empty {
             report_emptiness(file.as_deref(), manager.readiness());

@@ -324,6 +324,16 @@ impl Renderer for EngineRenderer {
         Some(&self.published)
     }
 
+    fn chart_with_lines(&self) -> Option<Arc<Chart>> {
+        match &self.rendered_by {
+            RenderedBy::Manager(engine) => Some(engine.chart().clone()),
+            // A chart that changed on the disk is not the one that is served.
+            RenderedBy::Workers { chart, digest, .. } => {
+                Chart::load_with_lines(chart).ok().filter(|chart| chart.digest() == digest)
+            }
+        }
+    }
+
     fn template(&self, name: &str) -> Option<String> {
         let text = |chart: &Chart| Some(String::from_utf8_lossy(chart.template(name)?).into_owned());
         match &self.rendered_by {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use controller::runtime::priority::Priority;
 use futures::future::BoxFuture;
+use helm::chart::Chart;
 use helm_release::action::Candidate;
 use helm_release::release::ChartDocument;
 use serde_json::Value;
@@ -132,6 +133,12 @@ pub trait Renderer: Send + Sync {
     /// Returns the source of a template of the chart or of one of its subcharts, such as
     /// `shop/charts/cache/templates/a.yaml`. Records do not contain it. Default: unknown.
     fn template(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    /// Returns the chart with the lines of its values. It may be read from the disk, so call it on a thread that may
+    /// block. Default: there is none.
+    fn chart_with_lines(&self) -> Option<Arc<Chart>> {
         None
     }
 

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use controller::runtime::freshness::{Epoch, Stamp};
@@ -17,7 +18,7 @@ use helm_release::storage::Home;
 use outside::sync;
 use tokio::time::Instant;
 
-use super::coverage::{Coverage, KindKey, Loss, kind_key};
+use super::coverage::{Coverage, KindKey, Loss, Watching, kind_key};
 use super::dependent::{Claim, Dependent, Judged};
 use super::primary::Primary;
 use super::release::Release;
@@ -30,6 +31,8 @@ use crate::watches::Expressions;
 #[derive(Default)]
 pub(crate) struct Cache {
     state: Mutex<State>,
+    /// Counts what may have changed `state`.
+    changes: AtomicU64,
     releases: Arc<Releases>,
     /// Where this controller's records are stored. `releases` is keyed by the records' own namespaces and names.
     home: Home,
@@ -119,6 +122,19 @@ impl Cache {
         sync::lock(&self.state)
     }
 
+    /// Returns the state to change it.
+    fn changing(&self) -> MutexGuard<'_, State> {
+        let state = self.state();
+        // Counted under the lock, so whoever sees the count also sees the change.
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        state
+    }
+
+    /// Returns a number that differs whenever something in the cache has changed.
+    pub(crate) fn generation(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed).wrapping_add(self.releases.generation())
+    }
+
     pub(crate) fn primaries(&self) -> Vec<Arc<Primary>> {
         self.state().primaries.values().map(|(primary, _)| primary.clone()).collect()
     }
@@ -130,13 +146,13 @@ impl Cache {
     /// Stores a resource from a watch; returns whether it may need reconciling.
     pub(crate) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
         let primary = self.reduced(primary);
-        self.state().put_primary(primary, Some(epoch))
+        self.changing().put_primary(primary, Some(epoch))
     }
 
     /// Stores a resource from the response to our own write; returns whether it may need reconciling.
     pub(crate) fn store_written_primary(&self, primary: Primary) -> bool {
         let primary = self.reduced(primary);
-        let mut state = self.state();
+        let mut state = self.changing();
         !state.gone.has(primary.uid()) && state.put_primary(primary, None)
     }
 
@@ -148,7 +164,7 @@ impl Cache {
 
     /// Removes a resource with this uid that still exists; returns whether it was known.
     pub(crate) fn leave_primary(&self, key: &ResourceKey, uid: &str) -> bool {
-        let mut state = self.state();
+        let mut state = self.changing();
         let known = state.primaries.get(key).is_some_and(|(primary, _)| primary.uid() == uid);
         if known {
             state.primaries.remove(key);
@@ -215,17 +231,17 @@ impl Cache {
         epoch: Epoch,
     ) -> Option<ResourceKey> {
         let judged = self.judge(&key, live);
-        self.state().put_dependent(key, (live, judged), claim, Some(epoch))
+        self.changing().put_dependent(key, (live, judged), claim, Some(epoch))
     }
 
     /// Removes the entry for an object that belongs to no known owner; returns its previous owner.
     pub(crate) fn drop_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
-        self.state().dependents.remove(key).and_then(|dependent| dependent.owner.clone())
+        self.changing().dependents.remove(key).and_then(|dependent| dependent.owner.clone())
     }
 
     /// Stores live objects from the responses to our own applies.
     pub(crate) fn store_applied(&self, applied: &[Applied], owner: &ResourceKey) {
-        let mut state = self.state();
+        let mut state = self.changing();
         for one in applied {
             if !state.gone.has(one.live.metadata.uid.as_deref().unwrap_or_default()) {
                 let claim = Claim { owner: Some(owner.clone()), ours: true };
@@ -237,7 +253,7 @@ impl Cache {
 
     /// Stores an object of a release that we read.
     pub(crate) fn store_read(&self, key: &ObjectKey, live: &Live, owner: &ResourceKey) {
-        let mut state = self.state();
+        let mut state = self.changing();
         if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
             let claim = Claim { owner: Some(owner.clone()), ours: true };
             state.put_dependent(key.clone(), (live, self.judge(key, live)), claim, None);
@@ -246,7 +262,7 @@ impl Cache {
 
     /// Removes a deleted object; returns its owner.
     pub(crate) fn remove_dependent(&self, key: &ObjectKey, live: &Live) -> Option<ResourceKey> {
-        let mut state = self.state();
+        let mut state = self.changing();
         let uid = live.metadata.uid.as_deref().unwrap_or_default();
         state.gone.add(uid);
         if state.dependents.get(key).is_none_or(|known| *known.uid != *uid) {
@@ -263,7 +279,7 @@ impl Cache {
         list: Epoch,
     ) -> BTreeSet<ResourceKey> {
         let mut owners = BTreeSet::new();
-        self.state().dependents.retain(|key, dependent| {
+        self.changing().dependents.retain(|key, dependent| {
             let covered = is_of(key, resource) && scope.covers(&key.namespace);
             let stays = !covered || dependent.stamp.survives(list);
             if !stays {
@@ -290,7 +306,7 @@ impl Cache {
     /// someone else changed in the meantime counts immediately. The rest of the object, and the version, come with the
     /// event.
     pub(crate) fn confirm(&self, key: &ObjectKey, read: Option<(&Live, bool)>) {
-        let mut state = self.state();
+        let mut state = self.changing();
         let Some(known) = state.dependents.get_mut(key) else { return };
         match read.filter(|(live, _)| live.metadata.uid.as_deref() == Some(&*known.uid)) {
             Some((live, ours)) => {
@@ -344,12 +360,17 @@ impl Cache {
     /// Records that all of a kind's objects in this scope are known; returns whether its watch may have been refused
     /// before.
     pub(crate) fn kind_synced(&self, resource: &Resource, scope: &WatchScope) -> bool {
-        self.state().coverage.synced(kind_key(resource), scope)
+        self.changing().coverage.synced(kind_key(resource), scope)
     }
 
     /// Records that a kind can no longer be watched in this scope; returns whether that is new.
     pub(crate) fn kind_lost(&self, kind: &KindKey, scope: &WatchScope, loss: Loss) -> bool {
-        self.state().coverage.lost(kind.clone(), scope, loss)
+        self.changing().coverage.lost(kind.clone(), scope, loss)
+    }
+
+    /// Returns the kinds of dependents that are watched, and how far each watch is.
+    pub(crate) fn watched(&self) -> Vec<(KindKey, Watching)> {
+        self.state().coverage.watched()
     }
 
     /// Returns whether no version of the object's kind was served when its watch last failed.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{First, WatchScope};
 use helm_release::kube::{ObjectKey, Resource};
+use serde::Serialize;
 
 /// A kind's group and name.
 pub(crate) type KindKey = (Arc<str>, Arc<str>);
@@ -19,6 +20,20 @@ pub(crate) fn kind_key(resource: &Resource) -> KindKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// The server refuses the watch.
+    Refused,
+    /// The server serves no version of the kind.
+    Unserved,
+}
+
+/// How far the watches of a kind are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Watching {
+    /// All objects are known, in every scope that may be listed.
+    Listed,
+    /// Some are not known yet.
+    Listing,
+    /// The server refuses the watch in some scope.
     Refused,
     /// The server serves no version of the kind.
     Unserved,
@@ -95,6 +110,21 @@ impl Coverage {
         let is_unserved = loss == Loss::Unserved;
         let was_unserved = std::mem::replace(&mut kind.is_unserved, is_unserved);
         lost > 0 || was_unserved != is_unserved
+    }
+
+    /// Returns the kinds that are watched, in order, and how far their watches are.
+    pub(crate) fn watched(&self) -> Vec<(KindKey, Watching)> {
+        let state = |kind: &Kind| match kind {
+            Kind { is_unserved: true, .. } => Watching::Unserved,
+            Kind { waiting: Some(_), .. } => Watching::Listing,
+            Kind { is_refused: true, .. } => Watching::Refused,
+            Kind { listed, .. } if listed.is_empty() => Watching::Listing,
+            _ => Watching::Listed,
+        };
+        let started = self.0.iter().filter(|(_, kind)| kind.is_started);
+        let mut all: Vec<(KindKey, Watching)> = started.map(|(key, kind)| (key.clone(), state(kind))).collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all
     }
 
     /// Returns whether absence from the cache proves absence: a watch that covers the object has listed.

@@ -4,7 +4,8 @@
 //! of that name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
@@ -20,6 +21,8 @@ use super::release::{Release, Revision};
 #[derive(Default)]
 pub(crate) struct Releases {
     all: Mutex<HashMap<ResourceKey, Arc<Release>>>,
+    /// Counts what may have changed `all`.
+    changes: AtomicU64,
     recent: Mutex<RecentRecords>,
     readers: Mutex<Readers>,
     /// The name of this process on the records that it writes.
@@ -74,6 +77,18 @@ impl Releases {
         Releases { writer, ..Releases::default() }
     }
 
+    /// Returns a number that differs whenever a release has changed.
+    pub(crate) fn generation(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the releases to change them. Counted under the lock, so whoever sees the count also sees the change.
+    fn changing(&self) -> MutexGuard<'_, HashMap<ResourceKey, Arc<Release>>> {
+        let all = lock(&self.all);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        all
+    }
+
     /// Returns the name of this process on the records that it writes.
     pub(crate) fn writer(&self) -> Arc<str> {
         self.writer.clone()
@@ -111,7 +126,7 @@ impl Releases {
 
     /// Changes a release in the name of one reader, and notifies the others.
     pub(crate) fn change<T>(&self, key: &ResourceKey, by: ListenerId, change: impl FnOnce(&mut Release) -> T) -> T {
-        let mut all = lock(&self.all);
+        let mut all = self.changing();
         let release = Arc::make_mut(all.entry(key.clone()).or_default());
         let result = change(release);
         release.drop_old_objects();
@@ -137,7 +152,7 @@ impl Releases {
     /// Stores a record's metadata; returns whether it is new.
     pub(crate) fn store(&self, key: &ResourceKey, meta: RecordMeta, epoch: Epoch) -> bool {
         let is_listed = lock(&self.listed).iter().any(|scope| scope.covers(&key.namespace));
-        let mut all = lock(&self.all);
+        let mut all = self.changing();
         let release = Arc::make_mut(all.entry(key.clone()).or_default());
         // With other keys, the same record may be proven, or no longer be.
         let is_news = |r: &Revision| r.resource_version == meta.resource_version && r.trust.differs_by_keys(meta.proof);
@@ -186,7 +201,7 @@ impl Releases {
     /// Removes revisions of a release. If none is left, its readers get its inventory, because deleting a namespace
     /// removes the record before the resource is released.
     fn lose(&self, key: &ResourceKey, writer: Writer, lost: impl Fn(u32, &Revision) -> bool) {
-        let mut all = lock(&self.all);
+        let mut all = self.changing();
         let Some(release) = all.get_mut(key) else { return };
         let whole = match release.revisions.iter().all(|(version, revision)| lost(*version, revision)) {
             true => all.remove(key),

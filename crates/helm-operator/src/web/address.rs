@@ -7,6 +7,10 @@ use crate::inspect::model::Name;
 
 /// The address of the style sheet.
 pub(crate) const STYLE: &str = "/style.css";
+/// The address of the script.
+pub(crate) const SCRIPT: &str = "/page.js";
+/// The address of the process's own state.
+pub(crate) const PROCESS: &str = "/process";
 
 /// The maximum length of a word in a filter, in bytes. Names have at most 253.
 const MAX_WORD: usize = 253;
@@ -18,9 +22,58 @@ const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Overview(Filter),
-    Release(Wanted),
+    Release(Wanted, View),
+    Process,
     Style,
+    Script,
     Nothing,
+}
+
+/// What to show of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    Whole,
+    /// The values, with the charts' own defaults or without.
+    Values {
+        all: bool,
+    },
+    /// What changed between two revisions; the first one may be 0, before the release existed.
+    Differences {
+        from: u32,
+        to: u32,
+    },
+}
+
+/// The order of releases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Order {
+    /// What needs people first, grouped by cause.
+    #[default]
+    Worst,
+    Name,
+    Chart,
+    Revision,
+    /// The newest first.
+    Age,
+}
+
+impl Order {
+    /// Returns the word in addresses; empty for the default.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Order::Worst => "",
+            Order::Name => "name",
+            Order::Chart => "chart",
+            Order::Revision => "revision",
+            Order::Age => "age",
+        }
+    }
+
+    fn parse(word: &str) -> Order {
+        let all = [Order::Name, Order::Chart, Order::Revision, Order::Age];
+        all.into_iter().find(|order| order.word() == word).unwrap_or_default()
+    }
 }
 
 /// Which releases to show; what is empty does not count.
@@ -34,6 +87,10 @@ pub(crate) struct Filter {
     /// A part of a name, chart, reason or message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) q: String,
+    /// A state, as in the JSON.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) state: String,
+    pub(crate) sort: Order,
 }
 
 /// The resource whose release is asked for.
@@ -52,6 +109,8 @@ impl Address {
         match path {
             "/" => return Address::Overview(Filter::parse(query)),
             STYLE => return Address::Style,
+            SCRIPT => return Address::Script,
+            PROCESS => return Address::Process,
             _ => {}
         }
         let parts: Option<Vec<String>> = path.strip_prefix('/').unwrap_or(path).split('/').map(decode).collect();
@@ -60,8 +119,26 @@ impl Address {
             Some([kind, namespace, name]) if !namespace.is_empty() => wanted(kind, namespace, name),
             _ => None,
         };
-        wanted.map_or(Address::Nothing, Address::Release)
+        wanted.map_or(Address::Nothing, |wanted| Address::Release(wanted, View::parse(query)))
     }
+}
+
+impl View {
+    /// Reads `view=values`, `view=values&all=1` or `view=diff&from=1&to=2`. Anything else is the whole release.
+    fn parse(query: &str) -> View {
+        let number = |key: &str| value(query, key).and_then(|value| value.parse().ok()).unwrap_or_default();
+        match value(query, "view").as_deref() {
+            Some("values") => View::Values { all: number("all") > 0 },
+            Some("diff") => View::Differences { from: number("from"), to: number("to") },
+            _ => View::Whole,
+        }
+    }
+}
+
+/// Returns the value of a key in a query.
+fn value(query: &str, key: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    decode(&pairs.find(|(found, _)| *found == key)?.1.replace('+', " "))
 }
 
 impl Filter {
@@ -75,10 +152,22 @@ impl Filter {
                 "kind" => filter.kind = word,
                 "namespace" => filter.namespace = word,
                 "q" => filter.q = word,
+                "state" => filter.state = word,
+                "sort" => filter.sort = Order::parse(&word),
                 _ => {}
             }
         }
         filter
+    }
+
+    /// Returns the link to the overview with this filter.
+    pub(crate) fn link(&self) -> String {
+        let Filter { kind, namespace, q, state, sort } = self;
+        let pairs = [("kind", &**kind), ("namespace", namespace), ("q", q), ("state", state), ("sort", sort.word())];
+        let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
+        let pairs: Vec<String> =
+            pairs.map(|(key, value)| format!("{key}={}", utf8_percent_encode(value, KEPT))).collect();
+        if pairs.is_empty() { "/".to_owned() } else { format!("/?{}", pairs.join("&")) }
     }
 
     /// Returns whether the filter selects a kind.
@@ -134,7 +223,7 @@ mod tests {
             ("n/s", "\"><script>", "/Shop.g.io/n%2Fs/%22%3E%3Cscript%3E"),
         ] {
             assert_eq!(link(&named(namespace, name)), path);
-            let Address::Release(found) = Address::parse(path, "") else { panic!("{path}") };
+            let Address::Release(found, View::Whole) = Address::parse(path, "") else { panic!("{path}") };
             assert_eq!((&*found.kind, &*found.group), ("Shop", "g.io"));
             assert_eq!((&*found.namespace, &*found.name), (namespace, name));
         }
@@ -146,6 +235,30 @@ mod tests {
             assert_eq!(Address::parse(path, ""), Address::Nothing, "{path}");
         }
         assert_eq!(Address::parse("/style.css", "x=y"), Address::Style);
+    }
+
+    #[test]
+    fn a_view_of_a_release_is_read_from_the_query() {
+        for (query, expected) in [
+            ("", View::Whole),
+            ("view=other&from=1", View::Whole),
+            ("view=values", View::Values { all: false }),
+            ("all=1&view=values", View::Values { all: true }),
+            ("view=diff&from=1&to=20", View::Differences { from: 1, to: 20 }),
+            ("view=diff&from=-1&to=99999999999", View::Differences { from: 0, to: 0 }),
+        ] {
+            let Address::Release(_, view) = Address::parse("/Shop.g/ns/web", query) else { panic!("{query}") };
+            assert_eq!(view, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_link_of_a_filter_leads_back_to_it() {
+        for query in ["", "kind=Shop.g&q=a%26b%22&sort=age", "namespace=n&state=failed"] {
+            let Address::Overview(filter) = Address::parse("/", query) else { panic!() };
+            let link = filter.link();
+            assert_eq!(link, if query.is_empty() { "/".to_owned() } else { format!("/?{query}") });
+        }
     }
 
     #[test]

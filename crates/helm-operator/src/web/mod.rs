@@ -1,22 +1,30 @@
 //! The page: the releases as this process knows them, for people on call. It reads only, and shows each caller what their
 //! own rights allow.
 //!
-//! [`address`] reads what is asked, [`sight`] finds what the caller may see, [`model`] and
-//! [`inspect`](crate::inspect) say what that is, [`html`] writes it. The server itself, with tokens, limits and
-//! headers, is [`controller::server`]'s.
+//! [`address`] reads what is asked and [`sight`] finds what the caller may see. What that is, [`model`] says for many
+//! releases and [`detail`], [`values`] and [`differences`] for one, [`process`] for the process itself, all with the
+//! models of [`inspect`](crate::inspect) and of other commands. [`html`] writes it. The server itself, with tokens,
+//! limits and headers, is [`controller::server`]'s.
 
 pub(crate) mod address;
 pub(crate) mod model;
+pub(crate) mod process;
 
 pub(crate) mod sight;
+
+pub(crate) mod detail;
+pub(crate) mod differences;
+pub(crate) mod values;
 
 pub(crate) mod html;
 
 #[cfg(test)]
 mod tests;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use controller::lease::Holder;
 use controller::runtime::readiness::Readiness;
 use controller::server::{Page, Site, Visit};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -25,9 +33,12 @@ use http::StatusCode;
 use maud::Markup;
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::charts::running::Running;
-use address::Address;
+use crate::plan;
+use address::{Address, View, Wanted};
+use html::Frame;
 
 /// The answer for anything that does not exist or that the caller may not read.
 const NOTHING: &str = "There is nothing here that you may read.";
@@ -36,6 +47,12 @@ const NOTHING: &str = "There is nothing here that you may read.";
 const IDLE: &str =
     "This replica serves no resources yet: another one leads, or it has just started. Ask again, or ask the other.";
 
+/// The answer to whoever may not read the state of the process.
+const UNKNOWN_PROCESS: &str = "To see the state of this process, you need the right to get the path /metrics.";
+
+/// How many views at a time may read records or merge values, which takes memory.
+const MAX_LARGE: usize = 2;
+
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
@@ -43,29 +60,98 @@ const JSON: &str = "application/json";
 pub(crate) struct Web {
     running: Arc<Running>,
     readiness: Readiness,
+    holder: Holder,
+    /// The name of the pod or host.
+    replica: Option<String>,
+    large: Semaphore,
 }
 
 impl Web {
     /// Creates the page of these chart controllers.
-    pub(crate) fn of(running: Arc<Running>, readiness: Readiness) -> Web {
-        Web { running, readiness }
+    pub(crate) fn of(running: Arc<Running>, readiness: Readiness, holder: Holder, replica: Option<String>) -> Web {
+        Web { running, readiness, holder, replica, large: Semaphore::new(MAX_LARGE) }
     }
 
     async fn page(&self, visit: Visit<'_>) -> Result<Page, Error> {
-        let (now, controllers) = (outside::now(), self.running.all());
+        let controllers = self.running.all();
         match Address::parse(visit.path, visit.query) {
             Address::Style => Ok(page(StatusCode::OK, "text/css; charset=utf-8", html::STYLE)),
+            Address::Script => Ok(page(StatusCode::OK, "text/javascript; charset=utf-8", html::SCRIPT)),
             Address::Nothing => Ok(told(visit, StatusCode::NOT_FOUND, NOTHING)),
+            Address::Process => self.process(visit).await,
+            Address::Overview(_) if controllers.is_empty() && !visit.as_json => self.idle(visit).await,
             _ if controllers.is_empty() => Ok(told(visit, StatusCode::SERVICE_UNAVAILABLE, IDLE)),
             Address::Overview(filter) => {
-                let tables = sight::tables(&controllers, visit.rights, &filter, now).await?;
-                let overview = model::overview(filter, self.readiness.unmet().is_empty(), tables);
-                Ok(either(visit, &overview, || html::overview(&overview, now)))
+                let (now, is_complete) = (outside::now(), self.readiness.unmet().is_empty());
+                let listed = sight::listed(&controllers, visit.rights, &filter).await?;
+                let version = sight::version(&listed, is_complete);
+                let tables = sight::tables(&listed, &filter, now);
+                let overview = model::overview(filter, is_complete, tables);
+                Ok(either(visit, &overview, || html::overview::overview(&overview, version, now)))
             }
-            Address::Release(wanted) => match sight::release(&controllers, visit.rights, &wanted, now).await? {
-                Some(release) => Ok(either(visit, &release, || html::release(&release, now))),
-                None => Ok(told(visit, StatusCode::NOT_FOUND, NOTHING)),
-            },
+            Address::Release(wanted, view) => self.release(visit, &wanted, view).await,
+        }
+    }
+
+    async fn release(&self, visit: Visit<'_>, wanted: &Wanted, view: View) -> Result<Page, Error> {
+        let Some(found) = sight::find(&self.running.all(), visit.rights, wanted).await? else {
+            return Ok(told(visit, StatusCode::NOT_FOUND, NOTHING));
+        };
+        let (version, now) = (found.version(), outside::now());
+        // The semaphore is never closed.
+        let _permit = if view == View::Whole { None } else { self.large.acquire().await.ok() };
+        match view {
+            View::Whole => {
+                let detail = detail::detail(&found, visit.rights, now).await?;
+                Ok(either(visit, &detail, || html::release::release(&detail, version, now)))
+            }
+            View::Values { all } => {
+                let values = values::values(&found, visit.rights, all).await?;
+                Ok(page(StatusCode::OK, HTML, html::values::values(&values).into_string()))
+            }
+            View::Differences { from, to } => {
+                let differences = differences::differences(&found, visit.rights, from, to).await?;
+                Ok(match (&differences.found, visit.as_json) {
+                    (Ok((plan, mask)), true) => page(StatusCode::OK, JSON, plan::json::json(plan, mask).to_string()),
+                    (Err(why), true) => told(visit, StatusCode::NOT_FOUND, why),
+                    _ => page(StatusCode::OK, HTML, html::differences::differences(&differences).into_string()),
+                })
+            }
+        }
+    }
+
+    /// Shows the state of the process to those who may read its metrics.
+    async fn process(&self, visit: Visit<'_>) -> Result<Page, Error> {
+        if !visit.rights.gets(process::RIGHT).await? {
+            return Ok(told(visit, StatusCode::FORBIDDEN, UNKNOWN_PROCESS));
+        }
+        let process = process::process(self.replica.clone(), &self.holder, &self.readiness, &self.running);
+        Ok(either(visit, &process, || html::process::process(&process)))
+    }
+
+    /// Shows a replica that serves no resources: its own state, or only that it serves none.
+    async fn idle(&self, visit: Visit<'_>) -> Result<Page, Error> {
+        let process = match visit.rights.gets(process::RIGHT).await? {
+            true => Some(process::process(self.replica.clone(), &self.holder, &self.readiness, &self.running)),
+            false => None,
+        };
+        let markup = html::process::idle(IDLE, process.as_ref(), self.generation());
+        Ok(page(StatusCode::OK, HTML, markup.into_string()))
+    }
+
+    async fn digest(&self, visit: Visit<'_>) -> Result<u64, Error> {
+        let controllers = self.running.all();
+        match Address::parse(visit.path, visit.query) {
+            Address::Overview(_) if controllers.is_empty() => Ok(self.generation()),
+            Address::Overview(filter) => {
+                let listed = sight::listed(&controllers, visit.rights, &filter).await?;
+                Ok(sight::version(&listed, self.readiness.unmet().is_empty()))
+            }
+            Address::Release(wanted, View::Whole) => {
+                let found = sight::find(&controllers, visit.rights, &wanted).await?;
+                Ok(found.map(|found| found.version()).unwrap_or_default())
+            }
+            _ => Ok(0),
         }
     }
 }
@@ -73,6 +159,19 @@ impl Web {
 impl Site for Web {
     fn answer<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<Page, Error>> {
         self.page(visit).boxed()
+    }
+
+    fn generation(&self) -> u64 {
+        let mut digest = DefaultHasher::new();
+        let controllers = self.running.all();
+        controllers.len().hash(&mut digest);
+        controllers.iter().for_each(|one| one.cache.generation().hash(&mut digest));
+        (self.holder.identity(), self.readiness.unmet().is_empty()).hash(&mut digest);
+        digest.finish()
+    }
+
+    fn version<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<u64, Error>> {
+        self.digest(visit).boxed()
     }
 }
 
@@ -92,6 +191,6 @@ fn either(visit: Visit<'_>, model: &impl Serialize, markup: impl FnOnce() -> Mar
 fn told(visit: Visit<'_>, status: StatusCode, what: &str) -> Page {
     match visit.as_json {
         true => page(status, JSON, json!({"error": what}).to_string()),
-        false => page(status, HTML, html::notice(what).into_string()),
+        false => page(status, HTML, Frame::of("Releases").notice(what).into_string()),
     }
 }

@@ -1,16 +1,18 @@
-//! The overview: a table for each kind, what fails first. Its JSON is that of the page. Pure.
+//! The overview: a table for each kind, what fails first, grouped by cause. Its JSON is that of the page. Pure.
+
+use std::cmp::Reverse;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::address::Filter;
-use crate::inspect::model::State;
+use super::address::{Filter, Order};
+use crate::inspect::model::{CauseKind, State};
 use crate::inspect::overview::{Line, line};
 use crate::status::condition;
 use crate::view::primary::{Primary, Received};
 
-/// The maximum number of releases in an overview, which the kinds share.
-pub(crate) const MAX_ROWS: usize = 1000;
+/// The maximum number of releases in an overview, which the kinds share. Each open page loads them again after a change.
+pub(crate) const MAX_ROWS: usize = 500;
 
 /// The releases that a caller may see.
 #[derive(Debug, Serialize)]
@@ -19,7 +21,16 @@ pub(crate) struct Overview {
     pub(crate) filter: Filter,
     /// Whether the process has listed everything that it serves.
     pub(crate) complete: bool,
+    /// How many of the selected releases are in each state, worst first.
+    pub(crate) states: Vec<Count>,
     pub(crate) kinds: Vec<Table>,
+}
+
+/// How many releases are in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Count {
+    pub(crate) state: State,
+    pub(crate) total: usize,
 }
 
 /// The releases of a kind.
@@ -34,8 +45,10 @@ pub(crate) struct Table {
     pub(crate) total: usize,
     /// How many of them are not shown.
     pub(crate) omitted: usize,
-    /// The worst first; those of one state by reason.
+    /// In the filter's order: by default the worst first, those of one state by cause and reason.
     pub(crate) releases: Vec<Row>,
+    #[serde(skip)]
+    states: Vec<Count>,
 }
 
 /// A release.
@@ -70,29 +83,74 @@ pub(crate) fn table((group, kind): (&str, &str), mut rows: Vec<Row>, filter: &Fi
         let name = format!("{}/{}", line.resource.namespace, line.resource.name);
         filter.finds(&[&name, &line.chart, reason, &line.message])
     });
-    rows.sort_by(|a, b| key(a).cmp(&key(b)));
+    // The counts are those of all states, so that each can be chosen.
+    let states = counts(rows.iter().map(|row| (row.line.state, 1)));
+    rows.retain(|row| filter.state.is_empty() || filter.state.eq_ignore_ascii_case(word(row.line.state)));
+    sort(&mut rows, filter.sort);
     let ready = rows.iter().filter(|row| row.line.state == State::Ready).count();
-    Table { group: group.to_owned(), kind: kind.to_owned(), ready, total: rows.len(), omitted: 0, releases: rows }
+    let total = rows.len();
+    Table { group: group.to_owned(), kind: kind.to_owned(), ready, total, omitted: 0, releases: rows, states }
 }
 
-fn key(row: &Row) -> (State, &str, &str, &str) {
-    (row.line.state, &row.reason, &row.line.resource.namespace, &row.line.resource.name)
+/// Returns the word for a state in addresses, which is that of the JSON.
+pub(crate) fn word(state: State) -> &'static str {
+    match state {
+        State::Failed => "failed",
+        State::Unserved => "unserved",
+        State::Progressing => "progressing",
+        State::Uninstalling => "uninstalling",
+        State::Suspended => "suspended",
+        State::Ready => "ready",
+    }
+}
+
+fn counts(all: impl Iterator<Item = (State, usize)>) -> Vec<Count> {
+    let mut counts: Vec<Count> = Vec::new();
+    for (state, total) in all {
+        match counts.iter_mut().find(|count| count.state == state) {
+            Some(count) => count.total += total,
+            None => counts.push(Count { state, total }),
+        }
+    }
+    counts.sort_by_key(|count| count.state);
+    counts
+}
+
+fn sort(rows: &mut [Row], order: Order) {
+    fn name(row: &Row) -> (&str, &str) {
+        (&row.line.resource.namespace, &row.line.resource.name)
+    }
+    match order {
+        Order::Worst => rows.sort_by(|a, b| (group(a), name(a)).cmp(&(group(b), name(b)))),
+        Order::Name => rows.sort_by(|a, b| name(a).cmp(&name(b))),
+        Order::Chart => rows.sort_by(|a, b| (&a.line.chart, name(a)).cmp(&(&b.line.chart, name(b)))),
+        Order::Revision => {
+            rows.sort_by(|a, b| (Reverse(a.line.revision), name(a)).cmp(&(Reverse(b.line.revision), name(b))));
+        }
+        Order::Age => rows.sort_by(|a, b| (Reverse(a.created), name(a)).cmp(&(Reverse(b.created), name(b)))),
+    }
+}
+
+/// Returns what those who look for a cause want to see together.
+fn group(row: &Row) -> (State, Option<CauseKind>, &str) {
+    (row.line.state, row.line.cause, &row.reason)
 }
 
 /// Sorts kinds, and leaves out what is beyond the limit.
 pub(crate) fn overview(filter: Filter, complete: bool, mut kinds: Vec<Table>) -> Overview {
     kinds.sort_by(|a, b| (&a.kind, &a.group).cmp(&(&b.kind, &b.group)));
     let most = MAX_ROWS / kinds.len().max(1);
+    let states = counts(kinds.iter().flat_map(|kind| &kind.states).map(|count| (count.state, count.total)));
     for table in &mut kinds {
         table.omitted = table.total.saturating_sub(most);
         table.releases.truncate(most);
     }
-    Overview { filter, complete, kinds }
+    Overview { filter, complete, states, kinds }
 }
 
-/// Divides rows by state and reason, in their order.
+/// Divides rows by state, cause and reason, in their order.
 pub(crate) fn groups(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
-    rows.chunk_by(|a, b| (a.line.state, &a.reason) == (b.line.state, &b.reason))
+    rows.chunk_by(|a, b| group(a) == group(b))
 }
 
 #[cfg(test)]
@@ -141,6 +199,24 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_state_can_be_chosen_and_the_others_are_still_counted() {
+        let table = shown(&Filter { state: "Progressing".into(), ..Filter::default() });
+        assert_eq!((table.ready, table.total), (0, 3));
+        let overview = overview(Filter::default(), true, vec![table]);
+        let counts: Vec<(State, usize)> = overview.states.iter().map(|count| (count.state, count.total)).collect();
+        assert_eq!(counts, [(State::Progressing, 3), (State::Ready, 1)]);
+    }
+
+    #[test]
+    fn rows_are_ordered_as_asked() {
+        let names = |sort: Order| -> String {
+            let table = shown(&Filter { sort, ..Filter::default() });
+            table.releases.iter().map(|row| row.line.resource.name.as_str()).collect()
+        };
+        assert_eq!([Order::Worst, Order::Name, Order::Age].map(names), ["cbda", "abcd", "abcd"]);
+    }
+
+    #[test]
     fn what_the_filter_leaves_out_is_not_counted() {
         let found = |q: &str| {
             let table = shown(&Filter { q: q.into(), ..Filter::default() });
@@ -162,6 +238,6 @@ pub(crate) mod tests {
         let overview = overview(Filter::default(), true, tables.into());
         let seen: Vec<_> =
             overview.kinds.iter().map(|one| (&*one.kind, one.total, one.omitted, one.releases.len())).collect();
-        assert_eq!(seen, [("A", 1000, 500, 500), ("B", 1000, 500, 500)]);
+        assert_eq!(seen, [("A", 500, 250, 250), ("B", 500, 250, 250)]);
     }
 }

@@ -1,24 +1,20 @@
-//! Reads from the caches what a caller may see. Nothing here sends a request but the questions about the caller's
-//! rights; what they do not allow is neither counted nor named.
+//! Finds in the caches what a caller may see. Nothing here sends a request but the questions about the caller's rights;
+//! what they do not allow is neither counted nor named.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use controller::server::{Right, Rights};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use helm_release::kube::{Error, ObjectKey};
-use helm_release::storage::MarkedObject;
+use helm_release::kube::Error;
 use jiff::Timestamp;
 
 use super::address::{Filter, Wanted};
 use super::model::{Row, Table, row, table};
-use crate::inspect::build::build;
-use crate::inspect::model::{Health, Name, Node, Release};
-use crate::inspect::seen::Seen;
 use crate::reconcile::controller_context::ControllerContext;
-use crate::status::inventory::MAX_ENTRIES;
-use crate::view::primary::{Primary, Received};
-use crate::view::release::Holder;
+use crate::view::primary::Primary;
+use crate::view::release::{Holder, Release};
 
 /// In how many namespaces to ask for the rights of a caller who may not list a kind in all of them and names none.
 pub(crate) const MAX_NAMESPACES: usize = 100;
@@ -27,6 +23,15 @@ pub(crate) const MAX_NAMESPACES: usize = 100;
 const AT_A_TIME: usize = 8;
 
 type Controllers = [Arc<ControllerContext>];
+
+/// A release that the caller may get.
+pub(crate) struct Found {
+    pub(crate) controller: Arc<ControllerContext>,
+    pub(crate) primary: Arc<Primary>,
+    /// Its records. `None` if there are none, or if another resource has the release of this name, whose objects are not
+    /// this caller's to see.
+    pub(crate) records: Option<Arc<Release>>,
+}
 
 /// Where a caller may list a kind.
 enum Reach {
@@ -43,21 +48,44 @@ impl Reach {
     }
 }
 
-/// Returns the tables of the kinds that the caller may list, with the releases that the filter selects.
+/// The resources of each kind that a caller may list.
+pub(crate) type Listed<'c> = Vec<(&'c ControllerContext, Vec<Arc<Primary>>)>;
+
+/// Returns the tables of the kinds that were listed, with the releases that the filter selects.
+pub(crate) fn tables(listed: &Listed<'_>, filter: &Filter, now: Timestamp) -> Vec<Table> {
+    // Several versions of a kind are one table.
+    let mut kinds = BTreeMap::<(String, String), Vec<Row>>::new();
+    for (controller, primaries) in listed {
+        let kind = (controller.resource.group().to_owned(), controller.resource.kind.to_string());
+        kinds.entry(kind).or_default().extend(primaries.iter().map(|primary| row(primary, now)));
+    }
+    kinds.into_iter().map(|((group, kind), rows)| table((&group, &kind), rows, filter)).collect()
+}
+
+/// Returns a digest of what the overview is made of. It also differs after changes that the overview does not show, but
+/// never after those of resources that the caller may not list.
+pub(crate) fn version(listed: &Listed<'_>, is_complete: bool) -> u64 {
+    let mut digest = DefaultHasher::new();
+    is_complete.hash(&mut digest);
+    for (controller, primaries) in listed {
+        (controller.resource.kind.as_ref(), primaries.len()).hash(&mut digest);
+        primaries.iter().for_each(|primary| (primary.uid(), primary.resource_version()).hash(&mut digest));
+    }
+    digest.finish()
+}
+
+/// Returns the resources of each kind that the caller may list, as far as the filter is about kinds and namespaces.
 ///
 /// # Errors
 /// The API server does not say what the caller may list.
-pub(crate) async fn tables(
-    controllers: &Controllers,
+pub(crate) async fn listed<'c>(
+    controllers: &'c Controllers,
     rights: &dyn Rights,
     filter: &Filter,
-    now: Timestamp,
-) -> Result<Vec<Table>, Error> {
-    // Several versions of a kind are one table.
-    let mut kinds = BTreeMap::<(String, String), Vec<Row>>::new();
+) -> Result<Listed<'c>, Error> {
+    let mut all = Vec::new();
     for controller in controllers {
-        let (group, kind) = (controller.resource.group(), &*controller.resource.kind);
-        if !filter.selects_kind(group, kind) {
+        if !filter.selects_kind(controller.resource.group(), &controller.resource.kind) {
             continue;
         }
         let Some(reach) = reach(controller, rights, filter).await? else { continue };
@@ -65,10 +93,9 @@ pub(crate) async fn tables(
             let namespace = primary.own_namespace();
             reach.covers(namespace) && (filter.namespace.is_empty() || *filter.namespace == *namespace)
         };
-        let seen = controller.cache.primaries().into_iter().filter(is_seen).map(|primary| row(&primary, now));
-        kinds.entry((group.to_owned(), kind.to_owned())).or_default().extend(seen);
+        all.push((&**controller, controller.cache.primaries().into_iter().filter(is_seen).collect()));
     }
-    Ok(kinds.into_iter().map(|((group, kind), rows)| table((&group, &kind), rows, filter)).collect())
+    Ok(all)
 }
 
 /// Returns where the caller may list a controller's resources; `None` if that is nowhere.
@@ -107,12 +134,11 @@ async fn may(controller: &ControllerContext, rights: &dyn Rights, verb: &str, na
 ///
 /// # Errors
 /// The API server does not say whether the caller may get it.
-pub(crate) async fn release(
+pub(crate) async fn find(
     controllers: &Controllers,
     rights: &dyn Rights,
     wanted: &Wanted,
-    now: Timestamp,
-) -> Result<Option<Release>, Error> {
+) -> Result<Option<Found>, Error> {
     for controller in controllers {
         let resource = &controller.resource;
         let is_it = *resource.kind == *wanted.kind
@@ -122,53 +148,30 @@ pub(crate) async fn release(
         if is_it && may(controller, rights, "get", &wanted.namespace).await? {
             let key = controller.acceptance.key(&wanted.namespace, &wanted.name);
             if let Some(primary) = controller.cache.primary(&key) {
-                return Ok(Some(shown(controller, &primary, now)));
+                let release = controller.cache.release(&primary.key());
+                let records = release.filter(|release| release.holder(&primary.owner()) == Holder::Resource);
+                return Ok(Some(Found { controller: controller.clone(), primary, records }));
             }
         }
     }
     Ok(None)
 }
 
-/// Returns a release as the caches know it.
-fn shown(controller: &ControllerContext, primary: &Primary, now: Timestamp) -> Release {
-    let mut shown = build(&Seen::resource_alone(Received::known(primary)), now);
-    shown.resource.namespace = primary.own_namespace().to_owned();
-    let release = controller.cache.release(&primary.key());
-    // Another kind may have a release of the same name, whose objects are not this caller's to see.
-    let own = release.filter(|release| release.holder(&primary.owner()) == Holder::Resource);
-    if let Some(marks) = own.as_ref().and_then(|release| release.deployed_marks()) {
-        shown.objects =
-            marks.objects.iter().take(MAX_ENTRIES).map(|object| node(controller, primary, object)).collect();
-        shown.omitted = marks.objects.len().saturating_sub(MAX_ENTRIES);
-    }
-    shown
-}
-
-/// Returns an object of a release. Only its name and whether it is ready: the caller may lack the right to read it.
-fn node(controller: &ControllerContext, primary: &Primary, object: &MarkedObject) -> Node {
-    let key = &object.key;
-    Node {
-        name: Name {
-            group: key.group.to_string(),
-            kind: key.kind.to_string(),
-            namespace: key.namespace.to_string(),
-            name: key.name.to_string(),
-        },
-        health: health(controller, primary, key),
-        why: String::new(),
-        owns: Vec::new(),
-    }
-}
-
-fn health(controller: &ControllerContext, primary: &Primary, key: &ObjectKey) -> Health {
-    match controller.cache.dependent(key) {
-        Some(one) if !one.ours || one.owner != Some(primary.key()) => Health::Unknown,
-        Some(one) => match one.failed() {
-            None => Health::Ready,
-            Some(true) => Health::Failed,
-            Some(false) => Health::Progressing,
-        },
-        None if controller.cache.is_synced(key) => Health::Missing,
-        None => Health::Unknown,
+impl Found {
+    /// Returns a digest of what the release's page is made of.
+    pub(crate) fn version(&self) -> u64 {
+        let mut digest = DefaultHasher::new();
+        (self.primary.uid(), self.primary.resource_version()).hash(&mut digest);
+        for (version, revision) in self.records.iter().flat_map(|release| release.revisions.iter()) {
+            (version, revision.resource_version).hash(&mut digest);
+        }
+        let marks = self.records.as_ref().and_then(|release| release.deployed_marks());
+        for object in marks.iter().flat_map(|marks| &marks.objects) {
+            let dependent = self.controller.cache.dependent(&object.key);
+            let unready =
+                dependent.as_ref().map(|one| one.unready.as_ref().map(|unready| (unready.failed, &unready.why)));
+            unready.hash(&mut digest);
+        }
+        digest.finish()
     }
 }

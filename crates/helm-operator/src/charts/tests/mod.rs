@@ -17,6 +17,7 @@ use controller::runtime::queue::Queue;
 use controller::runtime::reflector::{Sink, WatchScope};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use helm::chart::Chart;
 use helm::reads::Unread;
 use helm_release::action::Candidate;
 use helm_release::kube::{
@@ -106,6 +107,8 @@ pub(super) struct Stub {
     /// The kinds that the cluster serves, which every object contains if there are any.
     kinds: Mutex<String>,
     has_sources: bool,
+    /// The chart that views show the values of.
+    lines: Option<Arc<Chart>>,
     is_random: bool,
     renders: AtomicUsize,
     /// The revisions that it rendered.
@@ -139,6 +142,10 @@ impl Renderer for Stub {
 
     fn sources(&self, spec: &Spec, _: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
         self.has_sources.then(|| (document(), serde_json::from_str(spec.json().unwrap()).unwrap()))
+    }
+
+    fn chart_with_lines(&self) -> Option<Arc<Chart>> {
+        self.lines.clone()
     }
 
     fn rested(&self) -> BoxFuture<'_, ()> {

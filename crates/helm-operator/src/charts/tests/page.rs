@@ -1,10 +1,12 @@
 //! Tests of the page over a controller's caches: who sees what, and that a view sends no request.
 
+use controller::lease::Holder;
 use controller::runtime::readiness::Readiness;
 use controller::server::{Page, Right, Rights, Site as _, Visit};
 
 use super::*;
 use crate::charts::running::Running;
+use crate::values_from::ValuesSource;
 use crate::web::Web;
 use crate::web::sight::MAX_NAMESPACES;
 
@@ -12,12 +14,19 @@ use crate::web::sight::MAX_NAMESPACES;
 struct Caller {
     verbs: &'static [&'static str],
     namespaces: &'static [&'static str],
+    /// The kinds besides custom resources that the caller may read.
+    others: &'static [&'static str],
+    sees_process: bool,
     asked: Mutex<Vec<String>>,
 }
 
 impl Caller {
     fn of(verbs: &'static [&'static str], namespaces: &'static [&'static str]) -> Caller {
-        Caller { verbs, namespaces, asked: Mutex::default() }
+        Caller { verbs, namespaces, others: &[], sees_process: false, asked: Mutex::default() }
+    }
+
+    fn reading(self, others: &'static [&'static str]) -> Caller {
+        Caller { others, ..self }
     }
 }
 
@@ -25,7 +34,13 @@ impl Rights for Caller {
     fn has<'r>(&'r self, right: Right<'r>) -> BoxFuture<'r, Result<bool, Error>> {
         let Right { verb, group, plural, namespace } = right;
         self.asked.lock().unwrap().push(format!("{verb} {plural}.{group} {namespace}"));
-        Box::pin(async move { Ok(self.verbs.contains(&verb) && self.namespaces.contains(&namespace)) })
+        let is_kind = group == "cache.my.domain" || self.others.contains(&plural);
+        Box::pin(async move { Ok(is_kind && self.verbs.contains(&verb) && self.namespaces.contains(&namespace)) })
+    }
+
+    fn gets<'r>(&'r self, path: &'r str) -> BoxFuture<'r, Result<bool, Error>> {
+        self.asked.lock().unwrap().push(format!("get {path}"));
+        Box::pin(async move { Ok(self.sees_process) })
     }
 }
 
@@ -34,7 +49,7 @@ const READ: &[&str] = &["get", "list"];
 fn web(world: &World) -> Web {
     let running = Arc::new(Running::default());
     running.add(&world.shared);
-    Web::of(running, Readiness::default())
+    Web::of(running, Readiness::default(), Holder::default(), Some("replica-1".to_owned()))
 }
 
 async fn load(world: &World, caller: &Caller, address: &str, as_json: bool) -> (u16, String) {
@@ -135,7 +150,7 @@ async fn a_release_shows_its_objects_and_history_from_the_cache_alone() {
     assert_eq!(release["history"][0]["outcome"], "deployed");
     assert_eq!(*caller.asked.lock().unwrap(), ["get memcacheds.cache.my.domain ns"]);
     let (_, html) = load(&world, &caller, "/Memcached.cache.my.domain/ns/web", false).await;
-    assert!(html.contains("memcached-0.1.0") && html.contains("Deployed") && !html.contains("<script"), "{html}");
+    assert!(html.contains("memcached-0.1.0") && html.contains("Deployed") && html.contains("installed"), "{html}");
     world.server.remove(&format!("{MAPS}/b"));
     world.feed();
     let (_, body) = load(&world, &caller, "/Memcached.cache.my.domain/ns/web", true).await;
@@ -173,12 +188,138 @@ async fn a_caller_without_the_whole_cluster_costs_a_bounded_number_of_questions(
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_serves_nothing_says_so() {
-    let web = Web::of(Arc::default(), Readiness::default());
-    let caller = Caller::of(READ, &[""]);
-    let visit = |path| Visit { path, query: "", as_json: false, rights: &caller };
-    let page = web.answer(visit("/")).await.unwrap();
-    assert_eq!(page.status.as_u16(), 503);
-    assert!(String::from_utf8(page.body).unwrap().contains("another one leads"));
-    let style = web.answer(visit("/style.css")).await.unwrap();
-    assert_eq!((style.status.as_u16(), style.content_type), (200, "text/css; charset=utf-8"));
+    let readiness = Readiness::default();
+    let _waits = readiness.require("lease ns/shop", "not read yet");
+    let web = Web::of(Arc::default(), readiness, Holder::default(), Some("replica-1".to_owned()));
+    let few = Caller::of(READ, &[""]);
+    let all = Caller { sees_process: true, ..Caller::of(READ, &[""]) };
+    let visit = |path, as_json, rights| web.answer(Visit { path, query: "", as_json, rights });
+    let text = |page: Page| (page.status.as_u16(), String::from_utf8(page.body).unwrap());
+    let (status, page) = text(visit("/", false, &few).await.unwrap());
+    assert!(status == 200 && page.contains("another one leads") && !page.contains("replica-1"), "{page}");
+    let (status, page) = text(visit("/", false, &all).await.unwrap());
+    assert!(status == 200 && page.contains("replica-1") && page.contains("lease ns/shop: not read yet"), "{page}");
+    // A program must not take it for an operator without releases.
+    assert_eq!(visit("/", true, &all).await.unwrap().status.as_u16(), 503);
+    assert_eq!(visit("/Shop.g/ns/web", false, &all).await.unwrap().status.as_u16(), 503);
+    for (path, content_type) in [("/style.css", "text/css"), ("/page.js", "text/javascript")] {
+        let file = visit(path, false, &few).await.unwrap();
+        assert_eq!((file.status.as_u16(), file.content_type), (200, &*format!("{content_type}; charset=utf-8")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_process_is_shown_to_whoever_may_read_its_metrics() {
+    let world = three().await;
+    let few = Caller::of(READ, &[""]);
+    assert_eq!(load(&world, &few, "/process", true).await.0, 403);
+    assert_eq!(*few.asked.lock().unwrap(), ["get /metrics"]);
+    let all = Caller { sees_process: true, ..Caller::of(READ, &[]) };
+    let (status, body) = load(&world, &all, "/process", true).await;
+    let process: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &process["replica"]), (200, &json!("replica-1")), "{body}");
+    let controller = &process["controllers"][0];
+    assert_eq!((&controller["kind"], &controller["resources"]), (&json!("Memcached"), &json!(3)), "{body}");
+    assert_eq!(controller["queue"]["running"], 0);
+    assert!(controller["watches"].as_array().unwrap().iter().any(|one| one["kind"] == "ConfigMap"), "{body}");
+    let (_, html) = load(&world, &all, "/process", false).await;
+    assert!(html.contains("data-refresh=\"5\"") && html.contains("memcached 0.1.0"), "{html}");
+}
+
+const CANARY: &str = "canary-8c1f";
+
+fn secret(value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": value}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn differences_of_revisions_are_for_those_who_may_read_their_records_and_mask_secrets() {
+    let world = World::new(json!({"maps": ["a"], "value": "one", "objects": [secret(CANARY)]}));
+    world.reconcile().await;
+    let next = json!({"maps": ["a"], "value": "two", "objects": [secret(&format!("{CANARY}-2"))]});
+    world.edit(|primary| primary["spec"] = next);
+    world.reconcile().await;
+    let address = |from: u32, to: u32| format!("/Memcached.cache.my.domain/ns/web?view=diff&from={from}&to={to}");
+    let reader = Caller::of(READ, &["ns"]).reading(&["secrets"]);
+    let (status, html) = load(&world, &reader, &address(1, 2), false).await;
+    let parts = ["From revision 1 to 2", "ConfigMap", "<mark>one</mark>", "<mark>two</mark>", "****"];
+    assert!(status == 200 && parts.iter().all(|part| html.contains(part)), "{html}");
+    let (_, json) = load(&world, &reader, &address(0, 2), true).await;
+    assert!(json.contains("two") && !json.contains(CANARY) && !html.contains(CANARY), "{json} {html}");
+    let (_, missing) = load(&world, &reader, &address(1, 7), false).await;
+    assert!(missing.contains("There is no such revision."), "{missing}");
+    let before = world.server.log().len();
+    let (_, html) = load(&world, &Caller::of(READ, &["ns"]), &address(1, 2), false).await;
+    assert!(html.contains("You may not get Secrets") && !html.contains("two"), "{html}");
+    assert_eq!(world.server.log().len(), before, "nothing is read for a caller who may not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_an_object_is_not_ready_is_for_those_who_may_get_it() {
+    let world = World::new(json!({"deployments": ["app"]}));
+    world.reconcile().await;
+    world.feed();
+    let why = async |caller: Caller| -> Value {
+        let (_, body) = load(&world, &caller, "/Memcached.cache.my.domain/ns/web", true).await;
+        serde_json::from_str::<Value>(&body).unwrap()["objects"][0].clone()
+    };
+    let few = why(Caller::of(READ, &["ns"])).await;
+    assert_eq!((&few["health"], few.get("why")), (&json!("progressing"), None), "{few}");
+    let all = why(Caller::of(READ, &["ns"]).reading(&["deployments"])).await;
+    assert!(!all["why"].as_str().unwrap().is_empty(), "{all}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_differs_after_changes_that_the_caller_may_see_and_after_no_others() {
+    let world = three().await;
+    let caller = Caller::of(READ, &["other"]);
+    let web = web(&world);
+    let version = async |path: &'static str| {
+        web.version(Visit { path, query: "", as_json: false, rights: &caller }).await.unwrap()
+    };
+    let (visible, hidden) = ("/Memcached.cache.my.domain/other/web", "/Memcached.cache.my.domain/ns/web");
+    let (overview, one, generation) = (version("/").await, version(visible).await, web.generation());
+    world.add("ns", "more", spec());
+    world.feed();
+    assert_ne!(web.generation(), generation);
+    assert_eq!((version("/").await, version(visible).await), (overview, one));
+    assert_eq!(version(hidden).await, version("/Memcached.cache.my.domain/ns/absent").await);
+    world.add("other", "more", spec());
+    world.feed();
+    assert_ne!(version("/").await, overview);
+    assert_eq!(version(visible).await, one);
+    world.server.remove("/api/v1/namespaces/other/configmaps/web-map");
+    world.feed();
+    assert_ne!(version(visible).await, one);
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_have_origins_and_those_of_secrets_are_masked() {
+    let chart = Chart::from_files([
+        ("Chart.yaml", "apiVersion: v2\nname: memcached\nversion: 0.1.0\n"),
+        ("values.yaml", "size: 1\nauth:\n  password: none\n"),
+        ("templates/a.yaml", "a: {{ .Values.size }}{{ .Values.auth.password }}{{ .Values.maps }}"),
+    ]);
+    let stub = Stub { lines: Some(chart.unwrap()), ..Stub::default() };
+    let sources: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "Secret", "name": "extra"}])).unwrap();
+    let world = World::with_events(Arc::new(MemoryApi::new()), Arc::new(stub), |settings| {
+        settings.values_from = sources.into();
+    });
+    world.add("ns", "web", json!({"maps": ["a"], "szie": 3}));
+    let data = json!({"values.yaml": ByteString(format!("auth: {{password: {CANARY}}}").into_bytes())});
+    let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "extra"}, "data": data});
+    world.server.put(&format!("{SECRETS}/extra"), object, "user");
+    world.feed();
+    let address = "/Memcached.cache.my.domain/ns/web?view=values";
+    let reader = Caller::of(READ, &["ns"]).reading(&["secrets"]);
+    let (status, html) = load(&world, &reader, address, false).await;
+    let parts = ["auth.password", "****", "Secret extra, key values.yaml", "did you mean size?", "spec"];
+    assert!(status == 200 && parts.iter().all(|part| html.contains(part)), "{html}");
+    assert!(!html.contains(CANARY) && !html.contains(">size<"), "{html}");
+    let (_, all) = load(&world, &reader, &format!("{address}&all=1"), false).await;
+    assert!(all.contains(">size<") && all.contains("memcached/values.yaml"), "{all}");
+    let before = world.server.log().len();
+    let (_, html) = load(&world, &Caller::of(READ, &["ns"]), address, false).await;
+    assert!(html.contains("You may not get Secret &quot;extra&quot;") && !html.contains("auth.password"), "{html}");
+    assert_eq!(world.server.log().len(), before, "nothing is read for a caller who may not");
 }

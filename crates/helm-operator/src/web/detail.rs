@@ -1,0 +1,169 @@
+//! A release with all that the process knows of it: its objects, revisions, hooks and drift.
+
+use std::collections::BTreeMap;
+
+use controller::server::{Right, Rights};
+use helm_release::kube::{Error, ObjectKey};
+use helm_release::storage::MarkedObject;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::sight::Found;
+use crate::inspect::build::build;
+use crate::inspect::hooks::hooks;
+use crate::inspect::model::{Health, Name, Node, Release};
+use crate::inspect::nodes::name;
+use crate::inspect::revisions::{Revision, SeenRevision, revisions};
+use crate::inspect::seen::Seen;
+use crate::reconcile::controller_context::ControllerContext;
+use crate::status::inventory::MAX_ENTRIES;
+use crate::view::primary::{Primary, Received};
+use crate::view::release::{self, Trust};
+
+/// For how many kinds of unready objects to ask whether the caller may know why.
+const MAX_QUESTIONS: usize = 10;
+
+/// A release as its page shows it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Detail {
+    #[serde(flatten)]
+    pub(crate) release: Release,
+    /// Every recorded revision, newest first.
+    pub(crate) revisions: Vec<Revision>,
+    /// What drifted and is only reported.
+    pub(crate) drifted: Vec<Drifted>,
+}
+
+/// An object that differs from the release.
+#[derive(Debug, Serialize)]
+pub(crate) struct Drifted {
+    #[serde(flatten)]
+    pub(crate) name: Name,
+    /// Who changed what.
+    pub(crate) change: String,
+}
+
+/// What the caller may know of objects, by kind and namespace. Asks about each once.
+struct Reader<'r> {
+    controller: &'r ControllerContext,
+    rights: &'r dyn Rights,
+    known: BTreeMap<[String; 3], bool>,
+}
+
+impl Reader<'_> {
+    /// Returns whether the caller may get an object. Beyond the limit of questions, they may not.
+    async fn may_get(&mut self, api_version: &str, key: &ObjectKey) -> Result<bool, Error> {
+        let question = [key.group.to_string(), key.kind.to_string(), key.namespace.to_string()];
+        if let Some(known) = self.known.get(&question) {
+            return Ok(*known);
+        }
+        let resource = self.controller.applier.mapper.known(api_version, &key.kind);
+        let Some(resource) = resource.filter(|_| self.known.len() < MAX_QUESTIONS) else { return Ok(false) };
+        let (group, plural, namespace) = (&*key.group, &*resource.plural, &*key.namespace);
+        let may = self.rights.has(Right { verb: "get", group, plural, namespace }).await?;
+        self.known.insert(question, may);
+        Ok(may)
+    }
+}
+
+/// Returns a release as the caches know it.
+///
+/// # Errors
+/// The API server does not say what the caller may read.
+pub(crate) async fn detail(found: &Found, rights: &dyn Rights, now: Timestamp) -> Result<Detail, Error> {
+    let Found { controller, primary, records } = found;
+    let mut shown = build(&Seen::resource_alone(Received::known(primary)), now);
+    shown.resource.namespace = primary.own_namespace().to_owned();
+    let mut reader = Reader { controller, rights, known: BTreeMap::new() };
+    if let Some(marks) = records.as_ref().and_then(|release| release.deployed_marks()) {
+        for object in marks.objects.iter().take(MAX_ENTRIES) {
+            let node = node(controller, primary, object, &mut reader).await?;
+            shown.objects.push(node);
+        }
+        shown.omitted = marks.objects.len().saturating_sub(MAX_ENTRIES);
+    }
+    let revisions = records.as_ref().map(|release| recorded(release, primary)).unwrap_or_default();
+    if let Some(release) = records.clone() {
+        // The whole record is unpacked for it, which may take a while.
+        let unpack = move || Some(hooks(&release.packed.as_ref()?.1.facts().unpack().ok()?.hooks));
+        shown.hooks = outside::apart(unpack).await.flatten().unwrap_or_default();
+    }
+    Ok(Detail { release: shown, revisions, drifted: drifted(controller, primary, &mut reader).await? })
+}
+
+/// Returns an object of a release: its name and whether it is ready, and why not if the caller may get it.
+async fn node(
+    controller: &ControllerContext,
+    primary: &Primary,
+    object: &MarkedObject,
+    reader: &mut Reader<'_>,
+) -> Result<Node, Error> {
+    let (health, mut why) = health(controller, primary, &object.key);
+    if !why.is_empty() && !reader.may_get(&object.api_version, &object.key).await? {
+        why.clear();
+    }
+    Ok(Node { name: name(&object.key), health, why, owns: Vec::new() })
+}
+
+fn health(controller: &ControllerContext, primary: &Primary, key: &ObjectKey) -> (Health, String) {
+    match controller.cache.dependent(key) {
+        Some(one) if !one.ours || one.owner != Some(primary.key()) => (Health::Unknown, String::new()),
+        Some(one) => match &one.unready {
+            None => (Health::Ready, String::new()),
+            Some(unready) => {
+                let health = if unready.failed { Health::Failed } else { Health::Progressing };
+                (health, unready.why.trim_end_matches('.').to_owned())
+            }
+        },
+        None if controller.cache.is_synced(key) => (Health::Missing, String::new()),
+        None => (Health::Unknown, String::new()),
+    }
+}
+
+/// Returns the revisions as far as the metadata of their records says; the status knows the charts of the last ones.
+fn recorded(release: &release::Release, primary: &Primary) -> Vec<Revision> {
+    let status = &primary.status;
+    let deployed = status.deployed_release.as_ref();
+    let seen: Vec<SeenRevision> = release
+        .revisions
+        .iter()
+        .map(|(version, one)| {
+            let told = status.history.iter().find(|told| told.revision == *version);
+            let chart = told.map(|told| &told.chart);
+            let chart = chart.or(deployed.filter(|deployed| deployed.revision == *version).map(|one| &one.chart));
+            SeenRevision {
+                revision: *version,
+                status: one.status.as_str().to_owned(),
+                chart: chart.map(ToString::to_string).unwrap_or_default(),
+                updated: told.and_then(|told| told.updated).or(one.written),
+                rolled_back_to: one.marks.as_ref().and_then(|marks| marks.rolled_back_to),
+                inputs: match (&one.marks, one.trust) {
+                    (_, Trust::Foreign) | (None, _) => None,
+                    (Some(marks), _) => Some(marks.inputs.clone()),
+                },
+                ..SeenRevision::default()
+            }
+        })
+        .collect();
+    revisions(&seen)
+}
+
+async fn drifted(
+    controller: &ControllerContext,
+    primary: &Primary,
+    reader: &mut Reader<'_>,
+) -> Result<Vec<Drifted>, Error> {
+    let memory = controller.memory.of(&primary.key());
+    let mut all = Vec::new();
+    for (key, found) in memory.detected.iter().flat_map(|detected| &detected.objects).take(MAX_ENTRIES) {
+        let version = controller.cache.release(&primary.key()).and_then(|release| {
+            let marks = release.deployed_marks()?;
+            Some(marks.find(key)?.api_version.clone())
+        });
+        let may = reader.may_get(&version.unwrap_or_default(), key).await?;
+        let change = if may { found.text.clone() } else { String::new() };
+        all.push(Drifted { name: name(key), change });
+    }
+    Ok(all)
+}

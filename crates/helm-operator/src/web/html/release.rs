@@ -1,0 +1,175 @@
+//! Writes the page of a release.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::tree::tree;
+use super::{Frame, LINE, TEXT, age, full_name, moment, section, state, table, text};
+use crate::inspect::model::{Hook, Release};
+use crate::inspect::revisions::Revision;
+use crate::status::Condition;
+use crate::status::history::{Action, HistoryEntry};
+use crate::web::address::link;
+use crate::web::detail::{Detail, Drifted};
+
+/// The maximum number of conditions. Anyone who may write the status may have added some.
+const MAX_CONDITIONS: usize = 50;
+/// The maximum number of revisions. An operator keeps ten by default.
+const MAX_REVISIONS: usize = 50;
+
+/// Writes a release.
+pub(crate) fn release(detail: &Detail, version: u64, now: Timestamp) -> Markup {
+    let release = &detail.release;
+    let name = full_name(&release.resource);
+    let content = html! {
+        p.way { a href="/" { "All releases" } }
+        h1 { (text(&name, LINE)) " " (state(release.state)) }
+        @if let Some(cause) = &release.cause { p.cause { (text(&cause.message, TEXT)) } }
+        @for remark in &release.remarks { p.note { (text(remark, TEXT)) } }
+        (section("deployed", "Deployed", &facts(release, now)))
+        (section("objects", "Objects", &objects(release)))
+        (section("conditions", "Conditions", &conditions(&release.conditions, now)))
+        @if !release.hooks.is_empty() { (section("hooks", "Hooks", &hooks(&release.hooks, now))) }
+        @if !detail.drifted.is_empty() { (section("drift", "Drift", &drift(&detail.drifted))) }
+        (section("history", "History", &history(detail, now)))
+    };
+    Frame::of(&name).following(version).around(&html! {}, &content)
+}
+
+fn facts(release: &Release, now: Timestamp) -> Markup {
+    html! {
+        dl {
+            @match &release.release {
+                Some(deployed) => {
+                    dt { "Release" } dd { (text(&deployed.name, LINE)) }
+                    dt { "Revision" } dd { (deployed.revision) }
+                    dt { "Chart" } dd { (text(&deployed.chart, LINE)) }
+                    @if !deployed.app_version.is_empty() {
+                        dt { "App version" } dd { (text(&deployed.app_version, LINE)) }
+                    }
+                }
+                None => { dt { "Release" } dd { "none" } }
+            }
+            @if let Some(next) = release.next_attempt {
+                dt { "Next attempt" } dd { (moment(next)) @if next <= now { ", and then after at most 5 minutes each" } }
+            }
+            dt { "Values" } dd { a href={ (link(&release.resource)) "?view=values" } { "with where each comes from" } }
+        }
+    }
+}
+
+fn objects(release: &Release) -> Markup {
+    html! {
+        @if release.objects.is_empty() { p { "none that the operator knows" } } @else { (tree(release)) }
+        @if release.omitted > 0 { p.note { "and " (release.omitted) " more" } }
+    }
+}
+
+fn conditions(all: &[Condition], now: Timestamp) -> Markup {
+    let since =
+        |condition: &Condition| -> Option<Timestamp> { condition.last_transition_time.as_deref()?.parse().ok() };
+    let rows = html! {
+        @for one in all.iter().take(MAX_CONDITIONS) { tr {
+            th scope="row" { (text(&one.kind, LINE)) }
+            td { (text(&one.status, LINE)) }
+            td { (text(&one.reason, LINE)) }
+            td { (text(&one.message, TEXT)) }
+            td.number { @if let Some(since) = since(one) { (age(since, now)) } }
+        } }
+    };
+    html! {
+        @if all.is_empty() { p { "none" } } @else {
+            (table("conditions", &["Condition", "Status", "Reason", "Message", "Since"], &rows))
+        }
+    }
+}
+
+fn hooks(all: &[Hook], now: Timestamp) -> Markup {
+    let rows = html! {
+        @for hook in all { tr {
+            th scope="row" { (text(&hook.object, LINE)) }
+            td { (text(&hook.events.join(", "), LINE)) }
+            td { (text(&hook.phase, LINE)) }
+            td.number { @if let Some(started) = hook.started { (age(started, now)) } }
+        } }
+    };
+    table("hooks", &["Object", "Runs", "Outcome", "Started"], &rows)
+}
+
+fn drift(all: &[Drifted]) -> Markup {
+    let rows = html! {
+        @for Drifted { name, change } in all { tr {
+            th scope="row" { (text(&full_name(name), LINE)) }
+            td { @if change.is_empty() { "differs from the release" } @else { (text(change, TEXT)) } }
+        } }
+    };
+    table("drift", &["Object", "Change"], &rows)
+}
+
+/// Writes the recorded revisions; without any, those that the status names.
+fn history(detail: &Detail, now: Timestamp) -> Markup {
+    let Detail { release, revisions, .. } = detail;
+    let action = |version: u32| release.history.iter().find(|told| told.revision == version).map(|told| told.action);
+    let rows = html! {
+        @for one in revisions.iter().take(MAX_REVISIONS) { tr {
+            th scope="row" { (one.revision) }
+            td { (text(&one.status, LINE)) }
+            td {
+                @if !one.cause.is_empty() { (text(&one.cause, LINE)) }
+                @else if let Some(action) = action(one.revision) { (action_word(action)) }
+            }
+            td { (text(&one.chart, LINE)) }
+            td.number { @if let Some(updated) = one.updated { (age(updated, now)) } }
+        } }
+        @if revisions.is_empty() { @for told in &release.history { (from_status(told, now)) } }
+    };
+    html! {
+        @if revisions.is_empty() && release.history.is_empty() { p { "none" } } @else {
+            (table("history", &["Revision", "Outcome", "Cause", "Chart", "Age"], &rows))
+        }
+        @if let [newest, ..] = &revisions[..] { (comparison(detail, newest)) }
+    }
+}
+
+fn from_status(told: &HistoryEntry, now: Timestamp) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (told.revision) }
+            td { (text(&told.outcome, LINE)) }
+            td { (action_word(told.action)) }
+            td { (text(&told.chart, LINE)) }
+            td.number { @if let Some(updated) = told.updated { (age(updated, now)) } }
+        }
+    }
+}
+
+/// Writes a form that compares two revisions, at first the last two.
+fn comparison(detail: &Detail, newest: &Revision) -> Markup {
+    let revisions: Vec<u32> = detail.revisions.iter().take(MAX_REVISIONS).map(|one| one.revision).collect();
+    let before = revisions.get(1).copied().unwrap_or_default();
+    let choice = |name: &str, label: &str, with_none: bool, chosen: u32| {
+        html! {
+            label for=(name) { (label) }
+            select id=(name) name=(name) {
+                @for revision in &revisions { option value=(revision) selected[*revision == chosen] { (revision) } }
+                @if with_none { option value="0" selected[chosen == 0] { "nothing" } }
+            }
+        }
+    };
+    html! {
+        form method="get" action=(link(&detail.release.resource)) aria-label="Compare revisions" {
+            input type="hidden" name="view" value="diff";
+            div { (choice("from", "From", true, before)) }
+            div { (choice("to", "To", false, newest.revision)) }
+            div { button type="submit" { "Compare" } }
+        }
+    }
+}
+
+fn action_word(action: Action) -> &'static str {
+    match action {
+        Action::Install => "install",
+        Action::Upgrade => "upgrade",
+        Action::Rollback => "rollback",
+    }
+}
