@@ -162,6 +162,18 @@ bench-scale: cluster ## Measure memory, CPU and a restart with N resources (defa
 	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
 	hack/bench-scale '$(or $(N),1000)' $(OPERATOR)
 
+.PHONY: bench-page
+bench-page: cluster ## Measure the page over N (5000) releases with VIEWERS (20); OPERATOR=BINARY measures another build.
+	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
+	hack/bench-page '$(or $(N),5000)' '$(or $(VIEWERS),20)' $(OPERATOR)
+
+AXE := target/browser/node_modules/axe-core/axe.min.js
+
+.PHONY: pictures
+pictures: cluster ## Take the pictures of docs/web.md with Chromium, and check accessibility with axe-core. Needs npm.
+	npm install --silent --no-save --prefix target/browser axe-core@4
+	AXE=$(AXE) PICTURES=docs/figures cargo test -p memcached-operator --test main -- the_page_works_in_a_browser --nocapture
+
 .PHONY: long-run
 long-run: cluster ## Edit N (1000) resources for MINUTES (30) while leaders end; checks memory, watches and objects. OPERATOR=BINARY tries another build.
 	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
