@@ -9,6 +9,8 @@
   const SHORTEST = 500;
   /** How soon to try again after a failure, in milliseconds. */
   const RETRY = 5000;
+  /** How soon to try again while other pages of the same reader are being loaded, in milliseconds. */
+  const BUSY = 500;
   /** How often to load a page whose contents stay, because ages grow and silence means something, too. */
   const ANYWAY = 60000;
 
@@ -54,6 +56,11 @@
     waiting = undefined;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: own.signal });
+      if (answer.status === 429) {
+        clearTimeout(retrying);
+        retrying = setTimeout(soon, BUSY * (1 + Math.random()));
+        return;
+      }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("live");
       if (!fresh) throw new Error(String(answer.status));
