@@ -16,6 +16,7 @@ mod chart_tests;
 mod client_side;
 mod config;
 mod definitions;
+mod depends;
 mod diff;
 mod docs;
 mod drift;

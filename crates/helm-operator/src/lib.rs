@@ -7,6 +7,7 @@ mod values;
 mod values_from;
 
 mod cel;
+mod dependencies;
 pub mod watches;
 
 mod origins;

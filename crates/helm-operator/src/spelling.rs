@@ -9,6 +9,13 @@ pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
     (distance * 3 <= near.len()).then_some(near)
 }
 
+/// Lists the known keys of a mapping, and suggests the one that was probably meant.
+pub(crate) fn unknown_key(key: &str, known: &[&'static str]) -> String {
+    let meant =
+        nearest(key, known.iter().copied()).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
+    format!("unknown key {key:?}; the keys are {}{meant}", known.join(", "))
+}
+
 /// Returns how many letters must be inserted, removed or replaced to turn `a` into `b`, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().take(LENGTH).collect();

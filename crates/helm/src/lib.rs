@@ -16,6 +16,7 @@ pub mod view;
 pub mod engine;
 pub mod origins;
 pub mod reads;
+pub mod sequence;
 
 pub mod template;
 

@@ -17,8 +17,9 @@ pub const RENAMED: [&str; 8] = [
 ];
 
 /// The other keys with an effect.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 12] = [
     "adopt",
+    "depends-on",
     "drift",
     "hook-timeout",
     "pin",

@@ -193,6 +193,7 @@ pub(crate) fn refused_annotations(entry: &Json) -> Vec<String> {
         renamed.contains(key)
             || allowed.as_ref().is_some_and(|allowed| !allowed.contains(key))
             || (*key == "adopt" && entry["adopt"] == "never")
+            || (*key == "depends-on" && !entry["dependsOnAnnotation"].is_object())
             || (*key == "values-from" && matches!(entry["valuesFromAnnotation"], Json::Null | Json::Bool(false)))
     };
     annotations::all().filter(is_refused).map(named).collect()
@@ -219,8 +220,10 @@ mod tests {
         let text = |keys: &str| project(keys, "").text("config/policies/web_resources.yaml").unwrap().to_owned();
         let default = text("");
         assert!(default.starts_with(HEADER) && default.contains("name: helm-operator-webs.c.a.b"), "{default}");
-        assert!(default.contains("[\"helm.sdk.operatorframework.io/values-from\"]"), "{default}");
+        let refused = "[\"helm.sdk.operatorframework.io/depends-on\", \"helm.sdk.operatorframework.io/values-from\"]";
+        assert!(default.contains(refused), "{default}");
         assert!(!text(", valuesFromAnnotation: true").contains("values-from"));
+        assert!(!text(", dependsOnAnnotation: {kinds: [Secret]}").contains("depends-on"));
         assert!(text(", adopt: never").contains("helm.sdk.operatorframework.io/adopt"));
         let few = text(", allowedAnnotations: [suspend], annotations: {pause: a/b}");
         assert!(few.contains("/retry-now") && few.contains("/pause") && !few.contains("/suspend"), "{few}");

@@ -22,6 +22,8 @@ pub(crate) struct Watch {
     pub(crate) has_overrides_type: bool,
     /// Whether values also come from ConfigMaps, or from anything that a resource's annotation names.
     pub(crate) reads_config_maps: bool,
+    /// The group and kind of objects that resources depend on, and the key that says so.
+    pub(crate) depends_on: Vec<(String, String, &'static str)>,
     /// Whether any values come from other sources than the resource.
     pub(crate) has_other_values: bool,
     /// Whether expressions read the resource.
@@ -69,6 +71,7 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         overrides: overrides.map(flat).unwrap_or_default(),
         has_overrides_type: !entry["overrideValuesType"].is_null(),
         reads_config_maps: annotation || sources.iter().any(|source| source["kind"] == "ConfigMap"),
+        depends_on: depends_on(entry),
         has_other_values: annotation || !sources.is_empty() || overrides.is_some(),
         reads_resource: entry["status"].to_string().contains("self"),
         skips_crds: text("crds") == "skip",
@@ -85,6 +88,19 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         undecided: undecided(|key| !entry[key].is_null()),
         grant: grant(&entry["lookup"]),
     }
+}
+
+/// Returns the group and kind of objects that an entry's resources, or their annotations, may depend on.
+fn depends_on(entry: &Json) -> Vec<(String, String, &'static str)> {
+    let list = |of: &Json| of.as_array().cloned().unwrap_or_default();
+    let text = |of: &Json| of.as_str().unwrap_or_default().to_owned();
+    let own = list(&entry["dependsOn"]).into_iter().map(|one| (text(&one["group"]), text(&one["kind"]), "dependsOn"));
+    let named = list(&entry["dependsOnAnnotation"]["kinds"]).into_iter().map(|named| {
+        let named = text(&named);
+        let (kind, group) = named.split_once('.').unwrap_or((&named, ""));
+        (group.to_owned(), kind.to_owned(), "dependsOnAnnotation")
+    });
+    own.chain(named).filter(|(_, kind, _)| !kind.is_empty()).collect()
 }
 
 fn grant(lookup: &Json) -> LookupGrant {

@@ -9,6 +9,7 @@ use controller::reconciler;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::readiness::Readiness;
 use controller::runtime::reflector;
+use controller::runtime::served_kinds::ServedKinds;
 use futures::future::join_all;
 use helm_release::kube::{Api, Applier};
 use helm_release::storage::Keyring;
@@ -25,6 +26,7 @@ use crate::record_key;
 use crate::rendering::renderer::Discovered;
 use crate::rendering::{Program, Workers};
 use crate::values::Room;
+use crate::view::dependencies::registry::Dependencies;
 use crate::view::informers::Informers;
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
@@ -41,6 +43,8 @@ pub(crate) struct Cluster {
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(crate) sources: Arc<Sources>,
+    /// What resources depend on.
+    pub(crate) dependencies: Arc<Dependencies>,
     /// The memory that large specs of resources may take.
     pub(crate) room: Room,
     /// The worker processes that render charts; `None` if this process does.
@@ -67,6 +71,7 @@ impl Cluster {
                 workers,
                 context.readiness.clone(),
                 context.identity.clone(),
+                context.served.clone(),
             )
         })
     }
@@ -78,6 +83,7 @@ impl Cluster {
         workers: Option<Arc<Workers>>,
         readiness: Readiness,
         writer: Arc<str>,
+        served: Arc<ServedKinds>,
     ) -> Cluster {
         let api: Arc<dyn Api> = Arc::new(client.clone());
         let read_whole = Arc::<WholeKinds>::default();
@@ -88,7 +94,9 @@ impl Cluster {
             namespaces: namespaces.clone(),
             whole: read_whole.clone(),
         };
+        let mapper = applier.mapper.clone();
         Cluster {
+            dependencies: Dependencies::new(Some(client.clone()), namespaces.clone(), mapper, served),
             applier,
             releases: Arc::new(Releases::of(writer)),
             informers: Arc::new(Informers::new(objects)),

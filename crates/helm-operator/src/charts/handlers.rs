@@ -13,6 +13,8 @@ use tokio::time::Instant;
 use crate::hooks::extensions::Wakes;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::ownership;
+use crate::status::Fault;
+use crate::status::reason::Reason;
 use crate::view::coverage::{Loss, kind_key};
 use crate::view::dependent::{Claim, key_of};
 use crate::view::primary::Received;
@@ -27,6 +29,7 @@ impl Sink<Received> for Primaries {
         let shared = &self.0;
         let (key, uid) = (shared.acceptance.key_of(&received.primary), received.primary.uid().to_owned());
         let Some(primary) = shared.admit(received) else { return shared.primary_left(&key, &uid) };
+        shared.register_dependencies(&primary);
         shared.metrics.resource_created(&shared.gvk(), primary.own_namespace(), &key.name, primary.created);
         if shared.cache.store_primary(primary, epoch) {
             shared.wake(key);
@@ -136,6 +139,22 @@ pub(crate) fn connect_sources(context: &Arc<ControllerContext>) {
             shared.wake(key.clone());
         }
     });
+}
+
+/// Makes changes of what resources depend on wake them.
+pub(crate) fn connect_dependencies(context: &Arc<ControllerContext>) {
+    let (shared, settings) = (Arc::downgrade(context), &context.settings);
+    let wake = move |namespace: &str, name: &str| {
+        let Some(shared) = shared.upgrade() else { return };
+        let key = shared.acceptance.key(namespace, name);
+        let is_refusal = |fault: &Fault| fault.reason == Reason::DependencyForbidden;
+        if shared.memory.of(&key).fault().is_some_and(is_refusal) {
+            shared.memory.change(&key, |history| history.retry_now(Instant::now()));
+        }
+        shared.wake(key);
+    };
+    let (controller, rules) = (settings.controller.clone(), settings.expressions.clone());
+    context.dependencies.connect(controller, &context.resource, rules, wake);
 }
 
 /// Makes the objects that the author watches wake their resources.

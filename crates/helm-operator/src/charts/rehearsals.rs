@@ -112,6 +112,9 @@ impl Planner {
             tokio::time::sleep(LISTING).await;
         }
         let release = shared.cache.release(&key).unwrap_or_default();
+        let primary = &received.primary;
+        // A plan says what is to come, whatever it waits for.
+        shared.dependencies.forget(&shared.user(primary.own_namespace(), primary.name()));
         let work = async {
             shared.primary_written(received);
             _ = reconcile(shared, &key, &(), Priority::Normal).await;

@@ -34,6 +34,7 @@ use super::rehearsals::Rehearsals;
 use super::running::Running;
 use super::{handlers, restore, served_instead, watches};
 use crate::chart_metrics::ChartMetrics;
+use crate::dependencies::Dependency;
 use crate::hooks::extensions::Extensions;
 use crate::preflight::{self, ObjectUse};
 use crate::reconcile::accept::Acceptance;
@@ -46,6 +47,7 @@ use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::view::cache::Cache;
 use crate::view::coverage::Loss;
+use crate::view::dependencies::registry::api_version;
 use crate::view::informers::Subscriber;
 use crate::view::primary::Received;
 use crate::watches::Watch;
@@ -81,6 +83,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         let kinds = preflight::named(engine);
         check_rights(&context, &watch, kinds.iter().map(|one| (&*one.api_version, &*one.kind, one.is_hook))).await;
     }
+    check_dependencies(&context, &watch).await;
     let reach = match &source {
         Source::Engine(engine, _) => watch.objects.reach(&spelled_out(engine.chart())),
         Source::Own(_) => watch.objects.reach_of_code(),
@@ -105,6 +108,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         events: context.events.clone(),
         renderer,
         sources: cluster.sources.clone(),
+        dependencies: cluster.dependencies.clone(),
         started: tokio::time::Instant::now(),
         extensions,
         client: context.client.clone(),
@@ -129,6 +133,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     shared.counts.resources(&shared.settings.controller, census);
     shared.cache.report_releases_to(reader);
     handlers::connect_sources(&shared);
+    handlers::connect_dependencies(&shared);
     handlers::follow(&shared, &Stores::of(&context));
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
@@ -172,6 +177,17 @@ async fn check_rights<'k>(context: &Context, watch: &Watch, kinds: impl Iterator
     };
     let needs: Vec<_> = known.iter().map(|(kind, is_hook)| preflight::of_objects(kind, used(*is_hook))).collect();
     context.rights.check(&needs, &format!("the objects of chart {}", watch.chart.display())).await;
+}
+
+/// Reports the permissions that the operator lacks for what the watch's resources depend on, if it is served.
+async fn check_dependencies(context: &Context, watch: &Watch) {
+    let cluster = Cluster::of(context);
+    let known = |one: &Dependency| cluster.applier.mapper.known(&api_version(&one.group), &one.kind);
+    let known: Vec<Arc<Resource>> = watch.depends_on.iter().filter_map(known).collect();
+    let needs: Vec<_> = known.iter().map(|kind| preflight::of_dependencies(kind)).collect();
+    if !needs.is_empty() {
+        context.rights.check(&needs, &format!("what {} depends on", watch.kind)).await;
+    }
 }
 
 /// Returns the chart's renderer, in this process or in workers.
@@ -250,6 +266,8 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         full_resync: watch.full_resync_period.unwrap_or(config.full_resync_period),
         values_from: watch.values_from.clone().into(),
         values_from_annotation: watch.values_from_annotation.clone(),
+        depends_on: watch.depends_on.clone().into(),
+        depends_on_annotation: watch.depends_on_annotation.clone(),
         common_labels: watch.common_labels.clone(),
         drift: watch.drift.clone(),
         adopt: watch.adopt,

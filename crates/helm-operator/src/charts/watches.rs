@@ -20,6 +20,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use outside::sync;
 
+use crate::dependencies::shows_readiness;
 use crate::view::informers::Source;
 use crate::view::primary::Received;
 use crate::view::served;
@@ -210,15 +211,8 @@ where
     }
 }
 
-/// Returns whether the status of the kind's objects shows readiness, as for workloads, volume claims and every custom
-/// resource.
 fn has_readiness(resource: &Resource) -> bool {
-    match resource.group() {
-        "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&&*resource.kind),
-        "apps" | "batch" | "policy" | "apiextensions.k8s.io" => true,
-        "autoscaling" | "extensions" => false,
-        group => !group.ends_with(".k8s.io"),
-    }
+    shows_readiness(resource.group(), &resource.kind)
 }
 
 fn api_resource(resource: &Resource) -> ApiResource {

@@ -3,6 +3,7 @@
 //!
 //! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
 
+mod dag;
 mod diff;
 mod flags;
 mod inspect;
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Renders a chart as 'helm template' does
     Template(Box<Template>),
+    /// Prints the order that a chart asks for its objects
+    Dag(dag::Dag),
     /// Shows what the operator would change for resources, without changing it
     Diff(Box<diff::Diff>),
     /// Shows a resource's values, each with its origin
@@ -178,6 +181,7 @@ fn dispatch(name: &str, cli: Cli, operator: Operator) -> ExitCode {
         Command::Completion(asked) => shell::completion(name, &asked),
         Command::Man(asked) => shell::man(name.to_owned().leak(), &asked),
         Command::Template(template) => on_known_stack(move || template::run(&template)),
+        Command::Dag(asked) => on_known_stack(move || dag::run(&asked)),
         Command::Diff(asked) => on_known_stack(move || diff::run(&asked, operator)),
         Command::Values(args) => on_known_stack(move || values::run(&args, &operator)),
         Command::Run(flags) => run(*flags, operator),

@@ -56,6 +56,11 @@ pub(crate) fn of_objects(kind: &Resource, used: ObjectUse) -> Need<'_> {
     Need::all(kind.group(), &kind.plural, verbs)
 }
 
+/// Returns the permissions that the operator needs for objects of one kind that resources depend on.
+pub(crate) fn of_dependencies(kind: &Resource) -> Need<'_> {
+    Need::all(kind.group(), &kind.plural, &["get", "list", "watch"])
+}
+
 #[cfg(test)]
 mod tests {
     use controller::rights::missing;

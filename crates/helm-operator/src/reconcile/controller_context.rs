@@ -24,10 +24,12 @@ use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::values_from::ValuesSource;
 use crate::view::cache::Cache;
+use crate::view::dependencies::registry::Dependencies;
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
 use crate::watches::{
-    AnnotationSources, ChartTests, CommonLabels, Drift, Expressions, OnFailure, RenderOn, ServiceAccount,
+    AnnotationRule, AnnotationSources, ChartTests, CommonLabels, Dependency, Drift, Expressions, OnFailure, RenderOn,
+    ServiceAccount,
 };
 
 /// The state that all reconciles of one controller share.
@@ -42,6 +44,8 @@ pub(crate) struct ControllerContext {
     pub(crate) renderer: Arc<dyn Renderer>,
     /// The process's value sources: Secrets and ConfigMaps.
     pub(crate) sources: Arc<Sources>,
+    /// What the process's resources wait for.
+    pub(crate) dependencies: Arc<Dependencies>,
     /// The code that the operator's author adds.
     pub(crate) extensions: Extensions,
     /// Only for the author's code. Everything else uses `api`.
@@ -87,6 +91,9 @@ pub(crate) struct Settings {
     pub(crate) full_resync: Duration,
     pub(crate) values_from: Arc<[ValuesSource]>,
     pub(crate) values_from_annotation: AnnotationSources,
+    /// What each resource waits for.
+    pub(crate) depends_on: Arc<[Dependency]>,
+    pub(crate) depends_on_annotation: Option<AnnotationRule>,
     /// Labels that each object gets.
     pub(crate) common_labels: CommonLabels,
     pub(crate) drift: Drift,
@@ -153,6 +160,7 @@ impl ControllerContext {
             self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
             self.memory.forget(key);
             self.sources.forget(&self.settings.controller, key);
+            self.dependencies.forget(&self.user(namespace, &key.name));
             self.leave_rollout(key);
             self.queue.forget(key);
         }

@@ -45,7 +45,7 @@ use crate::reconcile::report::{headline, status_writer};
 use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::reconcile::steps::remediate::Stage;
 use crate::reconcile::steps::{
-    chart_tests, compare, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,
+    chart_tests, compare, dependencies, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,
 };
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
@@ -134,7 +134,7 @@ impl ReconcileLoop<'_> {
         let observed = context.observe(&primary);
         let step = next_step(&observed);
         // Reading what a reconcile starts from changes nothing yet.
-        self.steps += usize::from(step != Step::ReadSources);
+        self.steps += usize::from(!matches!(step, Step::ReadSources | Step::ReadDependencies));
         tracing::debug!(resource = %context.key, %step, because = %observed, "Next step");
         (step, primary, observed)
     }
@@ -201,6 +201,9 @@ impl ReconcileLoop<'_> {
             Step::AddFinalizer => uninstall::add_finalizer(context, primary).await,
             Step::Read => repair::read(context, primary).await,
             Step::ReadSources => context.load_sources(primary).await.map(|()| NextStep::Again),
+            Step::ReadDependencies => dependencies::read(context, primary).await,
+            Step::AwaitDependencies => Ok(context.await_dependencies(primary)),
+            Step::AwaitDependents => Ok(context.await_dependents(primary)),
             Step::Compare => compare::compare(context, primary).await,
             Step::Queue => Ok(context.enqueue_upgrade()),
             Step::Retry => Ok(context.wait_for_retry(primary)),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use controller::runtime::priority::Priority;
 use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
 use helm_release::storage::{MarkedObject, Marks};
+use scaffold::annotations::PREFIX;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -47,6 +48,8 @@ impl StepContext<'_> {
             listing: self.is_listing(),
             again: self.again(primary),
             upgrade_slot: self.upgrade_slot(primary, release.as_deref()),
+            awaits: self.awaits(primary),
+            needed: primary.deleting && !self.holders(primary).is_empty(),
             contested: self.is_contested(),
             blind: self.shared.cache.is_blind(self.key),
             gate: self.gate(primary, release.as_deref()),
@@ -86,7 +89,8 @@ impl StepContext<'_> {
     pub(crate) fn annotation_fault(&self, primary: &Primary) -> Option<String> {
         let is_refused = primary.annotations.adopt() && self.shared.settings.adopt == Adopt::Never;
         let own = primary.annotations.fault().or_else(|| is_refused.then(|| ADOPT_REFUSED.to_owned()));
-        own.or_else(|| self.pin_fault(primary))
+        let own = own.or_else(|| self.pin_fault(primary));
+        own.or_else(|| self.shared.annotated(primary).err().map(|why| format!("annotation {PREFIX}depends-on: {why}")))
     }
 
     /// Returns whether this process has uninstalled this resource's release.

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::controller_context::ControllerContext;
 use super::ownership;
+use crate::dependencies::Waiting;
 use crate::mask::Mask;
 use crate::reconcile::decide::interruption::{Aim, Running};
 use crate::reconcile::decide::state::Inputs;
@@ -61,6 +62,8 @@ pub(crate) struct Findings {
     pub(crate) progress: ResyncProgress,
     /// Whether the resource waits for an upgrade slot.
     pub(crate) is_queued: bool,
+    /// What the resource waits for.
+    pub(crate) waiting: Option<Waiting>,
     /// Deleted objects that still exist, as a text.
     pub(crate) awaited: Option<String>,
     /// Whether the resource was read again.

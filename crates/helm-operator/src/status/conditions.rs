@@ -65,6 +65,10 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
     if is_leaving || facts.suspended || facts.paused {
         return None;
     }
+    if let Some(waiting) = &facts.waiting {
+        let kind = if waiting.is_final { condition::STALLED } else { condition::RECONCILING };
+        return Some(new(kind, "True", waiting.reason, &waiting.message));
+    }
     if let (Some(limit), None) = (facts.is_queued, &facts.fault) {
         let message = format!("waiting for other upgrades: at most {limit} run at a time");
         return Some(new(condition::RECONCILING, "True", "UpgradeQueued", &message));
@@ -110,15 +114,18 @@ fn deployed(facts: &Facts, old: &Status) -> Option<Condition> {
 
 fn ready(facts: &Facts) -> Condition {
     let ready = |status, reason, message: &str| new(condition::READY, status, reason, message);
-    match (&facts.fault, &facts.release, &facts.health) {
+    // A deployed release stays as ready as it is while its upgrade waits.
+    let waiting = facts.waiting.as_ref().filter(|waiting| facts.release.is_none() || waiting.is_final);
+    match (&facts.fault, waiting, &facts.release, &facts.health) {
         _ if facts.awaited.is_some() => ready("False", "Uninstalling", facts.awaited.as_deref().unwrap_or_default()),
         _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
-        (Some(fault), _, _) => ready("False", fault.reason.as_str(), &fault.message),
-        (None, None, _) => ready("False", "NotInstalled", "nothing is installed yet"),
-        (None, Some(_), Health::Ready) => ready("True", "Ready", &summary::ready(facts)),
-        (None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
-        (None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
-        (None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
+        (Some(fault), ..) => ready("False", fault.reason.as_str(), &fault.message),
+        (None, Some(waiting), ..) => ready("False", waiting.reason, &waiting.message),
+        (None, None, None, _) => ready("False", "NotInstalled", "nothing is installed yet"),
+        (None, None, Some(_), Health::Ready) => ready("True", "Ready", &summary::ready(facts)),
+        (None, None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
+        (None, None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
+        (None, None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
     }
 }
 

@@ -24,6 +24,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::dependencies::Waiting;
 use conditions::{initialized, new, wanted};
 use history::HistoryEntry;
 use inventory::Inventory;
@@ -226,6 +227,8 @@ pub(crate) struct Facts {
     pub(crate) paused: bool,
     /// The limit of concurrent upgrades, if this one waits for a slot.
     pub(crate) is_queued: Option<usize>,
+    /// What the resource waits for, although nothing has failed.
+    pub(crate) waiting: Option<Waiting>,
     /// The tokens that were handled.
     pub(crate) handled: Option<Box<Handled>>,
     /// The last revisions, newest first.

@@ -8,6 +8,8 @@ use std::fmt;
 pub(crate) enum Reason {
     /// The chart's files changed while the operator was running.
     ChartChanged,
+    /// The operator or the account may not read what the resource depends on.
+    DependencyForbidden,
     /// Another writer changes the same fields again and again.
     DriftLoop,
     /// A schema refers to a document that is not read.
@@ -71,8 +73,9 @@ pub(crate) enum Reason {
 }
 
 /// All reasons that have a name here.
-const ALL: [Reason; 30] = [
+const ALL: [Reason; 31] = [
     Reason::ChartChanged,
+    Reason::DependencyForbidden,
     Reason::DriftLoop,
     Reason::ExternalSchema,
     Reason::Forbidden,
@@ -114,6 +117,7 @@ impl Reason {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Reason::ChartChanged => "ChartChanged",
+            Reason::DependencyForbidden => "DependencyForbidden",
             Reason::DriftLoop => "DriftLoop",
             Reason::ExternalSchema => "ExternalSchema",
             Reason::Forbidden => "Forbidden",
@@ -181,7 +185,8 @@ impl Reason {
                  helm.sdk.operatorframework.io/retry-now to a new value"
             }
             Reason::UnsupportedKubernetes => "use a chart that supports this version of Kubernetes",
-            Reason::Forbidden
+            Reason::DependencyForbidden
+            | Reason::Forbidden
             | Reason::ImpersonationForbidden
             | Reason::InstallError
             | Reason::InternalError

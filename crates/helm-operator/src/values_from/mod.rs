@@ -187,7 +187,7 @@ fn check_path(path: &str) -> Result<(), String> {
 }
 
 /// Replaces the placeholders in the text, if the result is a DNS name.
-fn fill(field: &str, text: &str, namespace: &str, name: &str) -> Result<String, String> {
+pub(crate) fn fill(field: &str, text: &str, namespace: &str, name: &str) -> Result<String, String> {
     let filled = text.replace("$(name)", name).replace("$(namespace)", namespace);
     if filled.contains('$') {
         return Err(format!("{field}: only $(name) and $(namespace) are known"));

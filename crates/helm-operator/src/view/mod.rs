@@ -1,4 +1,5 @@
-//! What the process knows without a request: resources, releases, their objects, and value sources.
+//! What the process knows without a request: resources, releases, their objects, value sources, and what resources wait
+//! for.
 
 pub(crate) mod primary;
 
@@ -14,6 +15,8 @@ pub(crate) mod informers;
 pub(crate) mod served;
 
 pub(crate) mod sources;
+
+pub(crate) mod dependencies;
 
 pub(crate) mod coverage;
 pub(crate) mod tombstones;

@@ -7,40 +7,40 @@ use controller::runtime::reflector::is_refused;
 use controller::runtime::refusals::Refusals;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use helm_release::kube::{Live, Mapper, Resource};
+use helm_release::kube::{Mapper, Resource};
 use kube::runtime::watcher::{self, Event};
 use tokio::time::{Instant, sleep};
 
-type Events = BoxStream<'static, watcher::Result<Event<Live>>>;
+type Events<T> = BoxStream<'static, watcher::Result<Event<T>>>;
 
 /// Lists and watches a kind with `open`. After a refusal it pauses, determines which version is served now, and lists
 /// again, because only a list shows what the watch missed.
-pub(crate) fn watch(
+pub(crate) fn watch<T: Send + 'static>(
     mapper: Arc<Mapper>,
     kind: Arc<Resource>,
-    open: impl Fn(&Resource) -> Events + Send + 'static,
-) -> Events {
+    open: impl Fn(&Resource) -> Events<T> + Send + 'static,
+) -> Events<T> {
     let watch = Watch { mapper, kind, open, running: None, refusals: Refusals::default(), refused: Instant::now() };
     stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch))).boxed()
 }
 
-struct Watch<F> {
+struct Watch<F, T> {
     mapper: Arc<Mapper>,
     kind: Arc<Resource>,
     open: F,
-    running: Option<Running>,
+    running: Option<Running<T>>,
     refusals: Refusals,
     /// The time of the last refusal.
     refused: Instant,
 }
 
-struct Running {
-    events: Events,
+struct Running<T> {
+    events: Events<T>,
     since: Instant,
 }
 
-impl<F: Fn(&Resource) -> Events> Watch<F> {
-    async fn next(&mut self) -> Option<watcher::Result<Event<Live>>> {
+impl<F: Fn(&Resource) -> Events<T>, T> Watch<F, T> {
+    async fn next(&mut self) -> Option<watcher::Result<Event<T>>> {
         if self.running.is_none() {
             sleep(self.refusals.pause()).await;
             if !self.refusals.is_none() {
@@ -78,7 +78,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use helm_release::kube::MemoryApi;
+    use helm_release::kube::{Live, MemoryApi};
 
     use super::*;
 
@@ -91,7 +91,7 @@ mod tests {
     type Run = (Duration, Vec<watcher::Result<Event<Live>>>);
 
     /// Returns a watch of Gear in v1 with these runs, and the versions in which it was opened.
-    fn gears(server: &Arc<MemoryApi>, runs: Vec<Run>) -> (Events, Arc<Mutex<Vec<String>>>) {
+    fn gears(server: &Arc<MemoryApi>, runs: Vec<Run>) -> (Events<Live>, Arc<Mutex<Vec<String>>>) {
         let opened = Arc::<Mutex<Vec<String>>>::default();
         let (log, runs) = (opened.clone(), Mutex::new(runs.into_iter()));
         let open = move |kind: &Resource| {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// Returns when each of this many refusals arrives, in seconds.
-    async fn seconds(events: &mut Events, refusals: usize) -> Vec<u64> {
+    async fn seconds(events: &mut Events<Live>, refusals: usize) -> Vec<u64> {
         let (began, mut seconds) = (Instant::now(), Vec::new());
         for _ in 0..refusals {
             assert!(events.next().await.unwrap().is_err());

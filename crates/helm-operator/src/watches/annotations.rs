@@ -10,6 +10,7 @@ use helm_release::action::Action;
 use helm_release::kube::DriftPolicy;
 use scaffold::annotations::{PREFIX, RENAMED};
 
+use crate::dependencies::{self, Dependency};
 use crate::spelling::nearest;
 use crate::values_from::{self, ValuesSource};
 use crate::watches::{DurationError, parse_duration};
@@ -213,6 +214,14 @@ impl Annotations {
             Ok(entries)
         });
         Some(checked)
+    }
+
+    /// Returns `depends-on`: what the resource waits for in addition, as a YAML list like `dependsOn` in watches.yaml.
+    pub(crate) fn depends_on(&self) -> Option<Result<Vec<Dependency>, String>> {
+        let text = self.ours.get("depends-on")?;
+        let options = serde_yaml::options! { with_snippet: false };
+        let list: Result<serde_json::Value, _> = serde_yaml::from_str_with_options(text, options);
+        Some(list.map_err(|error| error.to_string()).and_then(|list| dependencies::parse(&list)))
     }
 
     /// Returns `drift`, the policy for drift of the release's objects. An object's own annotation overrides it.

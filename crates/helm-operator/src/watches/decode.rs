@@ -19,6 +19,7 @@ use super::{
 };
 use scaffold::lint::undecided;
 
+use crate::dependencies;
 use crate::spelling::nearest;
 use crate::values_from;
 
@@ -49,6 +50,8 @@ pub(super) const KEYS: &[&str] = &[
     "maxParallelUpgrades",
     "valuesFrom",
     "valuesFromAnnotation",
+    "dependsOn",
+    "dependsOnAnnotation",
     "commonLabels",
     "drift",
     "adopt",
@@ -115,6 +118,8 @@ fn empty() -> Watch {
         max_parallel_upgrades: None,
         values_from: Vec::new(),
         values_from_annotation: AnnotationSources::default(),
+        depends_on: Vec::new(),
+        depends_on_annotation: None,
         common_labels: CommonLabels::default(),
         drift: Drift::default(),
         adopt: Adopt::Unowned,
@@ -164,6 +169,10 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(entry, 0)?),
         "valuesFrom" => watch.values_from = sources(entry)?,
         "valuesFromAnnotation" => watch.values_from_annotation = rules::annotation_sources(entry)?,
+        "dependsOn" => {
+            watch.depends_on = dependencies::parse(&entry.value.to_json()).map_err(|what| wrong(entry, what))?
+        }
+        "dependsOnAnnotation" => watch.depends_on_annotation = rules::annotation_dependencies(entry)?,
         "commonLabels" => watch.common_labels = labels::common_labels(entry).map_err(|what| wrong(entry, what))?,
         "drift" => watch.drift = rules::drift(entry)?,
         "adopt" => watch.adopt = rules::adopt(entry)?,

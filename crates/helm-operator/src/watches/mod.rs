@@ -28,6 +28,7 @@ use helm_release::kube::{Adopt, CrdPolicy, ObjectRule, Policy};
 use helm_release::storage::Home;
 use kube::core::{ApiResource, GroupVersionKind, Selector};
 
+pub use crate::dependencies::{AnnotationRule, Dependency};
 pub use crate::values_from::{SourceError, SourceKind, ValuesSource};
 pub use crate::watches::annotations::AnnotationNames;
 pub use chart_tests::{ChartTests, OnTestFailure};
@@ -92,6 +93,10 @@ pub struct Watch {
     pub values_from: Vec<ValuesSource>,
     /// Whether a resource may name further value sources in its annotation `values-from`.
     pub values_from_annotation: AnnotationSources,
+    /// What each resource waits for before its release is installed or upgraded.
+    pub depends_on: Vec<Dependency>,
+    /// What a resource may wait for in addition, as its annotation `depends-on` says. `None`: nothing.
+    pub depends_on_annotation: Option<AnnotationRule>,
     /// Labels that each object of a release gets.
     pub common_labels: CommonLabels,
     /// The policy for drift.

@@ -11,7 +11,8 @@ use super::annotations::AnnotationNames;
 use super::decode::wrong;
 use super::node::{Entry, Node};
 use super::objects::{Granted, granted};
-use crate::spelling::nearest;
+use crate::dependencies::AnnotationRule;
+pub(super) use crate::spelling::unknown_key as unknown;
 use crate::watches::Error;
 
 /// The word for the operator itself: its own permissions, or its own namespace.
@@ -182,6 +183,28 @@ pub(super) fn annotation_sources(entry: &Entry) -> Result<AnnotationSources, Err
     Ok(AnnotationSources::In(namespaces))
 }
 
+/// Decodes `dependsOnAnnotation: {kinds: […], namespaces: […]}`, or `false`, which is the default.
+pub(super) fn annotation_dependencies(entry: &Entry) -> Result<Option<AnnotationRule>, Error> {
+    let bad = |what: String| wrong(entry, what);
+    let entries = match &entry.value {
+        Node::Bool(false) => return Ok(None),
+        Node::Map(entries) => entries,
+        other => return Err(bad(format!("expected false or {{kinds: […]}}, found {}", other.type_name()))),
+    };
+    let mut rule = AnnotationRule { kinds: Arc::default(), namespaces: Arc::default() };
+    for Entry { key, value, .. } in entries {
+        match key.as_str() {
+            "kinds" => rule.kinds = each("kinds", value, name).map_err(bad)?,
+            "namespaces" => rule.namespaces = each("namespaces", value, name).map_err(bad)?,
+            _ => return Err(bad(unknown(key, &["kinds", "namespaces"]))),
+        }
+    }
+    match rule.kinds.is_empty() {
+        true => Err(bad("kinds must name at least one kind".to_owned())),
+        false => Ok(Some(rule)),
+    }
+}
+
 /// Decodes `allowedAnnotations: [suspend]`.
 pub(super) fn allowed_annotations(entry: &Entry, names: &mut AnnotationNames) -> Result<(), Error> {
     let keys = each("allowedAnnotations", &entry.value, name).map_err(|what| wrong(entry, what))?;
@@ -348,11 +371,4 @@ fn string(what: &str, value: &Node) -> Result<String, String> {
         Node::String(text) => Ok(text.clone()),
         other => Err(format!("{what}: expected a string, found {}", other.type_name())),
     }
-}
-
-/// Lists the known keys, and suggests the one that was probably meant.
-pub(super) fn unknown(key: &str, known: &[&'static str]) -> String {
-    let meant =
-        nearest(key, known.iter().copied()).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
-    format!("unknown key {key:?}; the keys are {}{meant}", known.join(", "))
 }

@@ -111,6 +111,37 @@ fn an_invalid_value_is_rejected_with_its_line() {
 }
 
 #[test]
+fn what_resources_depend_on_is_read_and_a_misspelt_key_names_the_nearest() {
+    let watch = one("
+  dependsOn:
+  - {group: db.example.com, kind: Database, name: $(name)-db}
+  - {kind: Secret, selector: {matchLabels: {app: x}}, until: exists}
+  dependsOnAnnotation: {kinds: [Secret], namespaces: [shared]}
+")
+    .unwrap();
+    assert_eq!(watch.depends_on.len(), 2);
+    let rule = AnnotationRule { kinds: ["Secret".to_owned()].into(), namespaces: ["shared".to_owned()].into() };
+    assert_eq!(watch.depends_on_annotation, Some(rule));
+    for (text, expected) in [
+        ("  dependsOn: [{kid: A, name: a}]\n", "dependsOn: [0]: unknown key \"kid\"; the keys are group, kind, name,"),
+        ("  dependsOn: {kind: A}\n", "dependsOn: expected a list"),
+        ("  dependsOnAnnotation: true\n", "dependsOnAnnotation: expected false or {kinds: […]}, found a boolean"),
+        ("  dependsOnAnnotation: {}\n", "dependsOnAnnotation: kinds must name at least one kind"),
+        (
+            "  dependsOnAnnotation: {kind: [A]}\n",
+            "dependsOnAnnotation: unknown key \"kind\"; the keys are kinds, namespaces; did you mean \"kinds\"?",
+        ),
+    ] {
+        let error = one(text).unwrap_err();
+        assert!(error.starts_with(&format!("line 6: {expected}")), "{error}");
+    }
+    assert!(one("  dependsOn: [{kid: A, name: a}]\n").unwrap_err().ends_with("did you mean \"kind\"?"));
+    let parsed = parse("- {version: v1, kind: Web, chart: c, dependson: [], dependOn: []}", env).unwrap();
+    let warnings: Vec<String> = parsed.warnings.iter().map(|warning| warning.what.clone()).collect();
+    assert_eq!(warnings, ["unknown key \"dependOn\" is ignored; did you mean \"dependsOn\"?"]);
+}
+
+#[test]
 fn a_file_that_upstream_rejects_is_rejected_with_its_message() {
     let check = |text: &str, expected: &str| {
         assert_eq!(parse(text, env).map(|_| ()).map_err(|e| e.to_string()), Err(expected.to_owned()), "{text}");
@@ -513,6 +544,45 @@ fn every_key_is_on_the_page_of_keys() {
     let page = include_str!("../../../../docs/watches.md");
     for key in super::decode::KEYS {
         assert!(page.contains(key), "docs/watches.md lacks {key}");
+    }
+}
+
+/// Returns the entries of a file that the schema for editors rejects, with why.
+fn rejected_by_schema(text: &str) -> Vec<String> {
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../../../../docs/watches.schema.json")).unwrap();
+    let schema = helm::schema::Schema::compile(schema["items"].to_string().as_bytes()).unwrap();
+    let entries: Vec<serde_json::Value> = serde_yaml::from_str(text).unwrap();
+    let check = |entry: serde_json::Value| {
+        let entry = go_encoding::json::decode_map(entry.to_string().as_bytes()).unwrap();
+        schema.validate(&entry).err().map(|violations| violations.text)
+    };
+    entries.into_iter().filter_map(check).collect()
+}
+
+#[test]
+fn the_schema_for_editors_has_every_key_and_accepts_the_examples() {
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../../../../docs/watches.schema.json")).unwrap();
+    let mut described: Vec<&str> =
+        schema["items"]["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    let mut keys = super::decode::KEYS.to_vec();
+    described.sort_unstable();
+    keys.sort_unstable();
+    assert_eq!(described, keys);
+    let page = include_str!("../../../../docs/watches.md");
+    let examples = page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    for example in examples {
+        assert_eq!(rejected_by_schema(example), [""; 0], "{example}");
+    }
+    let entry = |more: &str| format!("- {{version: v1, kind: Web, chart: c, {more}}}");
+    for bad in [
+        "dependOn: []",
+        "dependsOn: [{kind: A}]",
+        "dependsOn: [{kid: A, name: a}]",
+        "dependsOn: [{kind: A, name: a, until: exist}]",
+        "dependsOnAnnotation: {}",
+        "maxHistory: -1",
+    ] {
+        assert_eq!(rejected_by_schema(&entry(bad)).len(), 1, "{bad}");
     }
 }
 

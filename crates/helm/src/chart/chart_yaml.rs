@@ -2,6 +2,7 @@
 
 use go_template::{List, Map, Value};
 
+use super::DependsOn;
 use super::metadata::{Dependency, Maintainer, Metadata};
 use crate::decode::{self, Fields, WrongType};
 
@@ -30,6 +31,31 @@ pub(super) fn read_into(metadata: &mut Metadata, document: &Value) -> Result<(),
         metadata.dependencies = objects(&items, &DEPENDENCIES, &mut metadata.with_null, dependency)?;
     }
     fields.text_map("annotations", &mut metadata.annotations)
+}
+
+/// Returns the `depends-on` of each entry of `dependencies` that has one, by alias or name.
+pub(super) fn depends_on(document: &Value) -> Vec<DependsOn> {
+    let Value::Map(map) = document else { return Vec::new() };
+    let Some(Value::List(entries)) = map.get("dependencies") else { return Vec::new() };
+    entries.iter().filter_map(depends_on_of).collect()
+}
+
+fn depends_on_of(entry: &Value) -> Option<DependsOn> {
+    let Value::Map(entry) = entry else { return None };
+    let subchart = text(entry.get("alias")).filter(|alias| !alias.is_empty()).or_else(|| text(entry.get("name")))?;
+    let names = match entry.get("depends-on")? {
+        Value::Nil => return None,
+        Value::List(items) => items.iter().map(|item| text(Some(item.clone()))).collect(),
+        _ => None,
+    };
+    Some(DependsOn { subchart, names })
+}
+
+fn text(value: Option<Value>) -> Option<String> {
+    match value {
+        Some(Value::String(text)) => Some(text.to_text().into_owned()),
+        _ => None,
+    }
 }
 
 /// Returns the `apiVersion`, which determines how Helm reads the rest.

@@ -8,7 +8,7 @@ use go_template::{Map, Str, Value};
 
 use super::archive::{self, MAX_CHART_BYTES};
 use super::metadata::{MAX_DEPENDENCIES, Metadata};
-use super::{ArchiveError, Chart, File, LoadError, chart_yaml, digest, schemas};
+use super::{ArchiveError, Chart, DependsOn, File, LoadError, chart_yaml, digest, schemas};
 use crate::schema::Documents;
 use crate::values;
 
@@ -71,7 +71,8 @@ fn at_depth(files: Vec<File>, depth: usize, loading: &mut Loading<'_>) -> Result
     if depth > MAX_DEPTH {
         return Err(LoadError::TooDeep);
     }
-    let mut parts = Parts { metadata: read_metadata(&files)?, ..Parts::default() };
+    let mut parts =
+        Parts { metadata: read_metadata(&files)?, depends_on: read_depends_on(&files)?, ..Parts::default() };
     for file in files {
         parts.take(file)?;
     }
@@ -91,9 +92,16 @@ fn read_metadata(files: &[File]) -> Result<Option<Metadata>, LoadError> {
     Ok(metadata)
 }
 
+fn read_depends_on(files: &[File]) -> Result<Vec<DependsOn>, LoadError> {
+    // Chart authors may repeat a file; as for the metadata, the last one counts.
+    let file = files.iter().rfind(|file| file.name == "Chart.yaml");
+    file.map_or(Ok(Vec::new()), |file| Ok(chart_yaml::depends_on(&parse(file)?)))
+}
+
 #[derive(Default)]
 struct Parts {
     metadata: Option<Metadata>,
+    depends_on: Vec<DependsOn>,
     lock: Option<Value>,
     templates: Vec<File>,
     values: Option<Map>,
@@ -188,6 +196,7 @@ impl Parts {
             documents,
             files: self.files,
             dependencies,
+            depends_on: self.depends_on,
             values_text: raw_values
                 .into_iter()
                 .next()

@@ -60,10 +60,21 @@ pub struct Chart {
     pub files: Vec<File>,
     /// The charts below `charts/`, ordered by name.
     pub dependencies: Vec<Arc<Chart>>,
+    /// What the entries of `dependencies` in `Chart.yaml` wait for. Helm ignores the key, so it is no part of the metadata or the digest.
+    pub(crate) depends_on: Vec<DependsOn>,
     /// The text of `values.yaml`, in a chart that was loaded to trace values to their lines.
     pub(crate) values_text: Option<Str>,
     digest: String,
     compiled_schema: OnceLock<Result<Schema, InvalidSchema>>,
+}
+
+/// The subcharts that an entry of `dependencies` waits for: its `depends-on`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DependsOn {
+    /// The entry's alias, or else its name.
+    pub(crate) subchart: String,
+    /// The names; `None` if the key has anything but a list of names.
+    pub(crate) names: Option<Vec<String>>,
 }
 
 /// A file below `crds/`.

@@ -7,7 +7,9 @@ use helm::chart::Chart;
 use helm::engine::{
     Capabilities, Engine, Error as Failure, Lookup, Problem, ReleaseOptions, Request, problems, spelled_out,
 };
+use helm::manifest::Manifest;
 use helm::reads::Reads;
+use helm::sequence::sequence;
 use helm::values::merge_maps;
 use serde_json::json;
 
@@ -177,7 +179,18 @@ impl Checked<'_> {
         let lookup = Some(Arc::clone(asked) as Arc<dyn Lookup>);
         let request = Request { values: &values, release: &release, capabilities, lookup, skip_schema: false };
         let rendered = self.engine.render(&request)?;
-        Ok(objects::check(self.project, self.folder, &rendered))
+        let mut found = objects::check(self.project, self.folder, &rendered);
+        found.extend(self.order(&rendered.manifests));
+        Ok(found)
+    }
+
+    /// Names what is wrong with the order that the chart asks for.
+    fn order(&self, manifests: &[Manifest]) -> Vec<Finding> {
+        let finding = |message: String| Finding::error(self.folder, None, message);
+        match sequence(self.engine.chart(), manifests) {
+            Ok(order) => order.problems.iter().map(|problem| finding(problem.to_string())).collect(),
+            Err(error) => vec![finding(error.to_string())],
+        }
     }
 
     fn explain(&self, refused: &Refused, sample: Option<&Document>) -> Vec<Finding> {

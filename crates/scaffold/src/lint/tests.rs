@@ -392,3 +392,22 @@ fn a_chart_that_asks_the_cluster_is_no_error_where_no_cluster_is_asked() {
         "(the cluster may serve the APIs that the chart asks for)",
     );
 }
+
+#[test]
+fn an_order_that_cannot_be_kept_is_an_error() {
+    let object = |name: &str, group: &str, on: &str| {
+        let annotations = format!("helm.sh/resource-group: {group}, helm.sh/depends-on/resource-groups: '[\"{on}\"]'");
+        format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, annotations: {{{annotations}}}}}\n")
+    };
+    let lint = |template: &str| {
+        let found = lint(&[("helm-charts/web/templates/order.yaml", template)]);
+        found.into_iter().filter(|finding| finding.contains("wait")).collect::<Vec<_>>()
+    };
+    let ring = lint(&[object("a", "a", "b"), object("b", "b", "a")].concat());
+    assert!(
+        !ring.is_empty() && ring[0].contains("resource groups of chart web wait for each other: a → b → a"),
+        "{ring:?}"
+    );
+    let unknown = lint(&object("a", "web", "databse"));
+    assert!(!unknown.is_empty() && unknown[0].contains("waits for \"databse\", which no object is in"), "{unknown:?}");
+}

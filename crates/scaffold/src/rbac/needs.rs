@@ -71,6 +71,11 @@ impl Needs {
             self.need((String::new(), "pods".to_owned()), &["list"], why());
             self.need((String::new(), "pods/log".to_owned()), &["get"], why());
         }
+        for (group, kind, key) in &watch.depends_on {
+            let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+            let resource = resource(seen, definitions, &api_version, kind);
+            self.need(resource, &["get", "list", "watch"], format!("{key} in watches.yaml"));
+        }
         match &watch.account {
             Some(account) => self.add_watched(seen, account, definitions),
             None => self.add_written(seen, watch, definitions),

@@ -325,3 +325,19 @@ fn the_exploration_of_a_chart_reports_each_step_and_plans_no_fewer() {
     );
     assert!(steps.windows(2).all(|pair| pair[0].1 < pair[1].1), "{steps:?}");
 }
+
+#[test]
+fn what_resources_depend_on_may_be_watched() {
+    let watch = "- group: web.my.domain
+  version: v1
+  kind: Web
+  chart: helm-charts/web
+  dependsOn: [{group: db.example.com, kind: Database, name: db}]
+  dependsOnAnnotation: {kinds: [Secret, Deployment.apps]}
+";
+    let (text, _) = generated(&[("watches.yaml", watch)]);
+    let read = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]});
+    let expected = [read("", "secrets"), read("apps", "deployments"), read("db.example.com", "databases")];
+    assert_eq!(rules(&text), expected, "{text}");
+    assert!(text.contains("- databases # dependsOn in watches.yaml"), "{text}");
+}

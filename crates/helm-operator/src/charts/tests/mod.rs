@@ -44,6 +44,7 @@ use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;
 use crate::values_from::SourceKind;
 use crate::view::cache::Cache;
+use crate::view::dependencies::registry::Dependencies;
 use crate::view::primary::{FINALIZER, Primary, Received};
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
@@ -57,6 +58,7 @@ mod cache;
 mod capabilities;
 mod chart_tests;
 mod competitors;
+mod dependencies;
 mod drift;
 mod extensions;
 mod failure_policy;
@@ -440,6 +442,8 @@ impl World {
             max_parallel_upgrades: 0,
             values_from: [].into(),
             values_from_annotation: crate::watches::AnnotationSources::No,
+            depends_on: [].into(),
+            depends_on_annotation: None,
             common_labels: crate::watches::CommonLabels::default(),
             drift: crate::watches::Drift::default(),
             adopt: helm_release::kube::Adopt::Unowned,
@@ -461,8 +465,9 @@ impl World {
         let name: Arc<str> = format!("operator-{process}").into();
         let releases = Arc::new(Releases::of(name.clone()));
         let metrics = Metrics::of("helm_operator");
+        let applier = Applier::new(api.clone());
         let shared = ControllerContext {
-            applier: Applier::new(api.clone()),
+            applier: applier.clone(),
             storage: Storage::new(api.clone(), keys.clone()).at(settings.home.clone()).written_by(name),
             api,
             memory: Memory::default(),
@@ -472,6 +477,7 @@ impl World {
             queue: Queue::new(),
             renderer,
             sources: Sources::new(None, Default::default()),
+            dependencies: Dependencies::new(None, Default::default(), applier.mapper.clone(), dependencies::served()),
             started: Instant::now(),
             extensions,
             client: no_client(),
@@ -496,6 +502,7 @@ impl World {
         let reader: Weak<ControllerContext> = Arc::downgrade(&shared);
         shared.cache.report_releases_to(reader);
         handlers::connect_sources(&shared);
+        handlers::connect_dependencies(&shared);
         let world = World { server, shared, releases, keys, lists: AtomicU64::new(0), unwatched };
         world.feed();
         restore::restore(&world.shared);
@@ -519,6 +526,7 @@ impl World {
         let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
         let source = |kind| SourceSink { sources: Arc::downgrade(&self.shared.sources), kind };
         let sources = [SourceKind::Secret, SourceKind::ConfigMap].map(source);
+        self.feed_dependencies(epoch);
         let mut paths = self.server.paths();
         // As at startup: resources before the objects of their releases.
         paths.sort_by_key(|path| !path.contains("/memcacheds/"));

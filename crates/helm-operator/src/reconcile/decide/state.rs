@@ -34,6 +34,10 @@ pub(crate) struct Observed {
     pub(crate) again: Again,
     /// Whether an upgrade that is subject to the rollout limit may start.
     pub(crate) upgrade_slot: UpgradeSlot,
+    /// Whether what the resource depends on is there.
+    pub(crate) awaits: Awaits,
+    /// Resources that depend on it must be deleted first.
+    pub(crate) needed: bool,
     /// The last attempt failed, and this permit is not reserved for retries.
     pub(crate) yields: bool,
     /// Another process created the newest revision, and this one has not yet waited for it.
@@ -66,6 +70,17 @@ pub(crate) enum UpgradeSlot {
     Needed,
     /// Queued for a slot.
     Waiting,
+}
+
+/// Whether a resource's dependencies allow an install or upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// There are none, or all are met.
+    Nothing,
+    /// Some are unknown.
+    Unread,
+    /// Some are not met.
+    Missing,
 }
 
 /// The newest revision of a release.
@@ -151,6 +166,12 @@ pub(crate) enum Step {
     Read,
     /// Read the value sources.
     ReadSources,
+    /// Read the dependencies that are unknown.
+    ReadDependencies,
+    /// Wait until the dependencies are met.
+    AwaitDependencies,
+    /// Wait until the resources that depend on this one are deleted.
+    AwaitDependents,
     /// Compare chart and values with those in the record.
     Compare,
     /// Take one of the limited upgrade slots, or queue for one.
@@ -212,6 +233,9 @@ impl fmt::Display for Step {
             Step::AddFinalizer => "add finalizer",
             Step::Read => "read record",
             Step::ReadSources => "read sources of values",
+            Step::ReadDependencies => "read dependencies",
+            Step::AwaitDependencies => "wait for dependencies",
+            Step::AwaitDependents => "wait for dependents",
             Step::Compare => "compare with record",
             Step::Render => "render",
             Step::Install => "install",
@@ -254,6 +278,9 @@ impl fmt::Display for Observed {
             (self.gate == Gate::Test, "tests due"),
             (matches!(self.gate, Gate::Pin | Gate::Pinned), "pinned"),
             (matches!(self.gate, Gate::RollBack | Gate::Closed), "tests failed"),
+            (self.awaits == Awaits::Unread, "dependencies not read"),
+            (self.awaits == Awaits::Missing, "dependencies missing"),
+            (self.needed, "needed by others"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
     }
@@ -359,14 +386,19 @@ fn when_deleting(observed: &Observed) -> Step {
         _ if observed.held => Step::Wait,
         Recorded::None | Recorded::Foreign => Step::RemoveFinalizer,
         Recorded::Unmarked => Step::Read,
+        _ if observed.needed => Step::AwaitDependents,
         _ => Step::Uninstall,
     }
 }
 
 fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
+    // What was begun is finished, whatever became of the dependencies.
+    let is_begun = matches!(recorded, Recorded::Pending | Recorded::PendingInstall);
     match recorded {
         _ if matches!(observed.gate, Gate::RollBack | Gate::Pin) => Step::RollBack,
+        _ if observed.awaits == Awaits::Unread && !is_begun => Step::ReadDependencies,
+        _ if observed.awaits == Awaits::Missing && !is_begun => Step::AwaitDependencies,
         _ if observed.inputs == Inputs::Unread => Step::ReadSources,
         Recorded::Failed | Recorded::FailedInstall if observed.contested => Step::GiveWay,
         _ if !rendered => Step::Render,
@@ -380,7 +412,10 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 }
 
 fn when_deployed(observed: &Observed) -> Step {
-    let waits = observed.held || observed.upgrade_slot == UpgradeSlot::Waiting;
+    let is_changed = matches!(observed.inputs, Inputs::Changed | Inputs::RenderedOther);
+    let is_missing = is_changed && observed.awaits == Awaits::Missing;
+    let stops = observed.held || observed.upgrade_slot == UpgradeSlot::Waiting;
+    let waits = stops || is_missing;
     match (observed.inputs, observed.objects) {
         // Nothing follows that would do it.
         (_, Objects::Intact) if observed.gate == Gate::Closed && observed.outdated => Step::Supersede,
@@ -395,7 +430,9 @@ fn when_deployed(observed: &Observed) -> Step {
         // The deployed revision is maintained even while the next one cannot be created.
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
-        (inputs, _) if differs(inputs) && waits => Step::Wait,
+        (inputs, _) if differs(inputs) && stops => Step::Wait,
+        _ if is_missing => Step::AwaitDependencies,
+        _ if is_changed && observed.awaits == Awaits::Unread => Step::ReadDependencies,
         (Inputs::Unread, _) => Step::ReadSources,
         (Inputs::Uncompared, _) => Step::Compare,
         (Inputs::Changed | Inputs::RenderedOther, _) if observed.contested => Step::GiveWay,
@@ -440,6 +477,8 @@ mod tests {
         listing: false,
         again: Again::Nothing,
         upgrade_slot: UpgradeSlot::NotNeeded,
+        awaits: Awaits::Nothing,
+        needed: false,
         yields: false,
         contested: false,
         blind: false,
@@ -657,6 +696,61 @@ mod tests {
             ("none for what is unchanged", Observed { inputs: Inputs::Same, ..wanted }, Step::Nothing),
             ("queued", is_queued.clone(), Step::Wait),
             ("queued, with drift", Observed { objects: Objects::Drifted, ..is_queued }, Step::Repair),
+        ]);
+    }
+
+    #[test]
+    fn an_action_starts_once_its_dependencies_are_met() {
+        let new = Observed { release: Recorded::None, inputs: Inputs::Changed, ..FINE };
+        let missing = Observed { awaits: Awaits::Missing, ..new.clone() };
+        let changed = Observed { awaits: Awaits::Missing, inputs: Inputs::Changed, ..FINE };
+        check(&[
+            ("unknown ones are read", Observed { awaits: Awaits::Unread, ..new.clone() }, Step::ReadDependencies),
+            ("missing ones are awaited", missing.clone(), Step::AwaitDependencies),
+            ("and sources later", Observed { inputs: Inputs::Unread, ..missing.clone() }, Step::AwaitDependencies),
+            ("the finalizer comes first", Observed { finalizer: false, ..missing.clone() }, Step::AddFinalizer),
+            (
+                "a failed install waits",
+                Observed { release: Recorded::FailedInstall, ..missing.clone() },
+                Step::AwaitDependencies,
+            ),
+            (
+                "one that was begun goes on",
+                Observed { release: Recorded::PendingInstall, ..missing.clone() },
+                Step::Render,
+            ),
+            ("an upgrade, too", Observed { release: Recorded::Pending, ..missing.clone() }, Step::Render),
+            ("a failure holds longer", Observed { held: true, ..missing.clone() }, Step::Wait),
+            ("a deletion waits for nothing", Observed { deleting: true, ..missing }, Step::RemoveFinalizer),
+            ("an upgrade", changed.clone(), Step::AwaitDependencies),
+            (
+                "one that is rendered",
+                Observed { inputs: Inputs::RenderedOther, ..changed.clone() },
+                Step::AwaitDependencies,
+            ),
+            (
+                "it takes no place meanwhile",
+                Observed { upgrade_slot: UpgradeSlot::Needed, ..changed.clone() },
+                Step::AwaitDependencies,
+            ),
+            ("drift is repaired", Observed { objects: Objects::Drifted, ..changed.clone() }, Step::Repair),
+            ("nothing to upgrade", Observed { inputs: Inputs::Same, ..changed.clone() }, Step::Nothing),
+            ("not known whether", Observed { inputs: Inputs::Uncompared, ..changed.clone() }, Step::Compare),
+            ("unknown before an upgrade", Observed { awaits: Awaits::Unread, ..changed }, Step::ReadDependencies),
+        ]);
+    }
+
+    #[test]
+    fn a_deletion_waits_for_the_resources_that_need_it() {
+        let needed = Observed { deleting: true, needed: true, ..FINE };
+        check(&[
+            ("deployed", needed.clone(), Step::AwaitDependents),
+            (
+                "without a release, there is nothing to keep",
+                Observed { release: Recorded::None, ..needed.clone() },
+                Step::RemoveFinalizer,
+            ),
+            ("until they are gone", Observed { needed: false, ..needed }, Step::Uninstall),
         ]);
     }
 

@@ -123,6 +123,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         suspended: primary.annotations.suspend(),
         is_queued: Some(context.shared.rollout.limit()).filter(|_| context.shared.rollout.is_waiting(context.key)),
         handled: context.handled(primary),
+        waiting: context.found.waiting.clone(),
         awaited: context.found.awaited.clone(),
         unread: context.unread(primary),
         unproven: context.unproven(primary),
@@ -254,6 +255,7 @@ async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Heal
         }
         Ok(Some(answer)) => {
             publish_timeout(context, primary, &status);
+            publish_waiting(context, primary, &status);
             publish_mistakes(context, primary, &status);
             publish_recovery(context, primary, &status);
             let mut answered = answer.primary.status.clone();
@@ -297,6 +299,20 @@ fn publish_timeout(context: &StepContext<'_>, primary: &Primary, status: &Status
         |status: &Status| status.find(condition::STALLED).filter(|c| *c.reason == *"ProgressTimeout").cloned();
     if let (None, Some(stalled)) = (timeout(&primary.status), timeout(status)) {
         context.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message.to_string()));
+    }
+}
+
+/// Publishes, once, that the resource waits for others.
+fn publish_waiting(context: &StepContext<'_>, primary: &Primary, status: &Status) {
+    let Some(waiting) = &context.found.waiting else { return };
+    let says = |status: &Status| {
+        [condition::RECONCILING, condition::STALLED]
+            .iter()
+            .any(|kind| status.find(kind).is_some_and(|condition| *condition.reason == *waiting.reason))
+    };
+    if says(status) && !says(&primary.status) {
+        let outcome = if waiting.is_final { Outcome::warning } else { Outcome::normal };
+        context.shared.publish(primary, outcome(waiting.reason, "Reconcile", waiting.message.clone()));
     }
 }
 

@@ -1,5 +1,6 @@
 //! The steps of a reconcile, one file each, in the order in which a resource encounters them.
 
+pub(crate) mod dependencies;
 pub(crate) mod override_types;
 pub(crate) mod sources;
 pub(crate) mod spec;

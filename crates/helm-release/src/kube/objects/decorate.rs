@@ -1,6 +1,7 @@
 //! Adds to each object the metadata that a release needs and the stored manifest does not contain: Helm's ownership
 //! metadata, the chart's label, the owner.
 
+use helm::sequence::DEPENDS_ON_GROUPS;
 use serde_json::{Map, Value, json};
 
 use super::{ca_bundle, decoded};
@@ -94,6 +95,10 @@ impl Object {
         ca_bundle::drop_placeholders(&mut body);
         let metadata = child(&mut body, "metadata");
         SERVER_SIDE.iter().for_each(|field| _ = metadata.remove(*field));
+        // Only the order of the chart's objects is about it, and the server would reject the key.
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(DEPENDS_ON_GROUPS);
+        }
         body
     }
 }
@@ -205,6 +210,22 @@ mod tests {
         let sent = unowned().decorate(&object, &resource);
         assert_eq!((sent.get("type"), sent.get("stringData"), &sent["data"]), (None, None, &json!({"a": "eA=="})));
         assert_eq!(object.body, rendered);
+    }
+
+    #[test]
+    fn the_annotation_of_an_order_that_the_server_would_reject_is_not_sent() {
+        let resource =
+            Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true };
+        let annotations = json!({"helm.sh/depends-on/resource-groups": "[\"a\"]", "helm.sh/resource-group": "b"});
+        let metadata = json!({"name": "s", "annotations": annotations});
+        let rendered = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
+        let object = Object::new(rendered.clone()).unwrap();
+        let sent = unowned().decorate(&object, &resource)["metadata"]["annotations"].clone();
+        assert_eq!(
+            (sent.get("helm.sh/depends-on/resource-groups"), &sent["helm.sh/resource-group"]),
+            (None, &json!("b"))
+        );
+        assert_eq!(object.body, rendered, "the record keeps it");
     }
 
     #[test]

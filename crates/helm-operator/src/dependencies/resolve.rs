@@ -1,0 +1,184 @@
+//! Resolves entries for one resource, and decides which entries its own annotation may contain.
+
+use std::sync::Arc;
+
+use super::{AnnotationRule, Dependency, Origin, Query, Target, Until, Wanted};
+use crate::values_from::fill;
+
+/// Returns what the entries mean for a resource with this name and namespace, which is empty if it is cluster-scoped.
+/// `rules` returns the controller whose `readiness` rule judges a kind.
+///
+/// # Errors
+/// The first entry whose placeholders make no valid name.
+pub(crate) fn resolve(
+    entries: &[Dependency],
+    origin: Origin,
+    (namespace, name): (&str, &str),
+    rules: &dyn Fn(&str, &str) -> Option<Arc<str>>,
+) -> Result<Vec<Wanted>, String> {
+    let resolve = |(at, entry): (usize, &Dependency)| {
+        let query = entry.query(namespace, name, rules).map_err(|what| format!("[{at}]: {what}"))?;
+        Ok(Wanted { query: Arc::new(query), origin, reverse_deletion: entry.reverse_deletion })
+    };
+    entries.iter().enumerate().map(resolve).collect()
+}
+
+impl Dependency {
+    fn query(&self, own: &str, name: &str, rules: &dyn Fn(&str, &str) -> Option<Arc<str>>) -> Result<Query, String> {
+        let namespace = match &self.namespace {
+            Some(namespace) => fill("namespace", namespace, own, name)?,
+            None => own.to_owned(),
+        };
+        let target = match &self.target {
+            Target::Named(named) => Target::Named(fill("name", named, own, name)?.into()),
+            selected => selected.clone(),
+        };
+        let rules = match self.until {
+            Until::Ready => rules(&self.group, &self.kind),
+            _ => None,
+        };
+        let until = match &self.until {
+            // Of such kinds, no more than metadata is read.
+            Until::Ready if rules.is_none() && !shows_readiness(&self.group, &self.kind) => Until::Exists,
+            until => until.clone(),
+        };
+        let which = match &target {
+            Target::Named(name) => format!("name {name}"),
+            Target::Selected(selector) => format!("labels {selector}"),
+        };
+        let id = format!("{namespace} {which} {until:?} {rules:?}").into();
+        let (group, kind) = (self.group.as_str().into(), self.kind.as_str().into());
+        Ok(Query { id, group, kind, namespace: namespace.into(), target, until, rules })
+    }
+}
+
+/// Returns whether the status of a kind's objects shows readiness, as for workloads, volume claims and every custom
+/// resource.
+pub(crate) fn shows_readiness(group: &str, kind: &str) -> bool {
+    match group {
+        "" => ["Pod", "PersistentVolumeClaim", "Service", "ReplicationController"].contains(&kind),
+        "apps" | "batch" | "policy" | "apiextensions.k8s.io" => true,
+        "autoscaling" | "extensions" => false,
+        group => !group.ends_with(".k8s.io"),
+    }
+}
+
+/// Checks that a resource in this namespace may name these objects in its annotation. Its user may not be allowed to
+/// read them, so the watch lists kinds and namespaces.
+///
+/// # Errors
+/// The first object that is not allowed, with the key that allows it.
+pub(crate) fn admit(
+    wanted: &[Wanted],
+    own: &str,
+    rule: Option<&AnnotationRule>,
+    has_account: bool,
+) -> Result<(), String> {
+    let Some(rule) = rule else {
+        return Err("the operator does not allow it: its watches.yaml lacks dependsOnAnnotation".to_owned());
+    };
+    wanted.iter().enumerate().try_for_each(|(at, one)| {
+        rule.refusal(one, own, has_account).map_or(Ok(()), |why| Err(format!("[{at}]: {why}")))
+    })
+}
+
+impl AnnotationRule {
+    fn refusal(&self, wanted: &Wanted, own: &str, has_account: bool) -> Option<String> {
+        let Query { group, kind, namespace, until, .. } = &*wanted.query;
+        let named = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
+        if !self.kinds.contains(&named) {
+            return Some(format!(
+                "{named} is not allowed; dependsOnAnnotation: {{kinds: [{named}]}} in watches.yaml allows it"
+            ));
+        }
+        if **namespace != *own && !self.namespaces.iter().any(|allowed| **allowed == **namespace) {
+            return Some(format!(
+                "namespace {namespace:?} is not allowed; dependsOnAnnotation: {{namespaces: [{namespace}]}} in \
+                 watches.yaml allows it"
+            ));
+        }
+        if matches!(until, Until::True(_)) && !has_account {
+            return Some(
+                "ready asks for the content of an object, which only a watch with a serviceAccountName allows: its \
+                 account's rights decide"
+                    .to_owned(),
+            );
+        }
+        // The owner of the other resource must be able to delete it.
+        (wanted.reverse_deletion && **namespace != *own)
+            .then(|| "reverseDeletion is only for resources in the same namespace".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::parse;
+    use super::*;
+
+    fn of(entry: Value, own: &str) -> Result<Vec<Wanted>, String> {
+        resolve(&parse(&json!([entry])).unwrap(), Origin::Annotation, (own, "web"), &|_, _| None)
+    }
+
+    #[test]
+    fn an_entry_means_the_resources_own_namespace_unless_it_names_another() {
+        for (entry, own, expected) in [
+            (json!({"kind": "A", "name": "$(name)-db"}), "ns", "ns/web-db"),
+            (json!({"kind": "A", "name": "db", "namespace": "far"}), "ns", "far/db"),
+            (json!({"kind": "A", "name": "db", "namespace": "team-$(name)"}), "", "team-web/db"),
+            (json!({"kind": "A", "name": "$(namespace)"}), "ns", "ns/ns"),
+        ] {
+            let query = of(entry, own).unwrap()[0].query.clone();
+            assert_eq!(format!("{}/{}", query.namespace, query.name().unwrap()), expected);
+        }
+        let error = of(json!({"kind": "A", "name": "$(namespace)"}), "").unwrap_err();
+        assert_eq!(error, "[0]: name \"\" is not a valid name");
+    }
+
+    #[test]
+    fn the_same_objects_and_condition_are_one_query() {
+        let query = |entry| of(entry, "ns").unwrap()[0].query.clone();
+        let db = || query(json!({"kind": "A", "name": "db"}));
+        assert_eq!(db(), query(json!({"kind": "A", "name": "db", "namespace": "ns", "reverseDeletion": true})));
+        // Nothing but its existence shows that it is ready.
+        assert_eq!(db(), query(json!({"kind": "A", "name": "db", "until": "exists"})));
+        for other in [
+            json!({"kind": "B", "name": "db"}),
+            json!({"group": "g", "kind": "A", "name": "db", "until": "exists"}),
+            json!({"group": "g", "kind": "A", "name": "db"}),
+            json!({"kind": "A", "name": "db", "ready": "true"}),
+            json!({"kind": "A", "selector": {"matchLabels": {"name": "db"}}}),
+        ] {
+            assert_ne!(db(), query(other.clone()), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_annotation_names_only_the_kinds_and_namespaces_that_the_watch_lists() {
+        let rule = AnnotationRule {
+            kinds: ["Secret".to_owned(), "Database.db.example.com".to_owned()].into(),
+            namespaces: ["shared".to_owned()].into(),
+        };
+        let database = |more: Value| {
+            let mut entry = json!({"group": "db.example.com", "kind": "Database", "name": "db"});
+            entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            of(entry, "ns").unwrap()
+        };
+        let allowed = |wanted: &[Wanted], account| admit(wanted, "ns", Some(&rule), account);
+        assert_eq!(allowed(&database(json!({})), false), Ok(()));
+        assert_eq!(allowed(&database(json!({"namespace": "shared"})), false), Ok(()));
+        assert_eq!(allowed(&database(json!({"ready": "true"})), true), Ok(()));
+        for (wanted, expected) in [
+            (of(json!({"kind": "Database", "name": "db"}), "ns").unwrap(), "[0]: Database is not allowed; dependsOnAn"),
+            (database(json!({"namespace": "kube-system"})), "[0]: namespace \"kube-system\" is not allowed; depends"),
+            (database(json!({"ready": "true"})), "[0]: ready asks for the content of an object"),
+            (database(json!({"namespace": "shared", "reverseDeletion": true})), "[0]: reverseDeletion is only for"),
+        ] {
+            let error = allowed(&wanted, false).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let error = admit(&database(json!({})), "ns", None, true).unwrap_err();
+        assert!(error.ends_with("lacks dependsOnAnnotation"), "{error}");
+    }
+}

@@ -1,0 +1,330 @@
+//! Waits until what a resource depends on is there. Watches wake it, so that no worker waits and no request is sent;
+//! only what is not known yet is read once.
+//!
+//! With a ServiceAccount, the status tells only of objects that the account may read, and the annotation waits for no
+//! others: otherwise, a user could find out with the operator's rights whether an object exists.
+
+use std::sync::Arc;
+
+use controller::report::chain;
+use helm_release::kube::{Call, Error, Resource};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::dependencies::{
+    CYCLE, Gap, HELD, NOT_READY, Node, Origin, Query, Standing, Target, Waiting, Wanted, admit, describe_cycle,
+    describe_gaps, describe_holders, resolve,
+};
+use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::state::Awaits;
+use crate::reconcile::failure::{Failed, Unanswered};
+use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::status::reason::Reason;
+use crate::view::dependencies::registry::{User, api_version, key_of};
+use crate::view::dependencies::seen::Seen;
+use crate::view::primary::Primary;
+use crate::watches::Dependency;
+
+/// The number of objects in one page of a list, and the maximum number of pages.
+const PAGE: usize = 500;
+const MAX_PAGES: usize = 20;
+
+impl ControllerContext {
+    /// Returns a resource in the graph of dependencies. The namespace is empty if it is cluster-scoped.
+    pub(crate) fn user(&self, namespace: &str, name: &str) -> User {
+        let (group, kind) = (self.resource.group().into(), self.resource.kind.clone());
+        let node = Node { group, kind, namespace: namespace.into(), name: name.into() };
+        (self.settings.controller.clone(), node)
+    }
+
+    /// Records what a resource waits for, so that others know of it before it is reconciled.
+    pub(crate) fn register_dependencies(&self, primary: &Primary) {
+        let mut wanted = self.wanted(&self.settings.depends_on, Origin::Watch, primary).unwrap_or_default();
+        wanted.extend(self.annotated(primary).unwrap_or_default());
+        self.dependencies.depend(&self.user(primary.own_namespace(), primary.name()), wanted);
+    }
+
+    /// Returns what the resource's annotation asks to wait for.
+    ///
+    /// # Errors
+    /// The annotation is invalid, or asks for more than the watch allows; or an entry of the watch makes no name.
+    pub(crate) fn annotated(&self, primary: &Primary) -> Result<Vec<Wanted>, String> {
+        self.wanted(&self.settings.depends_on, Origin::Watch, primary)
+            .map_err(|why| format!("dependsOn in watches.yaml does not fit this resource: {why}"))?;
+        let Some(entries) = primary.annotations.depends_on() else { return Ok(Vec::new()) };
+        let wanted = self.wanted(&entries?, Origin::Annotation, primary)?;
+        let rule = self.settings.depends_on_annotation.as_ref();
+        admit(&wanted, primary.own_namespace(), rule, self.settings.account.is_some())?;
+        Ok(wanted)
+    }
+
+    fn wanted(&self, entries: &[Dependency], origin: Origin, primary: &Primary) -> Result<Vec<Wanted>, String> {
+        let settings = &self.settings;
+        let rules =
+            |group: &str, kind: &str| settings.expressions.has_rule(group, kind).then(|| settings.controller.clone());
+        resolve(entries, origin, (primary.own_namespace(), primary.name()), &rules)
+    }
+}
+
+impl StepContext<'_> {
+    /// Returns whether what the resource depends on is there.
+    pub(crate) fn awaits(&self, primary: &Primary) -> Awaits {
+        let user = self.user(primary);
+        let standings = self.shared.dependencies.standings(&user);
+        let is_open = |(wanted, standing): &(Wanted, Standing)| {
+            *standing == Standing::Unknown || self.must_check(&user, wanted, standing)
+        };
+        let is_lacking = |(_, standing): &(Wanted, Standing)| matches!(standing, Standing::Lacks(_));
+        match standings.iter().any(is_open) {
+            true => Awaits::Unread,
+            false if standings.iter().any(is_lacking) => Awaits::Missing,
+            false => Awaits::Nothing,
+        }
+    }
+
+    /// Returns the resources that depend on this one, and must be deleted before it. Those in a cycle would wait
+    /// forever.
+    pub(crate) fn holders(&self, primary: &Primary) -> Vec<Node> {
+        let (_, node) = self.user(primary);
+        let holders = self.shared.dependencies.holders(&node);
+        if holders.is_empty() || self.shared.dependencies.cycle(&node).is_some() { Vec::new() } else { holders }
+    }
+
+    /// Reports what the resource waits for.
+    pub(crate) fn await_dependencies(&mut self, primary: &Primary) -> NextStep {
+        self.forget_refusal();
+        let user = self.user(primary);
+        let standings = self.shared.dependencies.standings(&user);
+        let waiting = match self.shared.dependencies.cycle(&user.1) {
+            Some(members) => {
+                let may_know = |node: &Node| self.may_know(&user, node, &standings);
+                Waiting { reason: CYCLE, message: describe_cycle(&members, may_know), is_final: true }
+            }
+            None => {
+                let gaps: Vec<_> = standings.iter().filter_map(|one| self.gap(&user, one)).collect();
+                let message = describe_gaps(&gaps, primary.own_namespace());
+                Waiting { reason: NOT_READY, message, is_final: false }
+            }
+        };
+        tracing::debug!(resource = %self.key, reason = waiting.reason, "{}", waiting.message);
+        self.found.waiting = Some(waiting);
+        NextStep::Done
+    }
+
+    /// Reports which resources must be deleted before this one.
+    pub(crate) fn await_dependents(&mut self, primary: &Primary) -> NextStep {
+        let has_account = self.shared.settings.account.is_some();
+        let may_know = |node: &Node| !has_account && *node.namespace == *primary.own_namespace();
+        let message = describe_holders(&self.holders(primary), may_know);
+        self.found.waiting = Some(Waiting { reason: HELD, message, is_final: false });
+        NextStep::Done
+    }
+
+    fn user(&self, primary: &Primary) -> User {
+        self.shared.user(primary.own_namespace(), primary.name())
+    }
+
+    /// Returns whether the account's right to read must be checked: before anything is said about an object, and before
+    /// a user's own annotation has any effect.
+    fn must_check(&self, user: &User, wanted: &Wanted, standing: &Standing) -> bool {
+        let is_told = wanted.origin == Origin::Annotation || matches!(standing, Standing::Lacks(_));
+        self.shared.settings.account.is_some()
+            && is_told
+            && self.shared.dependencies.told(user, &wanted.query, standing).is_none()
+    }
+
+    /// Returns what is missing; without details if the account may not know them.
+    fn gap(&self, user: &User, (wanted, standing): &(Wanted, Standing)) -> Option<Option<(Arc<Query>, Gap)>> {
+        let Standing::Lacks(gap) = standing else { return None };
+        let may_read = self.shared.settings.account.is_none()
+            || self.shared.dependencies.told(user, &wanted.query, standing) == Some(true);
+        Some(may_read.then(|| (wanted.query.clone(), gap.clone())))
+    }
+
+    /// Returns whether the resource's user may know that another resource exists.
+    fn may_know(&self, user: &User, node: &Node, standings: &[(Wanted, Standing)]) -> bool {
+        let is_it = |query: &Query| {
+            (&query.group, &query.kind) == (&node.group, &node.kind)
+                && query.means(&node.namespace, &node.name, &Default::default())
+        };
+        let direct = standings.iter().find(|(wanted, _)| is_it(&wanted.query));
+        match (self.shared.settings.account.is_some(), direct) {
+            _ if user.1 == *node => true,
+            (false, direct) => direct.is_some() || node.namespace == user.1.namespace,
+            (true, Some((wanted, standing))) => {
+                self.shared.dependencies.told(user, &wanted.query, standing) == Some(true)
+            }
+            (true, None) => false,
+        }
+    }
+
+    /// Ends the failure of an earlier read.
+    fn forget_refusal(&self) {
+        self.shared.memory.change(self.key, |history| {
+            if history.failure.as_ref().is_some_and(|f| f.failed.fault().reason == Reason::DependencyForbidden) {
+                history.succeed();
+            }
+        });
+    }
+}
+
+/// Reads what is not known, and checks whether the account may know it.
+///
+/// # Errors
+/// The operator may not read or watch the objects, the account may not read those of the annotation, or the server does
+/// not answer.
+pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let (shared, user) = (context.shared, context.user(primary));
+    for (wanted, standing) in shared.dependencies.standings(&user) {
+        if standing == Standing::Unknown {
+            read_objects(shared, &wanted.query).await?;
+        }
+    }
+    for (wanted, standing) in shared.dependencies.standings(&user) {
+        if context.must_check(&user, &wanted, &standing) {
+            let may_read = may_read(context, &wanted.query).await?;
+            if !may_read && wanted.origin == Origin::Annotation {
+                return Err(closed_to_account(context, &wanted.query).into());
+            }
+            shared.dependencies.tell(&user, &wanted.query, standing, may_read);
+        }
+    }
+    Ok(NextStep::Again)
+}
+
+/// Reads the objects of a query, and has them watched.
+async fn read_objects(shared: &ControllerContext, query: &Query) -> Result<(), Failed> {
+    let kind = key_of(query);
+    let Some(resource) = served(shared, query).await? else {
+        shared.dependencies.unserved(&kind);
+        return Ok(());
+    };
+    shared.dependencies.serve(&kind, resource.clone());
+    if resource.namespaced && query.namespace.is_empty() {
+        return Ok(());
+    }
+    if let Some(why) = shared.dependencies.refusal(query) {
+        return Err(closed_to_operator(&resource, query, &why).into());
+    }
+    match fetch(shared, &resource, query).await {
+        Ok(objects) => shared.dependencies.store(query, &objects),
+        Err(error) if error.is_forbidden() => {
+            return Err(closed_to_operator(&resource, query, "it may not read them").into());
+        }
+        Err(error) => return Err(Failed::of_request(&error, &format!("cannot read {}", resource.full_name()))),
+    }
+    Ok(())
+}
+
+/// Returns where a query's kind is served; `None` if it is not.
+async fn served(shared: &ControllerContext, query: &Query) -> Result<Option<Arc<Resource>>, Failed> {
+    let (mapper, api_version) = (&shared.applier.mapper, api_version(&query.group));
+    if let Some(known) = mapper.known(&api_version, &query.kind) {
+        return Ok(Some(known));
+    }
+    match mapper.any_version(&api_version, &query.kind).await {
+        Ok(resource) => Ok(Some(resource)),
+        Err(Error::NoKind { .. }) => Ok(None),
+        Err(error) => Err(Unanswered::request(&error).into()),
+    }
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMeta,
+    /// An empty list may be null, as Go writes it.
+    items: Option<Vec<Seen>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+async fn fetch(shared: &ControllerContext, resource: &Resource, query: &Query) -> Result<Vec<Seen>, Error> {
+    if let Some(path) = named_path(resource, query)? {
+        return match shared.api.send(Call::get(path)).await {
+            Ok(answer) => Ok(vec![answer.parse()?]),
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+    }
+    let path = format!("{}&limit={PAGE}", selected_path(resource, query)?);
+    let (mut all, mut next) = (Vec::new(), String::new());
+    for _ in 0..MAX_PAGES {
+        let page: List = shared.api.send(Call::get(format!("{path}{next}"))).await?.parse()?;
+        all.extend(page.items.unwrap_or_default());
+        match page.metadata.next.filter(|token| !token.is_empty()) {
+            Some(token) => next = format!("&continue={}", utf8_percent_encode(&token, NON_ALPHANUMERIC)),
+            None => break,
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the path of the object that a query names; `None` if labels select the objects.
+fn named_path(resource: &Resource, query: &Query) -> Result<Option<String>, Error> {
+    query.name().map(|name| resource.path(&query.namespace, name)).transpose()
+}
+
+fn selected_path(resource: &Resource, query: &Query) -> Result<String, Error> {
+    let selector = match &query.target {
+        Target::Selected(selector) => selector.to_string(),
+        Target::Named(_) => String::new(),
+    };
+    let selector = utf8_percent_encode(&selector, NON_ALPHANUMERIC);
+    Ok(format!("{}?labelSelector={selector}", resource.collection(&query.namespace)?))
+}
+
+/// Returns whether the release's account may read the objects of a query. The server's answer to a read is the only
+/// judge that needs no further right.
+async fn may_read(context: &StepContext<'_>, query: &Query) -> Result<bool, Failed> {
+    // Everyone may know which kinds are served.
+    let Some(resource) = served(context.shared, query).await? else { return Ok(true) };
+    if resource.namespaced && query.namespace.is_empty() {
+        return Ok(true);
+    }
+    let path = |error| Failed::of_request(&error, "cannot check what the account may read");
+    let call = match named_path(&resource, query).map_err(path)? {
+        Some(path) => Call::metadata(path),
+        None => Call::metadata_list(format!("{}&limit=1", selected_path(&resource, query).map_err(path)?)),
+    };
+    match context.applier.api().send(call).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(error) if error.is_forbidden() && !chain(&error).contains(" cannot impersonate") => Ok(false),
+        Err(error) => Err(path(error)),
+    }
+}
+
+fn closed_to_operator(resource: &Resource, query: &Query, why: &str) -> Unanswered {
+    let (namespace, rule) = (&query.namespace, rule(resource, "get, list, watch"));
+    let what = resource.full_name();
+    let message = format!(
+        "cannot wait for {what} in namespace {namespace:?}: {why}; add this rule to the operator's role: {rule}"
+    );
+    Unanswered::with_reason(Reason::DependencyForbidden, message)
+}
+
+/// Describes that the account may not read what the annotation names, whether it exists or not.
+fn closed_to_account(context: &StepContext<'_>, query: &Query) -> Unanswered {
+    let account = context.shared.settings.account.as_ref().map_or("", |account| &*account.name);
+    let verb = if query.name().is_some() { "get" } else { "list" };
+    let resource = context.shared.applier.mapper.known(&api_version(&query.group), &query.kind);
+    let rule = resource.map(|resource| rule(&resource, verb)).unwrap_or_default();
+    let (kind, namespace) = (&query.kind, &query.namespace);
+    let message = format!(
+        "annotation depends-on: ServiceAccount {account:?} may not {verb} {kind} in namespace {namespace:?}, and so the \
+         resource cannot wait for it; add this rule to its role: {rule}"
+    );
+    Unanswered::with_reason(Reason::DependencyForbidden, message)
+}
+
+fn rule(resource: &Resource, verbs: &str) -> String {
+    let group = Value::from(resource.group());
+    let group = if resource.group().is_empty() { group.to_string() } else { resource.group().to_owned() };
+    format!("{{apiGroups: [{group}], resources: [{}], verbs: [{verbs}]}}", resource.plural)
+}

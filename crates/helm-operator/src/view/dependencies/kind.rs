@@ -1,0 +1,223 @@
+//! What is known of one kind: the queries that resources have, and the objects that satisfy them or not. Pure.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use controller::runtime::freshness::{Epoch, Stamp};
+use controller::runtime::reflector::WatchScope;
+use helm_release::kube::Resource;
+use tokio::time::Instant;
+
+use super::seen::Seen;
+use crate::dependencies::{Gap, Missing, Node, Query, Standing};
+
+/// A resource that waits: its controller's name, and itself.
+pub(crate) type User = (Arc<str>, Node);
+
+/// The queries of one kind.
+#[derive(Default)]
+pub(super) struct Kind {
+    pub(super) resource: Option<Arc<Resource>>,
+    /// Whether discovery did not find it.
+    pub(super) is_unserved: bool,
+    pub(super) entries: HashMap<Arc<str>, Entry>,
+    /// The ids of queries by the name of their object.
+    named: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// The ids of queries by labels.
+    selecting: BTreeSet<Arc<str>>,
+}
+
+/// A query, with what is known of its objects.
+pub(super) struct Entry {
+    pub(super) query: Arc<Query>,
+    /// Who has the query, and what their accounts may be told.
+    pub(super) users: BTreeMap<User, Option<Told>>,
+    /// When the first of them came. A list that began earlier may have dropped the objects.
+    since: Instant,
+    /// Whether an object that is not here does not exist.
+    pub(super) is_known: bool,
+    objects: BTreeMap<(Arc<str>, Arc<str>), Found>,
+    /// The highest version of a deletion, which an older read must not undo.
+    deleted: u64,
+}
+
+/// The standing that an account was checked for, and whether it may read the objects.
+pub(super) type Told = (Standing, bool);
+
+struct Found {
+    version: u64,
+    missing: Option<Missing>,
+    stamp: Stamp,
+}
+
+/// Judges an object by a query.
+pub(super) type Judge<'j> = &'j dyn Fn(&Seen, &Query) -> Option<Missing>;
+
+impl Kind {
+    /// Adds a query of a user.
+    pub(super) fn add(&mut self, query: &Arc<Query>, user: &User) {
+        let id = &query.id;
+        match query.name() {
+            Some(name) => _ = self.named.entry(name.clone()).or_default().insert(id.clone()),
+            None => _ = self.selecting.insert(id.clone()),
+        }
+        let new = || Entry {
+            query: query.clone(),
+            users: BTreeMap::new(),
+            since: Instant::now(),
+            is_known: false,
+            objects: BTreeMap::new(),
+            deleted: 0,
+        };
+        self.entries.entry(id.clone()).or_insert_with(new).users.entry(user.clone()).or_default();
+    }
+
+    /// Drops a query of a user.
+    pub(super) fn remove(&mut self, query: &Query, user: &User) {
+        let Some(entry) = self.entries.get_mut(&query.id) else { return };
+        entry.users.remove(user);
+        if !entry.users.is_empty() {
+            return;
+        }
+        self.entries.remove(&query.id);
+        self.selecting.remove(&query.id);
+        if let Some(name) = query.name()
+            && let Some(ids) = self.named.get_mut(name)
+        {
+            ids.remove(&query.id);
+            if ids.is_empty() {
+                self.named.remove(name);
+            }
+        }
+    }
+
+    /// Returns what is known of a query.
+    pub(super) fn standing(&self, query: &Query) -> Standing {
+        let lacks = |missing| Standing::Lacks(Gap { object: None, missing });
+        let is_namespaced = self.resource.as_ref().is_some_and(|resource| resource.namespaced);
+        match self.entries.get(&query.id) {
+            _ if self.is_unserved => lacks(Missing::Unserved),
+            _ if is_namespaced && query.namespace.is_empty() => lacks(Missing::NoNamespace),
+            Some(entry) => entry.standing(),
+            None => Standing::Unknown,
+        }
+    }
+
+    /// Returns the users of queries whose named object is this resource.
+    pub(super) fn users_of(&self, node: &Node) -> impl Iterator<Item = (&Entry, &User)> {
+        let ids = self.named.get(&node.name).into_iter().flatten();
+        let entries = ids.filter_map(|id| self.entries.get(id)).filter(|entry| entry.query.reaches(&node.namespace));
+        entries.flat_map(|entry| entry.users.keys().map(move |user| (entry, user)))
+    }
+
+    /// Returns the users of all queries that concern this resource, by name or by labels.
+    pub(super) fn waiting_for(&self, node: &Node) -> Vec<User> {
+        let selecting = self.selecting.iter().filter_map(|id| self.entries.get(id));
+        let key = (node.namespace.clone(), node.name.clone());
+        let selecting = selecting.filter(|entry| entry.objects.contains_key(&key));
+        let selecting = selecting.flat_map(|entry| entry.users.keys());
+        self.users_of(node).map(|(_, user)| user).chain(selecting).cloned().collect()
+    }
+
+    /// Handles an object from a list, an event or a read; returns the users for whom that matters.
+    pub(super) fn changed(&mut self, seen: &Seen, epoch: Option<Epoch>, judge: Judge<'_>) -> BTreeSet<User> {
+        let ids = self.named.get(seen.name()).into_iter().flatten().chain(&self.selecting);
+        let ids: Vec<Arc<str>> = ids.cloned().collect();
+        let mut woken = BTreeSet::new();
+        for id in ids {
+            if let Some(entry) = self.entries.get_mut(&id).filter(|entry| seen.suffices_for(&entry.query)) {
+                woken.extend(entry.change(|entry| entry.put(seen, epoch, judge)));
+            }
+        }
+        woken
+    }
+
+    /// Handles an object's deletion.
+    pub(super) fn deleted(&mut self, seen: &Seen) -> BTreeSet<User> {
+        let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
+        let entries = self.entries.values_mut().filter(|entry| entry.query.reaches(seen.namespace()));
+        let remove = |entry: &mut Entry| {
+            entry.deleted = entry.deleted.max(seen.version());
+            if entry.objects.get(&key).is_some_and(|found| found.version <= seen.version()) {
+                entry.objects.remove(&key);
+            }
+        };
+        entries.flat_map(|entry| entry.change(remove)).collect()
+    }
+
+    /// Handles the end of a list: what it did not contain does not exist.
+    pub(super) fn sweep(&mut self, scope: &WatchScope, list: Epoch, is_partial: bool) -> BTreeSet<User> {
+        self.is_unserved = false;
+        let covered = |entry: &&mut Entry| {
+            scope.covers(&entry.query.namespace) && (!is_partial || entry.query.needs_only_metadata())
+        };
+        let sweep = |entry: &mut Entry| {
+            entry.objects.retain(|_, found| found.stamp.survives(list));
+            entry.is_known |= entry.since < list.began;
+        };
+        self.entries.values_mut().filter(covered).flat_map(|entry| entry.change(sweep)).collect()
+    }
+
+    /// Handles a refused watch: nothing is known any longer.
+    pub(super) fn lost(&mut self, scope: &WatchScope) -> BTreeSet<User> {
+        let covered = self.entries.values_mut().filter(|entry| scope.covers(&entry.query.namespace));
+        let lose = |entry: &mut Entry| (entry.is_known, entry.objects) = (false, BTreeMap::new());
+        covered.flat_map(|entry| entry.change(lose)).collect()
+    }
+
+    /// Returns everyone who has a query of the kind.
+    pub(super) fn users(&self) -> BTreeSet<User> {
+        self.entries.values().flat_map(|entry| entry.users.keys().cloned()).collect()
+    }
+}
+
+impl Entry {
+    fn standing(&self) -> Standing {
+        let missing = |((_, name), found): (&(Arc<str>, Arc<str>), &Found)| {
+            let object = self.query.name().is_none().then(|| name.clone());
+            Some(Gap { object, missing: found.missing.clone()? })
+        };
+        match self.objects.iter().find_map(missing) {
+            // What is missing is missing, even if more is unknown.
+            Some(gap) => Standing::Lacks(gap),
+            None if !self.is_known && (self.objects.is_empty() || self.query.name().is_none()) => Standing::Unknown,
+            None if !self.objects.is_empty() => Standing::Met,
+            None if self.query.name().is_some() => Standing::Lacks(Gap { object: None, missing: Missing::Absent }),
+            None => Standing::Lacks(Gap { object: None, missing: Missing::Unmatched }),
+        }
+    }
+
+    /// Returns the objects that the query means, by namespace and name.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+        self.objects.keys()
+    }
+
+    /// Changes the entry; returns its users if that changes the standing.
+    fn change(&mut self, change: impl FnOnce(&mut Entry)) -> Vec<User> {
+        let before = self.standing();
+        change(self);
+        if self.standing() == before { Vec::new() } else { self.users.keys().cloned().collect() }
+    }
+
+    fn put(&mut self, seen: &Seen, epoch: Option<Epoch>, judge: Judge<'_>) {
+        let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
+        if !self.query.means(seen.namespace(), seen.name(), seen.labels()) {
+            // Its labels may have changed.
+            self.objects.remove(&key);
+            return;
+        }
+        let version = seen.version();
+        let is_list = epoch.is_some_and(|epoch| epoch.is_list);
+        let known = self.objects.get_mut(&key);
+        if epoch.is_none() && version <= self.deleted {
+            return;
+        }
+        match known.filter(|found| found.version > version && !is_list) {
+            Some(newer) => newer.stamp = epoch.map_or(newer.stamp, Stamp::seen),
+            None => {
+                let stamp = epoch.map_or_else(|| Stamp::written(None), Stamp::seen);
+                self.objects.insert(key, Found { version, missing: judge(seen, &self.query), stamp });
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! What the process knows about the objects that resources wait for: for each query whether it is met, and which
+//! resources have it. The objects themselves are judged as they arrive, and dropped.
+//!
+//! One watch per kind, and per namespace if the operator is restricted to some, wakes the resources, for all
+//! controllers: of metadata while existence is all that matters. Waiting takes no request.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use controller::runtime::freshness::Epoch;
+use controller::runtime::namespaces::Namespaces;
+use controller::runtime::reflector::WatchScope;
+use controller::runtime::served_kinds::ServedKinds;
+use helm_release::kube::{Mapper, Resource};
+use outside::sync;
+use tokio_util::task::AbortOnDropHandle;
+
+pub(crate) use super::kind::User;
+use super::kind::{Entry, Kind};
+use super::seen::Seen;
+use super::{served, watch};
+use crate::dependencies::{self, Node, Query, Standing, Wanted};
+use crate::view::coverage::KindKey;
+use crate::watches::Expressions;
+
+/// Wakes a resource of one controller, by namespace and name.
+type Wake = Box<dyn Fn(&str, &str) + Send + Sync>;
+
+/// The process's registry of dependencies.
+pub(crate) struct Dependencies {
+    namespaces: Namespaces,
+    /// The kinds that this process serves.
+    served: Arc<ServedKinds>,
+    pub(super) mapper: Arc<Mapper>,
+    /// `None` in tests, which feed the registry themselves.
+    client: Option<kube::Client>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    kinds: HashMap<KindKey, Kind>,
+    users: HashMap<User, Vec<Wanted>>,
+    controllers: HashMap<Arc<str>, Controller>,
+    watches: HashMap<KindKey, Vec<Watched>>,
+    /// The search for kinds that are not served yet.
+    search: Option<AbortOnDropHandle<()>>,
+}
+
+struct Controller {
+    group: Arc<str>,
+    kind: Arc<str>,
+    /// The `readiness` rules of its watch.
+    rules: Arc<Expressions>,
+    wake: Wake,
+}
+
+/// A watch, and the reason if the server refuses it.
+struct Watched {
+    scope: WatchScope,
+    /// Whether it shows only metadata.
+    is_partial: bool,
+    refusal: Option<String>,
+    /// Stops the watch when dropped.
+    _watcher: Option<AbortOnDropHandle<()>>,
+}
+
+impl Dependencies {
+    /// Creates an empty registry. It watches nothing until a resource waits for an object.
+    pub(crate) fn new(
+        client: Option<kube::Client>,
+        namespaces: Namespaces,
+        mapper: Arc<Mapper>,
+        served: Arc<ServedKinds>,
+    ) -> Arc<Dependencies> {
+        Arc::new(Dependencies { namespaces, served, mapper, client, state: Mutex::default() })
+    }
+
+    /// Sets how to wake the resources of a controller, which serves this kind, and how its watch judges readiness.
+    pub(crate) fn connect(
+        &self,
+        controller: Arc<str>,
+        kind: &Resource,
+        rules: Arc<Expressions>,
+        wake: impl Fn(&str, &str) + Send + Sync + 'static,
+    ) {
+        let (group, kind) = (kind.group().into(), kind.kind.clone());
+        self.state().controllers.insert(controller, Controller { group, kind, rules, wake: Box::new(wake) });
+    }
+
+    /// Records what a resource waits for, and watches it.
+    pub(crate) fn depend(self: &Arc<Self>, user: &User, on: Vec<Wanted>) {
+        let mut state = self.state();
+        if state.users.get(user).map_or(on.is_empty(), |known| *known == on) {
+            return;
+        }
+        let kinds: BTreeSet<KindKey> = on.iter().map(|one| key_of(&one.query)).collect();
+        state.set_user(user, on);
+        for kind in kinds {
+            self.watch(&mut state, &kind);
+        }
+        // A cycle may have come or gone.
+        state.wake_all(&state.all_waiting_for(&user.1));
+    }
+
+    /// Drops a resource that is gone, and wakes those that waited for that.
+    pub(crate) fn forget(&self, user: &User) {
+        let mut state = self.state();
+        let Some(known) = state.users.get(user) else { return };
+        let held: Vec<Node> =
+            known.iter().filter(|one| one.reverse_deletion).filter_map(|one| node_of(&one.query)).collect();
+        state.set_user(user, Vec::new());
+        held.iter().for_each(|node| state.wake_node(node));
+    }
+
+    /// Returns what a resource waits for, and what is known of it.
+    pub(crate) fn standings(&self, user: &User) -> Vec<(Wanted, Standing)> {
+        let state = self.state();
+        let all = state.users.get(user).into_iter().flatten();
+        all.map(|one| (one.clone(), state.standing(&one.query))).collect()
+    }
+
+    /// Returns whether the resource's account may read the objects of a query, if that was checked since the standing
+    /// last changed.
+    pub(crate) fn told(&self, user: &User, query: &Query, standing: &Standing) -> Option<bool> {
+        let state = self.state();
+        let (known, may_read) = state.entry(query)?.users.get(user)?.as_ref()?;
+        (known == standing).then_some(*may_read)
+    }
+
+    /// Records whether the resource's account may read the objects of a query.
+    pub(crate) fn tell(&self, user: &User, query: &Query, standing: Standing, may_read: bool) {
+        let mut state = self.state();
+        let entry = state.kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
+        if let Some(told) = entry.and_then(|entry| entry.users.get_mut(user)) {
+            *told = Some((standing, may_read));
+        }
+    }
+
+    /// Returns why changes of a query's objects would go unnoticed.
+    pub(crate) fn refusal(&self, query: &Query) -> Option<String> {
+        let state = self.state();
+        let watches = state.watches.get(&key_of(query))?;
+        watches.iter().find(|watched| watched.scope.covers(&query.namespace))?.refusal.clone()
+    }
+
+    /// Records at which path a kind is served, and watches it.
+    pub(crate) fn serve(self: &Arc<Self>, kind: &KindKey, resource: Arc<Resource>) {
+        let mut state = self.state();
+        if let Some(known) = state.kinds.get_mut(kind) {
+            (known.resource, known.is_unserved) = (Some(resource), false);
+            self.watch(&mut state, kind);
+        }
+    }
+
+    /// Records that a kind is not served, and looks for it from time to time.
+    pub(crate) fn unserved(self: &Arc<Self>, kind: &KindKey) {
+        let mut state = self.state();
+        if let Some(known) = state.kinds.get_mut(kind) {
+            known.is_unserved = true;
+            if self.client.is_some() && state.search.as_ref().is_none_or(|search| search.is_finished()) {
+                state.search = Some(served::search(Arc::downgrade(self)));
+            }
+        }
+    }
+
+    /// Takes kinds up that discovery has found; returns whether others are still missing.
+    pub(super) fn look_again(self: &Arc<Self>) -> bool {
+        let mut state = self.state();
+        let missing: Vec<KindKey> =
+            state.kinds.iter().filter(|(_, kind)| kind.is_unserved).map(|(key, _)| key.clone()).collect();
+        let mut is_all = true;
+        for kind in missing {
+            let Some(resource) = self.known(&kind) else {
+                is_all = false;
+                continue;
+            };
+            if let Some(known) = state.kinds.get_mut(&kind) {
+                (known.resource, known.is_unserved) = (Some(resource), false);
+                let users = known.users();
+                self.watch(&mut state, &kind);
+                state.wake_all(&users);
+            }
+        }
+        !is_all
+    }
+
+    /// Stores all objects that a query means, as the server shows them now.
+    pub(crate) fn store(&self, query: &Query, objects: &[Seen]) {
+        let mut state = self.state();
+        for object in objects {
+            let users = self.put(&mut state, &key_of(query), object, None);
+            state.wake_all(&users);
+        }
+        let entry = state.kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
+        entry.into_iter().for_each(|entry| entry.is_known = true);
+    }
+
+    /// Handles an object that was seen in a list or an event.
+    pub(crate) fn changed(&self, kind: &KindKey, seen: &Seen, epoch: Epoch) {
+        let mut state = self.state();
+        let users = self.put(&mut state, kind, seen, Some(epoch));
+        state.wake_all(&users);
+    }
+
+    /// Handles an object's deletion.
+    pub(crate) fn deleted(&self, kind: &KindKey, seen: &Seen) {
+        let mut state = self.state();
+        let users = state.kinds.get_mut(kind).map(|kind| kind.deleted(seen)).unwrap_or_default();
+        state.wake_all(&users);
+    }
+
+    /// Handles the end of a list.
+    pub(crate) fn sweep(&self, kind: &KindKey, scope: &WatchScope, list: Epoch, is_partial: bool) {
+        let mut state = self.state();
+        for watched in state.watches.get_mut(kind).into_iter().flatten().filter(|watched| watched.scope == *scope) {
+            watched.refusal = None;
+        }
+        let users = state.kinds.get_mut(kind).map(|kind| kind.sweep(scope, list, is_partial)).unwrap_or_default();
+        state.wake_all(&users);
+    }
+
+    /// Handles a refused watch.
+    pub(crate) fn refused(self: &Arc<Self>, kind: &KindKey, scope: &WatchScope, why: &str) {
+        if self.mapper.is_unserved(&kind.0, &kind.1) {
+            self.unserved(kind);
+        }
+        let mut state = self.state();
+        let watched = state.watches.get_mut(kind).into_iter().flatten().find(|watched| watched.scope == *scope);
+        if watched.is_none_or(|watched| watched.refusal.replace(why.to_owned()).is_some()) {
+            return;
+        }
+        let users = state.kinds.get_mut(kind).map(|kind| kind.lost(scope)).unwrap_or_default();
+        state.wake_all(&users);
+    }
+
+    /// Returns the resources that wait for each other, starting with this one; `None` if it is in no cycle.
+    pub(crate) fn cycle(&self, node: &Node) -> Option<Vec<Node>> {
+        let state = self.state();
+        dependencies::cycle(node, |node| state.waits_for(node))
+    }
+
+    /// Returns the resources that must be deleted before this one.
+    pub(crate) fn holders(&self, node: &Node) -> Vec<Node> {
+        let state = self.state();
+        let Some(kind) = state.kinds.get(&(node.group.clone(), node.kind.clone())) else { return Vec::new() };
+        let holds = |(entry, user): &(&Entry, &User)| {
+            let wanted = state.users.get(user).into_iter().flatten();
+            user.1 != *node && wanted.filter(|one| one.reverse_deletion).any(|one| one.query == entry.query)
+        };
+        let holders: BTreeSet<Node> = kind.users_of(node).filter(holds).map(|(_, user)| user.1.clone()).collect();
+        holders.into_iter().collect()
+    }
+
+    fn put(&self, state: &mut State, kind: &KindKey, seen: &Seen, epoch: Option<Epoch>) -> BTreeSet<User> {
+        let State { kinds, controllers, .. } = state;
+        let is_served = self.served.has(&kind.0, &kind.1);
+        let judge = |seen: &Seen, query: &Query| {
+            let rules = query.rules.as_ref().and_then(|name| controllers.get(name)).map(|one| &*one.rules);
+            seen.lacks(query, rules, is_served)
+        };
+        kinds.get_mut(kind).map(|kind| kind.changed(seen, epoch, &judge)).unwrap_or_default()
+    }
+
+    fn known(&self, kind: &KindKey) -> Option<Arc<Resource>> {
+        self.mapper.known(&api_version(&kind.0), &kind.1)
+    }
+
+    /// Starts the watches that a kind's queries need, if it is known to be served.
+    fn watch(self: &Arc<Self>, state: &mut State, key: &KindKey) {
+        let State { kinds, watches, .. } = state;
+        let Some(kind) = kinds.get_mut(key) else { return };
+        let Some(resource) = kind.resource.clone().or_else(|| self.known(key)) else { return };
+        kind.resource = Some(resource.clone());
+        for entry in kind.entries.values() {
+            let query = &entry.query;
+            let scope = match self.namespaces.is_all() || !resource.namespaced {
+                true => WatchScope::ALL,
+                false => WatchScope::namespace(&query.namespace),
+            };
+            let running = watches.entry(key.clone()).or_default();
+            let known = running.iter().position(|watched| watched.scope == scope);
+            let is_enough = |watched: &Watched| !watched.is_partial || query.needs_only_metadata();
+            if known.is_some_and(|at| is_enough(&running[at])) || (resource.namespaced && query.namespace.is_empty()) {
+                continue;
+            }
+            // A watch that shows more replaces one that shows less.
+            known.into_iter().for_each(|at| drop(running.swap_remove(at)));
+            let is_partial = query.needs_only_metadata();
+            let start = |client| watch::start(Arc::downgrade(self), client, &resource, &scope, is_partial);
+            let watcher = self.client.as_ref().map(start);
+            running.push(Watched { scope, is_partial, refusal: None, _watcher: watcher });
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        sync::lock(&self.state)
+    }
+}
+
+impl State {
+    fn set_user(&mut self, user: &User, wanted: Vec<Wanted>) {
+        for one in self.users.remove(user).unwrap_or_default() {
+            let key = key_of(&one.query);
+            let is_kept = wanted.iter().any(|other| other.query == one.query);
+            if let Some(kind) = self.kinds.get_mut(&key).filter(|_| !is_kept) {
+                kind.remove(&one.query, user);
+            }
+        }
+        for one in &wanted {
+            self.kinds.entry(key_of(&one.query)).or_default().add(&one.query, user);
+        }
+        if !wanted.is_empty() {
+            self.users.insert(user.clone(), wanted);
+        }
+    }
+
+    fn entry(&self, query: &Query) -> Option<&Entry> {
+        self.kinds.get(&key_of(query))?.entries.get(&query.id)
+    }
+
+    fn standing(&self, query: &Query) -> Standing {
+        self.kinds.get(&key_of(query)).map_or(Standing::Unknown, |kind| kind.standing(query))
+    }
+
+    /// Returns the served resources that a resource waits for.
+    fn waits_for(&self, node: &Node) -> Vec<Node> {
+        let users = self.controllers.iter().filter(|(_, one)| one.group == node.group && one.kind == node.kind);
+        let users = users.filter_map(|(name, _)| self.users.get(&(name.clone(), node.clone())));
+        users.flatten().flat_map(|one| self.meant(&one.query)).collect()
+    }
+
+    /// Returns the resources that a query means, if this process serves their kind.
+    fn meant(&self, query: &Query) -> Vec<Node> {
+        let is_served = |one: &Controller| one.group == query.group && one.kind == query.kind;
+        if !self.controllers.values().any(is_served) {
+            return Vec::new();
+        }
+        let is_cluster_scoped = || {
+            let kind = self.kinds.get(&key_of(query));
+            kind.and_then(|kind| kind.resource.as_ref()).is_some_and(|resource| !resource.namespaced)
+        };
+        match node_of(query) {
+            Some(node) if is_cluster_scoped() => vec![Node { namespace: "".into(), ..node }],
+            Some(node) => vec![node],
+            None => {
+                let objects = self.entry(query).into_iter().flat_map(Entry::objects);
+                let node = |(namespace, name): &(Arc<str>, Arc<str>)| {
+                    let (group, kind) = (query.group.clone(), query.kind.clone());
+                    Node { group, kind, namespace: namespace.clone(), name: name.clone() }
+                };
+                objects.map(node).collect()
+            }
+        }
+    }
+
+    /// Returns the users that wait for a resource, directly or through others.
+    fn all_waiting_for(&self, node: &Node) -> BTreeSet<User> {
+        let direct = |node: &Node| -> Vec<User> {
+            let kind = self.kinds.get(&(node.group.clone(), node.kind.clone()));
+            kind.map(|kind| kind.waiting_for(node)).unwrap_or_default()
+        };
+        let nodes = |node: &Node| direct(node).into_iter().map(|(_, node)| node).collect();
+        let all = dependencies::reaching(node, nodes);
+        let own = direct(node).into_iter();
+        own.chain(all.iter().flat_map(direct)).filter(|user| user.1 != *node).collect()
+    }
+
+    fn wake_all(&self, users: &BTreeSet<User>) {
+        for (controller, node) in users {
+            if let Some(controller) = self.controllers.get(controller) {
+                (controller.wake)(&node.namespace, &node.name);
+            }
+        }
+    }
+
+    /// Wakes a resource of any controller.
+    fn wake_node(&self, node: &Node) {
+        let serving = self.controllers.values().filter(|one| one.group == node.group && one.kind == node.kind);
+        serving.for_each(|one| (one.wake)(&node.namespace, &node.name));
+    }
+}
+
+/// Returns the kind of a query's objects.
+pub(crate) fn key_of(query: &Query) -> KindKey {
+    (query.group.clone(), query.kind.clone())
+}
+
+/// Returns some API version of a group: only the group counts.
+pub(crate) fn api_version(group: &str) -> String {
+    if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") }
+}
+
+/// Returns the resource that a query names.
+fn node_of(query: &Query) -> Option<Node> {
+    let (group, kind, namespace) = (query.group.clone(), query.kind.clone(), query.namespace.clone());
+    Some(Node { group, kind, namespace, name: query.name()?.clone() })
+}

@@ -1,0 +1,187 @@
+//! An object that somebody may wait for, as a list, a watch or a read shows it, and whether it satisfies a query.
+
+use std::collections::BTreeMap;
+
+use helm_release::kube::{Live, Whole};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::dependencies::{Missing, Query, Until};
+use crate::watches::Expressions;
+
+/// An object, which is judged and then dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    metadata: ObjectMeta,
+    labels: BTreeMap<String, String>,
+    live: Live,
+    /// Whether only the metadata was read.
+    is_partial: bool,
+}
+
+/// An object of which only the metadata is requested and read.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenMetadata {
+    metadata: ObjectMeta,
+    seen: Seen,
+}
+
+helm_release::dynamic_resource!(Seen);
+helm_release::dynamic_resource!(SeenMetadata, metadata only);
+
+#[derive(Default, Deserialize)]
+struct Labelled {
+    #[serde(default)]
+    metadata: Labels,
+}
+
+#[derive(Default, Deserialize)]
+struct Labels {
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Seen, D::Error> {
+        let text = Box::<RawValue>::deserialize(from)?;
+        let live = serde_json::from_str::<Whole>(text.get()).map_err(D::Error::custom)?.live;
+        let labels: Labelled = serde_json::from_str(text.get()).unwrap_or_default();
+        let labels = labels.metadata.labels.unwrap_or_default();
+        Ok(Seen { metadata: live.metadata.clone(), labels, live, is_partial: false })
+    }
+}
+
+impl<'de> Deserialize<'de> for SeenMetadata {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<SeenMetadata, D::Error> {
+        let seen = Seen { is_partial: true, ..Seen::deserialize(from)? };
+        Ok(SeenMetadata { metadata: seen.metadata.clone(), seen })
+    }
+}
+
+impl From<SeenMetadata> for Seen {
+    fn from(of: SeenMetadata) -> Seen {
+        of.seen
+    }
+}
+
+impl Seen {
+    /// Returns the namespace; empty for an object without one.
+    pub(crate) fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn labels(&self) -> &BTreeMap<String, String> {
+        &self.labels
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.live.resource_version()
+    }
+
+    /// Returns whether this shows enough of the object for the query.
+    pub(crate) fn suffices_for(&self, query: &Query) -> bool {
+        !self.is_partial || query.needs_only_metadata()
+    }
+
+    /// Returns why the object does not satisfy the query; `None` if it does. `rules` are those that the query names;
+    /// `is_served` says whether this operator serves its kind.
+    pub(crate) fn lacks(&self, query: &Query, rules: Option<&Expressions>, is_served: bool) -> Option<Missing> {
+        if self.live.deleting {
+            return Some(Missing::Deleting);
+        }
+        match &query.until {
+            Until::Exists => None,
+            Until::Ready => self.unready(&query.group, &query.kind, rules, is_served),
+            Until::True(expression) => match &self.live.whole {
+                None => Some(Missing::Faulty("the object is too large".to_owned())),
+                Some(text) => match expression.is_true(&[("self", &serde_json::from_str(text).unwrap_or_default())]) {
+                    Ok(true) => None,
+                    Ok(false) => Some(Missing::Untrue),
+                    Err(fault) => Some(Missing::Faulty(fault.to_string())),
+                },
+            },
+        }
+    }
+
+    fn unready(&self, group: &str, kind: &str, rules: Option<&Expressions>, is_served: bool) -> Option<Missing> {
+        let by_rule = rules.zip(self.live.whole.as_ref()).and_then(|(rules, text)| rules.judge(group, kind, text));
+        let unready = by_rule.unwrap_or_else(|| self.live.unready(group, kind));
+        match unready {
+            Some(unready) if unready.failed => Some(Missing::Failed),
+            Some(_) => Some(Missing::Unready),
+            // Without a status, kstatus takes a resource for ready. One of ours has only not been reconciled yet.
+            None => (is_served && !self.is_reconciled()).then_some(Missing::Unready),
+        }
+    }
+
+    /// Returns whether the status says that the current generation is ready.
+    fn is_reconciled(&self) -> bool {
+        let text = self.live.whole.as_deref().unwrap_or_default();
+        let object: Value = serde_json::from_str(text).unwrap_or_default();
+        let (generation, status) = (&object["metadata"]["generation"], &object["status"]);
+        let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+        let observed = &status["observedGeneration"];
+        let is_current = observed.is_null() || generation.is_null() || observed == generation;
+        is_current && status["conditions"].as_array().into_iter().flatten().any(is_ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::dependencies::{Origin, parse, resolve};
+
+    fn lacks(entry: &Value, object: &Value, is_served: bool) -> Option<Missing> {
+        let entries = parse(&json!([entry])).unwrap();
+        let query = resolve(&entries, Origin::Watch, ("ns", "web"), &|_, _| None).unwrap()[0].query.clone();
+        serde_json::from_value::<Seen>(object.clone()).unwrap().lacks(&query, None, is_served)
+    }
+
+    #[test]
+    fn an_object_exists_is_ready_or_satisfies_an_expression() {
+        let named = |more: Value| {
+            let mut entry = json!({"group": "g", "kind": "Db", "name": "db"});
+            entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            entry
+        };
+        let object =
+            |status: Value| json!({"metadata": {"name": "db", "namespace": "ns", "generation": 2}, "status": status});
+        let condition = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status}]});
+        let (exists, ready) = (named(json!({"until": "exists"})), named(json!({})));
+        let up = named(json!({"ready": "self.status.phase == 'Up'"}));
+        for (behaviour, entry, status, served, expected) in [
+            ("exists", &exists, condition("Ready", "False"), false, None),
+            ("ready", &ready, condition("Ready", "True"), false, None),
+            ("not ready", &ready, condition("Ready", "False"), false, Some(Missing::Unready)),
+            ("stalled", &ready, condition("Stalled", "True"), false, Some(Missing::Failed)),
+            ("without status", &ready, json!({}), false, None),
+            ("one of ours without status", &ready, json!({}), true, Some(Missing::Unready)),
+            ("one of ours", &ready, condition("Ready", "True"), true, None),
+            // fluxcd/flux2#125
+            (
+                "an old generation",
+                &ready,
+                json!({"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}),
+                true,
+                Some(Missing::Unready),
+            ),
+            ("an expression", &up, json!({"phase": "Up"}), false, None),
+            ("one that is false", &up, json!({"phase": "Down"}), false, Some(Missing::Untrue)),
+            ("one that fails", &up, json!({}), false, Some(Missing::Faulty("no such key: phase".into()))),
+        ] {
+            assert_eq!(lacks(entry, &object(status), served), expected, "{behaviour}");
+        }
+        let mut leaving = object(json!({}));
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        assert_eq!(lacks(&exists, &leaving, false), Some(Missing::Deleting));
+    }
+}
