@@ -581,6 +581,10 @@ fn the_schema_for_editors_has_every_key_and_accepts_the_examples() {
         "dependsOn: [{kind: A, name: a, until: exist}]",
         "dependsOnAnnotation: {}",
         "maxHistory: -1",
+        "test: {onFailure: keep}",
+        "test: {timeout: soon}",
+        "hookLogs: 1",
+        "renderOn: [kinds]",
     ] {
         assert_eq!(rejected_by_schema(&entry(bad)).len(), 1, "{bad}");
     }

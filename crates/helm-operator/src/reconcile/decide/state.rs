@@ -431,6 +431,8 @@ fn when_deployed(observed: &Observed) -> Step {
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
         (inputs, _) if differs(inputs) && stops => Step::Wait,
+        // Going back waits for nobody.
+        _ if is_missing && observed.gate == Gate::RollBack => Step::RollBack,
         _ if is_missing => Step::AwaitDependencies,
         _ if is_changed && observed.awaits == Awaits::Unread => Step::ReadDependencies,
         (Inputs::Unread, _) => Step::ReadSources,
@@ -734,6 +736,7 @@ mod tests {
                 Step::AwaitDependencies,
             ),
             ("drift is repaired", Observed { objects: Objects::Drifted, ..changed.clone() }, Step::Repair),
+            ("tests failed", Observed { gate: Gate::RollBack, ..changed.clone() }, Step::RollBack),
             ("nothing to upgrade", Observed { inputs: Inputs::Same, ..changed.clone() }, Step::Nothing),
             ("not known whether", Observed { inputs: Inputs::Uncompared, ..changed.clone() }, Step::Compare),
             ("unknown before an upgrade", Observed { awaits: Awaits::Unread, ..changed }, Step::ReadDependencies),
