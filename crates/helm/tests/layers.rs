@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["decode", "release_name", "schema", "strvals", "values"],
     &["chart", "manifest"],
-    &["disk", "view"],
+    &["disk", "sequence", "view"],
     &["engine"],
     &["reads", "template"],
     &["origins"],

@@ -102,6 +102,8 @@ impl ReconcileLoop<'_> {
         let mut left = MAX_STEPS;
         while left > 0 {
             left -= 1;
+            // A step may have taken long, and what it was decided on may be outdated.
+            shared.contact.resumed().await;
             let Some(primary) = shared.cache.primary(key) else { return End::Idle };
             let (step, primary, observed) = self.decide(primary);
             match self.take(step, &primary).await {
