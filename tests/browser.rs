@@ -38,7 +38,8 @@ pub(crate) struct Screen {
 }
 
 impl Browser {
-    /// Starts a browser that sends this header's value as `Authorization`; returns `None`, with a word, if there is none.
+    /// Starts a browser that sends this value as `Authorization`. Without a browser on this machine, says so and returns
+    /// `None`.
     pub(crate) fn start_or_skip(authorization: &str) -> Option<Browser> {
         let program = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
         let profile = tempfile::tempdir().unwrap();

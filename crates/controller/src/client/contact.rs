@@ -1,9 +1,9 @@
 //! Knows what contact there was with the server: requests that got no answer, and watches whose streams were
 //! interrupted.
 //!
-//! Once every stream was interrupted, nobody knows whether the server that answers next is the one that was left: it may
-//! have been restored from a backup. What one watch has listed again and what another last saw may then be from
-//! different times, so until all have resumed, nothing is decided and nothing is written.
+//! When every stream has broken off, the server that answers next may have been restored from a backup. One watch may
+//! then have listed the restored objects while another still holds what it saw before. Until all watches have resumed,
+//! nothing is decided and nothing is written.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ const SLACK: Duration = Duration::from_secs(1);
 /// How long a write waits for interrupted watches before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an interrupted watch counts. One that takes longer may never resume: nobody needs it any more.
+/// How long to wait for an interrupted watch. After that it may never resume, because nothing needs it any more.
 const HELD: Duration = Duration::from_secs(60);
 
 /// How long after the last failed contact a refusal may mean that the server is starting: it answers before it has
@@ -66,7 +66,7 @@ struct State {
     watches: HashMap<String, Watched>,
     /// The number of running streams.
     streams: usize,
-    /// Since when watches have not resumed, by their selections.
+    /// The watches that were interrupted and have not resumed, with the time of the interruption, by their selections.
     interrupted: HashMap<String, Instant>,
     /// Whether every stream was interrupted before all of them had resumed.
     is_lost: bool,
@@ -85,7 +85,12 @@ impl Watched {
     /// Returns whether the server may have been restored since: it was away, or it ended the stream early. A balancer
     /// may lead to another server at once, so no request fails.
     fn is_doubtful(self, outages: u64, now: Instant) -> bool {
-        self.outages != outages || self.until.is_some_and(|until| now + SLACK < until)
+        self.outages != outages || self.is_early(now)
+    }
+
+    /// Returns whether a stream that ends now was interrupted.
+    fn is_early(self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now + SLACK < until)
     }
 }
 
@@ -104,7 +109,7 @@ impl Contact {
 
     /// Returns whether the server may be starting, and may refuse for that reason alone.
     pub(super) fn may_be_starting(&self) -> bool {
-        lock(&self.0.state).failed.is_some_and(|failed| failed.elapsed() < START)
+        may_be_starting(lock(&self.0.state).failed)
     }
 
     /// Returns whether the server may no longer know the version from which a watch resumes. One that is new has just
@@ -138,8 +143,8 @@ impl Contact {
     pub(super) fn ended(&self, selection: &str, how: Ended) {
         let mut state = lock(&self.0.state);
         let now = Instant::now();
-        let ends = state.watches.get(selection).and_then(|watch| watch.until);
-        if how != Ended::Unread && ends.is_some_and(|until| now + SLACK < until) {
+        let is_early = state.watches.get(selection).is_some_and(|watch| watch.is_early(now));
+        if how != Ended::Unread && is_early {
             state.interrupted.insert(selection.to_owned(), now);
         }
         if how == Ended::Broken {
@@ -187,17 +192,21 @@ impl Contact {
 impl State {
     /// Returns whether a watch that was interrupted knows after this answer what it sees.
     fn knows(&self, status: StatusCode, since: Instant) -> bool {
-        let is_starting = |lost: Option<Instant>| lost.is_some_and(|lost| lost.elapsed() < START);
         match status {
             status if status.is_success() => true,
             // It must list first, or try again.
             StatusCode::GONE | StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => false,
             status if status.is_server_error() => false,
             // A refused watch sees nothing and says so, unless the server is only starting.
-            StatusCode::FORBIDDEN => !is_starting(self.failed.max(Some(since))),
-            _ => !is_starting(self.failed),
+            StatusCode::FORBIDDEN => !may_be_starting(self.failed.max(Some(since))),
+            _ => !may_be_starting(self.failed),
         }
     }
+}
+
+/// Returns whether a server that lost contact then may still be starting.
+fn may_be_starting(lost: Option<Instant>) -> bool {
+    lost.is_some_and(|lost| lost.elapsed() < START)
 }
 
 /// Returns whether a request may change an object.
@@ -258,13 +267,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_one_stream_lasts_nothing_waits() {
-        for (last, passes) in [(Ended::Unread, false), (Ended::Broken, false)] {
+        for last in [Ended::Unread, Ended::Broken] {
             let contact = watching(&["metrics", "pods"]);
             contact.ended("metrics", Ended::Broken);
             contact.resumed().await;
             assert_eq!(contact.admit_write().await, Ok(()), "an aggregated server is away");
             contact.ended("pods", last);
-            assert_eq!(contact.admit_write().await.is_ok(), passes, "{last:?}");
+            assert_eq!(contact.admit_write().await, Err(Interrupted), "{last:?}");
         }
     }
 

@@ -61,7 +61,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // A clone has not been polled, so it waits until it is ready.
+        // `oneshot` polls each clone until it is ready.
         let mut server = Server { inner: self.inner.clone(), contact: self.contact.clone() };
         let is_write = contact::is_write(&request);
         match Watch::resuming(&request) {

@@ -64,7 +64,7 @@ pub struct Lost;
 pub struct Holder(Arc<Mutex<Option<String>>>);
 
 impl Holder {
-    /// Returns its identity; `None` if nobody holds the lease, or without leader election.
+    /// Returns the holder's identity; `None` without a holder or without leader election.
     pub fn identity(&self) -> Option<String> {
         lock(&self.0).clone()
     }

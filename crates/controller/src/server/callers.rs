@@ -26,7 +26,7 @@ const MAX_QUESTIONS: usize = 16;
 const MAX_VIEWS_PER_USER: usize = 4;
 /// How many views all users may have under way. Each may be slow to be read, and is in memory until then.
 const MAX_VIEWS: usize = 64;
-/// How many views one user may keep open and be told about changes of.
+/// The maximum number of open views per user that are notified of changes.
 const MAX_FOLLOWED_PER_USER: usize = 20;
 /// How many views all users may keep open, which leaves connections for others.
 const MAX_FOLLOWED: usize = 200;

@@ -1,8 +1,8 @@
 //! Tells a browser that what its reader sees at an address has changed, as server-sent events. The page is then loaded
 //! again by an ordinary request, so a stream holds no content, and slow readers hold none either.
 //!
-//! Each event is a digest of what this caller may see there, so changes of anything else are not told. A stream ends
-//! after a minute and browsers open another, which reviews the token again.
+//! Each event is a digest of what this caller may see there, so it reveals no change of anything else. A stream ends
+//! after a minute. Browsers then open another, for which the token is reviewed again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,15 +26,16 @@ const RETRY: Duration = Duration::from_millis(500);
 /// How often a silent stream shows that it is alive, which also finds readers who have left.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
-/// What one open page was told.
+/// The stream of one open page.
 pub(super) struct Follower {
     guarded: Arc<Guarded>,
     caller: Caller,
     address: Uri,
     ticks: Interval,
     until: Instant,
-    /// The generation in which `told` was the digest.
+    /// The last generation of the site that was looked at.
     seen: Option<u64>,
+    /// The last digest that was sent.
     told: Option<u64>,
 }
 

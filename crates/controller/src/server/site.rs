@@ -1,7 +1,7 @@
 //! Serves a read-only site to people, each of whom sees what their own rights allow.
 //!
 //! Every request needs a bearer token. Nothing may be stored by the browser, framed, or loaded from elsewhere. A client
-//! that accepts `text/event-stream` is told about changes of the page instead of getting it ([`super::live`]).
+//! that accepts `text/event-stream` is notified of changes of the page instead of getting it ([`super::live`]).
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,4 @@
-//! `rollback`: pins a release to one of its revisions, by the annotation that a person could set as well, and tells what
-//! became of it.
+//! `rollback`: pins a release to one of its revisions with the annotation `pin`, and reports the result.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -100,7 +99,7 @@ pub(super) fn run(asked: &Rollback, operator: Operator) -> ExitCode {
 /// What the resource says about its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
-    /// The operator has not got there yet.
+    /// The operator has not acted on the annotation yet.
     Pending,
     /// It has, and says this.
     Done(String),
@@ -151,7 +150,7 @@ impl Rollback {
                 Progress::Refused(why) => return Err(why),
                 Progress::Pending if Instant::now() >= until => {
                     return Err(format!(
-                        "the annotation is set, but the operator has not acted on it within {} s",
+                        "the annotation is written, but the operator did not act on it within {} s",
                         self.timeout
                     ));
                 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The maximum number of resources that a search visits. A longer cycle waits without being named.
 const MOST: usize = 10_000;
 
-/// Returns the members of a shortest cycle through `start`, in the order in which they wait; `None` if there is none.
+/// Returns the members of a shortest cycle through `start`, each before the one that it waits for; `None` without a
+/// cycle.
 pub(crate) fn cycle<N: Ord + Clone>(start: &N, waits_for: impl Fn(&N) -> Vec<N>) -> Option<Vec<N>> {
     let mut found_from = BTreeMap::<N, N>::new();
     let mut next = VecDeque::from([start.clone()]);

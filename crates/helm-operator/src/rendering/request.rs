@@ -137,7 +137,7 @@ pub trait Renderer: Send + Sync {
     }
 
     /// Returns the chart with the lines of its values. It may be read from the disk, so call it on a thread that may
-    /// block. Default: there is none.
+    /// block. Default: `None`.
     fn chart_with_lines(&self) -> Option<Arc<Chart>> {
         None
     }

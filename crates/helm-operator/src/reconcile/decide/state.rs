@@ -431,7 +431,7 @@ fn when_deployed(observed: &Observed) -> Step {
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
         (inputs, _) if differs(inputs) && stops => Step::Wait,
-        // Going back waits for nobody.
+        // A rollback waits for no dependency.
         _ if is_missing && observed.gate == Gate::RollBack => Step::RollBack,
         _ if is_missing => Step::AwaitDependencies,
         _ if is_changed && observed.awaits == Awaits::Unread => Step::ReadDependencies,

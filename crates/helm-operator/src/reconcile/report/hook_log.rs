@@ -59,7 +59,7 @@ impl StepContext<'_> {
     }
 }
 
-/// Reads the end of the log of a hook's Job or Pod; `None` if there is none, or it may not be read.
+/// Reads the end of the log of a hook's Job or Pod; returns `None` if it has no log, or if we may not read it.
 pub(crate) async fn read(shared: &ControllerContext, hook: &ObjectKey) -> Option<HookLog> {
     let Source { pod, container, was_restarted } = source(&pods(shared, hook).await?)?;
     let namespace = &hook.namespace;

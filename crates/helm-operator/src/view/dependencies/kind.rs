@@ -30,7 +30,7 @@ pub(super) struct Kind {
 /// A query, with what is known of its objects.
 pub(super) struct Entry {
     pub(super) query: Arc<Query>,
-    /// Who has the query, and what their accounts may be told.
+    /// The resources with this query, and whether their accounts may read its objects.
     pub(super) users: BTreeMap<User, Option<Told>>,
     /// When the first of them came. A list that began earlier may have dropped the objects.
     since: Instant,

@@ -116,7 +116,7 @@ impl Seen {
         match unready {
             Some(unready) if unready.failed => Some(Missing::Failed),
             Some(_) => Some(Missing::Unready),
-            // Without a status, kstatus takes a resource for ready. One of ours has only not been reconciled yet.
+            // kstatus considers a resource without a status ready. For our own kinds it means: not reconciled yet.
             None => (is_served && !self.is_reconciled()).then_some(Missing::Unready),
         }
     }
