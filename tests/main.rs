@@ -54,6 +54,7 @@ mod survival;
 mod take_over;
 mod tenants;
 mod time;
+mod traces;
 mod tutorials;
 mod values;
 mod webhook;

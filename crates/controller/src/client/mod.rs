@@ -2,6 +2,7 @@
 //! limits the time and size of responses.
 
 mod bounded;
+mod certificates;
 mod connections;
 mod contact;
 mod find;
@@ -11,6 +12,7 @@ pub mod rehearsal;
 mod restart;
 mod resume;
 mod term;
+mod traced;
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -21,8 +23,11 @@ use kube::client::{ClientBuilder, ConfigExt as _};
 use kube::{Client, Config};
 use tower::retry::RetryLayer;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
+use tracing::Instrument as _;
 
 use crate::client::bounded::{Bounded, TooLarge};
+pub use crate::client::certificates::CertificatesError;
+pub(crate) use crate::client::certificates::certificates;
 use crate::client::connections::is_watch;
 pub(crate) use crate::client::connections::{HttpClient, to_others};
 pub use crate::client::contact::Contact;
@@ -98,7 +103,7 @@ fn client(config: Config, metrics: &Metrics, term: &Term, contact: &Contact) -> 
     Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&counted).build())
 }
 
-/// Counts requests by code and method, and limits how long a response may take.
+/// Counts requests by code and method, gives them spans, and limits how long a response may take.
 #[derive(Clone)]
 struct Counted<T>(T);
 
@@ -128,11 +133,12 @@ where
         self.inner.poll_ready(task).map_err(Into::into)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let span = traced::begin(&mut request);
         let method = request.method().clone();
         let watch = is_watch(&request);
         let metrics = self.metrics.clone();
-        let answer = self.inner.call(request);
+        let answer = span.in_scope(|| self.inner.call(request)).instrument(span.clone());
         Box::pin(async move {
             let answer = match watch {
                 true => answer.await.map_err(Into::into),
@@ -141,7 +147,9 @@ where
                     Err(elapsed) => Err(elapsed.into()),
                 },
             };
-            metrics.request(answer.as_ref().ok().map(|a| a.status().as_u16()), &method);
+            let status = answer.as_ref().ok().map(Response::status);
+            traced::answered(&span, status);
+            metrics.request(status.map(|status| status.as_u16()), &method);
             Ok(answer?.map(|body| if watch { Bounded::watch(body) } else { Bounded::answer(body) }))
         })
     }

@@ -1,13 +1,10 @@
 //! Sends one message, and decides from the answer whether to send it again.
 
-use std::path::Path;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, StatusCode, header};
 use kube::Config;
 use kube::client::Body;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -44,7 +41,7 @@ impl Sender {
         settings.check()?;
         let mut config = Config::new(settings.sink.uri().clone());
         config.connect_timeout = Some(ANSWER_LIMIT);
-        config.root_cert = settings.ca_file.as_deref().map(certificates).transpose()?;
+        config.root_cert = settings.ca_file.as_deref().map(crate::client::certificates).transpose()?;
         let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
         Ok(Sender {
             settings: settings.clone(),
@@ -82,12 +79,4 @@ fn judge(status: StatusCode) -> Sent {
         status if status.is_server_error() || is_busy => Sent::Failed(format!("it answered {status}")),
         status => Sent::Refused(status),
     }
-}
-
-/// Reads certificates in PEM.
-fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, Error> {
-    let text = std::fs::read(file).map_err(|source| Error::File { path: file.to_owned(), source })?;
-    let read: Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(&text).map(|one| one.map(|certificate| certificate.to_vec())).collect();
-    read.ok().filter(|all| !all.is_empty()).ok_or_else(|| Error::NoCertificate(file.to_owned()))
 }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use http::Uri;
 
 use super::Mode;
+use crate::client::CertificatesError;
 
 /// The settings of [`Notifications`](super::Notifications).
 #[derive(Clone, Debug)]
@@ -58,9 +59,9 @@ pub enum Error {
     /// The file of the secret is empty.
     #[error("{} has no secret", .0.display())]
     NoSecret(PathBuf),
-    /// The file of certificates has none.
-    #[error("{} has no certificate in PEM", .0.display())]
-    NoCertificate(PathBuf),
+    /// The sink's certificates cannot be used.
+    #[error(transparent)]
+    Certificates(#[from] CertificatesError),
     /// TLS cannot be used with these settings.
     #[error("cannot send CloudEvents over TLS")]
     Tls(#[source] kube::Error),

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::*;
+use crate::client::CertificatesError;
 use crate::events::Events;
 use crate::metrics::Format;
 use crate::report::Outcome;
@@ -295,7 +296,7 @@ async fn a_sink_over_tls_needs_a_certificate_that_leads_to_the_given_ones() {
         }
     });
     let ca = tempfile::NamedTempFile::new().unwrap();
-    assert!(matches!(trusting(port, ca.path()).err(), Some(Error::NoCertificate(_))));
+    assert!(matches!(trusting(port, ca.path()).err(), Some(Error::Certificates(CertificatesError::None(_)))));
     std::fs::write(ca.path(), made.cert.pem()).unwrap();
     let metrics = Metrics::default();
     let strange = events(&Settings::to(format!("https://localhost:{port}").parse().unwrap()), &metrics);

@@ -31,5 +31,8 @@ pub mod throttle;
 pub mod last_error;
 pub mod readiness;
 
+/// The target of spans that become traces: reconciles and their requests.
+pub(crate) const SPANS: &str = "controller::spans";
+
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -9,8 +9,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
+use super::SPANS;
 use super::backoff;
 use super::concurrency::{Permit, Permits};
 use super::key::ResourceKey;
@@ -79,7 +81,15 @@ async fn attend<W: Reconcile>(work: &Arc<W>, shutdown: &CancellationToken, worke
             next = next(&**work, workers, priority) => next,
         };
         // Shown at every log level.
-        let span = tracing::error_span!("reconcile", kind = &*work.kind());
+        let kind = work.kind();
+        let span = tracing::error_span!(
+            target: SPANS,
+            "reconcile",
+            otel.name = format_args!("reconcile {kind}"),
+            otel.status_code = Empty,
+            kind = &*kind,
+            resource = %key,
+        );
         running.spawn(work_on(Running { work: work.clone(), key }, permit).instrument(span));
     }
     while running.join_next().await.is_some() {}
@@ -105,6 +115,9 @@ async fn work_on<W: Reconcile>(running: Running<W>, permit: Permit) {
         Some(result) => result,
         None => panicked(&**work, key).await,
     };
+    if matches!(result, ReconcileResult::Error) {
+        Span::current().record("otel.status_code", "ERROR");
+    }
     timer.finish(result);
     // The permit ends before the work on the key does, because the next worker on this key needs one.
     drop(permit);

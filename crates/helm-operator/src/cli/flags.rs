@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, Args, ValueEnum};
 use controller::context::ControllerConfig;
 use controller::notifications::{self, Sink};
 use controller::runtime::namespaces::Namespaces;
+use controller::traces;
 use controller::webhooks;
 use golibs::strconv::parse_bool;
 
@@ -38,6 +39,9 @@ pub(crate) enum UsageError {
     /// A setting for CloudEvents has no effect.
     #[error("--cloudevents-sink is required when --{0} is present")]
     WithoutSink(&'static str),
+    /// The address for traces is invalid.
+    #[error("{0}")]
+    Traces(String),
 }
 
 /// How CloudEvents are written.
@@ -207,6 +211,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "URI")]
     cloudevents_source: Option<String>,
 
+    /// URL of an OpenTelemetry collector that gets a trace of each reconcile, such as http://collector.monitoring:4318/v1/traces
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", hide_env = true, value_name = "URL")]
+    traces_endpoint: Option<String>,
+
+    /// File with the certificates, in PEM, that the collector's must lead to [default: the system's]
+    #[arg(long, value_name = "PATH")]
+    traces_ca_file: Option<PathBuf>,
+
     /// Show override values as **** in events
     #[arg(long)]
     suppress_override_values: bool,
@@ -323,6 +335,17 @@ impl Run {
         Ok(Some(settings))
     }
 
+    /// Returns where traces are sent.
+    ///
+    /// # Errors
+    /// The address is not a URL.
+    pub(crate) fn traces(&self) -> Result<Option<traces::Settings>, UsageError> {
+        let endpoint = self.traces_endpoint.as_deref().filter(|endpoint| !endpoint.is_empty());
+        let settings = |endpoint| traces::Settings { endpoint, ca_file: self.traces_ca_file.clone() };
+        let invalid = |_| UsageError::Traces(traces::Error::Endpoint.to_string());
+        Ok(endpoint.map(|text| text.parse().map_err(invalid)).transpose()?.map(settings))
+    }
+
     /// Returns whether the command line sets the grace period for shutdown.
     pub(crate) fn has_own_grace(&self) -> bool {
         self.shutdown_grace.is_some()
@@ -384,6 +407,10 @@ impl Run {
             (
                 self.web_cert_path.is_some() && matches!(&*self.web_bind_address, "" | "0"),
                 "--web-cert-path has no effect without --web-bind-address",
+            ),
+            (
+                self.traces_ca_file.is_some() && self.traces_endpoint.is_none(),
+                "--traces-ca-file has no effect without --traces-endpoint",
             ),
             (self.zap_stacktrace_level.is_some(), "--zap-stacktrace-level has no effect: there are no stack traces"),
         ];

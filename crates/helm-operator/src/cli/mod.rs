@@ -26,6 +26,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use controller::report::chain;
+use controller::traces::Traces;
 
 use tokio_util::sync::CancellationToken;
 
@@ -216,7 +217,8 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn run(flags: Run, operator: Operator) -> ExitCode {
-    telemetry::init(flags.telemetry().or(operator.log));
+    let traces = traces(&flags);
+    telemetry::init_with(flags.telemetry().or(operator.log), traces.as_ref().ok().and_then(Option::as_ref));
     version::log();
     if let Err(error) = manager::secrecy::keep_memory() {
         tracing::warn!(logger = "cmd", %error, "A crash may write this process's memory to a file");
@@ -224,13 +226,26 @@ fn run(flags: Run, operator: Operator) -> ExitCode {
     for warning in flags.warnings() {
         tracing::warn!(logger = "cmd", "{warning}");
     }
-    match start(flags, operator) {
+    let (traces, result) = match traces {
+        Ok(traces) => (traces, start(flags, operator)),
+        Err(error) => (None, Err(error)),
+    };
+    if let Some(traces) = traces {
+        traces.finish();
+    }
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(logger = "cmd", error = chain(&*error), "Manager exited non-zero");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the traces that are to be sent.
+fn traces(flags: &Run) -> Result<Option<Traces>, Box<dyn std::error::Error>> {
+    let program = manager::Config::default().process.program;
+    Ok(flags.traces()?.map(|settings| Traces::new(&settings, &program)).transpose()?)
 }
 
 fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error>> {

@@ -102,6 +102,19 @@ fn metrics_are_served_over_https_as_the_flags_of_scaffolds_ask() {
 }
 
 #[test]
+fn traces_are_sent_only_where_an_address_says() {
+    let of = |line: &str| parse(line).unwrap().traces();
+    assert!(of("run").unwrap().is_none() && of("run --traces-endpoint=").unwrap().is_none());
+    let settings = of("run --traces-endpoint=http://a:4318/v1/traces --traces-ca-file=/ca").unwrap().unwrap();
+    assert_eq!((settings.endpoint.path(), settings.ca_file), ("/v1/traces", Some("/ca".into())));
+    assert!(of("run --traces-endpoint=a:b:c").unwrap_err().to_string().contains("must be a URL such as"));
+    assert_eq!(
+        parse("run --traces-ca-file=/ca").unwrap().warnings(),
+        ["--traces-ca-file has no effect without --traces-endpoint"]
+    );
+}
+
+#[test]
 fn cloudevents_have_an_address_that_no_error_quotes() {
     let of = |line: &str| config(line, &[]).map(|config| config.process.notifications);
     assert!(of("run").unwrap().is_none());

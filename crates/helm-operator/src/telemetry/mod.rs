@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 use std::str::FromStr;
 
+use controller::traces::Traces;
 use k8s_openapi::jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
@@ -130,11 +131,17 @@ impl fmt::Display for LogLevel {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn init(options: Options) {
+    init_with(options, None);
+}
+
+/// Starts logging like [`init`], and passes spans on to `traces`.
+pub(crate) fn init_with(options: Options, traces: Option<&Traces>) {
     let encoder = options.encoder.unwrap_or(Encoder::for_people(options.devel || std::io::stderr().is_terminal()));
     let lines = Lines { encoder, time: options.time.unwrap_or_default() };
     let filter = visible(filter(options, std::env::var("RUST_LOG").ok().as_deref()));
     // A second start in the same process, as in tests, keeps the first.
-    if Registry::default().with(lines.with_filter(filter)).try_init().is_ok() {
+    let spans = traces.map(Traces::layer);
+    if Registry::default().with(spans).with(lines.with_filter(filter)).try_init().is_ok() {
         panics::report_panics();
     }
 }

@@ -1,0 +1,83 @@
+//! Traces of a real operator: each reconcile arrives at the collector with its requests, and without secrets.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::json;
+use test_cluster::TestCluster;
+
+use crate::operator::{Operator, eventually};
+
+/// Starts a collector that takes everything. Returns its address, and the bodies that arrive, with what is not ASCII
+/// replaced.
+fn collector() -> (String, Arc<Mutex<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+    let arrived: Arc<Mutex<String>> = Arc::default();
+    let all = arrived.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut answer, all) = (stream.unwrap(), all.clone());
+            let mut reader = BufReader::new(answer.try_clone().unwrap());
+            thread::spawn(move || {
+                while let Some(body) = request(&mut reader) {
+                    all.lock().unwrap().push_str(&String::from_utf8_lossy(&body));
+                    answer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+                }
+            });
+        }
+    });
+    (url, arrived)
+}
+
+fn request(reader: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+        let line = line.trim().to_lowercase();
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.parse().unwrap();
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(body)
+}
+
+#[test]
+fn each_reconcile_arrives_with_its_requests_and_without_secrets() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.my.domain"]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("templates")).unwrap();
+    fs::write(folder.path().join("Chart.yaml"), "apiVersion: v2\nname: traced\nversion: 0.1.0\n").unwrap();
+    let secret =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: traced-secret}\nstringData: {a: {{ .Values.password }}}\n";
+    fs::write(folder.path().join("templates/secret.yaml"), secret).unwrap();
+    let namespace = cluster.namespace("traced").unwrap();
+    let (url, arrived) = collector();
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Widget", "chart": folder.path()}]);
+    let operator =
+        Operator::start_watches(cluster, &namespace, &watch.to_string(), &[&format!("--traces-endpoint={url}")]);
+    let widget = json!({"apiVersion": "test.my.domain/v1", "kind": "Widget", "metadata": {"name": "web"},
+        "spec": {"password": "hunter2-s3cret"}});
+    namespace.apply(&widget.to_string()).unwrap();
+    let path = format!("/api/v1/namespaces/{}/secrets/traced-secret", namespace.name());
+    let resource = format!("{}/web", namespace.name());
+    for expected in ["helm-operator", "reconcile Widget", &resource, "PATCH", &path] {
+        eventually(expected, || {
+            let arrived = arrived.lock().unwrap();
+            if arrived.contains(expected) { Ok(()) } else { Err(arrived.clone()) }
+        });
+    }
+    assert!(!arrived.lock().unwrap().contains("hunter2"));
+    assert!(!operator.log().contains("Cannot send traces"), "{}", operator.log());
+}
