@@ -77,19 +77,34 @@ pub(crate) fn created(primary: &Primary) -> Option<Timestamp> {
     Timestamp::from_second(primary.created as i64).ok().filter(|time| *time != Timestamp::UNIX_EPOCH)
 }
 
-/// Returns the table of a kind with the rows that the filter selects.
-pub(crate) fn table((group, kind): (&str, &str), mut rows: Vec<Row>, filter: &Filter) -> Table {
-    rows.retain(|Row { line, reason, .. }| {
-        let name = format!("{}/{}", line.resource.namespace, line.resource.name);
-        filter.finds(&[&name, &line.chart, reason, &line.message])
-    });
-    // The counts are those of all states, so that each can be chosen.
-    let states = counts(rows.iter().map(|row| (row.line.state, 1)));
-    rows.retain(|row| filter.state.is_empty() || filter.state.eq_ignore_ascii_case(word(row.line.state)));
-    sort(&mut rows, filter.sort);
-    let ready = rows.iter().filter(|row| row.line.state == State::Ready).count();
-    let total = rows.len();
-    Table { group: group.to_owned(), kind: kind.to_owned(), ready, total, omitted: 0, releases: rows, states }
+/// Returns the table of a kind with the first of the rows that the filter selects. At no time are there many more than it
+/// shows, however many releases there are: several viewers may look at once.
+pub(crate) fn table((group, kind): (&str, &str), rows: impl IntoIterator<Item = Row>, filter: &Filter) -> Table {
+    let (mut releases, mut ready, mut total, mut states) = (Vec::new(), 0, 0, Vec::new());
+    for row in rows.into_iter().filter(|row| is_found(row, filter)) {
+        let state = row.line.state;
+        // The counts are those of all states, so that each can be chosen.
+        count(&mut states, Count { state, total: 1 });
+        if filter.state.is_empty() || filter.state.eq_ignore_ascii_case(word(state)) {
+            (ready, total) = (ready + usize::from(state == State::Ready), total + 1);
+            releases.push(row);
+            if releases.len() == 2 * MAX_ROWS {
+                keep_first(&mut releases, filter.sort);
+            }
+        }
+    }
+    keep_first(&mut releases, filter.sort);
+    Table { group: group.to_owned(), kind: kind.to_owned(), ready, total, omitted: 0, releases, states }
+}
+
+fn is_found(Row { line, reason, .. }: &Row, filter: &Filter) -> bool {
+    let name = format!("{}/{}", line.resource.namespace, line.resource.name);
+    filter.finds(&[&name, &line.chart, reason, &line.message])
+}
+
+fn keep_first(rows: &mut Vec<Row>, order: Order) {
+    sort(rows, order);
+    rows.truncate(MAX_ROWS);
 }
 
 /// Returns the word for a state in addresses, which is that of the JSON.
@@ -104,16 +119,12 @@ pub(crate) fn word(state: State) -> &'static str {
     }
 }
 
-fn counts(all: impl Iterator<Item = (State, usize)>) -> Vec<Count> {
-    let mut counts: Vec<Count> = Vec::new();
-    for (state, total) in all {
-        match counts.iter_mut().find(|count| count.state == state) {
-            Some(count) => count.total += total,
-            None => counts.push(Count { state, total }),
-        }
+/// Adds to the counts, which stay in the order of the states.
+fn count(counts: &mut Vec<Count>, more: Count) {
+    match counts.binary_search_by_key(&more.state, |count| count.state) {
+        Ok(at) => counts[at].total += more.total,
+        Err(at) => counts.insert(at, more),
     }
-    counts.sort_by_key(|count| count.state);
-    counts
 }
 
 fn sort(rows: &mut [Row], order: Order) {
@@ -140,7 +151,8 @@ fn group(row: &Row) -> (State, Option<CauseKind>, &str) {
 pub(crate) fn overview(filter: Filter, complete: bool, mut kinds: Vec<Table>) -> Overview {
     kinds.sort_by(|a, b| (&a.kind, &a.group).cmp(&(&b.kind, &b.group)));
     let most = MAX_ROWS / kinds.len().max(1);
-    let states = counts(kinds.iter().flat_map(|kind| &kind.states).map(|count| (count.state, count.total)));
+    let mut states = Vec::new();
+    kinds.iter().flat_map(|kind| &kind.states).for_each(|more| count(&mut states, *more));
     for table in &mut kinds {
         table.omitted = table.total.saturating_sub(most);
         table.releases.truncate(most);
@@ -185,7 +197,7 @@ pub(crate) mod tests {
             ("d", "False", "Progressing"),
         ];
         let rows = all.map(|(name, ready, reason)| row(&primary("ns", name, (ready, reason)), Timestamp::UNIX_EPOCH));
-        table(("g.io", "Shop"), rows.to_vec(), filter)
+        table(("g.io", "Shop"), rows, filter)
     }
 
     #[test]
@@ -226,6 +238,17 @@ pub(crate) mod tests {
         assert_eq!(found("ns/A"), (1, 1));
         assert_eq!(found("shop-0.2.0"), (1, 4));
         assert_eq!(found("nothing"), (0, 0));
+    }
+
+    #[test]
+    fn of_many_the_first_in_order_are_shown_and_all_are_counted() {
+        let name = |number: usize| format!("n{:04}", number * 7919 % 3000);
+        let all = (0..3000).map(|number| row(&primary("ns", &name(number), ("True", "Ready")), Timestamp::UNIX_EPOCH));
+        let table = table(("g.io", "Shop"), all, &Filter { sort: Order::Name, ..Filter::default() });
+        assert_eq!((table.ready, table.total), (3000, 3000));
+        let shown: Vec<String> = table.releases.into_iter().map(|row| row.line.resource.name).collect();
+        let first: Vec<String> = (0..MAX_ROWS).map(|number| format!("n{number:04}")).collect();
+        assert_eq!(shown, first);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use helm_release::kube::Error;
 use jiff::Timestamp;
 
 use super::address::{Filter, Wanted};
-use super::model::{Row, Table, row, table};
+use super::model::{Table, row, table};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Release};
@@ -54,12 +54,13 @@ pub(crate) type Listed<'c> = Vec<(&'c ControllerContext, Vec<Arc<Primary>>)>;
 /// Returns the tables of the kinds that were listed, with the releases that the filter selects.
 pub(crate) fn tables(listed: &Listed<'_>, filter: &Filter, now: Timestamp) -> Vec<Table> {
     // Several versions of a kind are one table.
-    let mut kinds = BTreeMap::<(String, String), Vec<Row>>::new();
+    let mut kinds = BTreeMap::<(&str, &str), Vec<&Arc<Primary>>>::new();
     for (controller, primaries) in listed {
-        let kind = (controller.resource.group().to_owned(), controller.resource.kind.to_string());
-        kinds.entry(kind).or_default().extend(primaries.iter().map(|primary| row(primary, now)));
+        let kind = (controller.resource.group(), &*controller.resource.kind);
+        kinds.entry(kind).or_default().extend(primaries);
     }
-    kinds.into_iter().map(|((group, kind), rows)| table((&group, &kind), rows, filter)).collect()
+    let row = |primary: &Arc<Primary>| row(primary, now);
+    kinds.into_iter().map(|(kind, primaries)| table(kind, primaries.into_iter().map(row), filter)).collect()
 }
 
 /// Returns a digest of what the overview is made of. It also differs after changes that the overview does not show, but
