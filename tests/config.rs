@@ -6,6 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
+use crate::account::copy;
+
 const OPERATOR: &str = "--as=system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager";
 
 /// Values with which the chart renders all of its objects.
@@ -97,6 +99,38 @@ fn the_pods_of_every_project_run_under_the_restricted_level() {
         let mut spec = deployment["spec"]["template"]["spec"].clone();
         spec["serviceAccountName"] = "default".into();
         create_pod(cluster, &namespace, &spec).unwrap_or_else(|refused| panic!("{project}: {refused}"));
+    }
+}
+
+#[test]
+fn one_line_of_the_kustomization_serves_the_page_behind_a_service() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    for project in [".", "crates/scaffold/templates/project"] {
+        let folder = tempfile::tempdir().unwrap();
+        copy(&repository().join(project).join("config"), folder.path());
+        let file = folder.path().join("default/kustomization.yaml");
+        let with_page = fs::read_to_string(&file).unwrap().replace("# components:\n# - ", "components:\n- ");
+        fs::write(&file, with_page.replace("__project__", "shop")).unwrap();
+        let path = folder.path().join("default").display().to_string();
+        let texts = cluster.kubectl(["kustomize", &path]).unwrap();
+        let objects: Vec<Value> = texts.split("\n---\n").map(|text| serde_yaml::from_str(text).unwrap()).collect();
+        let find = |kind: &str, part: &str| -> &Value {
+            let is_it = |one: &&Value| one["kind"] == kind && one["metadata"]["name"].as_str().unwrap().contains(part);
+            objects.iter().find(is_it).unwrap_or_else(|| panic!("{project}: no {kind} {part}: {texts}"))
+        };
+        let pod = &find("Deployment", "controller-manager")["spec"]["template"];
+        let container = &pod["spec"]["containers"][0];
+        assert!(container["args"].as_array().unwrap().contains(&json!("--web-bind-address=:8443")), "{project}");
+        let port = json!({"name": "web", "containerPort": 8443, "protocol": "TCP"});
+        assert!(container["ports"].as_array().unwrap().contains(&port), "{project}");
+        let service = find("Service", "web-service");
+        assert_eq!(service["spec"]["ports"][0]["targetPort"], "web", "{project}");
+        for (label, value) in service["spec"]["selector"].as_object().unwrap() {
+            assert!(pod["metadata"]["labels"][label] == *value || value == "__project__", "{project}: {label}");
+        }
+        let binding = find("ClusterRoleBinding", "web-reviewer");
+        assert_eq!(binding["roleRef"]["name"], "system:auth-delegator", "{project}");
+        assert_eq!(binding["subjects"][0], find("ClusterRoleBinding", "manager")["subjects"][0], "{project}");
     }
 }
 
