@@ -41,7 +41,7 @@ build: ## Compile the operator; P=CRATE compiles one crate.
 	cargo build $(addprefix -p ,$(P)) $(CARGO_FLAGS)
 
 # The other crates test without a control plane; helm-operator's tests of upstream's project are skipped then.
-NEED_CLUSTER := memcached-operator test-cluster
+NEED_CLUSTER := memcached-operator test-cluster registry
 # Cluster tests mostly wait, so more tests run at once than two cores would suggest.
 export RUST_TEST_THREADS ?= 4
 

@@ -16,8 +16,10 @@ macro_rules! files {
 }
 
 /// What a build needs, so that it does not depend on where this crate's sources are.
-const FILES: [(&str, &str); 9] = files![
+const FILES: [(&str, &str); 11] = files![
     "build",
+    "distribution/go.mod",
+    "distribution/go.sum",
     "etcd/go.mod",
     "etcd/go.sum",
     "helm/go.mod",

@@ -1,0 +1,278 @@
+//! Keeps fetched charts on disk: archives by their digest, and what was last found for each source.
+//!
+//! Nothing on disk is believed: what is read is compared with its digest and verified again. Old archives are deleted
+//! when they exceed a bound together, but none that is served.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use crate::signature::Signature;
+use crate::{Digest, Error, MAX_ARCHIVE_BYTES};
+
+/// The maximum size of an entry, in bytes: a manifest and some signatures.
+const MAX_ENTRY_BYTES: u64 = 8 << 20;
+
+/// The cache of a process. Processes may share a folder.
+#[derive(Debug)]
+pub struct Cache {
+    folder: PathBuf,
+    limit: u64,
+    /// The two archives that each source was last found with: the second may still be rendered.
+    served: Mutex<HashMap<String, [Option<Digest>; 2]>>,
+}
+
+/// What was found for a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// The source, so that a file under another name is not taken for its own.
+    pub(crate) source: String,
+    /// The version, if the source has any.
+    pub(crate) version: Option<String>,
+    /// The manifest's text; `None` for an archive from a web server.
+    pub(crate) manifest: Option<String>,
+    /// The signatures of the manifest, if any were looked at.
+    #[serde(default)]
+    pub(crate) signatures: Vec<Signature>,
+    /// The archive's digest.
+    pub(crate) archive: String,
+}
+
+impl Cache {
+    /// Creates a cache in this folder, which holds at most this many bytes of archives besides those that are served.
+    /// Touches nothing yet.
+    pub fn new(folder: impl Into<PathBuf>, limit: u64) -> Cache {
+        Cache { folder: folder.into(), limit, served: Mutex::default() }
+    }
+
+    /// Returns the folder, which holds nothing but charts.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Creates the folder, unless it exists.
+    ///
+    /// # Errors
+    /// It cannot be created, or others can write it.
+    pub fn open(&self) -> Result<(), Error> {
+        self.create().map_err(|source| self.failed(source))
+    }
+
+    /// Returns the entry of a source.
+    pub(crate) fn entry(&self, source: &str) -> Option<Entry> {
+        let text = read(&self.entry_path(source), MAX_ENTRY_BYTES).ok()?;
+        serde_json::from_slice(&text).ok().filter(|entry: &Entry| entry.source == source)
+    }
+
+    /// Returns the path of an archive whose content is as its digest says, and marks it as used.
+    pub(crate) fn archive(&self, digest: &Digest) -> Option<PathBuf> {
+        let path = self.archive_path(digest);
+        let content = read(&path, MAX_ARCHIVE_BYTES).ok()?;
+        if Digest::of(&content) != *digest {
+            return None;
+        }
+        // Only the order of deletions depends on it.
+        _ = File::options().append(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        Some(path)
+    }
+
+    /// Stores an archive, whose digest has been compared; returns its path.
+    pub(crate) fn put_archive(&self, digest: &Digest, content: &[u8]) -> Result<PathBuf, Error> {
+        let path = self.archive_path(digest);
+        self.write(&path, content)?;
+        self.tidy(digest);
+        Ok(path)
+    }
+
+    /// Stores what was found for a source.
+    pub(crate) fn put_entry(&self, entry: &Entry) -> Result<(), Error> {
+        let text = serde_json::to_vec(entry).map_err(|error| self.failed(error.into()))?;
+        self.write(&self.entry_path(&entry.source), &text)
+    }
+
+    /// Keeps a source's archive from being deleted, and the one before.
+    pub(crate) fn serve(&self, source: &str, digest: &Digest) {
+        let mut served = self.lock();
+        let both = served.entry(source.to_owned()).or_default();
+        if both[0] != Some(*digest) {
+            *both = [Some(*digest), both[0]];
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, [Option<Digest>; 2]>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn archive_path(&self, digest: &Digest) -> PathBuf {
+        self.folder.join(format!("{}.tgz", digest.hex()))
+    }
+
+    fn entry_path(&self, source: &str) -> PathBuf {
+        self.folder.join(format!("{}.json", Digest::of(source.as_bytes()).hex()))
+    }
+
+    /// Writes a file at once: whoever reads it finds all of it or none.
+    fn write(&self, path: &Path, content: &[u8]) -> Result<(), Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // The time as well: in a container, the process after a crash has the same number.
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let part = self.folder.join(format!("{}-{time}-{number}.part", std::process::id()));
+        let written = self.create().and_then(|()| {
+            let mut file = File::create_new(&part)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            fs::rename(&part, path)
+        });
+        written.map_err(|source| {
+            _ = fs::remove_file(&part);
+            self.failed(source)
+        })
+    }
+
+    /// Creates the folder. Another user's would not stay what it is.
+    fn create(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let about = fs::symlink_metadata(&self.folder)?;
+        let is_own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0;
+        if is_own { Ok(()) } else { Err(io::Error::other("it is not a folder that only this user can write")) }
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        Error::Cache { folder: self.folder.display().to_string(), source }
+    }
+
+    /// Deletes the archives that were not used for the longest time, until the rest is within the bound, and what
+    /// interrupted writes left behind.
+    fn tidy(&self, new: &Digest) {
+        let mut kept: Vec<String> = self.lock().values().flatten().flatten().map(Digest::hex).collect();
+        kept.push(new.hex());
+        let mut archives = Vec::new();
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let (path, Ok(about)) = (entry.path(), entry.metadata()) else { continue };
+            let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("tgz") => archives.push((used, about.len(), path)),
+                // Processes that share the folder may be writing now.
+                Some("part") if used.elapsed().is_ok_and(|age| age.as_secs() > 3600) => _ = fs::remove_file(path),
+                _ => {}
+            }
+        }
+        archives.sort();
+        let mut total: u64 = archives.iter().map(|(_, size, _)| size).sum();
+        for (_, size, path) in archives {
+            let is_kept = path.file_stem().is_some_and(|stem| kept.iter().any(|kept| stem == &**kept));
+            if total > self.limit && !is_kept && fs::remove_file(path).is_ok() {
+                total -= size;
+            }
+        }
+    }
+}
+
+/// Reads a regular file of at most this size.
+fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut content = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > limit { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn cache(limit: u64) -> (tempfile::TempDir, Cache) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().join("charts"), limit);
+        (folder, cache)
+    }
+
+    fn entry(source: &str) -> Entry {
+        let (version, manifest) = (Some("1.0.0".into()), Some("{}".into()));
+        Entry {
+            source: source.into(),
+            version,
+            manifest,
+            signatures: Vec::new(),
+            archive: Digest::of(b"a").to_string(),
+        }
+    }
+
+    #[test]
+    fn what_is_on_disk_counts_only_if_it_is_what_its_name_says() {
+        let (_folder, cache) = cache(100);
+        let digest = Digest::of(b"archive");
+        assert_eq!(cache.archive(&digest), None);
+        let path = cache.put_archive(&digest, b"archive").unwrap();
+        assert_eq!(cache.archive(&digest), Some(path.clone()));
+        assert_eq!(fs::metadata(cache.folder()).unwrap().permissions().mode() & 0o777, 0o700);
+        fs::write(&path, "another").unwrap();
+        assert_eq!(cache.archive(&digest), None);
+        cache.put_entry(&entry("oci://a/b 1")).unwrap();
+        assert_eq!(cache.entry("oci://a/b 1"), Some(entry("oci://a/b 1")));
+        fs::rename(cache.entry_path("oci://a/b 1"), cache.entry_path("oci://a/b 2")).unwrap();
+        assert_eq!(cache.entry("oci://a/b 2"), None);
+    }
+
+    #[test]
+    fn archives_that_are_not_served_go_first_and_only_beyond_the_bound() {
+        let (_folder, cache) = cache(20);
+        let put = |content: &[u8], age: u64| {
+            let digest = Digest::of(content);
+            let path = cache.put_archive(&digest, content).unwrap();
+            let then = SystemTime::now() - Duration::from_secs(age);
+            File::options().append(true).open(path).unwrap().set_modified(then).unwrap();
+            digest
+        };
+        let (oldest, served) = (put(b"oldest-one", 300), put(b"served-one", 400));
+        cache.serve("a", &served);
+        cache.serve("a", &served);
+        assert!(cache.archive_path(&oldest).exists(), "20 bytes fit");
+        let third = put(b"third--one", 200);
+        let left = |digest: &Digest| cache.archive_path(digest).exists();
+        assert!(!left(&oldest) && left(&served) && left(&third));
+        cache.serve("a", &third);
+        let fourth = put(b"fourth-one", 100);
+        assert!(left(&served) && left(&third) && left(&fourth), "the one before is served, too");
+        cache.serve("a", &fourth);
+        put(b"fifth--one", 50);
+        assert!(!left(&served) && left(&third) && left(&fourth));
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_not_used() {
+        let (folder, cache) = cache(100);
+        fs::create_dir(folder.path().join("charts")).unwrap();
+        fs::set_permissions(folder.path().join("charts"), fs::Permissions::from_mode(0o777)).unwrap();
+        let error = cache.put_archive(&Digest::of(b"a"), b"a").unwrap_err();
+        assert!(error.to_string().starts_with("cannot use the cache of charts in "), "{error}");
+        fs::remove_dir(folder.path().join("charts")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("charts")).unwrap();
+        assert!(cache.put_archive(&Digest::of(b"a"), b"a").is_err());
+    }
+
+    #[test]
+    fn a_link_or_a_huge_file_is_not_read() {
+        let (folder, cache) = cache(100);
+        let digest = Digest::of(b"archive");
+        let path = cache.put_archive(&digest, b"archive").unwrap();
+        fs::rename(&path, folder.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), &path).unwrap();
+        assert_eq!(cache.archive(&digest), None);
+        let huge = folder.path().join("huge");
+        File::create(&huge).unwrap().set_len(MAX_ARCHIVE_BYTES + 1).unwrap();
+        assert!(read(&huge, MAX_ARCHIVE_BYTES).is_err());
+    }
+}

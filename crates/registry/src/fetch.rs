@@ -1,0 +1,281 @@
+//! Fetches the chart of a source, or finds the last one in the cache: only a chart that is what its digest says, and
+//! that the key vouches for, if there is one.
+
+use std::path::PathBuf;
+
+use golibs::semver::Constraint;
+use http::{HeaderMap, StatusCode, Uri, header};
+use serde::Deserialize;
+
+use crate::cache::Entry;
+use crate::client::{Ask, Client};
+use crate::manifest::{self, Content, MANIFEST};
+use crate::signature::{Signature, is_signed};
+use crate::wanted::{newest, tag};
+use crate::{Cache, Digest, Error, Key, MAX_ARCHIVE_BYTES, Place, Wanted, credentials};
+
+/// The maximum size of a manifest, in bytes.
+const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+
+/// The maximum size of a page of tags, in bytes.
+const MAX_PAGE_BYTES: u64 = 4 << 20;
+
+/// The number of tags to ask for at a time.
+const PAGE: usize = 1000;
+
+/// The maximum number of pages of tags.
+const MAX_PAGES: usize = 50;
+
+/// Where a chart is, and which one is wanted.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The place.
+    pub place: Place,
+    /// The version; `None` for an archive on a web server that may be replaced.
+    pub wanted: Option<Wanted>,
+    /// Whether the registry is asked without encryption.
+    pub plain: bool,
+}
+
+/// What besides the source is needed for a fetch.
+#[derive(Clone, Copy, Default)]
+pub struct Access<'a> {
+    /// Docker's configuration, with credentials.
+    pub docker_config: Option<&'a [u8]>,
+    /// Certificates in PEM that are trusted besides the system's.
+    pub ca: &'a [u8],
+    /// The key that has to vouch for the chart.
+    pub key: Option<&'a Key>,
+}
+
+/// A chart that may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The packed chart, in the cache.
+    pub archive: PathBuf,
+    /// The digest of the archive.
+    pub digest: Digest,
+    /// The version that was found; `None` for an archive from a web server, and for a digest.
+    pub version: Option<String>,
+}
+
+impl Source {
+    /// Returns whether another chart may be there later.
+    pub fn moves(&self) -> bool {
+        self.wanted.as_ref().is_none_or(Wanted::moves)
+    }
+
+    /// Returns a name of the source in the cache.
+    fn name(&self) -> String {
+        match &self.wanted {
+            Some(wanted) => format!("{} {wanted}", self.place),
+            None => self.place.to_string(),
+        }
+    }
+
+    /// Returns the chart that was last found, without any request. It is checked as if it had just been fetched.
+    pub fn cached(&self, cache: &Cache, key: Option<&Key>) -> Option<Fetched> {
+        let entry = cache.entry(&self.name())?;
+        self.check(&entry, key).ok()?;
+        let digest = archive_of(&entry).ok()?;
+        let archive = cache.archive(&digest)?;
+        cache.serve(&self.name(), &digest);
+        Some(Fetched { archive, digest, version: entry.version })
+    }
+
+    /// Fetches what is not in the cache. What a digest names is not even asked for if it is there.
+    ///
+    /// # Errors
+    /// The server does not answer, or what it has may not be used.
+    pub async fn fetch(&self, cache: &Cache, access: Access<'_>) -> Result<Fetched, Error> {
+        if let Some(Wanted::Digest(_)) = &self.wanted
+            && let Some(cached) = self.cached(cache, access.key)
+        {
+            return Ok(cached);
+        }
+        let config = access.docker_config.map(|config| credentials::find(config, &self.place)).transpose()?;
+        let mut client = Client::new(&self.place, self.plain, access.ca, config.flatten())?;
+        let (entry, archive) = match &self.place {
+            Place::Registry { repository, .. } => self.ask_registry(&mut client, repository, cache, access.key).await?,
+            Place::Archive(uri) => self.ask_server(&mut client, uri.path(), cache, access.key).await?,
+        };
+        cache.put_entry(&entry)?;
+        let digest = archive_of(&entry)?;
+        cache.serve(&entry.source, &digest);
+        Ok(Fetched { archive, digest, version: entry.version })
+    }
+
+    /// Fetches a chart from a registry. Its archive last: nothing is stored that nobody vouches for.
+    async fn ask_registry(
+        &self,
+        client: &mut Client,
+        repository: &str,
+        cache: &Cache,
+        key: Option<&Key>,
+    ) -> Result<(Entry, PathBuf), Error> {
+        let mut registry = Registry { client, repository };
+        let version = match &self.wanted {
+            Some(Wanted::Range { text, constraint }) => Some(registry.newest(text, constraint).await?),
+            Some(Wanted::Version(version)) => Some(tag(version)),
+            Some(Wanted::Digest(_)) | None => None,
+        };
+        let reference = match (&version, &self.wanted) {
+            (Some(tag), _) => tag.clone(),
+            (None, Some(wanted)) => wanted.to_string(),
+            (None, None) => return Err(Error::Manifest("no version without a name")),
+        };
+        let manifest = registry.manifest(&reference).await?;
+        let signatures = match key {
+            Some(_) => registry.signatures(&Digest::of(&manifest)).await?,
+            None => Vec::new(),
+        };
+        let content = manifest::chart(&manifest)?;
+        let manifest = String::from_utf8(manifest).map_err(|_| Error::Manifest("a manifest that is not text"))?;
+        let entry = Entry {
+            source: self.name(),
+            version: version.map(|tag| tag.replace('_', "+")),
+            manifest: Some(manifest),
+            signatures,
+            archive: content.digest.to_string(),
+        };
+        self.check(&entry, key)?;
+        let archive = match cache.archive(&content.digest) {
+            Some(archive) => archive,
+            None => cache.put_archive(&content.digest, &registry.blob(&content, "the chart's archive").await?)?,
+        };
+        Ok((entry, archive))
+    }
+
+    /// Fetches an archive from a web server.
+    async fn ask_server(
+        &self,
+        client: &mut Client,
+        path: &str,
+        cache: &Cache,
+        key: Option<&Key>,
+    ) -> Result<(Entry, PathBuf), Error> {
+        let ask = Ask { path, accept: "*/*", what: "the chart's archive", limit: MAX_ARCHIVE_BYTES };
+        let content = client.get(&ask).await?.body;
+        let digest = Digest::of(&content);
+        let (version, manifest) = (None, None);
+        let entry =
+            Entry { source: self.name(), version, manifest, signatures: Vec::new(), archive: digest.to_string() };
+        self.check(&entry, key)?;
+        Ok((entry, cache.put_archive(&digest, &content)?))
+    }
+
+    /// Checks whether what was found may be used, be it from the server or from the disk.
+    ///
+    /// # Errors
+    /// It is something else than what is wanted, or the key does not vouch for it.
+    fn check(&self, entry: &Entry, key: Option<&Key>) -> Result<(), Error> {
+        let archive = archive_of(entry)?;
+        let found = match &entry.manifest {
+            Some(manifest) => {
+                let content = manifest::chart(manifest.as_bytes())?;
+                same(&content.digest, archive)?;
+                Digest::of(manifest.as_bytes())
+            }
+            None => archive,
+        };
+        if let Some(Wanted::Digest(wanted)) = &self.wanted {
+            same(wanted, found)?;
+        }
+        match key {
+            None => Ok(()),
+            Some(_) if entry.manifest.is_none() => Err(Error::Unverified("only charts of registries have signatures")),
+            Some(key) if is_signed(key, &found, &entry.signatures) => Ok(()),
+            Some(_) if entry.signatures.is_empty() => Err(Error::Unverified(UNSIGNED)),
+            Some(_) => Err(Error::Unverified("none of the chart's signatures is of the key")),
+        }
+    }
+}
+
+/// What to say about a chart without signatures: newer versions of cosign store them elsewhere unless asked.
+const UNSIGNED: &str =
+    "the chart has no signature under its tag sha256-….sig (cosign 3 needs --new-bundle-format=false)";
+
+/// Returns the digest of the archive of an entry.
+fn archive_of(entry: &Entry) -> Result<Digest, Error> {
+    entry.archive.parse().map_err(|_| Error::Manifest("a digest other than sha256"))
+}
+
+fn same(expected: &Digest, found: Digest) -> Result<(), Error> {
+    if *expected == found { Ok(()) } else { Err(Error::Digest { expected: *expected, found }) }
+}
+
+/// A repository of a registry.
+struct Registry<'a> {
+    client: &'a mut Client,
+    repository: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Tags {
+    /// `null` in an empty repository.
+    tags: Option<Vec<String>>,
+}
+
+impl Registry<'_> {
+    /// Returns the tag of the newest version in a range.
+    async fn newest(&mut self, range: &str, constraint: &Constraint) -> Result<String, Error> {
+        let mut path = format!("/v2/{}/tags/list?n={PAGE}", self.repository);
+        let (mut best, mut count): (Option<String>, usize) = (None, 0);
+        for _ in 0..MAX_PAGES {
+            let ask = Ask { path: &path, accept: "application/json", what: "a page of tags", limit: MAX_PAGE_BYTES };
+            let answer = self.client.get(&ask).await?;
+            let page: Tags = serde_json::from_slice(&answer.body).map_err(|_| Error::Manifest("no list of tags"))?;
+            let tags = page.tags.unwrap_or_default();
+            count += tags.len();
+            best = newest(constraint, best.iter().chain(&tags)).map(str::to_owned);
+            match next(&answer.headers) {
+                Some(next) => path = next,
+                None => return best.ok_or(Error::NoVersion { range: range.to_owned(), tags: count }),
+            }
+        }
+        // The newest version may be on a page that was not read.
+        Err(Error::TooLarge { what: "the list of tags", limit: MAX_PAGES as u64 * MAX_PAGE_BYTES })
+    }
+
+    /// Returns a manifest. One that is named by its digest has it.
+    async fn manifest(&mut self, reference: &str) -> Result<Vec<u8>, Error> {
+        let path = format!("/v2/{}/manifests/{reference}", self.repository);
+        let ask = Ask { path: &path, accept: MANIFEST, what: "the manifest", limit: MAX_MANIFEST_BYTES };
+        let manifest = self.client.get(&ask).await?.body;
+        if let Ok(expected) = reference.parse() {
+            same(&expected, Digest::of(&manifest))?;
+        }
+        Ok(manifest.into())
+    }
+
+    /// Returns the signatures of a manifest, under the tag that cosign stores them at.
+    async fn signatures(&mut self, manifest: &Digest) -> Result<Vec<Signature>, Error> {
+        let found = match self.manifest(&format!("sha256-{}.sig", manifest.hex())).await {
+            Err(Error::Status { status: StatusCode::NOT_FOUND, .. }) => return Ok(Vec::new()),
+            found => found?,
+        };
+        let mut signatures = Vec::new();
+        for signed in manifest::signatures(&found)? {
+            let text = self.blob(&signed.content, "a signature").await?;
+            signatures.push(Signature::new(&text, signed.signature));
+        }
+        Ok(signatures)
+    }
+
+    /// Returns some content, of exactly the size and digest that its manifest names.
+    async fn blob(&mut self, content: &Content, what: &'static str) -> Result<Vec<u8>, Error> {
+        let path = format!("/v2/{}/blobs/{}", self.repository, content.digest);
+        let found = self.client.get(&Ask { path: &path, accept: "*/*", what, limit: content.size }).await?.body;
+        same(&content.digest, Digest::of(&found))?;
+        Ok(found.into())
+    }
+}
+
+/// Returns the path of the next page: `</v2/shop/tags/list?last=1.0.0>; rel="next"`. A page on another host is none.
+fn next(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::LINK)?.to_str().ok()?;
+    let (target, parameters) = value.trim().strip_prefix('<')?.split_once('>')?;
+    let target: Uri = target.parse().ok()?;
+    let path = target.path_and_query()?.as_str();
+    (parameters.contains("next") && path.starts_with("/v2/")).then(|| path.to_owned())
+}

@@ -1,0 +1,179 @@
+//! Where a chart is: in a registry (`oci://host/name`) or on a web server (`https://host/path.tgz`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::Uri;
+use http::uri::{Authority, Scheme};
+
+/// The maximum length of a repository's name, as registries limit it.
+const MAX_NAME: usize = 255;
+
+/// The place of a chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A repository of a registry, whose tags are versions.
+    Registry {
+        /// The registry's host, with the port if there is one.
+        host: Authority,
+        /// The repository's name.
+        repository: String,
+    },
+    /// A packed chart on a web server.
+    Archive(Uri),
+}
+
+/// The reason why a text is not a place. The messages never quote what may be a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// It is not a URL with a host and a path.
+    #[error("must be a URL such as oci://registry.example.com/charts/shop or https://example.com/shop-1.0.0.tgz")]
+    Url,
+    /// The URL contains a user or a password.
+    #[error("must not contain a user or a password: name a Secret instead")]
+    User,
+    /// The URL contains a query or a fragment, which may be a secret and would appear in logs.
+    #[error("must not contain a query or a fragment")]
+    Query,
+    /// A version or digest is part of the URL.
+    #[error("must not contain a version or a digest: they are keys of their own")]
+    Version,
+    /// The name is not one that registries accept.
+    #[error("must end with a repository's name: words of a-z and 0-9, separated by /, ., _ or -")]
+    Name,
+}
+
+impl Place {
+    /// Returns whether a text is meant as the place of a chart that is fetched.
+    pub fn is_meant(text: &str) -> bool {
+        text.contains("://")
+    }
+
+    /// Returns the host, with the port if there is one.
+    pub fn host(&self) -> &str {
+        match self {
+            Place::Registry { host, .. } => host.as_str(),
+            Place::Archive(uri) => uri.authority().map_or("", Authority::as_str),
+        }
+    }
+
+    /// Returns the last part of the path: usually the chart's name.
+    pub fn name(&self) -> &str {
+        let path = match self {
+            Place::Registry { repository, .. } => repository,
+            Place::Archive(uri) => uri.path(),
+        };
+        path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Place, PlaceError> {
+        match text.strip_prefix("oci://") {
+            Some(rest) => repository(rest),
+            None => archive(text),
+        }
+    }
+}
+
+fn repository(text: &str) -> Result<Place, PlaceError> {
+    let (host, name) = text.split_once('/').ok_or(PlaceError::Url)?;
+    if host.contains('@') {
+        return Err(PlaceError::User);
+    }
+    if name.contains(['?', '#']) {
+        return Err(PlaceError::Query);
+    }
+    if name.contains([':', '@']) {
+        return Err(PlaceError::Version);
+    }
+    let host: Authority = host.parse().map_err(|_| PlaceError::Url)?;
+    let fits = name.len() <= MAX_NAME && name.split('/').all(is_word);
+    if fits { Ok(Place::Registry { host, repository: name.to_owned() }) } else { Err(PlaceError::Name) }
+}
+
+/// Returns whether a part of a name consists of lower-case letters and digits, with single separators in between.
+fn is_word(part: &str) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends_plain = part.as_bytes().first().is_some_and(is_plain) && part.as_bytes().last().is_some_and(is_plain);
+    ends_plain && part.bytes().all(|byte| is_plain(&byte) || b"._-".contains(&byte)) && !part.contains("..")
+}
+
+fn archive(text: &str) -> Result<Place, PlaceError> {
+    if text.contains('#') {
+        return Err(PlaceError::Query);
+    }
+    let uri: Uri = text.parse().map_err(|_| PlaceError::Url)?;
+    let Some(authority) = uri.authority() else { return Err(PlaceError::Url) };
+    if authority.as_str().contains('@') {
+        return Err(PlaceError::User);
+    }
+    if uri.query().is_some() {
+        return Err(PlaceError::Query);
+    }
+    let is_web = uri.scheme() == Some(&Scheme::HTTPS) || uri.scheme() == Some(&Scheme::HTTP);
+    if is_web && !authority.host().is_empty() && uri.path().len() > 1 {
+        Ok(Place::Archive(uri))
+    } else {
+        Err(PlaceError::Url)
+    }
+}
+
+/// Writes the URL.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Registry { host, repository } => write!(f, "oci://{host}/{repository}"),
+            Place::Archive(uri) => write!(f, "{uri}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_repository_or_an_archive_on_a_web_server() {
+        for text in [
+            "oci://registry.example.com/charts/shop",
+            "oci://localhost:5000/shop",
+            "oci://[::1]:5000/a/b.c/d_e--f",
+            "https://example.com/charts/shop-1.0.0.tgz",
+            "http://127.0.0.1:80/shop.tgz",
+        ] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+            assert!(Place::is_meant(text));
+        }
+        assert_eq!("oci://a/b/shop".parse::<Place>().unwrap().name(), "shop");
+        assert_eq!("https://a:1/b/shop.tgz".parse::<Place>().unwrap().host(), "a:1");
+        assert!(!Place::is_meant("helm-charts/shop"));
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_is_refused_without_quoting_it() {
+        for (text, expected) in [
+            ("oci://registry.example.com", PlaceError::Url),
+            ("oci://registry.example.com/", PlaceError::Name),
+            ("oci://registry.example.com/Shop", PlaceError::Name),
+            ("oci://registry.example.com/a//b", PlaceError::Name),
+            ("oci://registry.example.com/a/../b", PlaceError::Name),
+            ("oci://registry.example.com/shop:1.0.0", PlaceError::Version),
+            ("oci://registry.example.com/shop@sha256:00", PlaceError::Version),
+            ("oci://user:pass@registry.example.com/shop", PlaceError::User),
+            ("https://user:pass@example.com/shop.tgz", PlaceError::User),
+            ("https://example.com/shop.tgz?token=s3cret", PlaceError::Query),
+            ("https://example.com/shop.tgz#s3cret", PlaceError::Query),
+            ("https://example.com", PlaceError::Url),
+            ("https://example.com/", PlaceError::Url),
+            ("ftp://example.com/shop.tgz", PlaceError::Url),
+            ("git+https://example.com/shop", PlaceError::Url),
+        ] {
+            assert_eq!(text.parse::<Place>(), Err(expected), "{text}");
+        }
+        let long = format!("oci://a/{}", "x".repeat(MAX_NAME + 1));
+        assert_eq!(long.parse::<Place>(), Err(PlaceError::Name));
+    }
+}
