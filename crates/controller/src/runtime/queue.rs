@@ -62,6 +62,14 @@ struct State<K> {
     metrics: Option<QueueMetrics>,
 }
 
+/// What still waits will never be handed out.
+impl<K> Drop for State<K> {
+    fn drop(&mut self) {
+        let waiting = self.queued.len() + self.again.len() + self.retries.len();
+        (0..waiting).for_each(|_| self.metrics.iter().for_each(QueueMetrics::left));
+    }
+}
+
 impl<K: Clone + Eq + Hash + Grouped> Default for Queue<K> {
     fn default() -> Queue<K> {
         Queue::new()
@@ -428,6 +436,10 @@ mod tests {
         queue.done(&"a");
         queue.forget(&"a");
         assert_eq!(depth(), (Some(0), Some(5)));
+        queue.push("b");
+        assert_eq!(depth().0, Some(1));
+        drop(queue);
+        assert_eq!(depth().0, Some(0), "a queue that is gone has no keys");
     }
 
     /// Takes the next key, whose reconcile then asks for a retry.

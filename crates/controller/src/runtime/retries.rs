@@ -50,6 +50,13 @@ impl<K> Default for Retries<K> {
     }
 }
 
+impl<K> Retries<K> {
+    /// Returns how many keys are queued.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
 impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
     /// Enqueues a running key for retry, or keeps its position. Returns whether it was not queued before.
     pub fn ask(&mut self, key: &K, attempt: RetryInputs) -> bool {
@@ -84,11 +91,6 @@ impl<K: Clone + Eq + Hash + Grouped> Retries<K> {
         self.took = attempt;
         self.places.remove(&taken.0);
         Some(taken)
-    }
-
-    /// Returns how many keys are queued.
-    pub fn len(&self) -> usize {
-        self.places.len()
     }
 
     /// Returns whether no key is queued.
