@@ -22,6 +22,8 @@ mod plan;
 mod preflight;
 mod record_key;
 
+mod pull;
+
 mod rendering;
 
 mod view;

@@ -69,6 +69,10 @@ impl ChartFiles {
 /// Returns the path in the project of a chart in watches.yaml. That may be a path in the image, which Dockerfiles map
 /// to the project. Returns the given path for a chart that the project does not have.
 pub(crate) fn path(project: &Project, given: &str) -> String {
+    // A chart that is fetched has its URL as its path.
+    if given.contains("://") {
+        return given.to_owned();
+    }
     let plain = if given.starts_with('/') { given.trim_end_matches('/').to_owned() } else { joined("", given) };
     let exists = |path: &str| project.contains(path) || project.below(path).next().is_some();
     if exists(&plain) {
@@ -90,6 +94,7 @@ pub(crate) fn of(project: &Project, path: &str) -> Result<Arc<Chart>, Error> {
 
 fn missing(path: &str) -> &'static str {
     match path.starts_with('/') {
+        _ if path.contains("://") => "it is fetched, and only the command line of an operator fetches charts",
         true => "it is a path of the image, and the project has no chart that a COPY of a Dockerfile brings there",
         false => "the project has no such folder or archive",
     }

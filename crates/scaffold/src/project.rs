@@ -108,6 +108,11 @@ impl Project {
         self.files.insert(path, File { content, change: Some(change) });
     }
 
+    /// Adds a file that is not the project's own, such as a chart that was fetched. It is no change.
+    pub fn lend(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
+        self.files.insert(path.into(), File { content: content.into(), change: None });
+    }
+
     /// Removes a file.
     pub(crate) fn remove(&mut self, path: &str) {
         let known = self.files.remove(path);
@@ -147,6 +152,9 @@ mod tests {
         project.write("d", "2");
         let changes: Vec<_> = project.changes().collect();
         assert_eq!(changes, [("c", Change::Changed), ("d", Change::Created)]);
+        project.lend("oci://r/shop", "chart");
+        assert_eq!(project.text("oci://r/shop"), Some("chart"));
+        assert_eq!(project.changes().count(), 2, "what is lent is never written");
         assert_eq!((project.text("a"), project.text("d")), (Some("1"), Some("2")));
     }
 

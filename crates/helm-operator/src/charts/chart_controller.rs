@@ -1,6 +1,6 @@
 //! Defines a chart controller, with what the operator's author adds to its chart.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use controller::context::Context;
@@ -12,11 +12,12 @@ use kube::core::DynamicObject;
 
 use super::cluster::Cluster;
 use super::config::ChartConfig;
-use super::{findings, start};
+use super::{findings, pulled, start};
 use crate::hooks::extensions::{Extensions, Wake, Wakes};
 use crate::hooks::{PostHook, PostRenderer, PreHook, ValueMapper};
 use crate::reconcile::versions::Versions;
 use crate::rendering::request::Renderer;
+use crate::rendering::unavailable::Unavailable;
 use crate::watches::Watch;
 
 /// Keeps a Helm release for each custom resource of one kind.
@@ -65,27 +66,35 @@ pub(crate) enum Source {
 }
 
 impl ChartController {
-    /// Creates a controller for one entry of watches.yaml, and loads its chart.
+    /// Creates a controller for one entry of watches.yaml, and loads its chart. A chart that is fetched is loaded while
+    /// the controller runs.
     ///
     /// # Errors
     /// The chart cannot be loaded, is a library, or lacks dependencies.
     pub fn load(watch: Watch) -> Result<ChartController, reconciler::Error> {
-        let copies = watch.schema.absolute()?.copies;
-        let chart = Chart::load_with(&watch.chart, &copies)?;
-        if let Some(why) = chart.not_installable() {
-            return Err(why.into());
+        if let Some(pull) = &watch.pull {
+            let waiting = Source::Own(Arc::new(Unavailable::new(pull.source.place.name())));
+            return Ok(ChartController::from(watch, waiting));
         }
-        if let [first, ..] = chart.missing_dependencies()[..] {
-            return Err(format!("found in Chart.yaml, but missing in charts/ directory: {first}").into());
-        }
-        report_problems(&watch, &chart);
         let path = std::path::absolute(&watch.chart)?;
-        Ok(ChartController::from(watch, Source::Engine(Arc::new(Engine::new(chart)), path)))
+        let engine = open(&watch, &path)?;
+        Ok(ChartController::from(watch, Source::Engine(engine, path)))
     }
 
     /// Creates a controller with its own renderer instead of the chart in `watch`.
     pub fn with_renderer(watch: Watch, renderer: Arc<dyn Renderer>) -> ChartController {
-        ChartController::from(watch, Source::Own(renderer))
+        ChartController::from(Watch { pull: None, ..watch }, Source::Own(renderer))
+    }
+
+    /// Returns the same controller with another renderer of its chart.
+    pub(crate) fn rendering_by(&self, source: Source) -> ChartController {
+        ChartController {
+            name: self.name.clone(),
+            watch: self.watch.clone(),
+            source,
+            extensions: self.extensions.clone(),
+            versions: self.versions.clone(),
+        }
     }
 
     fn from(watch: Watch, source: Source) -> ChartController {
@@ -177,6 +186,23 @@ impl ChartController {
     }
 }
 
+/// Loads the chart at a path for a watch.
+///
+/// # Errors
+/// The chart cannot be loaded, is a library, or lacks dependencies.
+pub(super) fn open(watch: &Watch, path: &Path) -> Result<Arc<Engine>, reconciler::Error> {
+    let copies = watch.schema.absolute()?.copies;
+    let chart = Chart::load_with(path, &copies)?;
+    if let Some(why) = chart.not_installable() {
+        return Err(why.into());
+    }
+    if let [first, ..] = chart.missing_dependencies()[..] {
+        return Err(format!("found in Chart.yaml, but missing in charts/ directory: {first}").into());
+    }
+    report_problems(watch, &chart);
+    Ok(Arc::new(Engine::new(chart)))
+}
+
 /// Logs problems of the chart that would fail every resource.
 fn report_problems(watch: &Watch, chart: &Chart) {
     for Problem { path, line, what } in helm::engine::problems(chart) {
@@ -214,6 +240,9 @@ impl Controller for ChartController {
         if let Source::Engine(engine, _) = &self.source {
             findings::report(&self.watch, engine.chart());
         }
+        if self.watch.pull.is_some() {
+            pulled::prepare(&self.watch, context);
+        }
         if let (Source::Engine(engine, chart), Some(workers)) = (&self.source, &cluster.workers) {
             match reads_documents(engine.chart()) {
                 true => workers.admit_beside(chart),
@@ -226,6 +255,9 @@ impl Controller for ChartController {
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
-        Box::pin(start::run(*self, context))
+        match self.watch.pull.clone() {
+            Some(pull) => Box::pin(pulled::run(*self, pull, context)),
+            None => Box::pin(start::run(*self, context)),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The settings of chart controllers, from the command line.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use controller::context::Context;
@@ -27,6 +28,11 @@ pub struct ChartConfig {
     pub suppress_override_values: bool,
     /// Where charts are rendered. Default: in this process.
     pub rendering: Rendering,
+    /// The folder of fetched charts, which other users must not be able to write. Default: `helm-operator-charts` in
+    /// the system's folder for temporary files.
+    pub chart_cache: PathBuf,
+    /// How many bytes of fetched charts are kept besides those that are served. Default: 256 MiB.
+    pub chart_cache_size: u64,
     /// The namespace of the Secret with the key of release records. Empty means the pod's own or, outside a cluster,
     /// the kubeconfig's. Default: empty.
     pub record_key_namespace: String,
@@ -34,6 +40,9 @@ pub struct ChartConfig {
 
 /// The default of [`ChartConfig::progress_timeout`], which is a Deployment's own default.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The default of [`ChartConfig::chart_cache_size`].
+const CHART_CACHE: u64 = 256 << 20;
 
 impl Default for ChartConfig {
     /// Returns upstream's defaults.
@@ -46,6 +55,8 @@ impl Default for ChartConfig {
             max_parallel_upgrades: 0,
             suppress_override_values: true,
             rendering: Rendering::default(),
+            chart_cache: std::env::temp_dir().join("helm-operator-charts"),
+            chart_cache_size: CHART_CACHE,
             record_key_namespace: String::new(),
         }
     }

@@ -64,7 +64,9 @@ impl Previews {
         let (watch, shared) = (watch.clone(), Arc::downgrade(shared));
         // A context that holds these previews would keep itself alive.
         let context = context.alone().with(Cluster::of(context));
-        lock(&self.0).push(Served { watch, context, shared, runtime: Handle::current() });
+        let mut all = lock(&self.0);
+        all.retain(|one| one.shared.strong_count() > 0);
+        all.push(Served { watch, context, shared, runtime: Handle::current() });
     }
 
     /// Renders a chart for the deployed releases of its watch, for at most two seconds. Blocks, so the controllers' own

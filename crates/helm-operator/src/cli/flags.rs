@@ -100,6 +100,14 @@ pub(crate) struct Run {
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "DURATION")]
     render_timeout: Duration,
 
+    /// The folder of charts that are fetched; make it a volume to start while a registry is away [default: helm-operator-charts in the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    chart_cache: Option<PathBuf>,
+
+    /// How many bytes of fetched charts are kept, besides those that are served
+    #[arg(long, default_value = "256Mi", value_parser = bytes, value_name = "BYTES")]
+    chart_cache_size: u64,
+
     /// How long running reconciles may take to finish after SIGTERM, as a Go duration; keep it below the pod's terminationGracePeriodSeconds [default: 8s]
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     shutdown_grace: Option<Duration>,
@@ -278,6 +286,8 @@ impl Run {
             max_parallel_upgrades: self.max_parallel_upgrades.into(),
             suppress_override_values: self.suppress_override_values,
             rendering: self.rendering(rendering::memory_limit()),
+            chart_cache: self.chart_cache.clone().unwrap_or_else(|| ChartConfig::default().chart_cache),
+            chart_cache_size: self.chart_cache_size,
             record_key_namespace: match &self.record_key_namespace {
                 own if own.is_empty() => self.leader_election_namespace.clone(),
                 own => own.clone(),

@@ -161,7 +161,9 @@ impl Operator {
         self.own.retain(|(watch, _)| serves(watch));
         self.charts.retain(|(kind, _)| self.watches.iter().any(|watch| is_named(watch, kind)));
         if let Some(chart) = chart {
-            self.watches.iter_mut().for_each(|watch| watch.chart = chart.to_owned());
+            for watch in &mut self.watches {
+                (watch.chart, watch.pull) = (chart.to_owned(), None);
+            }
         }
         Operator { controllers: Vec::new(), webhooks: Webhooks::default(), ..self }
     }

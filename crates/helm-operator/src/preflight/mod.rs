@@ -7,7 +7,7 @@ mod templates;
 use controller::rights::Need;
 use helm_release::kube::Resource;
 
-use crate::watches::{AnnotationSources, ServiceAccount, SourceKind, Watch};
+use crate::watches::{AnnotationSources, Pull, ServiceAccount, SourceKind, Watch};
 pub(crate) use refusal::Refused;
 pub(crate) use templates::named;
 
@@ -31,6 +31,9 @@ pub(crate) fn of_watch<'a>(watch: &'a Watch, own: &'a str, plural: &'a str, stat
     if let Some(ServiceAccount { namespace, name }) = &watch.service_account {
         let acting = Need::all("", "serviceaccounts", &["get", "impersonate"]);
         needs.push(Need { name: Some(name), namespace: namespace.as_deref(), ..acting });
+    }
+    for name in watch.pull.iter().flat_map(Pull::secrets) {
+        needs.push(Need { name: Some(name), namespace: Some(own), ..Need::all("", "secrets", &["get"]) });
     }
     needs
 }
@@ -132,6 +135,15 @@ mod tests {
             ("serviceaccounts", Some("far")),
         ];
         assert_eq!(places, expected);
+    }
+
+    #[test]
+    fn a_chart_that_is_fetched_needs_its_secrets_in_the_operators_own_namespace() {
+        let text = "- {group: g, version: v1, kind: Thing, chart: 'oci://r.io/thing', pull: {secret: login, ca: {secret: ca, key: k}, verify: {cosign: {key: /cosign.pub}}}}";
+        let watch = crate::watches::parse(text, |_| None).unwrap().watches.remove(0);
+        let needs = of_watch(&watch, "own", "things", "things/status");
+        let named: Vec<_> = needs.iter().filter_map(|need| Some((need.name?, need.namespace))).collect();
+        assert_eq!(named, [("login", Some("own")), ("ca", Some("own"))]);
     }
 
     /// Returns a project whose chart is applied as a ServiceAccount, with the roles that `generate rbac` writes.

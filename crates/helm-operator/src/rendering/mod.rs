@@ -24,6 +24,7 @@ pub(crate) mod request;
 mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod unavailable;
 mod weight;
 pub(crate) mod worker;
 

@@ -8,6 +8,10 @@ use std::fmt;
 pub(crate) enum Reason {
     /// The chart's files changed while the operator was running.
     ChartChanged,
+    /// The chart cannot be fetched, and is not in the cache.
+    ChartUnavailable,
+    /// The chart is not signed as the watch demands.
+    ChartUnverified,
     /// The operator or the account may not read what the resource depends on.
     DependencyForbidden,
     /// Another writer changes the same fields again and again.
@@ -73,8 +77,10 @@ pub(crate) enum Reason {
 }
 
 /// All reasons that have a name here.
-const ALL: [Reason; 31] = [
+const ALL: [Reason; 33] = [
     Reason::ChartChanged,
+    Reason::ChartUnavailable,
+    Reason::ChartUnverified,
     Reason::DependencyForbidden,
     Reason::DriftLoop,
     Reason::ExternalSchema,
@@ -117,6 +123,8 @@ impl Reason {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Reason::ChartChanged => "ChartChanged",
+            Reason::ChartUnavailable => "ChartUnavailable",
+            Reason::ChartUnverified => "ChartUnverified",
             Reason::DependencyForbidden => "DependencyForbidden",
             Reason::DriftLoop => "DriftLoop",
             Reason::ExternalSchema => "ExternalSchema",
@@ -185,7 +193,9 @@ impl Reason {
                  helm.sdk.operatorframework.io/retry-now to a new value"
             }
             Reason::UnsupportedKubernetes => "use a chart that supports this version of Kubernetes",
-            Reason::DependencyForbidden
+            Reason::ChartUnavailable
+            | Reason::ChartUnverified
+            | Reason::DependencyForbidden
             | Reason::Forbidden
             | Reason::ImpersonationForbidden
             | Reason::InstallError

@@ -15,7 +15,7 @@ use super::node::{Entry, Node};
 use super::{
     AnnotationNames, AnnotationSources, ChartTests, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
     OverrideValuesType, Overrides, RenderOn, SchemaRule, ValuesSource, Warning, Watch, chart_tests, labels, objects,
-    parse_duration, render_on, rules,
+    parse_duration, pull, render_on, rules,
 };
 use scaffold::lint::undecided;
 
@@ -29,6 +29,7 @@ pub(super) const KEYS: &[&str] = &[
     "version",
     "kind",
     "chart",
+    "pull",
     "watchDependentResources",
     "overrideValues",
     "overrideValuesType",
@@ -81,6 +82,8 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
             None => warnings.push(unknown(entry)),
         }
     }
+    let entry = |key: &str| entries.iter().find(|entry| known(&entry.key) == Some(key));
+    watch.pull = pull::pull(entry("chart"), entry("pull"), warnings)?;
     watch.undecided = undecided(|key| entries.iter().any(|entry| known(&entry.key) == Some(key)));
     watch.overrides = Overrides::parse(overrides.texts, overrides.kind)?.with_environment(overrides.from_environment);
     Ok(watch)
@@ -101,6 +104,7 @@ fn empty() -> Watch {
         version: String::new(),
         kind: String::new(),
         chart: Default::default(),
+        pull: None,
         overrides: Overrides::default(),
         reconcile_period: None,
         hook_timeout: None,

@@ -14,6 +14,7 @@ mod labels;
 mod node;
 mod objects;
 mod overrides;
+mod pull;
 mod render_on;
 mod rules;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub(crate) use expressions::{Field, names};
 pub use labels::CommonLabels;
 pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
+pub use pull::{Pem, Pull};
 pub use render_on::RenderOn;
 pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount, StorageNamespace};
 
@@ -53,8 +55,10 @@ pub struct Watch {
     pub version: String,
     /// The kind; never empty.
     pub kind: String,
-    /// The chart's directory or archive, relative to the working directory.
+    /// The chart's directory or archive, relative to the working directory, or its URL if it is fetched.
     pub chart: PathBuf,
+    /// How the chart is fetched. `None`: it is on disk.
+    pub pull: Option<Pull>,
     /// The override values for the `spec` of each resource.
     pub overrides: Overrides,
     /// How often a resource is reconciled without an event; zero means never. `None`: the flag decides.

@@ -366,7 +366,7 @@ pub(super) fn map(value: &Node) -> Result<&[Entry], String> {
     }
 }
 
-fn string(what: &str, value: &Node) -> Result<String, String> {
+pub(super) fn string(what: &str, value: &Node) -> Result<String, String> {
     match value {
         Node::String(text) => Ok(text.clone()),
         other => Err(format!("{what}: expected a string, found {}", other.type_name())),

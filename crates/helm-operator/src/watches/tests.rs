@@ -585,6 +585,10 @@ fn the_schema_for_editors_has_every_key_and_accepts_the_examples() {
         "test: {timeout: soon}",
         "hookLogs: 1",
         "renderOn: [kinds]",
+        "pull: {versoin: 1.0.0}",
+        "pull: {digest: sha256:00}",
+        "pull: {verify: {cosign: {}}}",
+        "pull: {ca: {secret: a}}",
     ] {
         assert_eq!(rejected_by_schema(&entry(bad)).len(), 1, "{bad}");
     }
@@ -600,6 +604,15 @@ fn every_example_of_the_page_about_watches_is_read_without_a_warning() {
         let read = parse(example, |_| Some("x".to_owned()));
         assert_eq!(read.unwrap_or_else(|error| panic!("{error}: {example}")).warnings, []);
     }
+}
+
+#[test]
+fn the_example_of_the_page_about_charts_is_read_without_a_warning_and_fits_the_schema() {
+    let page = include_str!("../../../../docs/charts.md");
+    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let read = parse(example, |_| None).unwrap();
+    assert_eq!((read.watches.len(), read.warnings), (2, Vec::new()));
+    assert_eq!(rejected_by_schema(example), [""; 0]);
 }
 
 #[test]

@@ -78,6 +78,7 @@ mod page;
 mod pinned;
 mod previews;
 mod proven;
+mod pulled;
 mod ready;
 mod recorded;
 mod recreate;

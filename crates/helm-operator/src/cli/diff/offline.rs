@@ -17,6 +17,7 @@ use crate::cli::rendered;
 use crate::manager::operator::Operator;
 use crate::mask::Mask;
 use crate::plan::{Name, compare, revisions};
+use crate::pull;
 use crate::watches::Watch;
 
 /// Returns what a new chart changes in the render of each resource.
@@ -46,7 +47,12 @@ fn one(diff: &Diff, watch: &Watch, chart: &Path, document: &Json) -> Result<Rehe
     let namespace = of_file.or_else(|| diff.namespace.clone()).unwrap_or_else(|| "default".to_owned());
     let resource = Name { api_version, kind, namespace, name: text(&document["metadata"]["name"]) };
     let render = |chart: &Path| objects(watch, chart, &resource, &document["spec"]);
-    let plan = compare(resource.clone(), &render(&watch.chart)?, &render(chart)?);
+    let pulled = pull::local(watch).map_err(|error| Failure::Render {
+        chart: watch.chart.clone(),
+        what: resource.to_string(),
+        why: chain(&error),
+    })?;
+    let plan = compare(resource.clone(), &render(&pulled)?, &render(chart)?);
     Ok(Rehearsed { plan, mask: Mask::default() })
 }
 

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use scaffold::webhooks::{self, Webhooks};
-use scaffold::{Existing, Project, bundle, crd, disk, helm_chart, policies, rbac};
+use scaffold::{Existing, Project, bundle, crd, helm_chart, policies, rbac};
 
-use super::{Error, FOLDER, edit, progress};
+use super::{Error, FOLDER, edit, progress, read};
 use crate::manager::Operator;
 
 /// What to generate.
@@ -142,7 +142,7 @@ fn check(
     name: &'static str,
     work: impl FnOnce(&mut Project) -> Result<Vec<String>, scaffold::Error>,
 ) -> Result<(), Error> {
-    let mut project = disk::read(Path::new(FOLDER))?;
+    let mut project = read(Path::new(FOLDER))?;
     let shown = progress::show(&mut project);
     work(&mut project)?;
     drop(shown);

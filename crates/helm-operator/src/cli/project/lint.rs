@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use scaffold::Project;
 use scaffold::lint::{self, Finding, Level};
 use scaffold::rbac::Native;
-use scaffold::{Project, disk};
 
-use super::{Error, FOLDER, progress};
+use super::{Error, FOLDER, progress, read};
 use crate::watches;
 
 /// The flags of `lint`.
@@ -31,7 +31,7 @@ pub(crate) struct Lint {
 
 /// Runs the command. `natives` are the program's own kinds.
 pub(super) fn run(args: &Lint, natives: &[Native]) -> Result<ExitCode, Error> {
-    let mut project = disk::read(Path::new(FOLDER))?;
+    let mut project = read(Path::new(FOLDER))?;
     let shown = progress::show(&mut project);
     let found = findings(&project, natives)?;
     drop(shown);

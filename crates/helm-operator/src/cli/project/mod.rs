@@ -24,6 +24,7 @@ pub(crate) use init::Init;
 pub(crate) use lint::Lint;
 
 use crate::manager::Operator;
+use crate::{pull, watches};
 
 /// The reason why a command fails.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,8 @@ pub(super) enum Error {
     Stale(String, &'static str),
     #[error("no manifests: run 'kubectl kustomize config/default | helm-operator generate bundle'")]
     NoManifests,
+    #[error("cannot fetch the chart of {kind}")]
+    Pull { kind: String, source: Box<pull::Error> },
     #[error(transparent)]
     Kinds(Box<crate::manager::Error>),
     #[error("cannot read the standard input")]
@@ -61,10 +64,25 @@ pub(super) enum Error {
 /// The directory that commands work in.
 const FOLDER: &str = ".";
 
+/// Reads the project, with the charts that its watches fetch.
+fn read(folder: &Path) -> Result<Project, Error> {
+    let mut project = disk::read(folder)?;
+    // Each command says itself what is wrong with the file.
+    let parsed = watches::parse(project.text("watches.yaml").unwrap_or_default(), |name| std::env::var(name).ok());
+    for watch in parsed.map(|parsed| parsed.watches).unwrap_or_default() {
+        let fetched = pull::archive(&watch)
+            .map_err(|source| Error::Pull { kind: watch.kind.clone(), source: Box::new(source) })?;
+        if let Some(archive) = fetched {
+            project.lend(watch.chart.display().to_string(), archive);
+        }
+    }
+    Ok(project)
+}
+
 /// Reads the project, edits it and writes what changed. Prints each file and note.
 fn edit(work: impl FnOnce(&mut Project) -> Result<Vec<String>, Error>) -> Result<(), Error> {
     let folder = Path::new(FOLDER);
-    let mut project = disk::read(folder)?;
+    let mut project = read(folder)?;
     let shown = progress::show(&mut project);
     let notes = work(&mut project)?;
     drop(shown);

@@ -52,7 +52,7 @@ fn problem(text: &str) -> Option<String> {
         Ok(parsed) => parsed,
         Err(error) => return Some(chain(&error)),
     };
-    parsed.watches.iter().find_map(|watch| {
+    parsed.watches.iter().filter(|watch| watch.pull.is_none()).find_map(|watch| {
         let error = Chart::load_with(&watch.chart, &watch.schema.copies).err()?;
         Some(format!("line {}: chart {:?}: {}", watch.line, watch.chart.display().to_string(), chain(&error)))
     })

@@ -71,7 +71,7 @@ impl Reload {
         let mut entries = Entries::of(file);
         watcher.watch(entries.folder(), RecursiveMode::NonRecursive).map_err(failed(entries.folder()))?;
         let watches = watches::load(file).unwrap_or_default();
-        for watch in &watches {
+        for watch in watches.iter().filter(|watch| watch.pull.is_none()) {
             watcher.watch(&watch.chart, RecursiveMode::Recursive).map_err(failed(&watch.chart))?;
         }
         let program = std::env::current_exe();

@@ -23,6 +23,7 @@ use helm::chart::Chart;
 use crate::manager::operator::Operator;
 use crate::origins::rows::Row;
 use crate::origins::{self, Inputs};
+use crate::pull;
 use crate::values_from::{Content, Found, Resolved};
 use crate::view::primary::Primary;
 use crate::watches::Watch;
@@ -108,6 +109,8 @@ enum Error {
     File(#[from] offline::Error),
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
+    #[error(transparent)]
+    Pull(#[from] pull::Error),
     #[error("cannot load chart {}", path.display())]
     Chart { path: PathBuf, source: helm::disk::ReadError },
     #[error(transparent)]
@@ -173,7 +176,7 @@ fn shown(args: &Args, operator: &Operator) -> Result<Shown, Error> {
 fn of(resource: Resource<'_>, only_changed: bool) -> Result<Shown, Error> {
     let Resource { watch, primary, sources, mut notes } = resource;
     let failed = |source| Error::Chart { path: watch.chart.clone(), source };
-    let chart = Chart::load_with_lines(&watch.chart).map_err(failed)?;
+    let chart = Chart::load_with_lines(&pull::local(watch)?).map_err(failed)?;
     let found: Vec<Found<'_>> = sources.iter().map(|(source, content)| found(source, content.as_ref())).collect();
     let overrides_type = watch.overrides.kind().unwrap_or_default();
     if watch.overrides.kind().is_none() && !watch.overrides.typed_keys().is_empty() {

@@ -1,0 +1,229 @@
+//! Runs the controller of a chart that is fetched: with what the registry has, else with what the cache has, else with
+//! a stand-in that says why. Starts it again when another chart is there.
+//!
+//! ```text
+//! fetch ─┬─ chart ──────────────────────┬─▶ run ◀── at each interval: fetch ── another chart ─▶ stop as at a shutdown, run
+//!        └─ fails ─▶ cache, or stand-in ┘
+//! ```
+//!
+//! To start again is what a restart of the process does to one kind, so that everything that holds for a restart holds
+//! here: interrupted actions continue, and a changed chart is rolled out under `maxParallelUpgrades`.
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::context::Context;
+use controller::reconciler;
+use controller::report::chain;
+use controller::runtime::backoff;
+use controller::runtime::readiness::Readiness;
+use helm::engine::Engine;
+use registry::{Cache, Digest, Fetched};
+use tokio::time::{sleep, timeout};
+
+use super::chart_controller::{ChartController, Source, open};
+use super::cluster::Cluster;
+use super::config::ChartConfig;
+use super::{findings, start};
+use crate::pull::{Error, Puller, Secrets};
+use crate::rendering::unavailable::Unavailable;
+use crate::status::reason::Reason;
+use crate::watches::{Pull, Watch};
+
+/// How long the start waits for the registry before the cache serves. The cache may hold an older version, which
+/// releases would return to.
+const FIRST_LOOK: Duration = Duration::from_secs(20);
+
+/// How long running reconciles may take before the controller starts again without their end.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// How often to make sure that the cache has a chart that is never looked up again.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// What the controller runs with.
+enum Serving {
+    /// A chart.
+    Chart { engine: Arc<Engine>, archive: PathBuf, digest: Digest },
+    /// Nothing, because of what the stand-in says.
+    Nothing(Arc<Unavailable>),
+}
+
+impl Serving {
+    fn source(&self) -> Source {
+        match self {
+            Serving::Chart { engine, archive, .. } => Source::Engine(engine.clone(), archive.clone()),
+            Serving::Nothing(unavailable) => Source::Own(unavailable.clone()),
+        }
+    }
+}
+
+/// Lets workers read what will be fetched. They read nothing else in that folder.
+pub(super) fn prepare(watch: &Watch, context: &Context) {
+    let cache = cache(context);
+    if let Err(error) = cache.open() {
+        tracing::warn!(
+            kind = watch.kind,
+            error = chain(&error),
+            "Charts cannot be fetched: name a folder with --chart-cache"
+        );
+    }
+    if let Some(workers) = &Cluster::of(context).workers {
+        workers.admit_copy(cache.folder());
+    }
+}
+
+fn cache(context: &Context) -> Arc<Cache> {
+    context.part(|context| {
+        let config = ChartConfig::of(context);
+        let folder = std::path::absolute(&config.chart_cache).unwrap_or(config.chart_cache);
+        Cache::new(folder, config.chart_cache_size)
+    })
+}
+
+/// Runs the controller until the process ends.
+pub(super) async fn run(controller: ChartController, pull: Pull, context: Context) -> Result<(), reconciler::Error> {
+    let namespace = ChartConfig::of(&context).own_namespace(&context.client).to_owned();
+    let secrets = Secrets { client: context.client.clone(), namespace };
+    let lookout =
+        Lookout { watch: controller.watch.clone(), puller: Puller::new(pull, cache(&context), Some(secrets)) };
+    let mut serving = tokio::select! {
+        serving = lookout.first() => serving,
+        () = context.shutdown.cancelled() => return Ok(()),
+    };
+    let mut readiness = context.readiness.clone();
+    loop {
+        if let Serving::Chart { engine, .. } = &serving {
+            findings::report(&controller.watch, engine.chart());
+        }
+        let shutdown = context.shutdown.child_token();
+        let mut handles = context.clone();
+        (handles.shutdown, handles.readiness) = (shutdown.clone(), readiness);
+        let mut running = pin!(start::run(controller.rendering_by(serving.source()), handles));
+        serving = tokio::select! {
+            biased;
+            ended = &mut running => return ended,
+            next = lookout.next(&serving) => next,
+        };
+        lookout.announce(&serving);
+        shutdown.cancel();
+        // What does not end is dropped, as when a process is killed.
+        if let Ok(ended) = timeout(GRACE, &mut running).await {
+            ended?;
+        }
+        // The process stays ready: only one kind lists again.
+        readiness = Readiness::default();
+    }
+}
+
+/// Looks for the chart of a watch.
+struct Lookout {
+    watch: Watch,
+    puller: Puller,
+}
+
+impl Lookout {
+    /// Returns what to start with.
+    async fn first(&self) -> Serving {
+        let why = match timeout(FIRST_LOOK, self.look()).await {
+            Ok(Ok(serving)) => return serving,
+            Ok(Err(why)) => why,
+            Err(_) => (Reason::ChartUnavailable, format!("no answer within {FIRST_LOOK:?}")),
+        };
+        let cached = self.puller.cached().await.ok().flatten();
+        let (kind, chart, error) = (&self.watch.kind, self.watch.chart.display(), &why.1);
+        match cached.map(|fetched| self.open(fetched)) {
+            Some(Ok(serving)) => {
+                tracing::warn!(kind, %chart, error, "The chart cannot be looked up: the one in the cache serves");
+                serving
+            }
+            _ => {
+                tracing::error!(kind, %chart, error, "The chart cannot be fetched: its resources wait for it");
+                let unavailable = Unavailable::new(self.puller.pull().source.place.name());
+                unavailable.because(why.0, self.explained(why.1));
+                Serving::Nothing(Arc::new(unavailable))
+            }
+        }
+    }
+
+    /// Waits until another chart is there than the one that is served.
+    async fn next(&self, serving: &Serving) -> Serving {
+        let (mut failures, mut last) = (0_u32, String::new());
+        loop {
+            match serving {
+                Serving::Nothing(_) => sleep(backoff::wait(failures + 1)).await,
+                Serving::Chart { .. } => sleep(self.interval()).await,
+            }
+            if !self.moves() && matches!(self.puller.cached().await, Ok(Some(_))) {
+                continue;
+            }
+            let (reason, why) = match self.look().await {
+                Ok(found) if is_same(&found, serving) => {
+                    (failures, last) = (0, String::new());
+                    continue;
+                }
+                Ok(found) => return found,
+                Err(why) => why,
+            };
+            failures = failures.saturating_add(1);
+            if last != why {
+                let (kind, chart) = (&self.watch.kind, self.watch.chart.display());
+                tracing::warn!(kind, %chart, error = why, "The chart cannot be looked up: trying again");
+                last.clone_from(&why);
+            }
+            if let Serving::Nothing(unavailable) = serving {
+                unavailable.because(reason, self.explained(why));
+            }
+        }
+    }
+
+    /// Fetches the chart and loads it.
+    async fn look(&self) -> Result<Serving, (Reason, String)> {
+        let reason = |error: &Error| match error.is_unverified() {
+            true => Reason::ChartUnverified,
+            false => Reason::ChartUnavailable,
+        };
+        let fetched = self.puller.fetch().await.map_err(|error| (reason(&error), chain(&error)))?;
+        self.open(fetched).map_err(|error| (Reason::ChartUnavailable, chain(&*error)))
+    }
+
+    fn open(&self, fetched: Fetched) -> Result<Serving, reconciler::Error> {
+        let Fetched { archive, digest, .. } = fetched;
+        let engine = open(&self.watch, &archive)?;
+        Ok(Serving::Chart { engine, archive, digest })
+    }
+
+    /// Logs what is served from now on.
+    fn announce(&self, serving: &Serving) {
+        if let Serving::Chart { engine, digest, .. } = serving {
+            let (kind, chart, version) =
+                (&self.watch.kind, self.watch.chart.display(), &engine.chart().metadata.version);
+            tracing::info!(kind, %chart, version, %digest, "Another chart is there: serving it, and upgrading its releases");
+        }
+    }
+
+    /// Returns whether the registry may have another chart. If not, a look only makes sure that the cache still has it,
+    /// because workers that start read it again.
+    fn moves(&self) -> bool {
+        let Pull { source, interval, .. } = self.puller.pull();
+        source.moves() && !interval.is_zero()
+    }
+
+    /// Returns the pause before the next look, up to a tenth longer, so that kinds and replicas do not ask at once.
+    fn interval(&self) -> Duration {
+        let interval = Some(self.puller.pull().interval).filter(|interval| !interval.is_zero()).unwrap_or(KEPT);
+        interval + interval.mul_f64((outside::random() % 1000) as f64 / 10_000.0)
+    }
+
+    fn explained(&self, why: String) -> String {
+        format!("cannot fetch the chart {}: {why}", self.watch.chart.display())
+    }
+}
+
+fn is_same(found: &Serving, serving: &Serving) -> bool {
+    match (found, serving) {
+        (Serving::Chart { digest: a, .. }, Serving::Chart { digest: b, .. }) => a == b,
+        _ => false,
+    }
+}

@@ -1,0 +1,291 @@
+//! Charts that are fetched: a whole controller on the API server in memory, and a registry in this process.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use controller::context::{Context, ControllerConfig};
+use controller::reconciler::Controller;
+use controller::testing::{Requests, client};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use registry::Digest;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::charts::ChartConfig;
+use crate::charts::chart_controller::ChartController;
+use crate::charts::tests::*;
+use crate::watches::{self, Pem};
+
+/// How often a test's controller looks for a newer version.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// A registry whose content can change, and which can be away.
+#[derive(Clone, Default)]
+struct Registry {
+    host: String,
+    has: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+    tags: Arc<Mutex<Vec<String>>>,
+    is_away: Arc<Mutex<bool>>,
+    /// The requests.
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Registry {
+    async fn start() -> Registry {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let registry = Registry { host: listener.local_addr().unwrap().to_string(), ..Registry::default() };
+        let served = registry.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let served = served.clone();
+                tokio::spawn(async move {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        let Ok(byte) = stream.read_u8().await else { return };
+                        head.push(byte);
+                    }
+                    let path = String::from_utf8(head).unwrap().split(' ').nth(1).unwrap().to_owned();
+                    let (status, content) = served.answer(&path);
+                    let length = content.len();
+                    let head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+                    _ = stream.write_all(&[head.as_bytes(), &content].concat()).await;
+                });
+            }
+        });
+        registry
+    }
+
+    fn answer(&self, path: &str) -> (u16, Vec<u8>) {
+        self.asked.lock().unwrap().push(path.to_owned());
+        if *self.is_away.lock().unwrap() {
+            return (503, Vec::new());
+        }
+        if path.starts_with("/v2/shop/tags/list") {
+            return (200, json!({"tags": *self.tags.lock().unwrap()}).to_string().into_bytes());
+        }
+        self.has.lock().unwrap().get(path).map_or((404, Vec::new()), |content| (200, content.clone()))
+    }
+
+    /// Publishes a version of a chart whose ConfigMap contains that version.
+    fn push(&self, version: &str) {
+        let archive = chart(version);
+        let digest = Digest::of(&archive).to_string();
+        let manifest = json!({
+            "schemaVersion": 2,
+            "config": {"mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": digest, "size": 2},
+            "layers": [{
+                "mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+                "digest": digest,
+                "size": archive.len(),
+            }],
+        });
+        let mut has = self.has.lock().unwrap();
+        has.insert(format!("/v2/shop/blobs/{digest}"), archive);
+        has.insert(format!("/v2/shop/manifests/{version}"), manifest.to_string().into_bytes());
+        self.tags.lock().unwrap().push(version.to_owned());
+    }
+
+    fn away(&self, is_away: bool) {
+        *self.is_away.lock().unwrap() = is_away;
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+fn chart(version: &str) -> Vec<u8> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {version: \"{{ .Chart.Version }}\"}\n";
+    let about = format!("apiVersion: v2\nname: shop\nversion: {version}\n");
+    for (path, text) in [("shop/Chart.yaml", &*about), ("shop/templates/c.yaml", map)] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        archive.append_data(&mut header, path, text.as_bytes()).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
+/// A process that serves the chart of the registry, and stops with its end.
+struct Operator {
+    server: Arc<MemoryApi>,
+    shutdown: CancellationToken,
+    work: tokio::task::JoinHandle<()>,
+}
+
+impl Operator {
+    fn start(server: &Arc<MemoryApi>, registry: &Registry, cache: &std::path::Path, key: Option<Pem>) -> Operator {
+        Operator::start_with(server, registry, cache, ("^1", key))
+    }
+
+    fn start_with(
+        server: &Arc<MemoryApi>,
+        registry: &Registry,
+        cache: &std::path::Path,
+        (version, key): (&str, Option<Pem>),
+    ) -> Operator {
+        let chart = format!("oci://{}/shop", registry.host);
+        let text = format!(
+            "- {{group: cache.my.domain, version: v1, kind: Memcached, chart: '{chart}', pull: {{version: {version}, plainHttp: true}}}}"
+        );
+        let mut watch = watches::parse(&text, |_| None).unwrap().watches.remove(0);
+        let pull = watch.pull.as_mut().unwrap();
+        (pull.interval, pull.key) = (INTERVAL, key);
+        let shutdown = CancellationToken::new();
+        let client = client(server, &Requests::default());
+        let context = Context::new(client, ControllerConfig::default(), Metrics::default(), shutdown.clone());
+        let config = ChartConfig { chart_cache: cache.to_owned(), ..ChartConfig::default() };
+        let context = context.with(Arc::new(config)).for_controller("memcached-controller");
+        let controller = ChartController::load(watch).unwrap();
+        controller.prepare(&context);
+        let work = tokio::spawn(async move { Box::new(controller).run(context).await.unwrap() });
+        Operator { server: server.clone(), shutdown, work }
+    }
+
+    /// Waits until the ConfigMap contains this version.
+    async fn serves(&self, version: &str) {
+        let map = || self.server.object(&format!("{MAPS}/c")).unwrap_or_default()["data"]["version"].clone();
+        eventually(|| if map() == version { Ok(()) } else { Err(format!("{} {}", map(), status(&self.server))) }).await;
+    }
+
+    /// Waits until the resource says why it has no release.
+    async fn says(&self, reason: &str, message: &str) {
+        let is_said = |condition: &Value| {
+            condition["reason"] == reason && condition["message"].as_str().is_some_and(|text| text.contains(message))
+        };
+        let conditions = || status(&self.server)["conditions"].as_array().cloned().unwrap_or_default();
+        eventually(|| if conditions().iter().any(is_said) { Ok(()) } else { Err(json!(conditions()).to_string()) })
+            .await;
+    }
+
+    async fn stop(self) {
+        self.shutdown.cancel();
+        self.work.await.unwrap();
+    }
+}
+
+fn status(server: &MemoryApi) -> Value {
+    server.object(PRIMARY).unwrap_or_default()["status"].clone()
+}
+
+/// Waits until something holds, which the messages of attempts explain.
+async fn eventually(holds: impl Fn() -> Result<(), String>) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while let Err(why) = holds() {
+        assert!(Instant::now() < limit, "{why}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn server() -> Arc<MemoryApi> {
+    let server = World::new(spec()).server;
+    server.serve("v1", "ConfigMap", "configmaps");
+    server.serve("v1", "Secret", "secrets");
+    server
+}
+
+#[tokio::test]
+async fn a_newer_version_of_a_fetched_chart_upgrades_its_releases_while_the_process_runs() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    registry.push("1.0.0");
+    let operator = Operator::start(&server, &registry, &cache.path().join("charts"), None);
+    operator.serves("1.0.0").await;
+    registry.push("2.0.0");
+    registry.push("1.1.0");
+    operator.serves("1.1.0").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_chart_that_cannot_be_fetched_is_the_reason_of_its_resources_until_it_can() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    registry.push("1.0.0");
+    registry.away(true);
+    let operator = Operator::start(&server, &registry, &cache.path().join("charts"), None);
+    let expected = format!("cannot fetch the chart oci://{}/shop: {} answered 503", registry.host, registry.host);
+    operator.says("ChartUnavailable", &expected).await;
+    registry.away(false);
+    operator.serves("1.0.0").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_chart_that_is_never_looked_up_again_comes_back_when_the_cache_has_lost_it() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    registry.push("1.0.0");
+    registry.push("1.1.0");
+    let folder = cache.path().join("charts");
+    let operator = Operator::start_with(&server, &registry, &folder, ("1.0.0", None));
+    operator.serves("1.0.0").await;
+    let asked = registry.asked();
+    let archive = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+    let archive = archive.into_iter().find(|path| path.extension().is_some_and(|is| is == "tgz")).unwrap();
+    std::fs::remove_file(&archive).unwrap();
+    eventually(|| if archive.exists() { Ok(()) } else { Err("the archive is gone".into()) }).await;
+    assert_eq!(registry.asked(), asked + 2, "the manifest and the archive");
+    operator.serves("1.0.0").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_release_is_uninstalled_without_its_chart() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    registry.push("1.0.0");
+    let operator = Operator::start(&server, &registry, &cache.path().join("charts"), None);
+    operator.serves("1.0.0").await;
+    operator.stop().await;
+    let mut resource = server.object(PRIMARY).unwrap();
+    resource["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    server.put(PRIMARY, resource, "user");
+    registry.away(true);
+    let operator = Operator::start(&server, &registry, &cache.path().join("empty"), None);
+    eventually(|| if server.object(PRIMARY).is_none() { Ok(()) } else { Err(status(&server).to_string()) }).await;
+    assert_eq!(server.object(&format!("{MAPS}/c")), None);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn while_the_registry_is_away_the_cache_serves_and_a_start_changes_nothing() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    let folder = cache.path().join("charts");
+    registry.push("1.0.0");
+    let operator = Operator::start(&server, &registry, &folder, None);
+    operator.serves("1.0.0").await;
+    registry.away(true);
+    let asked = registry.asked();
+    eventually(|| if registry.asked() > asked + 2 { Ok(()) } else { Err("no look".into()) }).await;
+    operator.stop().await;
+    let operator = Operator::start(&server, &registry, &folder, None);
+    // Drift is repaired, so the chart of the cache serves.
+    server.remove(&format!("{MAPS}/c"));
+    operator.serves("1.0.0").await;
+    let releases = server.paths().into_iter().filter(|path| path.contains("sh.helm.release")).count();
+    assert_eq!(releases, 1, "no revision is made");
+    registry.push("1.1.0");
+    registry.away(false);
+    operator.serves("1.1.0").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_chart_that_nobody_vouches_for_is_never_rendered_and_the_key_may_be_in_a_secret() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    registry.push("1.0.0");
+    let (folder, key) = (cache.path().join("charts"), Pem::Secret { name: "cosign".into(), key: "cosign.pub".into() });
+    let operator = Operator::start(&server, &registry, &folder, Some(key));
+    operator.says("ChartUnavailable", "cannot read Secret default/cosign").await;
+    // A public key of nobody.
+    let pem = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt\n6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==\n-----END PUBLIC KEY-----\n";
+    let secret =
+        json!({"metadata": {"name": "cosign", "namespace": "default"}, "data": {"cosign.pub": STANDARD.encode(pem)}});
+    server.put("/api/v1/namespaces/default/secrets/cosign", secret, "user");
+    operator.says("ChartUnverified", "the chart has no signature").await;
+    assert_eq!(server.object(&format!("{MAPS}/c")), None);
+    assert!(!registry.asked.lock().unwrap().iter().any(|path| path.contains("/blobs/")), "its archive is not fetched");
+    operator.stop().await;
+}

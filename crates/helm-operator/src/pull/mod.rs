@@ -1,0 +1,197 @@
+//! Fetches the charts of watches: with whose credentials and certificates, and whose key has to vouch for them. When to
+//! fetch is decided elsewhere, and how in the crate `registry`.
+
+mod here;
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use registry::{Access, Cache, Fetched, Key, KeyError};
+
+use crate::watches::{Pem, Pull};
+pub(crate) use here::{archive, local};
+
+/// The key of credentials in a Secret for pulling images.
+const DOCKER_CONFIG: &str = ".dockerconfigjson";
+
+/// The maximum size of a file with credentials, certificates or a key, in bytes: that of a Secret.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Fetches one chart.
+pub(crate) struct Puller {
+    pull: Pull,
+    cache: Arc<Cache>,
+    secrets: Option<Secrets>,
+}
+
+/// Where Secrets are read.
+#[derive(Clone)]
+pub(crate) struct Secrets {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+/// The reason why a chart cannot be used. The messages quote no secret.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A Secret cannot be read.
+    #[error("cannot read Secret {namespace}/{name}")]
+    Secret {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The cause.
+        source: kube::Error,
+    },
+    /// A Secret lacks a key.
+    #[error("Secret {namespace}/{name} has no key {key}")]
+    NoKey {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// A Secret is needed without a cluster.
+    #[error("Secret {0} is needed to fetch the chart, and only a running operator reads Secrets; name a file instead")]
+    NoCluster(String),
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The key cannot be used.
+    #[error("the key in {place} {source}")]
+    Key {
+        /// Where it is.
+        place: String,
+        /// The cause.
+        source: KeyError,
+    },
+    /// There is no thread or runtime to fetch on.
+    #[error("cannot start to fetch the chart")]
+    Runtime(#[source] io::Error),
+    /// The chart cannot be fetched.
+    #[error(transparent)]
+    Fetch(#[from] registry::Error),
+}
+
+impl Error {
+    /// Returns whether the chart is there, but not vouched for.
+    pub(crate) fn is_unverified(&self) -> bool {
+        matches!(self, Error::Fetch(error) if error.is_unverified())
+    }
+}
+
+impl Puller {
+    /// Creates what fetches the chart. Without Secrets, only files are read.
+    pub(crate) fn new(pull: Pull, cache: Arc<Cache>, secrets: Option<Secrets>) -> Puller {
+        Puller { pull, cache, secrets }
+    }
+
+    /// Returns how the chart is fetched.
+    pub(crate) fn pull(&self) -> &Pull {
+        &self.pull
+    }
+
+    /// Fetches the chart, unless the cache has what its digest names.
+    ///
+    /// # Errors
+    /// It cannot be had, or must not be used.
+    pub(crate) async fn fetch(&self) -> Result<Fetched, Error> {
+        let config = match &self.pull.secret {
+            Some(name) => Some(self.secret(name, DOCKER_CONFIG).await?),
+            None => docker_config(|name| std::env::var_os(name))?,
+        };
+        let ca = match &self.pull.ca {
+            Some(pem) => self.read(pem).await?,
+            None => Vec::new(),
+        };
+        let key = self.key().await?;
+        let access = Access { docker_config: config.as_deref(), ca: &ca, key: key.as_ref() };
+        Ok(self.pull.source.fetch(&self.cache, access).await?)
+    }
+
+    /// Returns the chart that was fetched last, verified again.
+    ///
+    /// # Errors
+    /// The key that has to vouch for it cannot be read.
+    pub(crate) async fn cached(&self) -> Result<Option<Fetched>, Error> {
+        Ok(self.pull.source.cached(&self.cache, self.key().await?.as_ref()))
+    }
+
+    async fn key(&self) -> Result<Option<Key>, Error> {
+        let Some(pem) = &self.pull.key else { return Ok(None) };
+        let text = self.read(pem).await?;
+        let place = || match pem {
+            Pem::File(path) => path.display().to_string(),
+            Pem::Secret { name, .. } => format!("Secret {name}"),
+        };
+        Key::from_pem(&text).map(Some).map_err(|source| Error::Key { place: place(), source })
+    }
+
+    async fn read(&self, pem: &Pem) -> Result<Vec<u8>, Error> {
+        match pem {
+            Pem::File(path) => read_file(path).map_err(|source| Error::File { path: path.clone(), source }),
+            Pem::Secret { name, key } => self.secret(name, key).await,
+        }
+    }
+
+    async fn secret(&self, name: &str, key: &str) -> Result<Vec<u8>, Error> {
+        let Some(Secrets { client, namespace }) = &self.secrets else { return Err(Error::NoCluster(name.to_owned())) };
+        let (owned, namespace_name) = (name.to_owned(), namespace.clone());
+        let secret = Api::<Secret>::namespaced(client.clone(), namespace).get(name).await;
+        let secret = secret.map_err(|source| Error::Secret { namespace: namespace.clone(), name: owned, source })?;
+        let content = secret.data.and_then(|mut data| data.remove(key)).map(|content| content.0);
+        content.ok_or_else(|| Error::NoKey { namespace: namespace_name, name: name.to_owned(), key: key.to_owned() })
+    }
+}
+
+/// Returns the process's own configuration of Docker, if there is one.
+fn docker_config(env: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result<Option<Vec<u8>>, Error> {
+    let folder = env("DOCKER_CONFIG").map(PathBuf::from).or_else(|| Some(PathBuf::from(env("HOME")?).join(".docker")));
+    let Some(path) = folder.map(|folder| folder.join("config.json")) else { return Ok(None) };
+    match read_file(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::File { path, source }),
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut content = Vec::new();
+    std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_FILE_BYTES { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dockers_configuration_is_where_docker_looks_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_owned();
+        let of = |name: &'static str, path: PathBuf| {
+            docker_config(move |asked| (asked == name).then(|| path.clone().into())).unwrap()
+        };
+        assert_eq!(of("HOME", home.clone()), None);
+        std::fs::create_dir(home.join(".docker")).unwrap();
+        std::fs::write(home.join(".docker/config.json"), "{}").unwrap();
+        assert_eq!(of("HOME", home.clone()), Some(b"{}".to_vec()));
+        assert_eq!(of("DOCKER_CONFIG", home.join(".docker")), Some(b"{}".to_vec()));
+        assert_eq!(of("DOCKER_CONFIG", home), None);
+        assert!(docker_config(|_| None).unwrap().is_none());
+    }
+}

@@ -1,0 +1,45 @@
+//! Stands in for a chart that could not be fetched yet: its resources say why, and are uninstalled as ever, which needs
+//! no chart.
+
+use std::sync::Mutex;
+
+use futures::future::BoxFuture;
+use outside::sync::lock;
+
+use super::request::{RenderError, Rendered, Renderer, Request};
+use crate::status::reason::Reason;
+
+/// The renderer of a chart that is not there.
+pub(crate) struct Unavailable {
+    name: String,
+    why: Mutex<(Reason, String)>,
+}
+
+impl Unavailable {
+    /// Creates the renderer of a chart that nobody has asked for yet. The name is a guess.
+    pub(crate) fn new(name: &str) -> Unavailable {
+        let why = Mutex::new((Reason::ChartUnavailable, "the chart is being fetched".to_owned()));
+        Unavailable { name: name.to_owned(), why }
+    }
+
+    /// Sets why the chart is not there. A resource says so with its next attempt.
+    pub(crate) fn because(&self, reason: Reason, why: String) {
+        *lock(&self.why) = (reason, why);
+    }
+}
+
+impl Renderer for Unavailable {
+    fn digest(&self) -> String {
+        "unavailable".to_owned()
+    }
+
+    fn chart_name(&self) -> &str {
+        &self.name
+    }
+
+    fn render(&self, _: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
+        let (reason, message) = lock(&self.why).clone();
+        // Nothing is known about the chart, so nothing is cleaned up.
+        Box::pin(std::future::ready(Err(RenderError::Unanswered { reason: reason.as_str(), message })))
+    }
+}
