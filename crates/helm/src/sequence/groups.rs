@@ -3,19 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::{Waits, sorted};
-use super::{DEPENDS_ON_GROUPS, GROUP, Problem, Sequence, SequenceError, Stage, annotations};
-use crate::manifest::Manifest;
+use super::{DEPENDS_ON_GROUPS, Part, Problem, Sequence, SequenceError, Stage, annotations};
 
-/// Adds the stages of a chart's own objects, which are at these positions among the manifests. The first ones wait for the stages in `after`. Returns
+/// Adds the stages of a chart's own objects, which are at these positions among the parts. The first ones wait for the stages in `after`. Returns
 /// the last ones.
 pub(super) fn add(
     sequence: &mut Sequence,
     chart: &str,
-    manifests: &[Manifest],
+    parts: &[Part<'_>],
     own: &[usize],
     after: &[usize],
 ) -> Result<Vec<usize>, SequenceError> {
-    let mut groups = Groups::read(manifests, own)?;
+    let mut groups = Groups::read(parts, own)?;
     groups.drop_unknown(chart, &mut sequence.problems);
     groups.drop_isolated();
     let cycle = |members| SequenceError::GroupCycle { chart: chart.to_owned(), members };
@@ -52,15 +51,14 @@ struct Groups {
 }
 
 impl Groups {
-    fn read(manifests: &[Manifest], own: &[usize]) -> Result<Groups, SequenceError> {
+    fn read(parts: &[Part<'_>], own: &[usize]) -> Result<Groups, SequenceError> {
         let mut groups = Groups::default();
         for at in own {
-            let manifest = &manifests[*at];
-            let list = manifest.head.annotation(DEPENDS_ON_GROUPS);
-            let malformed = || SequenceError::List { place: manifest.path.clone(), key: DEPENDS_ON_GROUPS };
-            let on = list.map_or(Ok(Vec::new()), |text| annotations::names(text).ok_or_else(malformed))?;
+            let part = &parts[*at];
+            let malformed = || SequenceError::List { place: part.template.to_owned(), key: DEPENDS_ON_GROUPS };
+            let on = part.depends_on.map_or(Ok(Vec::new()), |text| annotations::names(text).ok_or_else(malformed))?;
             // An object without a group comes last, after everything that it could wait for.
-            if let Some(group) = manifest.head.annotation(GROUP).filter(|group| !group.is_empty()) {
+            if let Some(group) = part.group {
                 groups.objects.entry(group.to_owned()).or_default().push(*at);
                 groups.waits.entry(group.to_owned()).or_default().extend(on);
             }

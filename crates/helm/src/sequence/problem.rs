@@ -34,7 +34,7 @@ pub enum SequenceError {
 pub enum Problem {
     /// A group waits for one that does not exist, so it comes last.
     #[error(
-        "resource group {group:?} of chart {chart} waits for {missing:?}, which no object is in; it is applied last"
+        "resource group {group:?} of chart {chart} waits for {missing:?}, which no object is in"
     )]
     UnknownGroup {
         /// The chart.

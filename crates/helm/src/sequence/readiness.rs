@@ -1,34 +1,59 @@
-//! Checks the annotations that say when an object is ready: lists of conditions on its status.
+//! Judges whether an object is ready by what its own annotations say, and checks them.
 
-use super::{Problem, annotations};
-use crate::manifest::Manifest;
+use serde_json::Value;
 
-const SUCCESS: &str = "helm.sh/readiness-success";
-const FAILURE: &str = "helm.sh/readiness-failure";
+use super::conditions::Condition;
+use super::{Part, Problem, annotations};
 
-/// The operators, longer ones first.
-const OPERATORS: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
+/// The annotation with the conditions under which an object is ready.
+pub const SUCCESS: &str = "helm.sh/readiness-success";
+/// The annotation with the conditions under which an object failed.
+pub const FAILURE: &str = "helm.sh/readiness-failure";
+
+/// The most conditions in one list.
+const MAX_CONDITIONS: usize = 32;
+
+/// What an object's conditions say about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is ready.
+    Ready,
+    /// It failed: this condition holds.
+    Failed(String),
+    /// None of its conditions holds yet.
+    Waiting,
+}
+
+/// Judges an object by the conditions in both of its annotations, of which a failure counts more. Returns `None` if the object has not both, or if
+/// they are malformed.
+pub fn judge(success: Option<&str>, failure: Option<&str>, status: &Value) -> Option<Verdict> {
+    let (success, failure) = (conditions(success?)?, conditions(failure?)?);
+    let holds =
+        |all: &[(String, Condition)]| all.iter().find(|(_, one)| one.holds(status)).map(|(text, _)| text.clone());
+    Some(match holds(&failure) {
+        Some(text) => Verdict::Failed(text),
+        None if holds(&success).is_some() => Verdict::Ready,
+        None => Verdict::Waiting,
+    })
+}
+
+/// Reads a list of conditions, each with its text.
+fn conditions(list: &str) -> Option<Vec<(String, Condition)>> {
+    let texts = annotations::names(list).filter(|texts| texts.len() <= MAX_CONDITIONS)?;
+    texts.into_iter().map(|text| Condition::parse(&text).map(|condition| (text, condition))).collect()
+}
 
 /// Returns what is wrong with an object's conditions.
-pub(super) fn problems(manifest: &Manifest) -> Vec<Problem> {
-    let head = &manifest.head;
-    let (path, kind, name) = (|| manifest.path.clone(), || head.kind.clone(), || head.name.clone());
-    let lists = [head.annotation(SUCCESS), head.annotation(FAILURE)];
+pub(super) fn problems(part: &Part<'_>) -> Vec<Problem> {
+    let (path, kind, name) = (|| part.template.to_owned(), || part.kind.to_owned(), || part.name.to_owned());
+    let lists = [part.success, part.failure];
     let lone = lists.iter().flatten().count() == 1;
     let lone = lone.then(|| Problem::Readiness { path: path(), kind: kind(), name: name() });
     let malformed = |condition| Problem::Condition { path: path(), kind: kind(), name: name(), condition };
     let conditions = lists.into_iter().flatten().flat_map(|text| {
-        let all = annotations::names(text).unwrap_or_else(|| vec![text.to_owned()]);
-        all.into_iter().filter(|condition| !is_condition(condition))
+        let all = annotations::names(text).filter(|all| all.len() <= MAX_CONDITIONS);
+        let all = all.unwrap_or_else(|| vec![text.to_owned()]);
+        all.into_iter().filter(|condition| Condition::parse(condition).is_none())
     });
     lone.into_iter().chain(conditions.map(malformed)).collect()
-}
-
-/// Returns whether the text is a path into the status in braces, an operator, and a scalar.
-fn is_condition(text: &str) -> bool {
-    let Some((path, rest)) = text.trim().strip_prefix('{').and_then(|rest| rest.split_once('}')) else { return false };
-    let rest = rest.trim_start();
-    let value = OPERATORS.iter().find_map(|operator| rest.strip_prefix(operator));
-    let is_scalar = |value: &str| !value.is_empty() && !value.starts_with(['[', '{']);
-    path.starts_with('.') && value.is_some_and(|value| is_scalar(value.trim()))
 }

@@ -93,7 +93,7 @@ fn a_group_that_waits_for_an_unknown_one_is_last_with_those_that_wait_for_it() {
     assert_eq!(
         texts,
         [
-            "resource group \"queue\" of chart foo waits for \"another-group\", which no object is in; it is applied last"
+            "resource group \"queue\" of chart foo waits for \"another-group\", which no object is in"
         ]
     );
     assert_eq!(rounds(&plain(), &objects), "foo: db-service my-app queue-processor");
@@ -179,5 +179,143 @@ fn conditions_of_readiness_are_checked() {
         (&[], 0),
     ] {
         assert_eq!(with(pairs), expected, "{pairs:?}");
+    }
+}
+
+#[test]
+fn an_objects_turn_is_its_round_and_whether_others_wait_for_it() {
+    let turns = |chart: &Chart, objects: &[Manifest]| -> Vec<(u16, bool)> {
+        let turns = sequence(chart, objects).unwrap().turns(objects.len());
+        turns.into_iter().map(|turn| (turn.round(), turn.is_awaited())).collect()
+    };
+    let objects = [own("x", "", ""), own("app", "app", r#"["db"]"#), own("db", "db", "")];
+    assert_eq!(turns(&plain(), &objects), [(3, false), (2, true), (1, true)]);
+    assert_eq!(turns(&plain(), &[own("x", "", "")]), [(1, false)]);
+    let parent = "dependencies:\n- {name: a, version: 1.0.0}\n- {name: b, version: 1.0.0, depends-on: [a]}\n";
+    let foo = chart(&[
+        ("Chart.yaml", &yaml("foo", parent)),
+        ("charts/a/Chart.yaml", &yaml("a", "")),
+        ("charts/b/Chart.yaml", &yaml("b", "")),
+    ]);
+    let below = |chart: &str| object(&format!("foo/charts/{chart}/templates/a.yaml"), chart, "", "");
+    assert_eq!(turns(&foo, &[own("own", "", ""), below("b"), below("a")]), [(1, false), (2, false), (1, true)]);
+    assert_eq!(
+        [Turn::new(100_000, true), Turn::new(7, false)]
+            .map(|turn| Turn::from_number(turn.to_number()))
+            .map(|turn| (turn.round(), turn.is_awaited())),
+        [(32_767, true), (7, false)]
+    );
+}
+
+#[test]
+fn an_object_of_an_unknown_template_is_the_charts_own() {
+    let objects = [object("", "patched", "", ""), object("other/templates/a.yaml", "odd", "", ""), own("a", "", "")];
+    assert_eq!(rounds(&plain(), &objects), "foo: patched odd a");
+}
+
+/// Five shapes of the draft's text, and what it says about each.
+#[test]
+fn the_drafts_own_shapes_have_the_order_that_it_describes() {
+    let nested = "dependencies:\n- {name: app, version: 1.0.0, depends-on: [infra]}\n- {name: infra, version: 1.0.0}\n";
+    let infra = "dependencies:\n- {name: queue, version: 1.0.0, depends-on: [db]}\n- {name: db, version: 1.0.0}\n";
+    let foo = chart(&[
+        ("Chart.yaml", &yaml("foo", nested)),
+        ("charts/app/Chart.yaml", &yaml("app", "")),
+        ("charts/infra/Chart.yaml", &yaml("infra", infra)),
+        ("charts/infra/charts/db/Chart.yaml", &yaml("db", "")),
+        ("charts/infra/charts/queue/Chart.yaml", &yaml("queue", "")),
+    ]);
+    let at = |path: &str, name: &str, group: &str, on: &str| {
+        object(&format!("foo/charts/{path}/templates/a.yaml"), name, group, on)
+    };
+    for (behaviour, chart, objects, expected) in [
+        (
+            "\"Resources in database and queue would be deployed at the same time\"",
+            plain(),
+            vec![own("my-app", "app", r#"["database", "queue"]"#), own("db", "database", ""), own("q", "queue", "")],
+            "foo database: db | foo queue: q\nfoo app: my-app",
+        ),
+        (
+            "\"A resource-group would not be considered ready until all resources in that group are\"",
+            plain(),
+            vec![own("a1", "a", ""), own("a2", "a", ""), own("b", "b", r#"["a"]"#)],
+            "foo a: a1 a2\nfoo b: b",
+        ),
+        (
+            "\"A dependent chart is considered ready only when all of its resources are\"",
+            foo.clone(),
+            vec![
+                at("app", "app", "", ""),
+                at("infra", "infra", "", ""),
+                at("infra/charts/db", "db", "", ""),
+                at("infra/charts/queue", "queue", "", ""),
+            ],
+            "foo/infra/db: db | foo/infra: infra\nfoo/infra/queue: queue\nfoo/app: app",
+        ),
+        (
+            "\"Sequencing annotations will not affect resources in other charts\"",
+            foo,
+            vec![own("own", "late", r#"["early"]"#), own("own-early", "early", ""), at("infra", "infra", "early", "")],
+            "foo/infra: infra | foo early: own-early\nfoo late: own",
+        ),
+        (
+            "\"Resources that lack annotations or belong to isolated groups will be deployed after\"",
+            plain(),
+            vec![own("plain", "", ""), own("alone", "alone", ""), own("b", "b", r#"["a"]"#), own("a", "a", "")],
+            "foo a: a\nfoo b: b\nfoo: plain alone",
+        ),
+    ] {
+        assert_eq!(rounds(&chart, &objects), expected, "{behaviour}");
+    }
+}
+
+#[test]
+fn conditions_compare_what_a_path_finds_in_the_status() {
+    let status = serde_json::json!({
+        "succeeded": 1, "failed": 0, "phase": "Running", "done": true, "a.b": "dotted", "items": [{"n": 1}, {"n": 5}],
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "Stalled", "status": "False"}],
+    });
+    let never = r#"["{.never} == 1"]"#;
+    for (condition, expected) in [
+        ("{.succeeded} == 1", true),
+        ("{.succeeded}==1.0", true),
+        ("{.succeeded} >= 2", false),
+        ("{.failed} < 1", true),
+        ("{.phase} == Running", true),
+        ("{.phase} == \"Running\"", true),
+        ("{.phase} != 'Failed'", true),
+        ("{.phase} > Pending", true),
+        ("{.missing} != Failed", false),
+        ("{.done} == true", true),
+        ("{.done} == \"true\"", false),
+        ("{.succeeded} == \"1\"", false),
+        ("{['a.b']} == dotted", true),
+        ("{.a\\.b} == dotted", true),
+        ("{.items[0].n} == 1", true),
+        ("{.items[-1].n} == 5", true),
+        ("{.items[2].n} != 5", false),
+        ("{.items[*].n} > 4", true),
+        ("{.conditions[?(@.type==\"Ready\")].status} == True", true),
+        ("{.conditions[?(@.type==\"Ready\")].status} == \"True\"", true),
+        ("{.conditions[?(@.type=='Stalled')].status} == 'True'", false),
+    ] {
+        let list = serde_json::json!([condition]).to_string();
+        let judged = judge(Some(&list), Some(never), &status);
+        let expected = if expected { Verdict::Ready } else { Verdict::Waiting };
+        assert_eq!(judged, Some(expected), "{condition}");
+        let judged = judge(Some(r#"["{.succeeded} == 1"]"#), Some(&list), &status);
+        let failed = matches!(judged, Some(Verdict::Failed(text)) if text == condition);
+        assert_eq!(
+            failed,
+            judge(Some(&list), Some(never), &status) == Some(Verdict::Ready),
+            "a failure counts more: {condition}"
+        );
+    }
+    assert_eq!(judge(Some(never), None, &status), None, "only both together count");
+    assert_eq!(judge(Some(never), Some("[]"), &serde_json::Value::Null), Some(Verdict::Waiting));
+    for malformed in
+        ["{succeeded} == 1", "{.a} ==", "{.a[} == 1", "{.a[x]} == 1", "{.a[?(.b==1)]} == 1", "{} == 1", "{.a..b} == 1"]
+    {
+        assert_eq!(judge(Some(&serde_json::json!([malformed]).to_string()), Some(never), &status), None, "{malformed}");
     }
 }
