@@ -32,6 +32,7 @@ mod native;
 mod node;
 mod notifications;
 mod operator;
+mod ordered;
 mod ownership;
 mod page;
 mod page_in_browser;

@@ -8,7 +8,8 @@ use controller::context::Context;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use helm::manifest::HOOK_ANNOTATION;
-use helm_release::kube::{Call, Error as ApiError, Resource};
+use helm::sequence::Turn;
+use helm_release::kube::{Call, Error as ApiError, ObjectKey, Resource};
 use helm_release::storage::{MarkedObject, SECRET_TYPE};
 use kube::Client;
 use serde_json::{Value, json};
@@ -122,7 +123,9 @@ impl Planner {
         rehearsal.record(work).await;
         let writes = rehearsal.writes();
         let mut plan = plan(&now(), &path, &writes);
-        plan.changes.extend(kept(&release, &shared.cache.release(&key).unwrap_or_default()));
+        let after = shared.cache.release(&key).unwrap_or_default();
+        plan.changes.iter_mut().for_each(|change| change.round = round(change, &after, &release));
+        plan.changes.extend(kept(&release, &after));
         Ok(Rehearsed { plan, mask: mask(shared, &key, &writes).await })
     }
 }
@@ -150,6 +153,15 @@ async fn mask(shared: &ControllerContext, key: &ResourceKey, writes: &[Write]) -
     }
     writes.iter().flat_map(objects).filter(|object| is_secret(object)).for_each(|secret| mask.add_data(secret));
     mask
+}
+
+/// Returns the round in which an object is applied, or was if it is deleted.
+fn round(change: &Change, after: &Release, before: &Release) -> Option<u16> {
+    let Name { api_version, kind, namespace, name } = &change.object;
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let key = ObjectKey::new(group, kind, namespace, name);
+    let turn = |release: &Release| Some(release.newest()?.1.marks.as_ref()?.find(&key)?.turn);
+    turn(after).or_else(|| turn(before)).map(Turn::round).filter(|round| *round > 0)
 }
 
 /// Returns the objects that leave the release and stay, which takes no write.

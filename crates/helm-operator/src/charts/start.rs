@@ -50,7 +50,7 @@ use crate::view::coverage::Loss;
 use crate::view::dependencies::registry::api_version;
 use crate::view::informers::Subscriber;
 use crate::view::primary::Received;
-use crate::watches::Watch;
+use crate::watches::{Sequencing, Watch};
 
 /// How long a resource waits for the first list of a kind in its release.
 pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
@@ -116,6 +116,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         memory: Memory::default(),
         cache: Cache::over(cluster.releases.clone())
             .judging(expressions)
+            .heeding_annotations(watch.sequencing == Sequencing::Ordered)
             .recording_at(home)
             .within(cluster.room.clone()),
         queue: Queue::new(),
@@ -208,7 +209,7 @@ pub(crate) async fn renderer(
     let renderer = EngineRenderer::new(engine, overrides, discovered)?;
     let renderer =
         renderer.reaching(&watch.lookup).serving(context.served.clone()).validating(watch.schema.absolute()?);
-    let renderer = renderer.acting_as(watch.service_account.as_ref());
+    let renderer = renderer.acting_as(watch.service_account.as_ref()).sequencing(watch.sequencing);
     Ok(Arc::new(match &cluster.workers {
         Some(workers) => renderer.apart(workers.clone(), path),
         None => renderer,
@@ -276,6 +277,8 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         retries: watch.retries,
         chart_tests: watch.chart_tests,
         hook_logs: watch.hook_logs,
+        sequencing: watch.sequencing,
+        rehearses: Rehearsals::of(context).is_on(),
         render_on: watch.render_on,
         crds: watch.crds,
         recreate: watch.recreate.clone(),

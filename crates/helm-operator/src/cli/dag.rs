@@ -22,7 +22,8 @@ Examples:
   # As a picture
   helm-operator dag ./chart -o dot | dot -Tsvg > order.svg
 
-The operator itself applies all objects at once: the keys are those of a draft (HIP-0025). \
+The operator applies a chart in this order if its entry in watches.yaml says `sequencing: ordered`; \
+the keys are those of a draft (HIP-0025). \
 Exit code 1 if the chart waits for something that it does not have, or in a circle.")]
 pub(crate) struct Dag {
     /// The chart: a folder or a .tgz archive

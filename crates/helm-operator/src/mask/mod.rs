@@ -15,6 +15,7 @@ use std::sync::Arc;
 use go_encoding::json;
 use go_template::Value;
 use golibs::shorten::shorten;
+use helm::sequence::GROUP;
 use helm_release::kube::{Object, objects_of};
 use helm_release::release::Hook;
 use k8s_openapi::ByteString;
@@ -116,10 +117,11 @@ impl Mask {
         }
     }
 
-    /// Redacts the data of rendered Secrets, and keeps the objects' names.
+    /// Redacts the data of rendered Secrets, and keeps the objects' names and those of their groups.
     pub(crate) fn add_objects(&mut self, objects: &[Object]) {
         for object in objects {
             self.keep([&*object.kind, &object.name, object.namespace.as_deref().unwrap_or_default()]);
+            self.keep(object.annotation(GROUP));
             if object.kind == "Secret" {
                 self.add_data(&object.body);
             }

@@ -58,7 +58,7 @@ pub(crate) fn compare(resource: Name, before: &[Value], after: &[Value]) -> Plan
         };
         let (before, after) = (old.cloned(), new.cloned());
         let (object, refused, losers) = (name.clone(), None, Vec::new());
-        Some(Change { object, action, before, after, refused, is_unchecked: false, losers })
+        Some(Change { object, action, before, after, refused, is_unchecked: false, losers, round: None })
     };
     let changes = names.into_iter().filter_map(change).collect();
     Plan { resource, changes, writes: Vec::new(), notice: None }
@@ -127,6 +127,7 @@ impl History<'_> {
             losers: before.zip(after).map(|(old, new)| losers(old, new)).unwrap_or_default(),
             before: before.map(desired),
             after: after.map(desired),
+            round: None,
         })
     }
 

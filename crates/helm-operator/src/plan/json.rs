@@ -7,7 +7,7 @@ use super::{Change, Plan};
 use crate::mask::Mask;
 
 /// Returns a plan as JSON: `resource`, `summary`, `changes`, `writes`, and `notice` if the reconcile fails or waits.
-/// Each change has its object, `action` and `diff`, and perhaps `refused`, `losers` and `unchecked`.
+/// Each change has its object, `action` and `diff`, and perhaps `refused`, `losers`, `round` and `unchecked`.
 pub(crate) fn json(plan: &Plan, mask: &Mask) -> Value {
     let mut json = json!({
         "resource": plan.resource,
@@ -32,6 +32,9 @@ fn change(change: &Change, mask: &Mask) -> Value {
     }
     if !change.losers.is_empty() {
         json["losers"] = change.losers.clone().into();
+    }
+    if let Some(round) = change.round {
+        json["round"] = round.into();
     }
     if change.is_unchecked {
         json["unchecked"] = true.into();

@@ -69,13 +69,15 @@ pub(crate) struct Change {
     pub(crate) is_unchecked: bool,
     /// The managers that lose fields to the operator.
     pub(crate) losers: Vec<String>,
+    /// The round in which it happens, if the release has an order.
+    pub(crate) round: Option<u16>,
 }
 
 impl Change {
     /// Returns the change of an object that stays as it is when it leaves the release.
     pub(crate) fn kept(object: Name) -> Change {
         let (before, after, refused, losers) = (None, None, None, Vec::new());
-        Change { object, action: Action::Keep, before, after, refused, is_unchecked: false, losers }
+        Change { object, action: Action::Keep, before, after, refused, is_unchecked: false, losers, round: None }
     }
 }
 

@@ -274,6 +274,16 @@ fn json_names_objects_actions_and_writes() {
 }
 
 #[test]
+fn a_change_of_an_ordered_release_names_its_round() {
+    let mut plan = several();
+    plan.changes[1].round = Some(2);
+    let line = super::text::line(&plan.changes[1]);
+    assert!(line.starts_with("~ ConfigMap n/b (round 2"), "{line}");
+    let json = json::json(&plan, &Mask::default());
+    assert_eq!((&json["changes"][1]["round"], json["changes"][0].get("round")), (&json!(2), None));
+}
+
+#[test]
 fn only_what_differs_within_a_line_is_marked() {
     assert_eq!(coloured("-a\n+b\n", Colour::Never), "-a\n+b");
     let shown = coloured(" a: 1\n-  image: shop:1.2\n+  image: shop:1.3\n", Colour::Ansi);

@@ -42,6 +42,9 @@ pub(crate) fn text(plan: &Plan, mask: &Mask, style: Style) -> String {
 /// Returns the line of an object: its mark, its name and what else there is to say.
 pub(crate) fn line(change: &Change) -> String {
     let mut notes: Vec<String> = Vec::new();
+    if let Some(round) = change.round {
+        notes.push(format!("round {round}"));
+    }
     if !change.action.note().is_empty() {
         notes.push(change.action.note().to_owned());
     }

@@ -29,7 +29,7 @@ use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
 use crate::watches::{
     AnnotationRule, AnnotationSources, ChartTests, CommonLabels, Dependency, Drift, Expressions, OnFailure, RenderOn,
-    ServiceAccount,
+    Sequencing, ServiceAccount,
 };
 
 /// The state that all reconciles of one controller share.
@@ -107,6 +107,9 @@ pub(crate) struct Settings {
     pub(crate) render_on: RenderOn,
     /// Whether events quote the logs of failed hooks.
     pub(crate) hook_logs: bool,
+    pub(crate) sequencing: Sequencing,
+    /// Whether nothing is written, so that nothing becomes ready.
+    pub(crate) rehearses: bool,
     pub(crate) crds: CrdPolicy,
     pub(crate) recreate: Arc<[ObjectRule]>,
     pub(crate) expressions: Arc<Expressions>,

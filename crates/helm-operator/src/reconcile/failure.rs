@@ -118,6 +118,7 @@ fn fault(error: &action::Error, condition: &'static str, reason: Reason) -> Faul
         error if error.is_ownership_conflict() => Reason::ReleaseConflict,
         error if error.is_out_of_reach() => Reason::OutOfReach,
         error if error.is_too_large() => Reason::RecordTooLarge,
+        error if error.is_group() => Reason::GroupNotReady,
         _ => reason,
     };
     Fault { condition, reason, message: chain(error) }

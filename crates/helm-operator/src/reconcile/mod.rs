@@ -11,6 +11,8 @@ pub(crate) mod step_context;
 pub(crate) mod accept;
 pub(crate) mod versions;
 
+mod live_view;
+
 pub(crate) mod observe;
 
 pub(crate) mod decide;

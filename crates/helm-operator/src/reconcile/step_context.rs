@@ -168,13 +168,14 @@ impl StepContext<'_> {
             before: self.shared.rollout.before(self.key),
             tests: self.shared.settings.chart_tests.enable,
             rejected: None,
+            group_timeout: Some(self.shared.settings.progress_timeout).filter(|limit| !limit.is_zero()),
             unclaimed_hooks: self.granted(primary) > Adopt::Never || self.release().is_some_and(|r| r.is_taken_over()),
         };
         Environment {
             applier: &self.applier,
             storage: &self.shared.storage,
             decoration: self.decoration(primary),
-            live: &self.shared.cache,
+            live: self,
             slot: self.slot,
             options,
         }

@@ -14,6 +14,7 @@ use go_encoding::json;
 use go_template::{Map, Value};
 use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup};
+use helm::sequence::{SequenceError, Subcharts};
 use helm_release::action::Candidate;
 use helm_release::kube::{
     Applier, Call, Duplicate, Object, ObjectError, Weight, deduplicate, digest_json, install_order, objects_of,
@@ -29,7 +30,7 @@ use crate::rendering::output::release_options;
 use crate::rendering::{Analysed, Job, Output, Rendering, Workers, explain, too_heavy};
 use crate::status::reason::Reason;
 use crate::values::Spec;
-use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, ServiceAccount};
+use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, Sequencing, ServiceAccount};
 
 /// The maximum age of the discovery for a render.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -138,6 +139,8 @@ pub(crate) struct EngineRenderer {
     /// The reason why the chart cannot be rendered with any values.
     blocked: Option<RenderError>,
     account: Option<ServiceAccount>,
+    /// What the chart declares about the order of its subcharts, if its objects are applied in order.
+    subcharts: Option<Result<Subcharts, SequenceError>>,
 }
 
 /// The process in which the chart is rendered.
@@ -180,6 +183,7 @@ impl EngineRenderer {
             published,
             blocked: None,
             account: None,
+            subcharts: None,
         };
         Ok(renderer)
     }
@@ -214,6 +218,14 @@ impl EngineRenderer {
             self.blocked = blocked(engine.chart(), &rule);
         }
         EngineRenderer { schema: rule, ..self }
+    }
+
+    /// Sets whether objects are applied in the chart's order. Default: they are not.
+    pub(crate) fn sequencing(mut self, sequencing: Sequencing) -> EngineRenderer {
+        if let (Sequencing::Ordered, RenderedBy::Manager(engine)) = (sequencing, &self.rendered_by) {
+            self.subcharts = Some(Subcharts::of(engine.chart()));
+        }
+        self
     }
 
     /// Sets the account of lookups. Default: the operator's.
@@ -322,6 +334,10 @@ impl Renderer for EngineRenderer {
 
     fn published(&self) -> Option<&Arc<Published>> {
         Some(&self.published)
+    }
+
+    fn subcharts(&self) -> Option<&Result<Subcharts, SequenceError>> {
+        self.subcharts.as_ref()
     }
 
     fn chart_with_lines(&self) -> Option<Arc<Chart>> {

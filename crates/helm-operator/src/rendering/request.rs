@@ -5,6 +5,7 @@ use std::sync::Arc;
 use controller::runtime::priority::Priority;
 use futures::future::BoxFuture;
 use helm::chart::Chart;
+use helm::sequence::{SequenceError, Subcharts};
 use helm_release::action::Candidate;
 use helm_release::release::ChartDocument;
 use serde_json::Value;
@@ -133,6 +134,11 @@ pub trait Renderer: Send + Sync {
     /// Returns the source of a template of the chart or of one of its subcharts, such as
     /// `shop/charts/cache/templates/a.yaml`. Records do not contain it. Default: unknown.
     fn template(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    /// Returns what the chart declares about the order of its subcharts, or why that is invalid. Default: it has none.
+    fn subcharts(&self) -> Option<&Result<Subcharts, SequenceError>> {
         None
     }
 

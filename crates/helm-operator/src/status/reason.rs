@@ -22,6 +22,8 @@ pub(crate) enum Reason {
     Forbidden,
     /// The operator may not act as the ServiceAccount.
     ImpersonationForbidden,
+    /// A group of an ordered release failed, or is not ready in time.
+    GroupNotReady,
     /// An install failed.
     InstallError,
     /// The operator has a bug.
@@ -30,6 +32,8 @@ pub(crate) enum Reason {
     InvalidAnnotation,
     /// The resource's name is not valid for a release.
     InvalidName,
+    /// The chart asks for an order that does not exist.
+    InvalidOrder,
     /// The chart's schema of values is invalid.
     InvalidSchema,
     /// The chart cannot use the values.
@@ -85,11 +89,13 @@ const ALL: [Reason; 33] = [
     Reason::DriftLoop,
     Reason::ExternalSchema,
     Reason::Forbidden,
+    Reason::GroupNotReady,
     Reason::ImpersonationForbidden,
     Reason::InstallError,
     Reason::InternalError,
     Reason::InvalidAnnotation,
     Reason::InvalidName,
+    Reason::InvalidOrder,
     Reason::InvalidSchema,
     Reason::InvalidValues,
     Reason::OtherOperator,
@@ -129,11 +135,13 @@ impl Reason {
             Reason::DriftLoop => "DriftLoop",
             Reason::ExternalSchema => "ExternalSchema",
             Reason::Forbidden => "Forbidden",
+            Reason::GroupNotReady => "GroupNotReady",
             Reason::ImpersonationForbidden => "ImpersonationForbidden",
             Reason::InstallError => "InstallError",
             Reason::InternalError => "InternalError",
             Reason::InvalidAnnotation => "InvalidAnnotation",
             Reason::InvalidName => "InvalidName",
+            Reason::InvalidOrder => "InvalidOrder",
             Reason::InvalidSchema => "InvalidSchema",
             Reason::InvalidValues => "InvalidValues",
             Reason::OtherOperator => "OtherOperator",
@@ -178,6 +186,9 @@ impl Reason {
             Reason::ExternalSchema => "correct watches.yaml or the chart; no value of spec helps",
             Reason::InvalidAnnotation => "correct the annotation",
             Reason::InvalidName => "create the resource under another name",
+            Reason::InvalidOrder => {
+                "correct the annotations and depends-on that the message of Ready names; helm-operator dag shows the order"
+            }
             Reason::InvalidSchema => "correct the chart's values.schema.json; no value of spec helps",
             Reason::InvalidValues => "correct the values in spec",
             Reason::OutOfReach => {
@@ -197,6 +208,7 @@ impl Reason {
             | Reason::ChartUnverified
             | Reason::DependencyForbidden
             | Reason::Forbidden
+            | Reason::GroupNotReady
             | Reason::ImpersonationForbidden
             | Reason::InstallError
             | Reason::InternalError

@@ -38,6 +38,8 @@ pub(crate) struct Cache {
     home: Home,
     reader: ListenerId,
     expressions: Arc<Expressions>,
+    /// Whether an object's own annotations say when it is ready.
+    heeds_annotations: bool,
     room: Room,
 }
 
@@ -58,6 +60,11 @@ impl Cache {
     /// Returns the cache with these expressions, which read objects and judge whether they are ready.
     pub(crate) fn judging(self, expressions: Arc<Expressions>) -> Cache {
         Cache { expressions, ..self }
+    }
+
+    /// Returns the cache that judges objects by their own annotations first, if it is to.
+    pub(crate) fn heeding_annotations(self, heeds_annotations: bool) -> Cache {
+        Cache { heeds_annotations, ..self }
     }
 
     /// Returns the cache for a controller whose records are stored here.
@@ -106,10 +113,18 @@ impl Cache {
         }
     }
 
-    /// Judges whether an object is ready, by its kind's rule or else by kstatus, and keeps what expressions read of it.
+    /// Judges whether an object is ready, by its own annotations if they count, by its kind's rule, or else by kstatus,
+    /// and keeps what expressions read of it.
     fn judge(&self, key: &ObjectKey, live: &Live) -> Judged {
         let (group, kind) = (&*key.group, &*key.kind);
         let (has_rule, reads) = (self.expressions.has_rule(group, kind), self.expressions.reads(group, kind));
+        if self.heeds_annotations && live.has_conditions() {
+            return Judged {
+                unready: live.unready_as_annotated(group, kind).map(Box::new),
+                whole: live.whole.clone().filter(|_| reads),
+                is_partial: reads && live.whole.is_none(),
+            };
+        }
         let by_rule = live.whole.as_ref().and_then(|object| self.expressions.judge(group, kind, object));
         Judged {
             unready: by_rule.unwrap_or_else(|| live.unready(group, kind)).map(Box::new),

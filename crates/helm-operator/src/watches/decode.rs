@@ -14,8 +14,7 @@ use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
     AnnotationNames, AnnotationSources, ChartTests, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
-    OverrideValuesType, Overrides, RenderOn, SchemaRule, ValuesSource, Warning, Watch, chart_tests, labels, objects,
-    parse_duration, pull, render_on, rules,
+    OverrideValuesType, Overrides, RenderOn, SchemaRule, Sequencing, ValuesSource, Warning, Watch, chart_tests, labels, objects, parse_duration, pull, render_on, rules, sequencing,
 };
 use scaffold::lint::undecided;
 
@@ -60,6 +59,7 @@ pub(super) const KEYS: &[&str] = &[
     "retries",
     "test",
     "hookLogs",
+    "sequencing",
     "renderOn",
     "crds",
     "recreate",
@@ -131,6 +131,7 @@ fn empty() -> Watch {
         retries: None,
         chart_tests: ChartTests::default(),
         hook_logs: false,
+        sequencing: Sequencing::default(),
         render_on: RenderOn::default(),
         crds: CrdPolicy::default(),
         recreate: Default::default(),
@@ -184,6 +185,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "retries" => watch.retries = Some(rules::retries(entry)?),
         "test" => watch.chart_tests = chart_tests::chart_tests(entry)?,
         "hookLogs" => watch.hook_logs = boolean(entry)?,
+        "sequencing" => watch.sequencing = sequencing::sequencing(entry)?,
         "renderOn" => watch.render_on = render_on::render_on(entry)?,
         "crds" => watch.crds = rules::crds(entry)?,
         "recreate" => watch.recreate = rules::recreate(entry)?,

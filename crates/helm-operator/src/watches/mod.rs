@@ -17,6 +17,7 @@ mod overrides;
 mod pull;
 mod render_on;
 mod rules;
+mod sequencing;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +44,7 @@ pub use overrides::{OverrideError, OverrideValuesType, Overrides};
 pub use pull::{Pem, Pull};
 pub use render_on::RenderOn;
 pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount, StorageNamespace};
+pub use sequencing::Sequencing;
 
 /// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
 #[derive(Clone, Debug)]
@@ -117,6 +119,8 @@ pub struct Watch {
     pub chart_tests: ChartTests,
     /// Whether an event quotes the end of the log of a hook that failed.
     pub hook_logs: bool,
+    /// Whether the chart's objects are applied in the order that the chart asks for.
+    pub sequencing: Sequencing,
     /// How to handle the custom resource definitions in the chart's `crds` directory.
     pub crds: CrdPolicy,
     /// Objects to delete and recreate when the server refuses to change their immutable fields, in addition to Jobs.

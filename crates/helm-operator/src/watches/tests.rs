@@ -447,6 +447,20 @@ fn capabilities_let_a_chart_render_again_only_by_choice() {
 }
 
 #[test]
+fn a_chart_is_applied_at_once_or_in_its_own_order() {
+    assert_eq!(one("").unwrap().sequencing, Sequencing::None);
+    assert_eq!(one("  sequencing: none").unwrap().sequencing, Sequencing::None);
+    assert_eq!(one("  sequencing: ordered").unwrap().sequencing, Sequencing::Ordered);
+    for (text, message) in [
+        ("orderd", "must be \"none\" or \"ordered\", found \"orderd\""),
+        ("true", "expected a string, found a boolean"),
+    ] {
+        assert_eq!(one(&format!("  sequencing: {text}")).unwrap_err(), format!("line 6: sequencing: {message}"));
+    }
+    assert_eq!(super::decode::near("sequence"), Some("sequencing"));
+}
+
+#[test]
 fn definitions_have_a_policy() {
     assert_eq!(one("").unwrap().crds, CrdPolicy::Create);
     for (text, policy) in
@@ -584,6 +598,7 @@ fn the_schema_for_editors_has_every_key_and_accepts_the_examples() {
         "test: {onFailure: keep}",
         "test: {timeout: soon}",
         "hookLogs: 1",
+        "sequencing: sorted",
         "renderOn: [kinds]",
         "pull: {versoin: 1.0.0}",
         "pull: {digest: sha256:00}",

@@ -8,7 +8,8 @@
 //! 2. **Write ahead.** The revision's record is written as `pending-…` with its whole manifest and with the inventory:
 //!    every object that may exist once the action ends, old ones included.
 //! 3. **Run pre hooks** and record each of them.
-//! 4. **Apply** in install order; objects whose digest and ownership mark are unchanged are skipped without a request.
+//! 4. **Apply** in install order, and in an ordered release one round after the other: between two rounds, the marks of
+//!    what was applied are recorded, and the action waits without a worker until that is ready. Objects whose digest and ownership mark are unchanged are skipped without a request.
 //!    If the server rejects a change of an immutable field, Jobs and objects in [`Options::recreate`] are deleted and
 //!    recreated, unless that would lose data.
 //! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order.
@@ -18,8 +19,8 @@
 //!
 //! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome.
 //!
-//! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`delete_objects`],
-//! [`run_post_delete`], then [`Storage::delete_all`].
+//! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], the [`later_rounds`] of an
+//! ordered release, [`delete_objects`], [`run_post_delete`], then [`Storage::delete_all`].
 //!
 //! # Guarantees
 //! - Every object in the cluster is in a record: nothing is created before its revision is recorded, except definitions
@@ -49,6 +50,7 @@ mod inspect;
 mod install;
 mod last;
 mod name;
+mod order;
 mod orphans;
 mod repair;
 mod resume;
@@ -63,7 +65,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use helm::reads::Unread;
 use jiff::Timestamp;
 
@@ -82,13 +84,14 @@ pub use import::{Imported, import, imported_inventory};
 pub use inspect::inspect;
 pub use install::{install, replace_crds};
 pub use name::Action;
+pub use order::{GroupError, Health};
 pub use orphans::{claimed, orphans};
 pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
 pub use rollback::{rollback, rollback_to};
 pub use test::{Tested, test};
 pub use uninstall::{
-    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_objects, hand_over, inventory_of,
-    run_post_delete, run_pre_delete,
+    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_each, delete_objects, hand_over,
+    inventory_of, later_rounds, run_post_delete, run_pre_delete,
 };
 pub use upgrade::upgrade;
 
@@ -110,7 +113,7 @@ pub struct Candidate {
     pub config: serde_json::Value,
     /// The rendered manifest, as the record keeps it.
     pub manifest: String,
-    /// The manifest's objects, in install order.
+    /// The manifest's objects, in install order. In an ordered release, each has its turn.
     pub objects: Vec<Object>,
     /// The chart's hooks.
     pub hooks: Vec<Hook>,
@@ -133,13 +136,15 @@ impl Candidate {
         Marks { delete_hooks: has_delete_hooks(&self.hooks), ..Marks::default() }.tie()
     }
 
-    /// Converts a recorded revision to a candidate that equals its original render. `inputs` is its digest.
+    /// Converts a recorded revision to a candidate that equals its original render. `inputs` is its digest, and `marks`
+    /// are its own.
     ///
     /// # Errors
     /// The stored manifest cannot be parsed.
-    pub fn recorded(release: Sealed<Release>, inputs: &str) -> Result<Candidate, Error> {
+    pub fn recorded(release: Sealed<Release>, inputs: &str, marks: &Marks) -> Result<Candidate, Error> {
         let release = release.into_inner();
-        let objects = recorded_objects(&release.manifest, &release.namespace)?;
+        let mut objects = recorded_objects(&release.manifest, &release.namespace)?;
+        marks.give_turns(&mut objects, &release.namespace);
         Ok(Candidate {
             chart: release.chart,
             config: release.config,
@@ -226,6 +231,8 @@ pub struct Options {
     pub tests: bool,
     /// The revision that a rollback undoes because its tests failed, for the marks. Default: none.
     pub rejected: Option<Box<Rejected>>,
+    /// How long an ordered release may wait for a group that makes no progress; `None` sets no limit. Default: none.
+    pub group_timeout: Option<Duration>,
 }
 
 impl Default for Options {
@@ -246,6 +253,7 @@ impl Default for Options {
             before: None,
             tests: false,
             rejected: None,
+            group_timeout: None,
         }
     }
 }
@@ -280,6 +288,18 @@ impl Journal for Records<'_> {
 pub trait LiveView: Send + Sync {
     /// Returns the cached state of an object of this release.
     fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached;
+
+    /// Takes over the responses to applies in the middle of an action, and sees to it that changes of these objects
+    /// become known. Default: nothing.
+    fn applied<'a>(&'a self, _: &'a [Applied]) -> BoxFuture<'a, ()> {
+        Box::pin(ready(()))
+    }
+
+    /// Returns whether an object is ready, which was applied before. `expires` says whether the server deletes it once
+    /// it finished. Default: unknown.
+    fn health(&self, _: &ObjectKey, _expires: bool) -> Health {
+        Health::Unwatched
+    }
 }
 
 /// The cached state of an object. It may be outdated, so writes based on it carry preconditions.
@@ -415,6 +435,9 @@ pub enum Error {
     /// A hook failed.
     #[error(transparent)]
     Hook(#[from] HookError),
+    /// A group of an ordered release did not become ready.
+    #[error(transparent)]
+    Group(#[from] GroupError),
     /// A stored manifest cannot be parsed.
     #[error("cannot read the stored manifest")]
     Manifest(#[from] ObjectError),
@@ -440,14 +463,24 @@ impl Error {
             | Error::Record(_)
             | Error::Unproven { .. } => true,
             Error::Storage(error) => !matches!(error, storage::Error::TooLarge { .. }),
+            Error::Group(_) => false,
             Error::Hook(HookError::Record { .. } | HookError::Unanswered { .. }) => true,
             Error::Apply(_) | Error::Hook(_) => kube::is_unanswered(self),
         }
     }
 
-    /// Returns whether the caller's slot ended the wait for a hook.
+    /// Returns whether the caller's slot ended the wait for a hook or a group.
     pub fn is_interruption(&self) -> bool {
-        matches!(self, Error::Hook(error) if error.is_interruption())
+        match self {
+            Error::Hook(error) => error.is_interruption(),
+            Error::Group(error) => error.is_interruption(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether a group of an ordered release failed, or did not become ready in time.
+    pub fn is_group(&self) -> bool {
+        matches!(self, Error::Group(_))
     }
 
     /// Returns whether a stored record exists but cannot be decoded, so that it must be repaired before it can be read

@@ -26,7 +26,10 @@ pub(super) async fn resume(
     if release.info.status != pending {
         return Ok(None);
     }
-    let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
+    let mut objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
+    if let Some(marks) = &record.marks {
+        marks.give_turns(&mut objects, &env.decoration.namespace);
+    }
     Ok(Some(Candidate {
         chart: candidate.chart.clone(),
         config: release.config,

@@ -3,7 +3,7 @@
 use super::deploy::{ActionKind, deploy};
 use super::{Candidate, Completed, Current, Environment, Error, Failure, read_sealed};
 use crate::release::{HookEvent, Release, Status};
-use crate::storage::{Record, Sealed};
+use crate::storage::{Marks, Record, Sealed};
 
 /// Rolls back to revision `to` of `current`, by the steps in the [module docs](super#flow) with the rollback hooks.
 ///
@@ -14,7 +14,8 @@ use crate::storage::{Record, Sealed};
 /// Revision `to` cannot be read, or this operator did not record it; else as [`install`](super::install::install).
 pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs: &str) -> Result<Completed, Failure> {
     let target = read_sealed(env, to, current.packed.as_ref()).await?;
-    make(env, current, target, (to, inputs)).await
+    let marks = current.marks.as_deref().filter(|_| current.deployed == Some(to)).unwrap_or(&current.inventory);
+    make(env, current, target, (to, inputs, marks)).await
 }
 
 /// Rolls back to an older revision than the one that `current` describes: its record, with its inputs, is read.
@@ -27,16 +28,16 @@ pub async fn rollback_to(env: &Environment<'_>, current: &Current, to: u32) -> R
     let (Some(target), Some(marks)) = (release.sealed(), marks) else {
         return Err(Error::Unproven { version: to }.into());
     };
-    make(env, current, target, (to, &marks.inputs)).await
+    make(env, current, target, (to, &marks.inputs, &marks)).await
 }
 
 async fn make(
     env: &Environment<'_>,
     current: &Current,
     target: Sealed<Release>,
-    (to, inputs): (u32, &str),
+    (to, inputs, marks): (u32, &str, &Marks),
 ) -> Result<Completed, Failure> {
-    let candidate = Candidate::recorded(target, inputs)?;
+    let candidate = Candidate::recorded(target, inputs, marks)?;
     let kind = ActionKind {
         pending: Status::PendingRollback,
         before: HookEvent::PreRollback,

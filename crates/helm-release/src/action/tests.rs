@@ -110,7 +110,7 @@ fn recorded(release: Release) -> Sealed<Release> {
 /// Returns the candidate of a chart with these objects.
 fn candidate(objects: &[Value]) -> Candidate {
     let manifest = objects.iter().map(|object| format!("---\n{object}\n")).collect();
-    Candidate::recorded(recorded(Release { manifest, ..sample::release() }), "inputs").unwrap()
+    Candidate::recorded(recorded(Release { manifest, ..sample::release() }), "inputs", &Marks::default()).unwrap()
 }
 
 /// Returns the release after an action, as a reconciler knows it.

@@ -1,7 +1,11 @@
 //! Uninstalls a release by its record alone, because the chart may be missing. Helm's `pkg/action/uninstall.go`.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use futures::future::try_join_all;
 
+use super::order::order;
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
 use crate::kube::{HookError, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
@@ -144,7 +148,8 @@ impl Uninstalling {
     }
 }
 
-/// Deletes a release's objects in uninstall order: one kind after the other, objects of one kind concurrently.
+/// Deletes a release's objects in uninstall order: one kind after the other, objects of one kind concurrently. The
+/// objects of later rounds go first.
 ///
 /// Leaves objects that the manifest or their own annotation keeps, those that a revision adopted without ever being
 /// deployed with them, and objects that do not provably belong to this release. Returns once the server accepted the
@@ -153,12 +158,33 @@ impl Uninstalling {
 /// # Errors
 /// The server rejects a deletion or is unreachable. Objects of earlier kinds may already be deleted.
 pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
-    let mut objects: Vec<&MarkedObject> = inventory.objects.iter().filter(|o| !o.kept).collect();
+    let objects: Vec<&MarkedObject> = inventory.objects.iter().filter(|o| !o.kept).collect();
+    delete_each(env, &objects).await
+}
+
+/// Deletes these objects as [`delete_objects`] does.
+///
+/// # Errors
+/// As [`delete_objects`].
+pub async fn delete_each(env: &Environment<'_>, objects: &[&MarkedObject]) -> Result<(), Error> {
+    let mut objects = objects.to_vec();
     uninstall_order(&mut objects, |o| &o.key.kind);
-    for group in objects.chunk_by(|a, b| a.key.kind == b.key.kind) {
+    objects.sort_by_key(|object| Reverse(order(object.turn)));
+    for group in objects.chunk_by(|a, b| a.key.kind == b.key.kind && a.turn.round() == b.turn.round()) {
         try_join_all(group.iter().map(|object| delete(env, object))).await?;
     }
     Ok(())
+}
+
+/// Returns the objects of an ordered release in the reverse order of their rounds, except those of the first one. Each
+/// round is to be deleted once those before it in the list are gone.
+pub fn later_rounds(inventory: &Marks) -> Vec<Vec<&MarkedObject>> {
+    let mut rounds: BTreeMap<Reverse<u16>, Vec<&MarkedObject>> = BTreeMap::new();
+    for object in inventory.objects.iter().filter(|object| !object.kept) {
+        rounds.entry(Reverse(order(object.turn))).or_default().push(object);
+    }
+    rounds.pop_last();
+    rounds.into_values().collect()
 }
 
 /// Deletes one object if it belongs to this release, otherwise leaves it. Returns whether the server accepted a

@@ -64,6 +64,8 @@ pub(crate) use objects::decorate::is_kept;
 pub(crate) use objects::object::recorded_objects;
 pub(crate) use objects::order::uninstall_order;
 pub(crate) use outside::{is_transient, is_unanswered};
+pub(crate) use waiting::pause::Pause;
+pub(crate) use waiting::slot::without_slot;
 pub(crate) use writes::apply::{Found, Target};
 pub(crate) use writes::autoscaler::{Scaled, has_replicas};
 pub(crate) use writes::client_side::LastApplied;

@@ -4,6 +4,7 @@
 //! With this annotation, a restart needs only lists: it reads no record and renders nothing.
 
 use std::io::Read as _;
+use std::iter;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -11,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use helm::sequence::Turn;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -168,6 +170,8 @@ pub struct MarkedObject {
     pub drift: Option<DriftPolicy>,
     /// How an attempt adopted it; `None` if the release made it, or once a revision with it is deployed.
     pub adopted: Option<Adopted>,
+    /// When it is applied, if the release has an order.
+    pub turn: Turn,
 }
 
 impl MarkedObject {
@@ -183,6 +187,7 @@ impl MarkedObject {
             client: false,
             drift: None,
             adopted: None,
+            turn: Turn::default(),
         }
     }
 
@@ -192,6 +197,7 @@ impl MarkedObject {
             digest: Some(object.digest(namespace)),
             kept: is_kept(object),
             drift: object.drift_policy().unwrap_or_default(),
+            turn: object.turn,
             ..MarkedObject::new(key, intern(&object.api_version))
         }
     }
@@ -214,6 +220,7 @@ impl From<&Applied> for MarkedObject {
             client: applied.method != ApplyMethod::Server,
             drift: applied.drift,
             adopted: None,
+            turn: applied.turn,
         }
     }
 }
@@ -251,6 +258,9 @@ struct Text {
     w: Vec<String>,
     #[serde(default)]
     o: Vec<Entry>,
+    /// When each object of `o` is applied, if the release has an order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    g: Vec<u16>,
     /// `o` as compressed JSON in base64, if it is large.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     z: String,
@@ -291,16 +301,19 @@ impl Marks {
             text.c &= unpacked.is_some();
             text.o = unpacked.unwrap_or_default();
         }
-        let objects = text.o.into_iter().map(|(api_version, kind, namespace, name, digest, mark, flags)| {
-            let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            let key = ObjectKey::new(group, &kind, &namespace, &name);
-            let has = |flag: u8| flags & flag != 0;
-            let (kept, client, expires) = (has(KEPT), has(CLIENT), has(EXPIRES));
-            let drift = DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()];
-            let adopted = ADOPTED[usize::from(flags >> ADOPTED_SHIFT) % ADOPTED.len()];
-            let (digest, mark) = (ObjectDigest::parse(&digest), Mark::parse(&mark));
-            MarkedObject { key, api_version: intern(&api_version), digest, mark, kept, expires, client, drift, adopted }
-        });
+        let turns = std::mem::take(&mut text.g).into_iter().map(Turn::from_number).chain(iter::repeat(Turn::default()));
+        let objects =
+            text.o.into_iter().zip(turns).map(|((api_version, kind, namespace, name, digest, mark, flags), turn)| {
+                let group = api_version.split_once('/').map_or("", |(group, _)| group);
+                let key = ObjectKey::new(group, &kind, &namespace, &name);
+                let has = |flag: u8| flags & flag != 0;
+                let (kept, client, expires) = (has(KEPT), has(CLIENT), has(EXPIRES));
+                let drift = DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()];
+                let adopted = ADOPTED[usize::from(flags >> ADOPTED_SHIFT) % ADOPTED.len()];
+                let (digest, mark) = (ObjectDigest::parse(&digest), Mark::parse(&mark));
+                let api_version = intern(&api_version);
+                MarkedObject { key, api_version, digest, mark, kept, expires, client, drift, adopted, turn }
+            });
         Some(Marks {
             inputs: text.i,
             owner: intern(&text.u),
@@ -351,6 +364,7 @@ impl Marks {
             j: self.rejected.clone(),
             w: self.former.iter().map(ToString::to_string).collect(),
             o: self.objects.iter().map(object).collect(),
+            g: self.turns(),
             z: String::new(),
         };
         let json = serde_json::to_string(&text).unwrap_or_default();
@@ -363,8 +377,29 @@ impl Marks {
         if json.len() <= MAX_TEXT && !text.z.is_empty() {
             return json;
         }
-        (text.z, text.c) = (String::new(), false);
+        (text.z, text.g, text.c) = (String::new(), Vec::new(), false);
         serde_json::to_string(&text).unwrap_or_default()
+    }
+
+    /// Returns the turn of each object as a number; none if the release has no order.
+    fn turns(&self) -> Vec<u16> {
+        let has_order = self.objects.iter().any(|object| object.turn != Turn::default());
+        self.objects.iter().filter(|_| has_order).map(|object| object.turn.to_number()).collect()
+    }
+
+    /// Gives each of these objects the turn that is recorded for it. `namespace` is the release's.
+    pub(crate) fn give_turns(&self, objects: &mut [Object], namespace: &str) {
+        let has_order = self.objects.iter().any(|object| object.turn != Turn::default());
+        for object in objects.iter_mut().filter(|_| has_order) {
+            let own = object.namespace.as_deref().unwrap_or(namespace);
+            let is_it = |key: &ObjectKey| {
+                // A cluster-scoped object may name a namespace, which does not count.
+                (&*key.kind, &*key.name, &*key.group) == (&*object.kind, &*object.name, object.group())
+                    && (key.namespace.is_empty() || *key.namespace == *own)
+            };
+            let turn = self.objects.iter().find(|marked| is_it(&marked.key)).map(|marked| marked.turn);
+            object.turn = turn.unwrap_or_default();
+        }
     }
 
     /// Finds the object with this key.

@@ -1,5 +1,7 @@
 use std::error::Error as _;
 
+use helm::sequence::Turn;
+
 use super::*;
 use crate::kube::{Adopted, Disturbance, DriftPolicy, Mark, MemoryApi, ObjectDigest, ObjectKey};
 use crate::release::{ChartDocument, Info};
@@ -44,6 +46,7 @@ fn marks() -> Marks {
         client: true,
         drift: Some(DriftPolicy::Detect),
         adopted: Some(Adopted::Unclaimed),
+        turn: Turn::new(3, true),
     };
     Marks {
         inputs: "i".into(),

@@ -46,6 +46,7 @@ fn applied(uid: &str, version: u64) -> Applied {
         live: live(uid, version),
         method: ApplyMethod::Server,
         changed: true,
+        turn: Default::default(),
     }
 }
 

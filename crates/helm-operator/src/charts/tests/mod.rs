@@ -49,7 +49,7 @@ use crate::view::primary::{FINALIZER, Primary, Received};
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
 use crate::view::sources::watch::{SourceMeta, SourceSink};
-use crate::watches::{OverrideValuesType, Overrides};
+use crate::watches::{OverrideValuesType, Overrides, Sequencing};
 
 mod adopted;
 mod afterwards;
@@ -73,6 +73,7 @@ mod inventory;
 mod kinds;
 mod large_specs;
 mod leaks;
+mod ordered;
 mod override_types;
 mod page;
 mod pinned;
@@ -453,6 +454,8 @@ impl World {
             retries: None,
             chart_tests: crate::watches::ChartTests::default(),
             hook_logs: false,
+            sequencing: Sequencing::default(),
+            rehearses: false,
             render_on: crate::watches::RenderOn::default(),
             crds: helm_release::kube::CrdPolicy::default(),
             recreate: [].into(),
@@ -474,6 +477,7 @@ impl World {
             memory: Memory::default(),
             cache: Cache::over(releases.clone())
                 .judging(settings.expressions.clone())
+                .heeding_annotations(settings.sequencing == Sequencing::Ordered)
                 .recording_at(settings.home.clone()),
             queue: Queue::new(),
             renderer,

@@ -126,8 +126,9 @@ impl Release {
             for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
                 match inventory.objects.iter_mut().find(|known| known.key == object.key) {
                     None => inventory.objects.push(object.clone()),
-                    // The unfinished action has run this Job. A continuation does not run it again.
-                    Some(known) if object.expires => *known = object.clone(),
+                    // The unfinished action has run this Job, or has applied this object of an ordered release and recorded that. A continuation does
+                    // not repeat it.
+                    Some(known) if object.expires || object.mark.is_some() => *known = object.clone(),
                     Some(_) => {}
                 }
             }

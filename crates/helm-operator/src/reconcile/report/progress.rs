@@ -104,6 +104,10 @@ impl Slot for Progress<'_> {
         self.running.outdated(self.shared.cache.primary(self.key).as_deref())
     }
 
+    fn group_interruption(&self) -> Option<&'static str> {
+        self.running.outdated(self.shared.cache.primary(self.key).as_deref())
+    }
+
     fn hook_ended(&self, hook: &Hook, event: HookEvent) {
         let last = &hook.last_run;
         let took = last.started_at.zip(last.completed_at).map(|(from, to)| to.duration_since(from));

@@ -121,7 +121,7 @@ async fn conclude(
     }
 }
 
-/// Reports that the resource no longer wants the action whose hook was running. The action that it wants now follows.
+/// Reports that the resource no longer wants the action that was waiting for a hook or a group. The action that it wants now follows.
 pub(crate) async fn interrupted(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -129,8 +129,9 @@ pub(crate) async fn interrupted(
     candidate: Option<&Candidate>,
 ) -> NextStep {
     let note = context.redactions(primary, candidate).await.hide(report::chain(cause));
-    tracing::info!(resource = %context.key, why = note, "Interrupted a hook");
-    context.shared.publish(primary, report::Outcome::normal("HookInterrupted", "Hook", note));
+    let (reason, action) = if cause.is_group() { ("GroupInterrupted", "Wait") } else { ("HookInterrupted", "Hook") };
+    tracing::info!(resource = %context.key, why = note, "Interrupted a wait");
+    context.shared.publish(primary, report::Outcome::normal(reason, action, note));
     _ = context.ran.take();
     NextStep::Anew
 }

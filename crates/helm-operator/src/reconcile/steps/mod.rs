@@ -13,6 +13,7 @@ pub(crate) mod causes;
 pub(crate) mod compare;
 pub(crate) mod extensions;
 pub(crate) mod labels;
+pub(crate) mod order;
 pub(crate) mod render;
 pub(crate) mod reread;
 pub(crate) mod retry;

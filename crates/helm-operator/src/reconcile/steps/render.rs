@@ -150,7 +150,7 @@ impl StepContext<'_> {
         if marks.inputs != inputs {
             compare::mark_as_current(self, version, &marks, &inputs);
         }
-        let candidate = Candidate::recorded(*record, &inputs).ok();
+        let candidate = Candidate::recorded(*record, &inputs, &marks).ok();
         Ok(candidate.map_or(Unfinished::None, |candidate| Unfinished::Candidate(Box::new(candidate))))
     }
 
@@ -189,6 +189,7 @@ impl StepContext<'_> {
         };
         self.note_unread(primary, &candidate.unread);
         let candidate = self.labelled(primary, self.post_render(primary, candidate).await?)?;
+        let candidate = self.ordered(candidate)?;
         // The status shows the notes.
         let notes = hide_notes(self.secrets(), &candidate).await;
         Ok(Rendered::Done(Candidate { notes, ..candidate }))

@@ -159,6 +159,9 @@ pub(crate) async fn take_ownership(context: &mut StepContext<'_>, primary: &Prim
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     let mut whole = (*marks).clone();
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
+    for object in &mut whole.objects {
+        object.turn = marks.find(&object.key).map(|known| known.turn).unwrap_or_default();
+    }
     whole.complete = true;
     whole.former = marks.former_for(&primary.owner());
     whole.owner = intern(primary.uid());

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::report::{Outcome, chain};
-use helm_release::action::{self, Action, Candidate, Environment, PostDelete, Uninstalling};
+use helm_release::action::{self, Action, Cached, Candidate, Environment, PostDelete, Uninstalling};
 use helm_release::kube::{Call, HookError};
 use helm_release::release::Status;
-use helm_release::storage::{Marks, Stored};
+use helm_release::storage::{MarkedObject, Marks, Stored};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -234,8 +234,7 @@ async fn delete(
         cache_hook_records(context, &at);
         publish_skipped_hooks(context, primary, &ran?).await;
     }
-    action::delete_objects(&env, &inventory).await?;
-    if let Some(awaited) = still_there(context, primary, &env, &inventory).await? {
+    if let Some(awaited) = delete_objects(context, primary, &env, &inventory).await? {
         return Ok(Some(awaited));
     }
     if inventory.delete_hooks {
@@ -287,6 +286,26 @@ async fn complete(
     }
 }
 
+/// Deletes the objects of a release. In an ordered one, each round goes once the later ones are gone. Returns the
+/// objects to wait for.
+async fn delete_objects(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+    inventory: &Marks,
+) -> Result<Option<String>, action::Error> {
+    for round in action::later_rounds(inventory) {
+        let is_left = |object: &&MarkedObject| env.live.cached(&object.key, &env.decoration) != Cached::Absent;
+        let left: Vec<&MarkedObject> = round.into_iter().filter(is_left).collect();
+        action::delete_each(env, &left).await?;
+        if let Some(awaited) = awaited(context, env, &left).await? {
+            return Ok(Some(awaited));
+        }
+    }
+    action::delete_objects(env, inventory).await?;
+    still_there(context, primary, env, inventory).await
+}
+
 /// Returns the objects that still exist, if the resource asks to wait for them.
 async fn still_there(
     context: &StepContext<'_>,
@@ -294,7 +313,10 @@ async fn still_there(
     env: &Environment<'_>,
     inventory: &Marks,
 ) -> Result<Option<String>, action::Error> {
-    if primary.annotations.uninstall_wait() { awaited(context, env, inventory).await } else { Ok(None) }
+    if !primary.annotations.uninstall_wait() {
+        return Ok(None);
+    }
+    awaited(context, env, &inventory.objects.iter().collect::<Vec<_>>()).await
 }
 
 /// Deletes the objects of a release without a record: those of the lost inventory, or else of a record elsewhere, or
@@ -317,8 +339,7 @@ async fn delete_lost(
         },
     };
     tracing::info!(resource = %context.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
-    action::delete_objects(env, &inventory).await?;
-    still_there(context, primary, env, &inventory).await
+    delete_objects(context, primary, env, &inventory).await
 }
 
 /// Returns the revision whose hooks run: the one that the live objects come from, or else the newest.

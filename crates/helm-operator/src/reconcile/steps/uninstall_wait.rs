@@ -2,7 +2,7 @@
 
 use helm_release::action::{self, Cached, Environment};
 use helm_release::kube::{ObjectKey, Ownership};
-use helm_release::storage::{MarkedObject, Marks};
+use helm_release::storage::MarkedObject;
 
 use crate::reconcile::step_context::StepContext;
 use crate::status::MAX_NAMED;
@@ -13,14 +13,14 @@ struct Held {
     finalizers: Vec<String>,
 }
 
-/// Names the objects of the uninstall that still exist; returns `None` once all are deleted.
+/// Names those of these objects of the uninstall that still exist; returns `None` once all are deleted.
 pub(crate) async fn awaited(
     context: &StepContext<'_>,
     env: &Environment<'_>,
-    inventory: &Marks,
+    objects: &[&MarkedObject],
 ) -> Result<Option<String>, action::Error> {
     let deleted: Vec<&MarkedObject> =
-        inventory.objects.iter().filter(|object| !object.kept && object.adopted.is_none()).collect();
+        objects.iter().copied().filter(|object| !object.kept && object.adopted.is_none()).collect();
     // For kinds without a watch, the cache holds only our own writes, and nothing reports deletions.
     let is_seen = |object: &&&MarkedObject| {
         context.shared.cache.is_synced(&object.key)

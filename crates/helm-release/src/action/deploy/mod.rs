@@ -73,7 +73,7 @@ pub(super) async fn deploy(
     attempt.write_ahead(&release, &ahead).await?;
     let ran = async {
         attempt.run_before(&mut release, &mut ahead).await?;
-        let changes = attempt.apply(&observations, &mut ahead).await?;
+        let changes = attempt.apply(&observations, &release, &mut ahead).await?;
         attempt.run_after(&mut release, &ahead).await?;
         Ok::<Changes, Error>(changes)
     };

@@ -1,12 +1,17 @@
 //! Decides which objects of a revision to check, apply, skip and prune.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+
+use helm::sequence::Turn;
 
 use super::{Attempt, Changes};
 use crate::action::last::Deployed;
+use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::uninstall::delete;
-use crate::action::{Cached, CachedObject, Environment, Error};
-use crate::kube::{Found, Object, ObjectKey, Previous, Rule, Target, objects_of, uninstall_order};
+use crate::action::{Cached, CachedObject, Current, Environment, Error};
+use crate::kube::{Applied, Found, Object, ObjectKey, Previous, Rule, Target, objects_of, uninstall_order};
+use crate::release::Release;
 use crate::storage::{MarkedObject, Marks};
 
 /// Live objects as read before the first write.
@@ -33,21 +38,75 @@ impl Attempt<'_> {
         Ok(env.applier.check_reach(objects, &env.options.reach, &env.decoration).await?)
     }
 
-    /// Applies the candidate's objects, then prunes. Jobs that were applied, and that the server deletes once they finished, are noted in `ahead`: an
-    /// attempt that continues after a failure does not run them again.
-    pub(super) async fn apply(&self, observations: &Observations, ahead: &mut Marks) -> Result<Changes, Error> {
-        let objects = self.candidate.objects.iter().zip(&self.keys);
-        let targets: Vec<Target<'_>> =
-            objects.filter_map(|(object, key)| self.target(object, key, observations)).collect();
-        let mut applied = Vec::with_capacity(targets.len());
-        let each = self.env.applier.apply_each(&targets, &self.last().write_options(), &mut applied).await;
-        for job in applied.iter().filter(|job| job.expires) {
+    /// Applies the candidate's objects, one round after the other if the release has an order, then prunes. Jobs that were applied, and that the server
+    /// deletes once they finished, are noted in `ahead`: an attempt that continues after a failure does not run them again.
+    pub(super) async fn apply(
+        &self,
+        observations: &Observations,
+        release: &Release,
+        ahead: &mut Marks,
+    ) -> Result<Changes, Error> {
+        let rounds = rounds(&self.candidate.objects);
+        let mut applied = Vec::with_capacity(self.keys.len());
+        for (at, round) in rounds.iter().enumerate() {
+            let before = applied.len();
+            self.apply_round(round, observations, ahead, &mut applied).await?;
+            if at + 1 < rounds.len() {
+                self.note_round(release, ahead, &applied[before..]).await?;
+                self.await_round(round, (at + 1, rounds.len())).await?;
+            }
+        }
+        let pruned = self.prune().await?;
+        Ok(Changes { applied, pruned })
+    }
+
+    /// Applies the objects at these positions.
+    async fn apply_round(
+        &self,
+        round: &[usize],
+        observations: &Observations,
+        ahead: &mut Marks,
+        applied: &mut Vec<Applied>,
+    ) -> Result<(), Error> {
+        let target = |at: &usize| self.target(&self.candidate.objects[*at], &self.keys[*at], observations);
+        let targets: Vec<Target<'_>> = round.iter().filter_map(target).collect();
+        let before = applied.len();
+        let each = self.env.applier.apply_each(&targets, &self.last().write_options(), applied).await;
+        for job in applied[before..].iter().filter(|job| job.expires) {
             let noted = ahead.objects.iter_mut().filter(|object| object.key == job.key);
             noted.for_each(|object| object.expires = true);
         }
-        each?;
-        let pruned = self.prune().await?;
-        Ok(Changes { applied, pruned })
+        Ok(each?)
+    }
+
+    /// Records what a round applied, so that a continuation does not apply it again.
+    async fn note_round(&self, release: &Release, ahead: &mut Marks, applied: &[Applied]) -> Result<(), Error> {
+        if applied.is_empty() {
+            return Ok(());
+        }
+        self.env.live.applied(applied).await;
+        for one in applied {
+            if let Some(object) = ahead.objects.iter_mut().find(|object| object.key == one.key) {
+                *object = MarkedObject { adopted: object.adopted, ..MarkedObject::from(one) };
+            }
+        }
+        self.env.storage.update(release, ahead).await?;
+        Ok(())
+    }
+
+    /// Waits until the objects at these positions are ready, as far as later rounds wait for them.
+    async fn await_round(&self, round: &[usize], number: (usize, usize)) -> Result<(), Error> {
+        let awaited = |at: &usize| {
+            let (object, key) = (&self.candidate.objects[*at], &self.keys[*at]);
+            object.turn.is_awaited().then_some(Awaited { object, key })
+        };
+        let awaited: Vec<Awaited<'_>> = round.iter().filter_map(awaited).collect();
+        Ok(until_ready(self.env, &awaited, number).await?)
+    }
+
+    /// Returns whether the candidate's objects are applied in rounds.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.candidate.objects.iter().any(|object| object.turn != Turn::default())
     }
 
     /// Returns the revision that merges start from.
@@ -58,8 +117,15 @@ impl Attempt<'_> {
 
     /// Returns which existing object may be changed. Objects that the last revision applied belong to the release until
     /// another owner claims them.
+    ///
+    /// In an ordered release, so do those that an unfinished attempt has applied and recorded.
     fn rule(&self, key: &ObjectKey) -> Rule {
-        let had = self.current.is_some_and(|c| c.inventory.complete && c.inventory.find(key).is_some());
+        let is_recorded = |known: &MarkedObject| known.mark.is_some() && self.is_ordered();
+        let had = |current: &Current| {
+            let known = current.inventory.find(key);
+            known.is_some_and(|known| current.inventory.complete || is_recorded(known))
+        };
+        let had = self.current.is_some_and(had);
         let adopt = self.env.options.adopt;
         if had { Rule::for_known(adopt) } else { Rule::for_new(adopt) }
     }
@@ -117,12 +183,13 @@ impl Attempt<'_> {
             && known.any(|known| is_autoscaler(known) && !self.keys.contains(known))
     }
 
-    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order. Returns those deleted.
+    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order, those of later rounds first. Returns those deleted.
     async fn prune(&self) -> Result<Vec<ObjectKey>, Error> {
         let new: HashSet<&ObjectKey> = self.keys.iter().collect();
         let objects = self.current.iter().flat_map(|c| &c.inventory.objects);
         let mut dropped: Vec<&MarkedObject> = objects.filter(|o| !o.kept && !new.contains(&o.key)).collect();
         uninstall_order(&mut dropped, |o| &o.key.kind);
+        dropped.sort_by_key(|object| Reverse(order(object.turn)));
         let mut pruned = Vec::new();
         for object in dropped {
             if delete(self.env, object).await? {

@@ -43,11 +43,13 @@ impl Attempt<'_> {
             (Some(Found::Read(found)), None) => found.adopted,
             _ => None,
         };
-        let namespace = &self.env.decoration.namespace;
+        let (namespace, is_ordered) = (&self.env.decoration.namespace, self.is_ordered());
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
             client: known(key).is_some_and(|known| known.client),
             expires: known(key).is_some_and(|known| known.expires && known.is_of(object, namespace)),
             adopted: adopted(key),
+            // Proves to a continuation that the object is as this action applies it.
+            mark: known(key).filter(|known| is_ordered && known.is_of(object, namespace)).and_then(|known| known.mark),
             ..MarkedObject::unapplied(key.clone(), object, namespace)
         };
         let mut objects: Vec<MarkedObject> = self.candidate.objects.iter().zip(&self.keys).map(object).collect();
@@ -59,12 +61,12 @@ impl Attempt<'_> {
 
     /// Returns the marks of the completed revision.
     pub(super) fn marks(&self, applied: &[Applied], release: &Release) -> Marks {
-        let marked = |key: &ObjectKey| {
+        let marked = |(object, key): (&Object, &ObjectKey)| {
             let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
             let unchanged = || self.current.and_then(|c| c.inventory.find(key)).cloned();
-            now.or_else(|| Some(MarkedObject { adopted: None, ..unchanged()? }))
+            now.or_else(|| Some(MarkedObject { adopted: None, turn: object.turn, ..unchanged()? }))
         };
-        let objects = self.keys.iter().filter_map(marked).collect();
+        let objects = self.candidate.objects.iter().zip(&self.keys).filter_map(marked).collect();
         Marks { objects, complete: true, ..self.release_marks(release) }
     }
 

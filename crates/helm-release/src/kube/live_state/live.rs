@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use helm::sequence::{self, Verdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::de::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::kube::FIELD_MANAGER;
-use crate::kube::live_state::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_of};
+use crate::kube::live_state::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_as, unready_of};
 use crate::kube::objects::decorate::{
     MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY,
     is_keep,
@@ -47,6 +48,8 @@ pub struct Live {
     pub scaled: bool,
     /// The fields that readiness depends on; `None` if only metadata was read.
     reported: Option<Reported>,
+    /// What the conditions in its annotations say; `None` if it has none, or only metadata was read.
+    verdict: Option<Verdict>,
     /// Its JSON without managed fields, if it was read as [`Whole`](crate::kube::Whole).
     pub whole: Option<std::sync::Arc<str>>,
     /// Whether it is being deleted.
@@ -86,6 +89,19 @@ impl Live {
     /// Returns why it is not ready; `None` if it is.
     pub fn unready(&self, group: &str, kind: &str) -> Option<Unready> {
         self.reported.as_ref().and_then(|r| unready_of(group, kind, r.generation, &r.spec, &r.status))
+    }
+
+    /// Judges it by the conditions in its annotations, and otherwise as [`Live::unready`] does.
+    pub fn unready_as_annotated(&self, group: &str, kind: &str) -> Option<Unready> {
+        let Some((verdict, reported)) = self.verdict.as_ref().zip(self.reported.as_ref()) else {
+            return self.unready(group, kind);
+        };
+        unready_as(verdict, reported.generation, &reported.status)
+    }
+
+    /// Returns whether its annotations say when it is ready.
+    pub fn has_conditions(&self) -> bool {
+        self.verdict.is_some()
     }
 
     /// Returns whether the server deletes it once it finished. Never if only metadata was read.
@@ -184,7 +200,11 @@ impl Live {
         let mark = mark_of(&meta.managed_fields);
         let scaled = meta.managed_fields.iter().any(|e| e.subresource == "scale" && e.manager != FIELD_MANAGER);
         let mut annotations = meta.annotations.take().unwrap_or_default();
+        let annotation = |key: &str| annotations.get(key).map(String::as_str);
+        let (success, failure) = (annotation(sequence::SUCCESS), annotation(sequence::FAILURE));
+        let verdict = reported.as_ref().and_then(|reported| sequence::judge(success, failure, &reported.status));
         Live {
+            verdict,
             mark,
             scaled,
             reported,

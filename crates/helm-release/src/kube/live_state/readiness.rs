@@ -4,6 +4,7 @@
 //! Differences: a failed Pod is not ready, a paused Deployment is ready (as for `helm --wait`), and a
 //! ReplicationController uses ReplicaSet's rule.
 
+use helm::sequence;
 use serde_json::Value;
 
 use crate::kube::objects::expiry::TTL;
@@ -82,13 +83,33 @@ pub(in crate::kube) fn unready_of(
     Some(Unready { failed: fault.failed, why: fault.why, progress: progress_of(status) })
 }
 
-fn verdict(group: &str, kind: &str, generation: Option<i64>, spec: &Value, status: &Value) -> Verdict {
-    let observed = status.get("observedGeneration").and_then(Value::as_i64);
-    if let (Some(generation), Some(observed)) = (generation, observed)
-        && observed != generation
-    {
-        return progressing(format!("generation {generation} is not observed yet"));
+/// Returns why an object is not ready by the conditions in its annotations; `None` if it is.
+pub(in crate::kube) fn unready_as(
+    said: &sequence::Verdict,
+    generation: Option<i64>,
+    status: &Value,
+) -> Option<Unready> {
+    let fault = observed_generation(generation, status).and_then(|()| match said {
+        sequence::Verdict::Ready => Ok(()),
+        sequence::Verdict::Failed(condition) => failed(format!("{condition} (helm.sh/readiness-failure)")),
+        sequence::Verdict::Waiting => progressing("no condition of helm.sh/readiness-success holds"),
+    });
+    let fault = fault.err()?;
+    Some(Unready { failed: fault.failed, why: fault.why, progress: progress_of(status) })
+}
+
+/// Requires that a controller has seen the object as it is, if its status says what it has seen.
+fn observed_generation(generation: Option<i64>, status: &Value) -> Verdict {
+    match (generation, status.get("observedGeneration").and_then(Value::as_i64)) {
+        (Some(generation), Some(observed)) if observed != generation => {
+            progressing(format!("generation {generation} is not observed yet"))
+        }
+        _ => Ok(()),
     }
+}
+
+fn verdict(group: &str, kind: &str, generation: Option<i64>, spec: &Value, status: &Value) -> Verdict {
+    observed_generation(generation, status)?;
     by_standard_conditions(status)?;
     match (group, kind) {
         ("apps", "Deployment") => deployment(spec, status),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use go_encoding::yaml;
+use helm::sequence::Turn;
 
 use super::expiry;
 use crate::kube::intern;
@@ -53,6 +54,8 @@ pub struct Object {
     pub body: Value,
     /// The template that rendered it; empty if the manifest does not name it.
     pub template: Arc<str>,
+    /// When it is applied, if the release has an order.
+    pub turn: Turn,
 }
 
 /// Why a document of a manifest is not a Kubernetes object.
@@ -126,7 +129,7 @@ impl Object {
         let kind = text(body.get("kind"), "kind")?.ok_or(ObjectFault::Missing("kind"))?;
         let name = text(body.pointer("/metadata/name"), "metadata.name")?.unwrap_or_default();
         let namespace = text(body.pointer("/metadata/namespace"), "metadata.namespace")?;
-        Ok(Object { api_version, kind, name, namespace, body, template: "".into() })
+        Ok(Object { api_version, kind, name, namespace, body, template: "".into(), turn: Turn::default() })
     }
 
     /// Checks that the object has a fixed name, by which later revisions find it.

@@ -6,7 +6,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Growing pauses between polls.
-pub(in crate::kube) struct Pause {
+pub(crate) struct Pause {
     next: Duration,
     last: Duration,
 }
@@ -19,12 +19,12 @@ impl Default for Pause {
 
 impl Pause {
     /// Returns pauses that grow up to this one.
-    pub(in crate::kube) fn up_to(last: Duration) -> Pause {
+    pub(crate) fn up_to(last: Duration) -> Pause {
         Pause { next: FIRST_PAUSE, last }
     }
 
     /// Returns the next pause.
-    pub(in crate::kube) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let now = self.next;
         self.next = (now * 2).min(self.last);
         now

@@ -24,6 +24,10 @@ pub trait Slot: Send + Sync {
     fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
         None
     }
+    /// Returns why the run must no longer wait for a group of objects, as `interruption` does for a hook.
+    fn group_interruption(&self) -> Option<&'static str> {
+        None
+    }
     /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
     fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
     /// Reports that a hook's Job or Pod failed, or did not end in time, while its objects still exist. The run goes on
@@ -45,7 +49,7 @@ impl Slot for () {
 }
 
 /// Releases the worker slot while `work` runs.
-pub(in crate::kube) async fn without_slot<T>(slot: &dyn Slot, work: impl Future<Output = T>) -> T {
+pub(crate) async fn without_slot<T>(slot: &dyn Slot, work: impl Future<Output = T>) -> T {
     slot.leave();
     let done = work.await;
     slot.enter().await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use helm::sequence::Turn;
 use outside::{ActingAs, Api, Call, Error};
 use serde_json::Value;
 
@@ -120,6 +121,8 @@ pub struct Applied {
     pub method: ApplyMethod,
     /// Whether a write was sent; a three-way merge may find nothing to change.
     pub changed: bool,
+    /// When it is applied, if the release has an order.
+    pub turn: Turn,
 }
 
 /// Why an object was not applied or deleted.
@@ -354,7 +357,8 @@ impl Applier {
         let api_version = body.resource.api_version.clone();
         let drift = object.drift_policy().unwrap_or_default();
         let (kept, expires) = (is_kept(object), object.expires() || live.expires(&object.kind));
-        Ok(Some(Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed }))
+        let turn = object.turn;
+        Ok(Some(Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed, turn }))
     }
 
     /// Dry-runs a server-side apply. An unowned default that blocks it counts as rejected.
@@ -449,6 +453,21 @@ impl Applier {
         match self.after_unserved(known).await.map_err(failed)? {
             Some(found) => Ok(found),
             None => self.find_as_known(key, api_version).await.map_err(failed),
+        }
+    }
+
+    /// Reads an object with its readiness; `None` if the object or its kind does not exist.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub(crate) async fn read_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
+        let resource = match self.mapper.any_version(api_version, &key.kind).await {
+            Err(Error::NoKind { .. }) => return Ok(None),
+            found => found?,
+        };
+        match self.api().send(Call::get(resource.path(&key.namespace, &key.name)?)).await {
+            Err(error) if error.is_missing_object() => Ok(None),
+            answer => Ok(Some(answer?.parse()?)),
         }
     }
 

@@ -1,0 +1,481 @@
+//! Tests of ordered releases in whole reconciles: one group after the other, waits without a worker and a request, and a kill at any time.
+
+use std::sync::atomic::AtomicBool;
+
+use helm_release::kube::Slot;
+
+use super::hooks::count;
+use super::reporting::published;
+use super::*;
+use crate::watches::OnFailure;
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns a Deployment of a group that waits for others.
+fn deployment(name: &str, group: &str, on: &[&str]) -> Value {
+    let mut annotations = json!({});
+    for (key, text) in
+        [("helm.sh/resource-group", group.to_owned()), ("helm.sh/depends-on/resource-groups", json!(on).to_string())]
+    {
+        if !text.is_empty() && text != "[]" {
+            annotations[key] = text.into();
+        }
+    }
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "annotations": annotations}, "spec": spec})
+}
+
+/// Returns a shop: its database first, then its web server, and then its notes.
+fn shop() -> Value {
+    let objects = [deployment("web", "web", &["database"]), deployment("db", "database", &[])];
+    json!({"maps": ["notes"], "value": "1", "objects": objects})
+}
+
+fn ordered(settings: &mut Settings) {
+    settings.sequencing = Sequencing::Ordered;
+}
+
+fn world(spec: Value) -> World {
+    on(World::new(spec).server)
+}
+
+/// Creates a controller that has just started.
+fn on(server: Arc<MemoryApi>) -> World {
+    World::with_events(server, Arc::new(Stub::default()), ordered)
+}
+
+/// Creates a controller that leaves what failed.
+fn keeping(server: Arc<MemoryApi>) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| {
+        ordered(settings);
+        settings.on_failure = OnFailure::Keep;
+    })
+}
+
+fn live(world: &World, name: &str) -> Option<Value> {
+    world.server.object(&format!("{DEPLOYMENTS}/{name}"))
+}
+
+/// Returns the names of the Deployments.
+fn deployments(world: &World) -> Vec<String> {
+    let paths = world.server.paths();
+    paths.iter().filter_map(|path| path.strip_prefix(DEPLOYMENTS)?.strip_prefix('/')).map(str::to_owned).collect()
+}
+
+fn set_status(world: &World, name: &str, status: Value) {
+    let mut object = live(world, name).unwrap();
+    object["status"] = status;
+    world.server.put(&format!("{DEPLOYMENTS}/{name}"), object, "kube-controller-manager");
+    world.feed();
+}
+
+fn make_available(world: &World, name: &str) {
+    let generation = live(world, name).unwrap()["metadata"]["generation"].clone();
+    let conditions = json!([
+        {"type": "Available", "status": "True"},
+        {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+    ]);
+    let status = json!({"observedGeneration": generation, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
+        "availableReplicas": 1, "conditions": conditions});
+    set_status(world, name, status);
+}
+
+/// Makes each Deployment available half a minute after it was applied, for ever.
+async fn roll_out(world: &World) {
+    loop {
+        tokio::time::sleep(MINUTE / 2).await;
+        for name in deployments(world) {
+            let object = live(world, &name).unwrap();
+            let has_conditions = object["metadata"]["annotations"]["helm.sh/readiness-success"].is_string();
+            if !has_conditions && object["status"]["observedGeneration"] != object["metadata"]["generation"] {
+                make_available(world, &name);
+            }
+        }
+        world.feed();
+    }
+}
+
+/// Reconciles while Deployments become available.
+async fn reconcile(world: &World) {
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = roll_out(world) => unreachable!("it has no end"),
+    }
+}
+
+/// Reconciles until the process is killed after this time.
+async fn killed_after(world: &World, seconds: u64) {
+    tokio::select! {
+        () = reconcile(world) => {}
+        () = tokio::time::sleep(SECOND * seconds as u32) => {}
+    }
+}
+
+/// Returns each object's uid.
+fn uids(world: &World) -> Vec<(String, Value)> {
+    let mut paths = world.server.paths();
+    paths.retain(|path| path.starts_with(DEPLOYMENTS) || path.starts_with(MAPS));
+    paths
+        .into_iter()
+        .map(|path| (path.clone(), world.server.object(&path).unwrap()["metadata"]["uid"].clone()))
+        .collect()
+}
+
+/// Returns the objects in the order of their first write of this kind.
+fn first(world: &World, method: &str) -> Vec<&'static str> {
+    let names = ["db", "web", "notes"];
+    let mut seen: Vec<&'static str> = Vec::new();
+    for line in world.server.log().iter().filter(|line| line.starts_with(method)) {
+        let is_it = |name: &&&str| [DEPLOYMENTS, MAPS].iter().any(|kind| line.ends_with(&format!("{kind}/{name}")));
+        if let Some(name) = names.iter().find(is_it).filter(|name| !seen.contains(name)) {
+            seen.push(*name);
+        }
+    }
+    seen
+}
+
+/// A worker's slot that tells whether it is free.
+#[derive(Default)]
+struct Noted(AtomicBool);
+
+impl Slot for Noted {
+    fn leave(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        self.0.store(false, Ordering::SeqCst);
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_group_is_applied_once_those_that_it_waits_for_are_ready_and_a_wait_takes_no_worker_and_no_request() {
+    let (world, key, slot) = (world(shop()), key(), Noted::default());
+    let cluster = async {
+        tokio::time::sleep(MINUTE / 2).await;
+        assert_eq!((deployments(&world), world.maps().len()), (vec!["db".to_owned()], 0));
+        assert!(slot.0.load(Ordering::SeqCst), "the worker is free");
+        let status = world.server.object(PRIMARY).unwrap()["status"].to_string();
+        let waits = "waiting for group \\\"memcached database\\\" (round 1 of 3): Deployment \\\"db\\\": ";
+        assert!(status.contains(waits), "{status}");
+        let before = world.server.log().len();
+        tokio::time::sleep(MINUTE * 8).await;
+        assert_eq!(world.server.log().len(), before, "no request while nothing changes");
+        make_available(&world, "db");
+        tokio::time::sleep(MINUTE / 2).await;
+        assert_eq!((deployments(&world), world.maps().len()), (vec!["db".to_owned(), "web".into()], 0));
+        make_available(&world, "web");
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = reconcile::reconcile(&world.shared, &key, &slot, Priority::Retry) => {}
+        () = cluster => unreachable!("it has no end"),
+    }
+    world.feed();
+    assert_eq!((world.maps(), world.history()), (vec!["notes".to_owned()], vec!["1 deployed".to_owned()]));
+    assert!(!slot.0.load(Ordering::SeqCst), "the worker is taken again");
+    assert_eq!(world.state("Ready"), "True/Ready");
+    assert_eq!(world.requests().await, 0, "nothing is left to do");
+    let stub = on(world.server.clone());
+    assert_eq!(stub.requests().await, 0, "nor for another process");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_key_all_objects_are_applied_at_once() {
+    let world = World::new(shop());
+    world.reconcile().await;
+    assert_eq!((deployments(&world).len(), world.maps().len(), world.history()), (2, 1, vec!["1 deployed".to_owned()]));
+    let record = world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).unwrap();
+    let marks = record["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap();
+    assert!(!marks.contains("\"g\""), "and the record is as before: {marks}");
+}
+
+/// Runs what `prepare` has prepared with a process that dies after each of its writes, and then with others until `end` holds. Objects keep their uids.
+async fn survive(prepare: impl AsyncFn() -> World, end: impl Fn(&World)) {
+    for writes in 0.. {
+        let world = prepare().await;
+        world.server.fail_after(Some(writes));
+        for _ in 0..6 {
+            if world.server.writes_left() != Some(0) {
+                reconcile(&world).await;
+            }
+        }
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let before = uids(&world);
+        let world = on(world.server);
+        for _ in 0..6 {
+            reconcile(&world).await;
+            tokio::time::advance(MINUTE * 10).await;
+        }
+        end(&world);
+        let after = uids(&world);
+        let is_other = |(path, uid): &&(String, Value)| after.iter().any(|(other, new)| other == path && new != uid);
+        assert_eq!(before.iter().find(is_other), None, "after {writes} writes");
+        if !died {
+            assert!(writes > 3, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordered_install_that_dies_after_any_write_goes_on_where_it_was() {
+    survive(
+        async || world(shop()),
+        |world| {
+            assert_eq!(first(world, "PATCH"), ["db", "web", "notes"]);
+            assert_eq!(
+                (world.history(), world.state("Ready")),
+                (vec!["1 deployed".to_owned()], "True/Ready".to_owned())
+            );
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordered_upgrade_that_dies_after_any_write_goes_on_where_it_was() {
+    let prepare = async || {
+        let world = world(shop());
+        reconcile(&world).await;
+        let mut next = shop();
+        next["objects"].as_array_mut().unwrap().iter_mut().for_each(|object| object["spec"]["paused"] = false.into());
+        next["value"] = "2".into();
+        world.edit(|p| p["spec"] = next);
+        world
+    };
+    survive(prepare, |world| {
+        assert_eq!(world.history().last().unwrap(), "2 deployed");
+        assert_eq!((world.value_of("notes"), world.state("Ready")), (json!("2"), "True/Ready".to_owned()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordered_uninstall_that_dies_after_any_write_is_completed_in_reverse() {
+    let prepare = async || {
+        let world = world(shop());
+        reconcile(&world).await;
+        world.delete();
+        world
+    };
+    survive(prepare, |world| {
+        assert_eq!(first(world, "DELETE"), ["notes", "web", "db"]);
+        assert!(deployments(world).is_empty() && world.maps().is_empty() && world.server.object(PRIMARY).is_none());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_dies_while_it_waits_is_continued_without_applying_anything_twice() {
+    for seconds in (0..80).step_by(5) {
+        let world = world(shop());
+        killed_after(&world, seconds).await;
+        let before = uids(&world);
+        let world = on(world.server);
+        for _ in 0..3 {
+            reconcile(&world).await;
+            tokio::time::advance(MINUTE).await;
+        }
+        assert_eq!(world.history(), ["1 deployed"], "after {seconds} s");
+        assert!(before.iter().all(|known| uids(&world).contains(known)), "after {seconds} s");
+        for (path, _) in uids(&world) {
+            assert_eq!(count(&world, &format!("PATCH {path}")), 1, "{path} after {seconds} s");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_groups_are_deleted_first_and_earlier_ones_once_they_are_gone() {
+    let world = world(shop());
+    reconcile(&world).await;
+    let mut web = live(&world, "web").unwrap();
+    web["metadata"]["finalizers"] = json!(["x/y"]);
+    world.server.put(&format!("{DEPLOYMENTS}/web"), web, "user");
+    world.delete();
+    for _ in 0..4 {
+        world.reconcile().await;
+    }
+    assert_eq!((deployments(&world), world.maps().len()), (vec!["db".to_owned(), "web".into()], 0));
+    assert!(live(&world, "web").unwrap()["metadata"]["deletionTimestamp"].is_string());
+    assert!(live(&world, "db").unwrap()["metadata"]["deletionTimestamp"].is_null(), "web still exists");
+    world.server.remove(&format!("{DEPLOYMENTS}/web"));
+    for _ in 0..3 {
+        world.reconcile().await;
+    }
+    assert!(deployments(&world).is_empty() && world.server.object(PRIMARY).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_chart_drops_is_deleted_in_reverse() {
+    let world = world(shop());
+    reconcile(&world).await;
+    world.edit(|p| p["spec"] = json!({"maps": ["other"], "value": "1"}));
+    reconcile(&world).await;
+    assert_eq!(first(&world, "DELETE"), ["notes", "web", "db"]);
+    assert_eq!((world.maps(), world.history().last().unwrap().as_str()), (vec!["other".to_owned()], "2 deployed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_fails_or_takes_too_long_fails_the_release_and_says_what_to_do() {
+    let conditions = |object: &mut Value| {
+        object["metadata"]["annotations"]["helm.sh/readiness-success"] = json!(["{.phase} == Up"]).to_string().into();
+        object["metadata"]["annotations"]["helm.sh/readiness-failure"] = json!(["{.phase} == Down"]).to_string().into();
+    };
+    let mut spec = shop();
+    conditions(&mut spec["objects"][1]);
+    for (status, expected) in [
+        (
+            Some(json!({"phase": "Down"})),
+            "group \"memcached database\" failed: Deployment \"db\": {.phase} == Down (helm.sh/readiness-failure); correct it",
+        ),
+        (
+            None,
+            "group \"memcached database\" is not ready: Deployment \"db\": no condition of helm.sh/readiness-success holds, and for 10m0s nothing changed; look at",
+        ),
+    ] {
+        let world = keeping(World::new(spec.clone()).server);
+        let cluster = async {
+            tokio::time::sleep(MINUTE).await;
+            status.into_iter().for_each(|status| set_status(&world, "db", status));
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = world.reconcile() => {}
+            () = cluster => unreachable!("it has no end"),
+        }
+        let told = world.condition("ReleaseFailed").unwrap();
+        assert!(told.starts_with(&format!("True/GroupNotReady/{expected}")), "{told}");
+        assert_eq!((deployments(&world), world.history()), (vec!["db".to_owned()], vec!["1 failed".to_owned()]));
+        // The next attempt continues once it is ready.
+        set_status(&world, "db", json!({"phase": "Up"}));
+        tokio::time::advance(MINUTE * 60).await;
+        reconcile(&world).await;
+        assert_eq!(world.history().last().unwrap(), "2 deployed");
+        assert_eq!((world.condition("ReleaseFailed"), world.state("Ready").as_str()), (None, "True/Ready"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_upgrade_is_rolled_back_in_order() {
+    let world = world(shop());
+    reconcile(&world).await;
+    let mut next = shop();
+    next["objects"].as_array_mut().unwrap().iter_mut().for_each(|object| object["spec"]["paused"] = false.into());
+    next["value"] = "2".into();
+    world.edit(|p| p["spec"] = next);
+    let cluster = async {
+        tokio::time::sleep(MINUTE).await;
+        let failed =
+            json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "no"}]);
+        let generation = live(&world, "db").unwrap()["metadata"]["generation"].clone();
+        set_status(&world, "db", json!({"observedGeneration": generation, "conditions": failed}));
+        roll_out(&world).await;
+    };
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = cluster => unreachable!("it has no end"),
+    }
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(live(&world, "db").unwrap()["spec"]["paused"], Value::Null);
+    assert_eq!(
+        (live(&world, "web").unwrap()["spec"]["paused"].clone(), world.value_of("notes")),
+        (Value::Null, json!("1"))
+    );
+    assert!(published(&world).await.iter().any(|event| event.starts_with("Warning GroupNotReady")));
+    world.delete();
+    for _ in 0..5 {
+        world.reconcile().await;
+    }
+    assert_eq!(first(&world, "DELETE"), ["notes", "web", "db"], "a rollback keeps the order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_spec_or_a_deletion_ends_a_wait() {
+    for is_deleted in [false, true] {
+        let world = world(shop());
+        let cluster = async {
+            tokio::time::sleep(MINUTE).await;
+            if is_deleted {
+                world.delete();
+            } else {
+                world.edit(|p| p["spec"]["objects"] = json!([]));
+            }
+            world.feed();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = world.reconcile() => {}
+            () = cluster => unreachable!("it has no end"),
+        }
+        for _ in 0..3 {
+            world.reconcile().await;
+        }
+        assert!(deployments(&world).is_empty(), "{:?}", deployments(&world));
+        if is_deleted {
+            assert!(world.server.object(PRIMARY).is_none());
+        } else {
+            assert_eq!(
+                (world.maps(), world.history().last().unwrap().as_str()),
+                (vec!["notes".to_owned()], "2 deployed")
+            );
+            let told = published(&world).await;
+            assert!(told.iter().any(|event| event.starts_with("Normal GroupInterrupted")), "{told:#?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_does_not_exist_is_an_error_before_the_first_write() {
+    for (objects, expected) in [
+        (
+            json!([deployment("a", "a", &["b"]), deployment("b", "b", &["a"])]),
+            "resource groups of chart memcached wait for each other: a → b → a",
+        ),
+        (
+            json!([deployment("a", "a", &["databse"])]),
+            "resource group \"a\" of chart memcached waits for \"databse\", which no object is in",
+        ),
+    ] {
+        let world = world(json!({"objects": objects}));
+        world.reconcile().await;
+        let told = world.condition("Irreconcilable").unwrap();
+        assert_eq!(told, format!("True/InvalidOrder/{expected}"));
+        assert!(world.condition("Stalled").unwrap().starts_with("True/InvalidOrder/correct the annotations"));
+        assert!(deployments(&world).is_empty() && world.history().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_repaired_without_a_wait() {
+    let world = world(shop());
+    reconcile(&world).await;
+    for name in ["db", "web"] {
+        world.server.remove(&format!("{DEPLOYMENTS}/{name}"));
+    }
+    world.reconcile().await;
+    assert_eq!(
+        (deployments(&world), world.history()),
+        (vec!["db".to_owned(), "web".into()], vec!["1 deployed".to_owned()])
+    );
+    world.delete();
+    for _ in 0..5 {
+        world.reconcile().await;
+    }
+    assert_eq!(first(&world, "DELETE"), ["notes", "web", "db"], "a repair keeps the order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_no_watch_covers_are_read() {
+    let server = World::new(shop()).server;
+    let world = World::unwatched(server, |settings| {
+        ordered(settings);
+        settings.watch_dependents = false;
+    });
+    reconcile(&world).await;
+    assert_eq!((deployments(&world).len(), world.maps().len(), world.history()), (2, 1, vec!["1 deployed".to_owned()]));
+    assert!(count(&world, &format!("GET {DEPLOYMENTS}/db")) < 15, "every few seconds");
+}

@@ -1,0 +1,55 @@
+//! What actions know about live objects without a request: what watches and our own writes have shown.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use helm_release::action::{Cached, Health, LiveView};
+use helm_release::kube::{Applied, Decoration, ObjectKey, Resource, Unready};
+
+use crate::reconcile::step_context::StepContext;
+use crate::view::cache::Cache;
+
+impl LiveView for StepContext<'_> {
+    fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached {
+        self.shared.cache.cached(key, decoration)
+    }
+
+    fn applied<'a>(&'a self, applied: &'a [Applied]) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.shared.cache.store_applied(applied, self.key);
+            let mut kinds: Vec<Arc<Resource>> = Vec::new();
+            for one in applied {
+                if let Ok(kind) = self.shared.applier.mapper.resource(&one.api_version, &one.key.kind).await
+                    && !kinds.contains(&kind)
+                {
+                    kinds.push(kind);
+                }
+            }
+            self.shared.watch_kinds(kinds);
+        })
+    }
+
+    fn health(&self, key: &ObjectKey, expires: bool) -> Health {
+        let settings = &self.shared.settings;
+        // A rehearsal writes nothing that could become ready.
+        if settings.rehearses {
+            Health::Ready
+        } else {
+            health(&self.shared.cache, key, expires, settings.watch_dependents)
+        }
+    }
+}
+
+fn health(cache: &Cache, key: &ObjectKey, expires: bool, is_watched: bool) -> Health {
+    let because = |why: &str| Health::Unready(Unready { failed: false, why: why.to_owned(), progress: 0 });
+    let is_synced = cache.is_synced(key);
+    match cache.dependent(key) {
+        _ if cache.is_unserved(key) => because("the server does not serve its kind"),
+        _ if !is_synced && (!is_watched || cache.is_refused(key)) => Health::Unwatched,
+        _ if !is_synced => because("the objects of its kind are not listed yet"),
+        Some(live) if live.deleting => because("it is being deleted"),
+        Some(live) => live.unready.as_deref().cloned().map_or(Health::Ready, Health::Unready),
+        None if expires => Health::Ready,
+        None => because("it does not exist"),
+    }
+}
