@@ -47,6 +47,7 @@ mod recreate;
 mod rendered;
 mod resource;
 mod rights;
+mod rollout;
 mod rooms;
 mod scaffold;
 mod scopes;

@@ -12,6 +12,7 @@ use helm::sequence::Turn;
 use helm_release::kube::{Call, Error as ApiError, ObjectKey, Resource};
 use helm_release::storage::{MarkedObject, SECRET_TYPE};
 use kube::Client;
+use kube::core::SelectorExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -19,6 +20,7 @@ use super::config::ChartConfig;
 use crate::mask::Mask;
 use crate::plan::{Change, Name, Plan, plan};
 use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::progression::outline;
 use crate::reconcile::reconcile;
 use crate::reconcile::step_context::StepContext;
 use crate::record_key;
@@ -92,6 +94,24 @@ impl Planner {
     /// Returns the kind of the resources.
     pub(crate) fn kind(&self) -> &Resource {
         &self.0.resource
+    }
+
+    /// Returns in which steps a change reaches these resources; `None` if there are no steps.
+    pub(crate) fn steps(&self, resources: &[&Value]) -> Option<Vec<(String, Vec<ResourceKey>)>> {
+        let rule = self.0.settings.rollout.as_deref()?;
+        let is_canary = |one: &&&Value| {
+            let labels = serde_json::from_value(one["metadata"]["labels"].clone()).unwrap_or_default();
+            rule.canary.as_ref().is_some_and(|canary| canary.matches(&labels))
+        };
+        let text = |one: &Value, field: &str| one["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let keys = |some: Vec<&&Value>| {
+            let mut keys: Vec<ResourceKey> =
+                some.iter().map(|one| ResourceKey::new(&text(one, "namespace"), &text(one, "name"))).collect();
+            keys.sort();
+            keys
+        };
+        let (canaries, others) = resources.iter().partition::<Vec<&&Value>, _>(is_canary);
+        Some(outline(&keys(canaries), &keys(others), rule))
     }
 
     /// Plans the next reconcile of a resource, which may differ from the one in the cluster, or exist only here. As in

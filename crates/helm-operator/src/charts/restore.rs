@@ -6,17 +6,27 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::rollout;
+use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
 /// Restores what is remembered of each resource from its status.
 pub(crate) fn restore(context: &ControllerContext) {
     let (now, today) = (Instant::now(), outside::now());
-    for primary in context.cache.primaries() {
-        if let Some(history) = ResourceMemory::restore(&primary, now, today) {
-            report_restored(&primary, &history, now);
+    let primaries = context.cache.primaries();
+    for primary in &primaries {
+        if let Some(history) = ResourceMemory::restore(primary, now, today) {
+            report_restored(primary, &history, now);
             context.memory.change(&primary.key(), |known| *known = history);
         }
-        restore_slot(context, &primary);
+        restore_slot(context, primary);
+    }
+    if context.turns.rule().is_some() {
+        let members = primaries.iter().map(|primary| {
+            let key = primary.key();
+            let member = StepContext::new(context, &key, &()).member(primary, None);
+            (key, member)
+        });
+        context.turns.restore(members.collect(), today);
     }
 }
 

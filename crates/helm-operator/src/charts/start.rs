@@ -40,7 +40,7 @@ use crate::preflight::{self, ObjectUse};
 use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
-use crate::reconcile::decide::rollout::Rollout;
+use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::versions::Versions;
 use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
@@ -100,7 +100,9 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     let (new_kinds, kinds) = mpsc::unbounded_channel();
     let shared = Arc::new(ControllerContext {
         storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
-        rollout: Rollout::new(settings.max_parallel_upgrades),
+        rollout: settings.slots(),
+        // A plan says what is to come, whenever that is.
+        turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on())),
         settings,
         acceptance,
         metrics: context.metrics.clone(),
@@ -264,6 +266,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         expressions: Arc::new(watch.expressions.clone()),
         progress_timeout: watch.progress_timeout.unwrap_or(config.progress_timeout),
         max_parallel_upgrades: watch.max_parallel_upgrades.unwrap_or(config.max_parallel_upgrades),
+        rollout: watch.rollout.clone(),
         full_resync: watch.full_resync_period.unwrap_or(config.full_resync_period),
         values_from: watch.values_from.clone().into(),
         values_from_annotation: watch.values_from_annotation.clone(),
@@ -309,6 +312,7 @@ fn acceptance(
         filters: extensions.filters.clone(),
         pauses: extensions.pauses.clone(),
         keep_metadata: extensions.need_metadata(),
+        canary: watch.rollout.as_ref().and_then(|rollout| rollout.canary.clone()),
     })
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use controller::runtime::key::ResourceKey;
+use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 
 use super::versions::{Reservation, Versions};
@@ -26,6 +27,8 @@ pub(crate) struct Acceptance {
     pub(crate) pauses: Vec<Judge>,
     /// Whether the author's code sees labels and annotations.
     pub(crate) keep_metadata: bool,
+    /// Which resources are the canaries of a rollout, by their labels.
+    pub(crate) canary: Option<Selector>,
 }
 
 impl Acceptance {
@@ -40,6 +43,7 @@ impl Acceptance {
         {
             return None;
         }
+        primary.is_canary = self.canary.as_ref().is_some_and(|canary| canary.matches(&raw.labels));
         primary.annotations.rename(&raw.annotations, &self.annotations);
         if paused {
             primary.annotations.set_pause();

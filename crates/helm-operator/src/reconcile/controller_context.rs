@@ -19,6 +19,7 @@ use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Extensions;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
+use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::report::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
@@ -29,7 +30,7 @@ use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
 use crate::watches::{
     AnnotationRule, AnnotationSources, ChartTests, CommonLabels, Dependency, Drift, Expressions, OnFailure, RenderOn,
-    Sequencing, ServiceAccount,
+    RolloutRule, Sequencing, ServiceAccount,
 };
 
 /// The state that all reconciles of one controller share.
@@ -58,6 +59,8 @@ pub(crate) struct ControllerContext {
     pub(crate) counts: ChartMetrics,
     pub(crate) settings: Settings,
     pub(crate) rollout: Rollout,
+    /// Whose turn it is in a rollout.
+    pub(crate) turns: Turns,
     /// When the controller started.
     pub(crate) started: tokio::time::Instant,
     pub(crate) acceptance: Acceptance,
@@ -87,6 +90,8 @@ pub(crate) struct Settings {
     pub(crate) progress_timeout: Duration,
     /// Maximum concurrent upgrades caused by chart, override or source changes; 0 means unlimited.
     pub(crate) max_parallel_upgrades: usize,
+    /// In which steps such changes reach the releases.
+    pub(crate) rollout: Option<Arc<RolloutRule>>,
     /// How often everything is applied again without a reason; zero means never.
     pub(crate) full_resync: Duration,
     pub(crate) values_from: Arc<[ValuesSource]>,
@@ -115,6 +120,17 @@ pub(crate) struct Settings {
     pub(crate) expressions: Arc<Expressions>,
     /// Where the records are stored.
     pub(crate) home: Home,
+}
+
+impl Settings {
+    /// Returns the slots of upgrades. A rollout in steps gives each upgrade one, because that records the release's
+    /// state before it.
+    pub(crate) fn slots(&self) -> Rollout {
+        Rollout::new(match self.max_parallel_upgrades {
+            0 if self.rollout.is_some() => usize::MAX,
+            limit => limit,
+        })
+    }
 }
 
 impl ControllerContext {
@@ -165,6 +181,7 @@ impl ControllerContext {
             self.sources.forget(&self.settings.controller, key);
             self.dependencies.forget(&self.user(namespace, &key.name));
             self.leave_rollout(key);
+            self.turns.note(key, None, outside::now()).into_iter().for_each(|next| self.wake(next));
             self.queue.forget(key);
         }
     }

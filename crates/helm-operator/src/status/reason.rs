@@ -81,7 +81,7 @@ pub(crate) enum Reason {
 }
 
 /// All reasons that have a name here.
-const ALL: [Reason; 33] = [
+const ALL: [Reason; 35] = [
     Reason::ChartChanged,
     Reason::ChartUnavailable,
     Reason::ChartUnverified,

@@ -45,6 +45,8 @@ pub(crate) struct Primary {
     pub(crate) conditions_are_one_field: bool,
     /// Whether operator-sdk left the whole manifest, including Secrets, in the status.
     pub(crate) has_manifest: bool,
+    /// Whether it is a canary of its kind's rollouts.
+    pub(crate) is_canary: bool,
     /// Whether the resource is cluster-scoped; `key.namespace` is then the release's.
     is_cluster_scoped: bool,
     /// What [`crate::reconcile::accept`] judges. Kept only for the author's code.
@@ -141,6 +143,7 @@ impl Primary {
             || (self.deleting && self.finalizers != older.finalizers)
             || self.spec.digest() != older.spec.digest()
             || self.raw != older.raw
+            || self.is_canary != older.is_canary
     }
 
     /// Returns the resource for the author's code, without `spec` and status. Labels and annotations are those that
@@ -307,6 +310,7 @@ impl From<Full> for Received {
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.iter().flatten().map(|finalizer| intern(finalizer)).collect(),
             annotations: Annotations::new(&annotations),
+            is_canary: false,
             is_cluster_scoped: false,
             spec: Spec::of_user(spec),
             status,

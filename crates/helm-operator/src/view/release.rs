@@ -261,7 +261,10 @@ impl Release {
         for (_, revision) in self.revisions.iter_mut().take_while(|(version, _)| **version < base) {
             let Some(marks) = &mut revision.marks else { continue };
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
+                // With which inputs an upgrade failed counts as long as it is recorded.
+                let inputs = if revision.status == Status::Failed { marks.inputs.clone() } else { String::new() };
                 *marks = Arc::new(Marks {
+                    inputs,
                     owner: marks.owner.clone(),
                     owner_type: marks.owner_type.clone(),
                     taken_over: marks.taken_over,

@@ -14,7 +14,8 @@ use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
     AnnotationNames, AnnotationSources, ChartTests, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
-    OverrideValuesType, Overrides, RenderOn, SchemaRule, Sequencing, ValuesSource, Warning, Watch, chart_tests, labels, objects, parse_duration, pull, render_on, rules, sequencing,
+    OverrideValuesType, Overrides, RenderOn, SchemaRule, Sequencing, ValuesSource, Warning, Watch, chart_tests, labels,
+    objects, parse_duration, pull, render_on, rollout, rules, sequencing,
 };
 use scaffold::lint::undecided;
 
@@ -48,6 +49,7 @@ pub(super) const KEYS: &[&str] = &[
     "allowedAnnotations",
     "fullResyncPeriod",
     "maxParallelUpgrades",
+    "rollout",
     "valuesFrom",
     "valuesFromAnnotation",
     "dependsOn",
@@ -120,6 +122,7 @@ fn empty() -> Watch {
         annotations: AnnotationNames::default(),
         full_resync_period: None,
         max_parallel_upgrades: None,
+        rollout: None,
         values_from: Vec::new(),
         values_from_annotation: AnnotationSources::default(),
         depends_on: Vec::new(),
@@ -172,6 +175,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         "apply" => watch.apply = policy(entry)?,
         "fullResyncPeriod" => watch.full_resync_period = Some(duration(entry)?),
         "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(entry, 0)?),
+        "rollout" => watch.rollout = Some(Arc::new(rollout::rollout(entry)?)),
         "valuesFrom" => watch.values_from = sources(entry)?,
         "valuesFromAnnotation" => watch.values_from_annotation = rules::annotation_sources(entry)?,
         "dependsOn" => {

@@ -16,6 +16,7 @@ mod objects;
 mod overrides;
 mod pull;
 mod render_on;
+mod rollout;
 mod rules;
 mod sequencing;
 #[cfg(test)]
@@ -43,6 +44,10 @@ pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
 pub use pull::{Pem, Pull};
 pub use render_on::RenderOn;
+pub(crate) use rollout::Counts;
+#[cfg(test)]
+pub(crate) use rollout::rollout_of;
+pub use rollout::{OnGateFailure, RolloutRule};
 pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount, StorageNamespace};
 pub use sequencing::Sequencing;
 
@@ -95,6 +100,9 @@ pub struct Watch {
     /// How many releases may be upgraded concurrently because the chart, override values or value sources changed; 0
     /// means no limit. `None`: the flag decides.
     pub max_parallel_upgrades: Option<usize>,
+    /// In which steps a change of the chart, of override values or of what watches.yaml does to objects reaches the
+    /// releases. `None`: in one.
+    pub rollout: Option<Arc<RolloutRule>>,
     /// Secrets and ConfigMaps whose content is merged below the `spec` of each resource, in order.
     pub values_from: Vec<ValuesSource>,
     /// Whether a resource may name further value sources in its annotation `values-from`.

@@ -430,6 +430,37 @@ fn tests_of_a_chart_run_only_by_choice() {
 }
 
 #[test]
+fn a_rollout_has_steps_and_a_gate_that_can_be_evaluated() {
+    assert!(one("").unwrap().rollout.is_none());
+    let text = "{canary: {matchLabels: {tier: canary}}, steps: [10%, 50%], bakeFor: 10m, gate: releases.failed < 2, onFailure: rollback}";
+    let rollout = one(&format!("  rollout: {text}")).unwrap().rollout.unwrap();
+    assert_eq!((&*rollout.steps, rollout.bake_for), (&[10, 50][..], Duration::from_secs(600)));
+    assert_eq!((rollout.on_failure, rollout.gate()), (OnGateFailure::Rollback, "releases.failed < 2".to_owned()));
+    assert_eq!(rollout.canary.as_ref().unwrap().to_string(), "tier=canary");
+    let least = one("  rollout: {steps: [100%]}").unwrap().rollout.unwrap();
+    assert_eq!((least.on_failure, &*least.gate()), (OnGateFailure::Halt, "releases.ready == releases.updated"));
+    let keys = "the keys are canary, steps, bakeFor, gate, onFailure";
+    for (text, message) in [
+        ("{}", "expected canary or steps".to_owned()),
+        ("{step: [10%]}", format!("unknown key \"step\"; {keys}; did you mean \"steps\"?")),
+        ("{steps: [50%, 10%]}", "steps: 10% does not grow after 50%".into()),
+        ("{steps: [10]}", "steps: expected shares from 1% to 100%, as in [10%, 50%], found 10".into()),
+        ("{steps: [0%]}", "steps: expected shares from 1% to 100%, as in [10%, 50%], found \"0%\"".into()),
+        ("{steps: 10%}", "steps: expected a list, found a string".into()),
+        (
+            "{canary: {}}",
+            "canary: expected matchLabels or matchExpressions: without them, every release would be one".into(),
+        ),
+        ("{steps: [10%], gate: releases.good > 1}", "gate: no such key: good".into()),
+        ("{steps: [10%], gate: release.ready > 1}", "gate: unknown variable \"release\"".into()),
+        ("{steps: [10%], gate: releases.ready}", "gate: must be true or false, not a number".into()),
+        ("{steps: [10%], onFailure: stop}", "onFailure: must be \"halt\" or \"rollback\", found \"stop\"".into()),
+    ] {
+        assert_eq!(one(&format!("  rollout: {text}")).unwrap_err(), format!("line 6: rollout: {message}"));
+    }
+}
+
+#[test]
 fn capabilities_let_a_chart_render_again_only_by_choice() {
     assert_eq!(one("").unwrap().render_on, RenderOn::default());
     assert!(one("  renderOn: [capabilities]").unwrap().render_on.capabilities);
@@ -597,6 +628,9 @@ fn the_schema_for_editors_has_every_key_and_accepts_the_examples() {
         "maxHistory: -1",
         "test: {onFailure: keep}",
         "test: {timeout: soon}",
+        "rollout: {steps: [10]}",
+        "rollout: {steps: [10%], onFailure: stop}",
+        "rollout: {step: [10%]}",
         "hookLogs: 1",
         "sequencing: sorted",
         "renderOn: [kinds]",

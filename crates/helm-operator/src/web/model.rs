@@ -45,6 +45,9 @@ pub(crate) struct Table {
     pub(crate) total: usize,
     /// How many of them are not shown.
     pub(crate) omitted: usize,
+    /// How far the rollout of its chart is, if one is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rollout: Option<String>,
     /// In the filter's order: by default the worst first, those of one state by cause and reason.
     pub(crate) releases: Vec<Row>,
     #[serde(skip)]
@@ -94,7 +97,7 @@ pub(crate) fn table((group, kind): (&str, &str), rows: impl IntoIterator<Item = 
         }
     }
     keep_first(&mut releases, filter.sort);
-    Table { group: group.to_owned(), kind: kind.to_owned(), ready, total, omitted: 0, releases, states }
+    Table { group: group.to_owned(), kind: kind.to_owned(), ready, total, omitted: 0, rollout: None, releases, states }
 }
 
 fn is_found(Row { line, reason, .. }: &Row, filter: &Filter) -> bool {

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::address::{Filter, Wanted};
 use super::model::{Table, row, table};
 use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::progression::Phase;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Release};
 
@@ -54,13 +55,27 @@ pub(crate) type Listed<'c> = Vec<(&'c ControllerContext, Vec<Arc<Primary>>)>;
 /// Returns the tables of the kinds that were listed, with the releases that the filter selects.
 pub(crate) fn tables(listed: &Listed<'_>, filter: &Filter, now: Timestamp) -> Vec<Table> {
     // Several versions of a kind are one table.
-    let mut kinds = BTreeMap::<(&str, &str), Vec<&Arc<Primary>>>::new();
+    let mut kinds = BTreeMap::<(&str, &str), (Vec<&Arc<Primary>>, Option<String>)>::new();
     for (controller, primaries) in listed {
         let kind = (controller.resource.group(), &*controller.resource.kind);
-        kinds.entry(kind).or_default().extend(primaries);
+        let (all, told) = kinds.entry(kind).or_default();
+        all.extend(primaries);
+        *told = told.take().or_else(|| rollout(controller));
     }
     let row = |primary: &Arc<Primary>| row(primary, now);
-    kinds.into_iter().map(|(kind, primaries)| table(kind, primaries.into_iter().map(row), filter)).collect()
+    let mut tables = Vec::new();
+    for (kind, (primaries, rollout)) in kinds {
+        let mut table = table(kind, primaries.into_iter().map(row), filter);
+        table.rollout = rollout;
+        tables.push(table);
+    }
+    tables
+}
+
+/// Returns how far the rollout of a kind's chart is, without numbers: the caller may not see all releases.
+fn rollout(controller: &ControllerContext) -> Option<String> {
+    let progress = controller.turns.progress();
+    controller.turns.rule().filter(|_| progress.phase != Phase::Over).map(|rule| progress.text(rule))
 }
 
 /// Returns a digest of what the overview is made of. It also differs after changes that the overview does not show, but
@@ -69,7 +84,7 @@ pub(crate) fn version(listed: &Listed<'_>, is_complete: bool) -> u64 {
     let mut digest = DefaultHasher::new();
     is_complete.hash(&mut digest);
     for (controller, primaries) in listed {
-        (controller.resource.kind.as_ref(), primaries.len()).hash(&mut digest);
+        (controller.resource.kind.as_ref(), primaries.len(), rollout(controller)).hash(&mut digest);
         primaries.iter().for_each(|primary| (primary.uid(), primary.resource_version()).hash(&mut digest));
     }
     digest.finish()

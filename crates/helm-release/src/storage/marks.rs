@@ -87,7 +87,7 @@ pub struct Marks {
     pub before: Option<Before>,
     /// What is known about the revision's tests; `None` if none are to run.
     pub tests: Option<Tests>,
-    /// The revision that a rollback to this one undid because its tests failed.
+    /// The revision that a rollback to this one undid because its tests failed, or its rollout was taken back.
     pub rejected: Option<Box<Rejected>>,
 }
 
@@ -134,7 +134,7 @@ pub enum Tests {
     Rejected,
 }
 
-/// A revision that was rolled back because its tests failed.
+/// A revision that was rolled back because its tests failed, or because the rollout that made it was taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejected {
     /// The revision.
@@ -143,6 +143,27 @@ pub struct Rejected {
     /// The digest of what it was rendered from.
     #[serde(rename = "i")]
     pub inputs: String,
+    /// What rejected it.
+    #[serde(rename = "b", default, skip_serializing_if = "RejectedBy::is_tests")]
+    pub by: RejectedBy,
+}
+
+/// What rejected a revision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RejectedBy {
+    /// Its tests.
+    #[default]
+    #[serde(rename = "t")]
+    Tests,
+    /// The rollout that made it, whose gate was not met.
+    #[serde(rename = "r")]
+    Rollout,
+}
+
+impl RejectedBy {
+    fn is_tests(&self) -> bool {
+        *self == RejectedBy::Tests
+    }
 }
 
 /// Maximum number of former resources that a record names: they may take a release from each other without end.

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 pub use error::Error;
 pub use home::Home;
-pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks, Rejected, Tests};
+pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks, Rejected, RejectedBy, Tests};
 pub use meta::{Proof, RecordMeta, RecordSecret};
 pub use proof::{Sealed, Stored, Unproven};
 pub use seal::{Content, Key, Keyring, SEAL_ANNOTATION};

@@ -63,7 +63,7 @@ fn marks() -> Marks {
         string_overrides: true,
         before: Some(Before::Unready),
         tests: Some(Tests::Failed),
-        rejected: Some(Box::new(Rejected { version: 7, inputs: "bad".into() })),
+        rejected: Some(Box::new(Rejected { version: 7, inputs: "bad".into(), by: RejectedBy::Rollout })),
         former: vec!["before".into()],
     }
 }

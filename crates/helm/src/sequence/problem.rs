@@ -33,9 +33,7 @@ pub enum SequenceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// A group waits for one that does not exist, so it comes last.
-    #[error(
-        "resource group {group:?} of chart {chart} waits for {missing:?}, which no object is in"
-    )]
+    #[error("resource group {group:?} of chart {chart} waits for {missing:?}, which no object is in")]
     UnknownGroup {
         /// The chart.
         chart: String,

@@ -90,12 +90,7 @@ fn a_group_that_waits_for_an_unknown_one_is_last_with_those_that_wait_for_it() {
     ];
     let found = sequence(&plain(), &objects).unwrap();
     let texts: Vec<String> = found.problems.iter().map(Problem::to_string).collect();
-    assert_eq!(
-        texts,
-        [
-            "resource group \"queue\" of chart foo waits for \"another-group\", which no object is in"
-        ]
-    );
+    assert_eq!(texts, ["resource group \"queue\" of chart foo waits for \"another-group\", which no object is in"]);
     assert_eq!(rounds(&plain(), &objects), "foo: db-service my-app queue-processor");
 }
 

@@ -38,7 +38,7 @@ use crate::reconcile;
 use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
-use crate::reconcile::decide::rollout::Rollout;
+use crate::reconcile::decide::turns::Turns;
 use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;
@@ -90,6 +90,7 @@ mod requeue;
 mod restored;
 mod retries;
 mod rollout;
+mod rollout_steps;
 mod sources;
 mod storage;
 mod unanswered;
@@ -442,6 +443,7 @@ impl World {
             progress_timeout: Duration::from_secs(600),
             full_resync: Duration::ZERO,
             max_parallel_upgrades: 0,
+            rollout: None,
             values_from: [].into(),
             values_from_annotation: crate::watches::AnnotationSources::No,
             depends_on: [].into(),
@@ -463,6 +465,8 @@ impl World {
             home: Home::default(),
         };
         change(&mut settings);
+        let canary = settings.rollout.as_ref().and_then(|rollout| rollout.canary.clone());
+        let acceptance = Acceptance { canary, ..acceptance };
         static PROCESSES: AtomicUsize = AtomicUsize::new(0);
         // The controllers of several versions of a kind are one process.
         let process = if acceptance.version.is_none() { PROCESSES.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
@@ -490,7 +494,8 @@ impl World {
             counts: ChartMetrics::new(&metrics),
             metrics,
             events,
-            rollout: Rollout::new(settings.max_parallel_upgrades),
+            rollout: settings.slots(),
+            turns: Turns::new(settings.rollout.clone()),
             settings,
             resource: Arc::new(resource(
                 "cache.my.domain/v1",

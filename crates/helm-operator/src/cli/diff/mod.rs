@@ -2,6 +2,7 @@
 
 mod inputs;
 mod offline;
+mod rollout;
 mod session;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -114,9 +115,12 @@ pub(super) fn examples(name: &str) -> String {
 
 /// Plans the next reconcile of each resource, and prints the plans.
 pub(super) fn run(diff: &Diff, operator: Operator) -> ExitCode {
-    let planned = if diff.offline { offline::plans(diff, operator) } else { session::plans(diff, operator) };
+    let planned = match diff.offline {
+        true => offline::plans(diff, operator).map(|plans| (plans, Vec::new())),
+        false => session::plans(diff, operator),
+    };
     let code = match planned {
-        Ok(plans) => print(diff, &plans).map_or(ERROR, |()| code(&plans)),
+        Ok((plans, rollouts)) => print(diff, &plans, &rollouts).map_or(ERROR, |()| code(&plans)),
         Err(failure) => {
             eprintln!("Error: {}", chain(&failure));
             ERROR
@@ -133,14 +137,15 @@ fn code(plans: &[Rehearsed]) -> u8 {
     }
 }
 
-fn print(diff: &Diff, plans: &[Rehearsed]) -> io::Result<()> {
+fn print(diff: &Diff, plans: &[Rehearsed], rollouts: &[String]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let printed = match diff.output {
         Form::Text => {
             let is_terminal = out.is_terminal();
             let max_lines = (is_terminal && !diff.full).then_some(MAX_LINES);
             let style = Style { colour: Colour::on(is_terminal), max_lines };
-            plans.iter().map(|one| text(&one.plan, &one.mask, style)).collect::<Vec<_>>().join("\n")
+            let plans = plans.iter().map(|one| text(&one.plan, &one.mask, style));
+            plans.chain(rollouts.iter().cloned()).collect::<Vec<_>>().join("\n")
         }
         Form::Json => {
             let plans: Vec<_> = plans.iter().map(|one| json::json(&one.plan, &one.mask)).collect();

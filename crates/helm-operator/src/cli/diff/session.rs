@@ -19,7 +19,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Diff, inputs};
+use super::{Diff, inputs, rollout};
 use crate::charts::Rendering;
 use crate::charts::rehearsals::{self, Planner, Rehearsals, Rehearsed};
 use crate::cli::kubeconfig;
@@ -56,8 +56,8 @@ pub(super) enum Failure {
     Plan { what: String, source: rehearsals::Error },
 }
 
-/// Returns the plan of each resource that the flags name.
-pub(super) fn plans(diff: &Diff, operator: Operator) -> Result<Vec<Rehearsed>, Failure> {
+/// Returns the plan of each resource that the flags name, and in which steps the changes reach them.
+pub(super) fn plans(diff: &Diff, operator: Operator) -> Result<(Vec<Rehearsed>, Vec<String>), Failure> {
     let documents = inputs::read(&diff.filename)?;
     check(diff, &documents)?;
     let operator = operator.watches(&diff.watches_file)?;
@@ -180,12 +180,17 @@ impl<'d> Session<'d> {
     }
 
     /// Plans all resources, in the order of the files or of their names.
-    async fn plans(self, documents: Vec<Value>, wanted: &BTreeSet<Gvk>) -> Result<Vec<Rehearsed>, Failure> {
+    async fn plans(
+        self,
+        documents: Vec<Value>,
+        wanted: &BTreeSet<Gvk>,
+    ) -> Result<(Vec<Rehearsed>, Vec<String>), Failure> {
         let resources = match documents.is_empty() {
             true => self.live(wanted).await?,
             false => self.applied(documents, wanted).await?,
         };
         let all = resources.len();
+        let heads: Vec<(Planner, Value)> = resources.iter().map(head).collect();
         let mut planned = stream::iter(resources.into_iter().map(|resource| self.plan(resource))).buffered(CONCURRENT);
         let mut plans = Vec::new();
         while let Some(plan) = planned.next().await {
@@ -193,7 +198,9 @@ impl<'d> Session<'d> {
             progress(plans.len(), all);
         }
         self.shutdown.cancel();
-        Ok(plans)
+        let changed = heads.iter().zip(&plans).filter(|(_, one)| !one.plan.changes.is_empty()).map(|(head, _)| head);
+        let rollouts = rollout::texts(changed);
+        Ok((plans, rollouts))
     }
 
     async fn plan(&self, (planner, resource): (Planner, Value)) -> Result<Rehearsed, Failure> {
@@ -287,6 +294,13 @@ impl<'d> Session<'d> {
             };
         outside::Api::send(&self.client, call).await.and_then(|answer| answer.parse()).map_err(refused)
     }
+}
+
+/// Returns what of a resource decides when a rollout reaches it.
+fn head((planner, resource): &(Planner, Value)) -> (Planner, Value) {
+    let metadata = &resource["metadata"];
+    let kept = ["namespace", "name", "labels"].map(|key| (key.to_owned(), metadata[key].clone()));
+    (planner.clone(), serde_json::json!({"metadata": Value::Object(kept.into_iter().collect())}))
 }
 
 /// Returns a live resource with what a file says: its `spec`, and its labels and annotations over the live ones.

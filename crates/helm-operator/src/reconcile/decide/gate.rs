@@ -1,5 +1,5 @@
 //! Decides what the tests of a release's chart lead to: whether they run next, and whether the revision that they failed
-//! is rolled back. Pure.
+//! is rolled back, as one is whose rollout is taken back. Pure.
 //!
 //! The marks of the records decide, so that a restart changes nothing: a revision's own say that its tests are due or
 //! failed, and those of a rollback name the revision that it undoes.
@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use helm_release::release::Status;
-use helm_release::storage::{Marks, Rejected, Tests};
+use helm_release::storage::{Marks, Rejected, RejectedBy, Tests};
 
 use super::inputs;
 use crate::view::release::{Release, Revision};
@@ -52,13 +52,14 @@ pub(crate) fn tests(release: &Release) -> Option<Tests> {
     newest(release).filter(Newest::is_deployed)?.marks.tests
 }
 
-/// Returns the revision that failed its tests and that the release does not return to: the deployed one until it is
-/// rolled back, and then the one that the rollback names.
+/// Returns the revision that the release does not return to, because it failed its tests or the rollout that made it
+/// was taken back: in the first case the deployed one until it is rolled back, and then the one that the rollback names.
 pub(crate) fn rejected(release: &Release) -> Option<Cow<'_, Rejected>> {
     let newest = newest(release)?;
     match newest.marks.tests {
         Some(Tests::Rejected) if newest.is_deployed() => {
-            Some(Cow::Owned(Rejected { version: newest.version, inputs: newest.marks.inputs.clone() }))
+            let (version, inputs) = (newest.version, newest.marks.inputs.clone());
+            Some(Cow::Owned(Rejected { version, inputs, by: RejectedBy::Tests }))
         }
         _ => newest.marks.rejected.as_deref().map(Cow::Borrowed),
     }
@@ -69,7 +70,7 @@ pub(crate) fn judged(release: &Release) -> Option<String> {
     let newest = newest(release)?;
     match newest.marks.tests {
         Some(Tests::Failed) if newest.is_deployed() => Some(newest.marks.inputs.clone()),
-        _ => rejected(release).map(|rejected| rejected.inputs.clone()),
+        _ => rejected(release).filter(|one| one.by == RejectedBy::Tests).map(|rejected| rejected.inputs.clone()),
     }
 }
 
@@ -139,7 +140,7 @@ mod tests {
     }
 
     fn undoing(version: u32, to: u32) -> Marks {
-        let rejected = Some(Box::new(Rejected { version, inputs: BAD.into() }));
+        let rejected = Some(Box::new(Rejected { version, inputs: BAD.into(), by: RejectedBy::Tests }));
         Marks { rejected, rolled_back_to: Some(to), ..marks("2:good.own", None) }
     }
 

@@ -51,6 +51,15 @@ pub(crate) fn changed_parts(recorded: &str, current: &str) -> Changed {
     Changed { own, parts }
 }
 
+/// Returns whether the inputs with these names are the same in two digests. Missing in both counts as the same.
+pub(crate) fn has_same(one: &str, other: &str, names: &[&str]) -> bool {
+    let of = |digest: &str, name: &str| {
+        let parts = digest.splitn(3, '.').nth(2).unwrap_or_default();
+        parts.split(',').filter_map(|part| part.rsplit_once('=')).find(|(of, _)| *of == name).map(|(_, d)| d.to_owned())
+    };
+    names.iter().all(|name| of(one, name) == of(other, name))
+}
+
 /// Compares a revision's inputs with the resource's, as far as digests allow.
 pub(crate) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     match recorded {

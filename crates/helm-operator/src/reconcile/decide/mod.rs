@@ -9,6 +9,9 @@ pub(crate) mod health;
 
 pub(crate) mod rollout;
 
+pub(crate) mod progression;
+pub(crate) mod turns;
+
 pub(crate) mod gate;
 
 pub(crate) mod alike;

@@ -34,6 +34,8 @@ pub(crate) struct Times {
     pub(crate) waits: [Option<Instant>; 2],
     /// When to apply everything again.
     pub(crate) resync: Option<Instant>,
+    /// When the pause of a rollout ends.
+    pub(crate) turn: Option<Instant>,
     /// When to retry a failed status write.
     pub(crate) unwritten: Option<Instant>,
 }
@@ -46,7 +48,7 @@ pub(crate) fn next_requeue(end: End, times: &Times) -> Option<Instant> {
     }
     let period = (times.period > Duration::ZERO).then(|| times.ended + times.period);
     let waits = if let End::At(at) = end { Some(at) } else { None };
-    let deadlines = times.holds.into_iter().chain([times.asks, times.resync]).chain(times.waits).flatten();
+    let deadlines = times.holds.into_iter().chain([times.asks, times.resync, times.turn]).chain(times.waits).flatten();
     let deadlines = deadlines.filter(|at| *at > times.decided);
     deadlines.chain(period).chain(waits).chain(times.unwritten).min()
 }
@@ -65,7 +67,17 @@ mod tests {
         let (decided, ended) = (start + 10 * SECOND, start + 12 * SECOND);
         let check = |behaviour: &str, end, period: u32, holds, unwritten, expected: Option<Instant>| {
             let period = period * SECOND;
-            let times = Times { decided, ended, period, holds, asks: None, waits: [None; 2], resync: None, unwritten };
+            let times = Times {
+                decided,
+                ended,
+                period,
+                holds,
+                asks: None,
+                waits: [None; 2],
+                resync: None,
+                turn: None,
+                unwritten,
+            };
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}");
             let [asks, rest @ ..] = holds;
             let times = Times { holds: [None, rest[0], rest[1], rest[2]], asks, ..times };
@@ -74,6 +86,8 @@ mod tests {
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}, waiting");
             let times = Times { asks: None, resync: asks, ..times };
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}, applying again");
+            let times = Times { resync: None, turn: asks, ..times };
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}, in a pause of a rollout");
         };
         check("after the period", End::Rest, 60, none, None, at(72));
         check("never without a period", End::Rest, 0, none, None, None);

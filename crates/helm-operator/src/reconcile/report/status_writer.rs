@@ -45,6 +45,10 @@ pub(crate) async fn finish(context: &StepContext<'_>, end: End) -> ReconcileResu
         }
     }
     context.leave_rollout(&primary, known_health.as_ref());
+    // As the status says now.
+    if let Some(primary) = context.shared.cache.primary(context.key) {
+        context.note_part(&primary, known_health.as_ref());
+    }
     plan(context, &primary, end)
 }
 
@@ -123,7 +127,11 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         suspended: primary.annotations.suspend(),
         is_queued: Some(context.shared.rollout.limit()).filter(|_| context.shared.rollout.is_waiting(context.key)),
         handled: context.handled(primary),
-        waiting: context.found.waiting.clone(),
+        waiting: context
+            .found
+            .waiting
+            .clone()
+            .or_else(|| context.waits_for_turn(primary).filter(|_| history.fault().is_none())),
         awaited: context.found.awaited.clone(),
         unread: context.unread(primary),
         unproven: context.unproven(primary),
@@ -438,6 +446,7 @@ fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResu
         asks,
         waits: history.status.waiting.as_ref().map_or([None; 2], |w| w.next(context.shared.settings.progress_timeout)),
         resync: context.full_resync_at(primary),
+        turn: context.turn_at(primary),
         unwritten: history.status.unwritten.map(|unwritten| unwritten.retry.at),
     };
     let requeue = next_requeue(end, &times);

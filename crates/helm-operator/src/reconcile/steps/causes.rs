@@ -20,6 +20,9 @@ const LABELS: &str = "labels";
 const CAPABILITIES: &str = "capabilities";
 const MAPPED: &str = "mapped";
 
+/// The inputs that all resources of a kind share: a rollout brings a change of these.
+pub(crate) const SHARED: [&str; 4] = [CHART, OVERRIDES, CODE, LABELS];
+
 /// How many causes an event names.
 const MAX_NAMED: usize = 5;
 
@@ -33,16 +36,21 @@ struct Charts<'a> {
 impl StepContext<'_> {
     /// Returns the digest of all inputs in the form that records contain: with a short digest per input.
     pub(crate) fn recorded_inputs(&self, primary: &Primary) -> String {
+        let mut parts = self.shared_parts();
+        parts.extend(self.capabilities().map(|kinds| (CAPABILITIES.to_owned(), kinds)));
+        parts.extend(self.source_parts(primary));
+        let parts: Vec<String> = parts.iter().map(short).collect();
+        inputs::with_parts(&self.inputs_digest(primary), &parts.join(","))
+    }
+
+    /// Returns the inputs that all resources of the kind share, by name.
+    pub(crate) fn shared_parts(&self) -> Vec<(String, Value)> {
         let overrides = self.shared.renderer.overrides().map(|o| json!([o.texts(), format!("{:?}", o.kind())]));
         let mut parts = vec![(CHART.to_owned(), json!(self.shared.renderer.digest()))];
         parts.extend(overrides.map(|all| (OVERRIDES.to_owned(), all)));
         parts.extend(self.post_renderers().map(|code| (CODE.to_owned(), code)));
         parts.extend(self.common_labels().map(|labels| (LABELS.to_owned(), labels)));
-        parts.extend(self.capabilities().map(|kinds| (CAPABILITIES.to_owned(), kinds)));
-        parts.extend(self.source_parts(primary));
-        let short = |(name, value): &(String, Value)| format!("{name}={}", &digest_json(value)[..8]);
-        let parts: Vec<String> = parts.iter().map(short).collect();
-        inputs::with_parts(&self.inputs_digest(primary), &parts.join(","))
+        parts
     }
 
     /// Returns why the candidate becomes a revision: `spec changed (generation 4), chart shop-0.1.0 → shop-0.2.0`.
@@ -75,6 +83,11 @@ impl StepContext<'_> {
         let digest = self.shared.renderer.capabilities().filter(|_| self.shared.settings.render_on.capabilities)?;
         Some(json!(["capabilities", digest]))
     }
+}
+
+/// Returns a short digest of an input, with its name.
+pub(crate) fn short((name, value): &(String, Value)) -> String {
+    format!("{name}={}", &digest_json(value)[..8])
 }
 
 /// Returns the chart that the status shows for a revision.

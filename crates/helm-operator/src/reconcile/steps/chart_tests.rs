@@ -3,7 +3,7 @@
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Tested};
 use helm_release::release::Status;
-use helm_release::storage::Tests;
+use helm_release::storage::{RejectedBy, Tests};
 use scaffold::annotations::PREFIX;
 use tokio::time::Instant;
 
@@ -19,12 +19,20 @@ use crate::view::release::Release;
 use crate::watches::OnTestFailure;
 
 impl StepContext<'_> {
-    /// Returns what the tests of the newest revision ask for, or the annotation that pins the release. Tests start once
-    /// every object is ready.
+    /// Returns what the tests of the newest revision ask for, the rollout that made it, or the annotation that pins the
+    /// release. Tests start once every object is ready.
     pub(crate) fn gate(&self, primary: &Primary, release: Option<&Release>) -> Gate {
         let Some(release) = release.filter(|_| !primary.deleting) else { return Gate::Open };
         if let Some(to) = primary.annotations.pin().ok().flatten() {
             return gate::pin(release, primary.uid(), to).unwrap_or(Gate::Open);
+        }
+        if self.taken_back(primary, release).is_some() {
+            return Gate::RollBack;
+        }
+        let is_by_rollout = gate::rejected(release).is_some_and(|rejected| rejected.by == RejectedBy::Rollout);
+        // Whoever asks for this release alone gets it.
+        if is_by_rollout && self.full_reconcile(primary).is_some() {
+            return Gate::Open;
         }
         // Most releases need no digest of their inputs here.
         if matches!(gate::tests(release), None | Some(Tests::Passed)) && gate::rejected(release).is_none() {
@@ -77,7 +85,8 @@ impl StepContext<'_> {
     /// Returns what the status says about the tests; `None` if there are none.
     pub(crate) fn test_report(&self, primary: &Primary) -> Option<TestReport> {
         let release = self.release()?;
-        let rejected = gate::rejected(&release).map(|rejected| rejected.version);
+        let by_tests = gate::rejected(&release).filter(|rejected| rejected.by == RejectedBy::Tests);
+        let rejected = by_tests.map(|rejected| rejected.version);
         let (revision, tests) = match (rejected, gate::tests(&release)) {
             (Some(version), _) => (version, Tests::Rejected),
             (None, Some(Tests::Due)) if !self.may_test(primary) => return None,
@@ -91,7 +100,9 @@ impl StepContext<'_> {
 
     /// Returns why the resource's inputs are not tried again, if it is because their revision failed its tests.
     pub(crate) fn rejection(&self, primary: &Primary) -> Option<Fault> {
-        if self.gate(primary, self.release().as_deref()) != Gate::Closed {
+        let release = self.release();
+        let by_tests = release.as_deref().and_then(gate::rejected).filter(|rejected| rejected.by == RejectedBy::Tests);
+        if by_tests.is_none() || self.gate(primary, release.as_deref()) != Gate::Closed {
             return None;
         }
         let message = self.test_report(primary)?.failure(&primary.status);
@@ -161,14 +172,19 @@ fn forget_failure(context: &StepContext<'_>, failure: Option<(u32, String)>) {
     });
 }
 
-/// Rolls back the revision that failed its tests, or to the one that the release is pinned to.
+/// Rolls back the revision that failed its tests, or that its rollout takes back, or to the one that the release is
+/// pinned to.
 pub(crate) async fn roll_back(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let release = context.release().unwrap_or_default();
     let pin = primary.annotations.pin().ok().flatten();
-    let rejected = gate::rejected(&release).filter(|_| pin.is_none()).map(|rejected| rejected.into_owned());
+    let rejected = || gate::rejected(&release).map(|rejected| rejected.into_owned());
+    let rejected = context.taken_back(primary, &release).or_else(rejected).filter(|_| pin.is_none());
     let target = pin.or_else(|| gate::target(&release, primary.uid()));
     let (Some(to), Some(current)) = (target, context.current()) else { return Ok(NextStep::Done) };
     let why = match &rejected {
+        Some(rejected) if rejected.by == RejectedBy::Rollout => {
+            format!("the rollout of the chart, which made revision {}, is taken back", rejected.version)
+        }
         Some(rejected) => format!("revision {} failed its tests", rejected.version),
         None => "the annotation pin asks for it".to_owned(),
     };

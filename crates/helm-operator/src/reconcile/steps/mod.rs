@@ -17,6 +17,7 @@ pub(crate) mod order;
 pub(crate) mod render;
 pub(crate) mod reread;
 pub(crate) mod retry;
+pub(crate) mod rollout;
 pub(crate) mod unproven;
 pub(crate) mod unserved;
 pub(crate) mod upgrade_queue;

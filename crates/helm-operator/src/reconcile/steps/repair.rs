@@ -202,7 +202,8 @@ pub(crate) async fn note_inputs(
     inputs: String,
 ) -> Result<(), Failed> {
     let Some((_, marks)) = deployed(context) else { return Ok(()) };
-    let marks = Marks { inputs, ..(*marks).clone() };
+    // What was before the upgrade to this revision says nothing about a change that left it as it is.
+    let marks = Marks { inputs, before: None, ..(*marks).clone() };
     write_marks(context, primary, version, marks).await.map_err(|e| fault(&e))
 }
 

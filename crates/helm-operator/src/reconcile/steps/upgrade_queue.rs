@@ -1,7 +1,9 @@
 //! Manages the slot of a rollout-limited upgrade: taking it, waiting for it, and releasing it.
 
+use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::UpgradeSlot;
+use crate::reconcile::decide::turns::Turn;
 use crate::reconcile::step_context::{NextStep, StepContext};
 use crate::status::{Health, condition};
 use crate::view::primary::Primary;
@@ -11,11 +13,12 @@ impl StepContext<'_> {
     /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.
     pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&Release>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
-        let is_free = !rollout.is_limited()
-            || rollout.holds(self.key)
-            || self.full_reconcile(primary).is_some()
-            || !self.is_from_outside(primary, release);
-        match is_free {
+        let is_free =
+            !rollout.is_limited() || self.full_reconcile(primary).is_some() || !self.is_from_outside(primary, release);
+        if !is_free && self.turn(primary) != Turn::Free {
+            return UpgradeSlot::Waiting;
+        }
+        match is_free || rollout.holds(self.key) {
             true => UpgradeSlot::NotNeeded,
             false if self.found.is_queued => UpgradeSlot::Waiting,
             false => UpgradeSlot::Needed,
@@ -42,7 +45,7 @@ impl StepContext<'_> {
 
     /// Returns whether the resource itself has not changed since its deployed revision was created, but something
     /// outside has.
-    fn is_from_outside(&self, primary: &Primary, release: Option<&Release>) -> bool {
+    pub(crate) fn is_from_outside(&self, primary: &Primary, release: Option<&Release>) -> bool {
         let marks = release.and_then(Release::deployed_marks);
         marks.is_some_and(|marks| inputs::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
     }
@@ -63,7 +66,7 @@ impl StepContext<'_> {
         let is_tested = !self.is_test_due(primary);
         let settled =
             fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary) && is_tested;
-        let is_undone = self.rejection(primary).is_some();
+        let is_undone = self.gate(primary, self.release().as_deref()) == Gate::Closed;
         let stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_))) && rollout.is_ailing(self.key);
         if idle || never_began || settled || stalled || is_undone {
             self.shared.leave_rollout(self.key);

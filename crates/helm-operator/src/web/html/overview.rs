@@ -86,6 +86,7 @@ fn table(kind: &Table, filter: &Filter, now: Timestamp) -> Markup {
         section {
             h2 { (text(&kind.kind, LINE)) " " small { (text(&kind.group, LINE)) } }
             p { (ready) " of " (total) " ready" }
+            @if let Some(rollout) = &kind.rollout { p.note { "Rollout of the chart: " (text(rollout, LINE)) } }
             @if *omitted > 0 { p.note { (omitted) " more are not shown: filter to find them." } }
             @if !kind.releases.is_empty() {
                 div.wide role="group" tabindex="0" aria-label={ "Releases of " (text(&kind.kind, LINE)) } {

@@ -1,0 +1,205 @@
+//! Tests of `rollout`: a new chart reaches the canaries, then shares of the others, and stops or goes back if its gate is
+//! not met, whenever the process ends.
+
+use super::*;
+use crate::watches::{OnGateFailure, RolloutRule, rollout_of};
+
+/// The canaries are the last two.
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "x", "y"];
+
+fn keys() -> [ResourceKey; 6] {
+    NAMES.map(|name| ResourceKey::new("ns", name))
+}
+
+fn rule(on_failure: OnGateFailure) -> Arc<RolloutRule> {
+    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
+    Arc::new(rollout_of(Some(canary), &[50], "", on_failure))
+}
+
+/// Creates a controller that has just started.
+fn serving(server: Arc<MemoryApi>, chart: &'static str, on_failure: OnGateFailure) -> World {
+    World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+        settings.rollout = Some(rule(on_failure));
+    })
+}
+
+/// Creates six releases of one chart.
+async fn installed(on_failure: OnGateFailure) -> World {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = serving(server, "v1", on_failure);
+    for name in NAMES {
+        let (path, mut resource) = primary("ns", name, json!({"maps": [name], "value": "x"}));
+        let tier = if name < "x" { "other" } else { "canary" };
+        resource["metadata"]["labels"] = json!({"tier": tier});
+        world.server.put(&path, resource, "user");
+    }
+    for key in keys() {
+        world.reconcile_one(&key).await;
+    }
+    world
+}
+
+/// Reconciles each release this many times, ten minutes apart.
+async fn reconcile_all(world: &World, rounds: usize) {
+    for _ in 0..rounds {
+        world.feed();
+        for key in keys() {
+            reconcile::reconcile(&world.shared, &key, &(), Priority::Retry).await;
+        }
+        world.feed();
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+}
+
+fn with_chart(world: &World, chart: &str) -> Vec<&'static str> {
+    NAMES.into_iter().filter(|name| world.value_of(name).as_str().unwrap().ends_with(chart)).collect()
+}
+
+/// Rejects what chart v2 makes of this release.
+fn refuse(server: &MemoryApi, name: &'static str) {
+    server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let hit = call.path.contains(&format!("/configmaps/{name}")) && body.contains("by v2");
+        hit.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+}
+
+fn reconciling(world: &World, name: &str) -> String {
+    let told = world.condition_of(&ResourceKey::new("ns", name), "Reconciling").unwrap_or_default();
+    told.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
+}
+
+/// Returns the releases in the order in which their objects were last written.
+fn order(world: &World, from: usize) -> Vec<String> {
+    let log = world.server.log();
+    let written = log[from..].iter().filter_map(|line| line.strip_prefix("PATCH ")?.strip_prefix(&format!("{MAPS}/")));
+    written.map(|rest| rest.split('?').next().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_chart_reaches_the_canaries_then_a_share_then_the_others() {
+    let world = installed(OnGateFailure::Halt).await;
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    let from = world.server.log().len();
+    world.work_for(10 * SECOND).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+    let mut order = order(&world, from);
+    assert_eq!(order.len(), 6);
+    [0..2, 2..4, 4..6].into_iter().for_each(|step| order[step].sort());
+    assert_eq!(order, ["x", "y", "a", "b", "c", "d"]);
+    assert!(NAMES.iter().all(|name| reconciling(&world, name).is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_canary_halts_the_rollout_until_it_no_longer_fails() {
+    let world = installed(OnGateFailure::Halt).await;
+    refuse(&world.server, "x");
+    let mut world = serving(world.server, "v2", OnGateFailure::Halt);
+    for _ in 0..2 {
+        reconcile_all(&world, 5).await;
+        assert_eq!(with_chart(&world, "v2"), [""; 0], "nor the other canary");
+        assert_eq!(reconciling(&world, "a"), "True/RolloutHalted");
+        let told = world.condition_of(&keys()[0], "Reconciling").unwrap();
+        assert!(
+            told.contains("halted at step 1 of 3 (canaries)") && told.contains("1 upgraded, 0 ready, 1 failed"),
+            "{told}"
+        );
+        assert!(world.condition_of(&keys()[0], "Ready").unwrap().starts_with("True/Ready/"));
+        world = serving(world.server, "v2", OnGateFailure::Halt);
+    }
+    world.server.accept();
+    reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_by_its_owner_and_a_request_are_not_held() {
+    let world = installed(OnGateFailure::Halt).await;
+    refuse(&world.server, "x");
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    reconcile_all(&world, 4).await;
+    let change = |name: &str, change: &dyn Fn(&mut Value)| {
+        let path = primary("ns", name, Value::Null).0;
+        let mut object = world.server.object(&path).unwrap();
+        change(&mut object);
+        world.server.put(&path, object, "user");
+    };
+    change("c", &|object| (object["spec"]["value"], object["metadata"]["generation"]) = ("y".into(), 2.into()));
+    let token = json!({"helm.sdk.operatorframework.io/reconcile-now": "one"});
+    change("d", &|object| object["metadata"]["annotations"] = token.clone());
+    reconcile_all(&world, 4).await;
+    assert_eq!(with_chart(&world, "v2"), ["c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_rolled_out_is_taken_back_and_stays_so_until_the_next_chart() {
+    let world = installed(OnGateFailure::Rollback).await;
+    refuse(&world.server, "b");
+    let mut world = serving(world.server, "v2", OnGateFailure::Rollback);
+    for _ in 0..3 {
+        reconcile_all(&world, 5).await;
+        assert_eq!(with_chart(&world, "v1"), NAMES);
+        for name in ["a", "c", "x", "y"] {
+            assert_eq!(reconciling(&world, name), "True/RolloutRolledBack", "{name}");
+            assert!(world.condition_of(&ResourceKey::new("ns", name), "Ready").unwrap().starts_with("True/Ready/"));
+        }
+        let revisions = |name: &str| world.shared.cache.release(&ResourceKey::new("ns", name)).unwrap().revisions.len();
+        assert_eq!(["a", "c", "x"].map(revisions), [3, 1, 3], "the third is the rollback");
+        world = serving(world.server, "v2", OnGateFailure::Rollback);
+    }
+    // Whoever asks for one gets that one.
+    let path = primary("ns", "c", Value::Null).0;
+    let mut object = world.server.object(&path).unwrap();
+    object["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "one"});
+    world.server.put(&path, object, "user");
+    reconcile_all(&world, 4).await;
+    assert_eq!(with_chart(&world, "v2"), ["c"]);
+    let world = serving(world.server, "v3", OnGateFailure::Rollback);
+    reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v3"), NAMES);
+}
+
+/// Rolls v2 out, ends the process after each number of writes, and looks where the next one gets to.
+async fn survive(on_failure: OnGateFailure, broken: &'static str, end: impl Fn(&World)) {
+    for writes in 0.. {
+        let world = installed(on_failure).await;
+        if !broken.is_empty() {
+            refuse(&world.server, broken);
+        }
+        let world = serving(world.server, "v2", on_failure);
+        world.server.fail_after(Some(writes));
+        reconcile_all(&world, 4).await;
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = serving(world.server, "v2", on_failure);
+        reconcile_all(&world, 5).await;
+        end(&world);
+        if !died {
+            assert!(writes > 12, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_goes_on_after_an_end_at_any_write() {
+    survive(OnGateFailure::Halt, "", |world| assert_eq!(with_chart(world, "v2"), NAMES)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_goes_on_after_an_end_at_any_write() {
+    survive(OnGateFailure::Rollback, "b", |world| assert_eq!(with_chart(world, "v1"), NAMES)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_that_its_owner_has_broken_is_no_part_of_the_rollout() {
+    let world = installed(OnGateFailure::Halt).await;
+    let path = primary("ns", "x", Value::Null).0;
+    let mut broken = world.server.object(&path).unwrap();
+    broken["spec"]["broken"] = true.into();
+    world.server.put(&path, broken, "user");
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v2"), ["a", "b", "c", "d", "y"]);
+}

@@ -1,0 +1,207 @@
+//! Whose turn it is in a rollout: what is known of each release of the kind, and how far the rollout is
+//! ([`super::progression`]).
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use controller::runtime::key::ResourceKey;
+use jiff::Timestamp;
+use outside::sync;
+
+use super::progression::{Member, Members, Part, Phase, Progress, progress};
+use crate::watches::RolloutRule;
+
+/// The turns of one controller's releases.
+#[derive(Default)]
+pub(crate) struct Turns {
+    /// In which steps they take turns; `None` means that there are none.
+    rule: Option<Arc<RolloutRule>>,
+    /// The digest of what a rollout brings.
+    edition: OnceLock<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    members: Members,
+    progress: Progress,
+}
+
+/// A release's turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It need not wait.
+    Free,
+    /// It stays as it is.
+    Held(Progress),
+    /// It returns to what it was.
+    TakenBack,
+}
+
+impl Turns {
+    pub(crate) fn new(rule: Option<Arc<RolloutRule>>) -> Turns {
+        Turns { rule, ..Turns::default() }
+    }
+
+    pub(crate) fn rule(&self) -> Option<&RolloutRule> {
+        self.rule.as_deref()
+    }
+
+    /// Returns the digest of what a rollout brings, which does not change while the process runs.
+    pub(crate) fn edition(&self, compute: impl FnOnce() -> String) -> &str {
+        self.edition.get_or_init(compute)
+    }
+
+    /// Stores what is known of all releases, at startup.
+    pub(crate) fn restore(&self, members: Members, now: Timestamp) {
+        let Some(rule) = &self.rule else { return };
+        let mut state = sync::lock(&self.state);
+        state.members = members;
+        state.members.values_mut().for_each(|member| member.settle(None, now));
+        state.replan(rule, now);
+    }
+
+    /// Returns whether the release is known.
+    pub(crate) fn knows(&self, key: &ResourceKey) -> bool {
+        self.rule.is_none() || sync::lock(&self.state).members.contains_key(key)
+    }
+
+    /// Stores what is known of a release; `None` means that it is gone. Returns the releases whose turn that changes.
+    pub(crate) fn note(&self, key: &ResourceKey, member: Option<Member>, now: Timestamp) -> Vec<ResourceKey> {
+        let Some(rule) = &self.rule else { return Vec::new() };
+        let mut state = sync::lock(&self.state);
+        let before = state.members.get(key).copied();
+        let member = member.map(|mut member| {
+            member.settle(before.as_ref(), now);
+            member
+        });
+        if before == member {
+            return Vec::new();
+        }
+        match member {
+            Some(member) => state.members.insert(key.clone(), member),
+            None => state.members.remove(key),
+        };
+        state.replan(rule, now)
+    }
+
+    /// Returns a release's turn.
+    pub(crate) fn turn(&self, key: &ResourceKey, now: Timestamp) -> Turn {
+        let Some(rule) = &self.rule else { return Turn::Free };
+        let mut state = sync::lock(&self.state);
+        if matches!(state.progress.phase, Phase::Baking(until) if until <= now) {
+            // Each release that waits looks at that time.
+            _ = state.replan(rule, now);
+        }
+        let is_taking_back = state.progress.phase == Phase::TakingBack;
+        match state.members.get(key).map(|member| member.part) {
+            Some(Part::Reached { .. }) if is_taking_back => Turn::TakenBack,
+            Some(Part::Waiting { .. }) if !state.progress.free.contains(key) => Turn::Held(state.progress.clone()),
+            Some(Part::TakenBack) => Turn::Held(state.progress.clone()),
+            _ => Turn::Free,
+        }
+    }
+
+    /// Returns how far the rollout is.
+    pub(crate) fn progress(&self) -> Progress {
+        sync::lock(&self.state).progress.clone()
+    }
+}
+
+impl Member {
+    /// Gives a release that has come to rest the time of that, if no record or status says it.
+    fn settle(&mut self, before: Option<&Member>, now: Timestamp) {
+        let known = match before.map(|member| member.part) {
+            Some(Part::Reached { state, since }) => Some((state, since)),
+            _ => None,
+        };
+        if let Part::Reached { state, since } = &mut self.part
+            && since.is_none()
+        {
+            *since = known.filter(|(of, _)| of == state).and_then(|(_, since)| since).or(Some(now));
+        }
+    }
+}
+
+impl State {
+    /// Decides how far the rollout is. Returns the releases whose turn that changes.
+    fn replan(&mut self, rule: &RolloutRule, now: Timestamp) -> Vec<ResourceKey> {
+        let before = std::mem::replace(&mut self.progress, progress(&self.members, rule, now));
+        let (old, new) = (&before, &self.progress);
+        if old.phase != new.phase || old.step != new.step {
+            report(rule, new);
+        }
+        let stops = old.phase.is_stopped() || new.phase.is_stopped();
+        let is_other = stops && old.phase != new.phase;
+        // A pause that begins has a timer in each release that waits.
+        let bakes = matches!(new.phase, Phase::Baking(_)) && old.phase != new.phase;
+        let wakes = |(key, member): (&ResourceKey, &Member)| match member.part {
+            Part::None => false,
+            Part::Waiting { .. } => is_other || bakes || (new.free.contains(key) && !old.free.contains(key)),
+            Part::Reached { .. } | Part::TakenBack => is_other,
+        };
+        self.members.iter().filter(|one| wakes(*one)).map(|(key, _)| key.clone()).collect()
+    }
+}
+
+fn report(rule: &RolloutRule, progress: &Progress) {
+    let text = progress.text(rule);
+    let (updated, ready, failed) = (progress.counts.updated, progress.counts.ready, progress.counts.failed);
+    match progress.phase.is_stopped() {
+        true => tracing::warn!(gate = rule.gate(), updated, ready, failed, "Rollout {text}: its gate is not met"),
+        false => tracing::info!(updated, ready, failed, "Rollout: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reconcile::decide::progression::Reached;
+    use crate::watches::{OnGateFailure, rollout_of};
+
+    fn key(name: &str) -> ResourceKey {
+        ResourceKey::new("ns", name)
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn member(part: Part) -> Option<Member> {
+        Some(Member { is_canary: false, part })
+    }
+
+    fn turns(on_failure: OnGateFailure) -> Turns {
+        let rule = RolloutRule { bake_for: Duration::from_secs(60), ..rollout_of(None, &[30], "", on_failure) };
+        let turns = Turns::new(Some(Arc::new(rule)));
+        let members = ["a", "b", "c"].map(|name| (key(name), member(Part::Waiting { failed: false }).unwrap()));
+        turns.restore(members.into(), at(0));
+        turns
+    }
+
+    #[test]
+    fn the_next_releases_are_woken_when_it_is_their_turn() {
+        let turns = turns(OnGateFailure::Halt);
+        let is_held = |name: &str, second| matches!(turns.turn(&key(name), at(second)), Turn::Held(_));
+        assert!(!is_held("a", 0) && is_held("b", 0) && !turns.knows(&key("d")));
+        let moving = member(Part::Reached { state: Reached::Moving, since: None });
+        assert_eq!(turns.note(&key("a"), moving, at(10)), []);
+        let ready = member(Part::Reached { state: Reached::Ready, since: None });
+        assert_eq!(turns.note(&key("a"), ready, at(20)), [key("b"), key("c")], "each has a timer");
+        assert_eq!(turns.note(&key("a"), ready, at(50)), [], "the pause does not begin again");
+        assert!(is_held("b", 79) && !is_held("b", 80) && !is_held("c", 80));
+    }
+
+    #[test]
+    fn all_are_woken_when_a_rollout_stops_and_when_it_goes_on() {
+        let failed = member(Part::Reached { state: Reached::Failed, since: None });
+        let turns = turns(OnGateFailure::Rollback);
+        assert_eq!(turns.note(&key("a"), failed, at(10)), ["a", "b", "c"].map(key));
+        assert_eq!(turns.turn(&key("a"), at(10)), Turn::TakenBack);
+        assert_eq!(turns.note(&key("a"), member(Part::TakenBack), at(20)), []);
+        assert!(matches!(turns.turn(&key("a"), at(20)), Turn::Held(_)));
+        assert_eq!(turns.note(&key("a"), None, at(30)), ["b", "c"].map(key), "it is deleted");
+        assert_eq!(turns.turn(&key("b"), at(30)), Turn::Free);
+    }
+}

@@ -1,0 +1,203 @@
+//! A release's part in the rollout of its kind's chart: what it tells the others, and what it waits for.
+
+use helm_release::release::Status;
+use helm_release::storage::{Before, Rejected, RejectedBy};
+use jiff::Timestamp;
+
+use super::causes;
+use crate::dependencies::Waiting;
+use crate::reconcile::decide::gate::{self, Gate};
+use crate::reconcile::decide::inputs;
+use crate::reconcile::decide::progression::{Member, Part, Phase, Progress, Reached};
+use crate::reconcile::decide::turns::Turn;
+use crate::reconcile::failure::Failed;
+use crate::reconcile::step_context::StepContext;
+use crate::status::{Condition, Health, condition};
+use crate::view::primary::Primary;
+use crate::view::release::{Release, Revision};
+
+/// The reasons of a release that waits.
+const WAITING: &str = "RolloutWaiting";
+const HALTED: &str = "RolloutHalted";
+const TAKEN_BACK: &str = "RolloutRolledBack";
+
+impl StepContext<'_> {
+    /// Returns a release's turn. It is free unless the rollout would change it.
+    pub(crate) fn turn(&self, primary: &Primary) -> Turn {
+        let turns = &self.shared.turns;
+        if turns.rule().is_none() {
+            return Turn::Free;
+        }
+        if !turns.knows(self.key) {
+            self.note_part(primary, None);
+        }
+        turns.turn(self.key, outside::now())
+    }
+
+    /// Tells the rollout how this release is, and wakes those whose turn that changes.
+    pub(crate) fn note_part(&self, primary: &Primary, health: Option<&Health>) {
+        if self.shared.turns.rule().is_some() {
+            let woken = self.shared.turns.note(self.key, Some(self.member(primary, health)), outside::now());
+            woken.into_iter().filter(|key| key != self.key).for_each(|key| self.shared.wake(key));
+        }
+    }
+
+    /// Returns what is known of this release, from its records and its status unless the health of its objects is known.
+    pub(crate) fn member(&self, primary: &Primary, health: Option<&Health>) -> Member {
+        let annotations = &primary.annotations;
+        let is_left = primary.deleting || annotations.suspend() || annotations.pause();
+        let is_pinned = annotations.pin().ok().flatten().is_some();
+        let release = self.release().filter(|_| !is_left && !is_pinned);
+        let part = release.as_deref().map_or(Part::None, |release| self.part(primary, release, health));
+        Member { is_canary: primary.is_canary, part }
+    }
+
+    fn part(&self, primary: &Primary, release: &Release, health: Option<&Health>) -> Part {
+        let is_new = |recorded: &str| self.is_of_edition(recorded);
+        let Some((version, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
+            return Part::None;
+        };
+        let (Some(marks), Some(deployed)) = (&newest.marks, release.deployed_marks()) else { return Part::None };
+        let undone = gate::rejected(release).filter(|rejected| is_new(&rejected.inputs)).map(|rejected| rejected.by);
+        match undone {
+            Some(RejectedBy::Rollout) => return Part::TakenBack,
+            Some(RejectedBy::Tests) => return Part::Reached { state: Reached::Failed, since: newest.written },
+            None => {}
+        }
+        let has_failed = self.has_failed(primary);
+        if is_new(&marks.inputs) {
+            let Some(before) = marks.before else { return Part::None };
+            let state = match before {
+                _ if has_failed || newest.status == Status::Failed => Reached::Failed,
+                Before::Unready => Reached::Ailing,
+                Before::Ready => self.state(primary, (version, newest), health),
+            };
+            return Part::Reached { state, since: rested(primary, newest, state) };
+        }
+        // A resource that its owner has changed waits for nobody.
+        match inputs::has_own(&deployed.inputs, &inputs::own_digest(primary)) {
+            true => Part::Waiting { failed: has_failed || self.has_failed_before(release) },
+            false => Part::None,
+        }
+    }
+
+    fn state(&self, primary: &Primary, (version, newest): (u32, &Revision), health: Option<&Health>) -> Reached {
+        if newest.status != Status::Deployed || self.is_test_due(primary) {
+            return Reached::Moving;
+        }
+        match health {
+            Some(Health::Ready) => Reached::Ready,
+            Some(Health::Progressing(_)) => Reached::Moving,
+            Some(Health::TimedOut(_) | Health::Failed(_)) => Reached::Failed,
+            // The status may still be that of the revision before.
+            None if primary.status.deployed_release.as_ref().is_none_or(|told| told.revision != version) => {
+                Reached::Moving
+            }
+            None if is_true(primary, condition::READY).is_some() => Reached::Ready,
+            None if is_true(primary, condition::STALLED).is_some() => Reached::Failed,
+            None => Reached::Moving,
+        }
+    }
+
+    /// Returns whether the last attempt with these inputs failed in this process. A request without an answer is no
+    /// verdict.
+    fn has_failed(&self, primary: &Primary) -> bool {
+        let memory = self.shared.memory.of(self.key);
+        let failure = memory.failure.as_ref();
+        failure.is_some_and(|one| matches!(one.failed, Failed::Attempt(_)) && one.inputs == self.attempt(primary))
+    }
+
+    /// Returns whether an upgrade to what the rollout brings is recorded as failed, as after one of an earlier process.
+    fn has_failed_before(&self, release: &Release) -> bool {
+        let is_failed = |one: &Revision| one.status == Status::Failed && one.is_sealed();
+        let mut failed = release.revisions.values().filter(|one| is_failed(one)).filter_map(|one| one.marks.as_ref());
+        failed.any(|marks| self.is_of_edition(&marks.inputs))
+    }
+
+    /// Returns the digest of what a rollout brings: chart, override values, and what watches.yaml does to objects.
+    fn edition(&self) -> &str {
+        self.shared.turns.edition(|| {
+            let parts: Vec<String> = self.shared_parts().iter().map(causes::short).collect();
+            inputs::with_parts(".", &parts.join(","))
+        })
+    }
+
+    fn is_of_edition(&self, recorded: &str) -> bool {
+        inputs::has_same(recorded, self.edition(), &causes::SHARED)
+    }
+
+    /// Returns what the rollout takes back: the deployed revision that it made.
+    pub(crate) fn taken_back(&self, primary: &Primary, release: &Release) -> Option<Rejected> {
+        if self.shared.turns.rule().is_none() || self.turn(primary) != Turn::TakenBack {
+            return None;
+        }
+        let (version, newest) = release.newest().filter(|(_, newest)| newest.status == Status::Deployed)?;
+        let marks = newest.marks.as_deref().filter(|marks| self.is_of_edition(&marks.inputs))?;
+        gate::target(release, primary.uid())?;
+        Some(Rejected { version, inputs: marks.inputs.clone(), by: RejectedBy::Rollout })
+    }
+
+    /// Returns what the release waits for, if it is its turn in the rollout.
+    pub(crate) fn waits_for_turn(&self, primary: &Primary) -> Option<Waiting> {
+        let rule = self.shared.turns.rule()?;
+        let Turn::Held(progress) = self.turn(primary) else { return None };
+        let release = self.release();
+        let is_closed = self.gate(primary, release.as_deref()) == Gate::Closed;
+        if !is_closed && (self.full_reconcile(primary).is_some() || !self.is_from_outside(primary, release.as_deref()))
+        {
+            return None;
+        }
+        let (reason, message) = match progress.phase {
+            Phase::TakingBack => (
+                TAKEN_BACK,
+                format!(
+                    "the rollout of the chart was rolled back, because {}; {GO_ON}",
+                    unmet(&rule.gate(), &progress)
+                ),
+            ),
+            Phase::Halted => (
+                HALTED,
+                format!(
+                    "the rollout of the chart is {}, because {}; it goes on once the gate is met, or {GO_ON}",
+                    progress.text(rule),
+                    unmet(&rule.gate(), &progress)
+                ),
+            ),
+            _ => (WAITING, "waiting for its turn in the rollout of the chart".to_owned()),
+        };
+        Some(Waiting { reason, message, is_final: false })
+    }
+
+    /// Returns when the pause ends that the release waits for.
+    pub(crate) fn turn_at(&self, primary: &Primary) -> Option<tokio::time::Instant> {
+        let Turn::Held(Progress { phase: Phase::Baking(until), .. }) = self.turn(primary) else { return None };
+        let left = until.duration_since(outside::now());
+        Some(tokio::time::Instant::now() + left.try_into().unwrap_or_default())
+    }
+}
+
+/// How a rollout goes on.
+const GO_ON: &str = "change the chart or the override values to begin another, or set the annotation \
+    helm.sdk.operatorframework.io/reconcile-now to upgrade this release alone";
+
+fn unmet(gate: &str, progress: &Progress) -> String {
+    let counts = &progress.counts;
+    match counts.updated {
+        0 => format!("its gate was not met ({gate})"),
+        updated => format!(
+            "its gate is not met ({gate}): {updated} upgraded, {} ready, {} failed",
+            counts.ready, counts.failed
+        ),
+    }
+}
+
+/// Returns when a release came to rest, if its record and status say it.
+fn rested(primary: &Primary, newest: &Revision, state: Reached) -> Option<Timestamp> {
+    let since = is_true(primary, condition::READY).filter(|_| state == Reached::Ready);
+    let since = since.and_then(|ready| ready.last_transition_time.as_deref()?.parse().ok());
+    newest.written.max(since)
+}
+
+fn is_true<'p>(primary: &'p Primary, kind: &str) -> Option<&'p Condition> {
+    primary.status.find(kind).filter(|condition| *condition.status == *"True")
+}
