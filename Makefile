@@ -119,6 +119,7 @@ wasm: ## Check that rendering compiles for WebAssembly, if that rustup target is
 .PHONY: cases
 cases: ## Rewrite the committed answers of Go's libraries that unit tests compare with.
 	cd tools/cases && go run . ../../crates
+	cd tools/patches && go run . ../../crates
 
 # Without VECTORS and CORPUS: the cases in this repository.
 OWN_CASES := --vectors crates/conformance/own/vectors.jsonl --corpus crates/conformance/own

@@ -150,7 +150,7 @@ async fn render(
     let Rendered::Done(rendered) = renderer.render(request).await? else {
         return Err(Unanswered::with_reason(Reason::Unanswered, "others render".into()).into());
     };
-    let candidate = context.labelled(primary, context.post_render(primary, rendered).await?)?;
+    let candidate = context.decorated(primary, rendered).await?;
     let hooks = candidate.hooks.into_iter().map(|hook| hook.manifest);
     Ok(std::iter::once(candidate.manifest).chain(hooks).collect())
 }

@@ -273,6 +273,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         depends_on: watch.depends_on.clone().into(),
         depends_on_annotation: watch.depends_on_annotation.clone(),
         common_labels: watch.common_labels.clone(),
+        patches: watch.patches.clone(),
         drift: watch.drift.clone(),
         adopt: watch.adopt,
         reach: Arc::new(reach),

@@ -16,6 +16,7 @@ pub(crate) mod labels;
 pub(crate) mod lookup;
 mod message;
 mod output;
+pub(crate) mod patches;
 mod pool;
 mod process;
 mod readable;

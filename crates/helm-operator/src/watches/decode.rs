@@ -14,8 +14,8 @@ use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
     AnnotationNames, AnnotationSources, ChartTests, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
-    OverrideValuesType, Overrides, RenderOn, SchemaRule, Sequencing, ValuesSource, Warning, Watch, chart_tests, labels,
-    objects, parse_duration, pull, render_on, rollout, rules, sequencing,
+    OverrideValuesType, Overrides, Patches, RenderOn, SchemaRule, Sequencing, ValuesSource, Warning, Watch,
+    chart_tests, labels, objects, parse_duration, patches, pull, render_on, rollout, rules, sequencing,
 };
 use scaffold::lint::undecided;
 
@@ -55,6 +55,7 @@ pub(super) const KEYS: &[&str] = &[
     "dependsOn",
     "dependsOnAnnotation",
     "commonLabels",
+    "patches",
     "drift",
     "adopt",
     "onFailure",
@@ -128,6 +129,7 @@ fn empty() -> Watch {
         depends_on: Vec::new(),
         depends_on_annotation: None,
         common_labels: CommonLabels::default(),
+        patches: Patches::default(),
         drift: Drift::default(),
         adopt: Adopt::Unowned,
         on_failure: OnFailure::default(),
@@ -183,6 +185,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         }
         "dependsOnAnnotation" => watch.depends_on_annotation = rules::annotation_dependencies(entry)?,
         "commonLabels" => watch.common_labels = labels::common_labels(entry).map_err(|what| wrong(entry, what))?,
+        "patches" => watch.patches = patches::patches(entry).map_err(|what| wrong(entry, what))?,
         "drift" => watch.drift = rules::drift(entry)?,
         "adopt" => watch.adopt = rules::adopt(entry)?,
         "onFailure" => watch.on_failure = rules::on_failure(entry)?,

@@ -14,6 +14,7 @@ mod labels;
 mod node;
 mod objects;
 mod overrides;
+mod patches;
 mod pull;
 mod render_on;
 mod rollout;
@@ -42,6 +43,10 @@ pub(crate) use expressions::{Field, names};
 pub use labels::CommonLabels;
 pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
+pub use patches::Patches;
+#[cfg(test)]
+pub(crate) use patches::patches_of;
+pub(crate) use patches::{Change, Patch, group_version};
 pub use pull::{Pem, Pull};
 pub use render_on::RenderOn;
 pub(crate) use rollout::Counts;
@@ -113,6 +118,8 @@ pub struct Watch {
     pub depends_on_annotation: Option<AnnotationRule>,
     /// Labels that each object of a release gets.
     pub common_labels: CommonLabels,
+    /// Patches of what the chart renders.
+    pub patches: Patches,
     /// The policy for drift.
     pub drift: Drift,
     /// What a resource with the annotation `adopt` may take over. Default: [`Adopt::Unowned`].

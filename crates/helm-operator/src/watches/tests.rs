@@ -631,6 +631,8 @@ fn the_schema_for_editors_has_every_key_and_accepts_the_examples() {
         "rollout: {steps: [10]}",
         "rollout: {steps: [10%], onFailure: stop}",
         "rollout: {step: [10%]}",
+        "patches: [{target: {kin: A}, patch: a}]",
+        "patches: [{target: {kind: A}}]",
         "hookLogs: 1",
         "sequencing: sorted",
         "renderOn: [kinds]",
@@ -662,6 +664,30 @@ fn the_example_of_the_page_about_charts_is_read_without_a_warning_and_fits_the_s
     let read = parse(example, |_| None).unwrap();
     assert_eq!((read.watches.len(), read.warnings), (2, Vec::new()));
     assert_eq!(rejected_by_schema(example), [""; 0]);
+}
+
+#[test]
+fn patches_are_read_at_once_and_a_mistake_names_the_patch() {
+    assert!(one("").unwrap().patches.0.is_empty());
+    let both = "[{target: {kind: A}, patch: '[{\"op\": \"remove\", \"path\": \"/a\"}]'}, {patch: '{kind: A, metadata: {name: a}}'}]";
+    assert_eq!(one(&format!("  patches: {both}")).unwrap().patches.0.len(), 2);
+    let keys = "the keys are target, patch, path";
+    let parts = "the keys are group, version, kind, name, namespace, labelSelector, annotationSelector";
+    for (text, message) in [
+        ("{}", "expected a list, found a mapping".to_owned()),
+        ("[{pach: a}]", format!("patch 1: unknown key \"pach\"; {keys}; did you mean \"patch\"?")),
+        ("[{target: {kin: A}, patch: a}]", format!("patch 1: target: unknown key \"kin\"; {parts}; did you mean \"kind\"?")),
+        ("[{target: {labelSelector: a b}, patch: a}]", "patch 1: target: labelSelector: \"a b\" is no requirement: expected one such as a=b, a!=b, a in (b, c), a notin (b), a or !a".into()),
+        ("[{}]", "patch 1: expected patch or path".into()),
+        ("[{patch: a, path: b}]", "patch 1: has both patch and path".into()),
+        ("[{patch: '[]'}]", "patch 1: a JSON patch needs a target".into()),
+        ("[{patch: '{kind: A}'}]", "patch 1: is a strategic merge patch without kind or metadata.name".into()),
+        ("[{patch: hello}]", "patch 1: is neither a JSON patch nor a strategic merge patch".into()),
+    ] {
+        assert_eq!(one(&format!("  patches: {text}")).unwrap_err(), format!("line 6: patches: {message}"));
+    }
+    let missing = one("  patches: [{path: no/such/file.yaml}]").unwrap_err();
+    assert!(missing.contains("patch 1: cannot read no/such/file.yaml: "), "{missing}");
 }
 
 #[test]

@@ -256,3 +256,47 @@ async fn hooks_get_the_common_label_and_stay_hooks() {
     let [hook] = &record.hooks[..] else { panic!("{:?}", record.hooks) };
     assert!(hook.manifest.contains("team: red") && !hook.manifest.starts_with("---"), "{}", hook.manifest);
 }
+
+/// Creates a controller whose watch sets this value, in the map `a` and in hooks.
+fn patching(server: Arc<MemoryApi>, value: &str) -> World {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"patched": value}});
+    let job = format!(r#"[{{"op": "add", "path": "/metadata/annotations/patched", "value": "{value}"}}]"#);
+    let patches = json!([{"patch": map.to_string()}, {"target": {"kind": "Job"}, "patch": job}]);
+    let patches = crate::watches::patches_of(&patches).unwrap();
+    World::with_events(server, Arc::new(with_sources()), |settings| settings.patches = patches)
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_change_objects_hooks_and_the_record_and_a_change_of_one_is_one_revision() {
+    let hook = json!({"name": "job", "events": ["post-install"], "annotations": {"helm.sh/hook": "post-install"}});
+    let server = World::new(json!({"maps": ["a", "b"], "value": "1", "hooks": [hook]})).server;
+    server.serve("batch/v1", "Job", "jobs");
+    let world = patching(server, "one");
+    reconcile(&world, "Complete").await;
+    let data = |world: &World, name: &str| world.server.object(&format!("{MAPS}/{name}")).unwrap()["data"].clone();
+    assert_eq!(data(&world, "a"), json!({"patched": "one", "value": "1"}));
+    assert_eq!(data(&world, "b"), json!({"value": "1"}));
+    let job = world.server.object(&format!("{JOBS}/job")).unwrap();
+    assert_eq!(job["metadata"]["annotations"]["patched"], "one");
+    let record = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
+    assert!(record.manifest.contains("patched: one") && record.hooks[0].manifest.contains("patched: one"));
+    assert_eq!(world.requests().await, 0);
+
+    let world = patching(world.server, "one");
+    assert_eq!((world.requests().await, world.history().len()), (0, 1), "the same patches after a restart");
+    let world = patching(world.server, "two");
+    world.reconcile().await;
+    assert_eq!((&data(&world, "a")["patched"], world.history().len()), (&json!("two"), 2));
+    let upgraded = super::reporting::published(&world).await;
+    assert!(upgraded.iter().any(|event| event.contains("patches of watches.yaml changed")), "{upgraded:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_means_no_object_is_a_condition_and_changes_nothing() {
+    let world = patching(World::new(json!({"maps": ["b"], "value": "1"})).server, "one");
+    world.reconcile().await;
+    let told = world.condition(crate::status::condition::IRRECONCILABLE).unwrap();
+    let expected = "True/RenderError/cannot apply patches: patch 1: 0 objects are ConfigMap \"a\"; without a target, it needs to be one";
+    assert_eq!(told, expected);
+    assert!(world.maps().is_empty());
+}

@@ -17,11 +17,12 @@ const CHART: &str = "chart";
 const OVERRIDES: &str = "overrides";
 const CODE: &str = "code";
 const LABELS: &str = "labels";
+const PATCHES: &str = "patches";
 const CAPABILITIES: &str = "capabilities";
 const MAPPED: &str = "mapped";
 
 /// The inputs that all resources of a kind share: a rollout brings a change of these.
-pub(crate) const SHARED: [&str; 4] = [CHART, OVERRIDES, CODE, LABELS];
+pub(crate) const SHARED: [&str; 5] = [CHART, OVERRIDES, CODE, LABELS, PATCHES];
 
 /// How many causes an event names.
 const MAX_NAMED: usize = 5;
@@ -50,6 +51,7 @@ impl StepContext<'_> {
         parts.extend(overrides.map(|all| (OVERRIDES.to_owned(), all)));
         parts.extend(self.post_renderers().map(|code| (CODE.to_owned(), code)));
         parts.extend(self.common_labels().map(|labels| (LABELS.to_owned(), labels)));
+        parts.extend(self.patches().map(|patches| (PATCHES.to_owned(), patches)));
         parts
     }
 
@@ -105,7 +107,8 @@ pub(crate) fn between((recorded, from): (&str, &str), (current, to): (&str, &str
 fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts<'_>) -> Vec<String> {
     let changed = inputs::changed_parts(recorded, current);
     let has = |part: &str| changed.parts.iter().any(|name| name == part);
-    let is_source = |name: &&String| ![CHART, OVERRIDES, CODE, LABELS, CAPABILITIES, MAPPED].contains(&name.as_str());
+    let is_source =
+        |name: &&String| ![CHART, OVERRIDES, CODE, LABELS, PATCHES, CAPABILITIES, MAPPED].contains(&name.as_str());
     let mut causes = Vec::new();
     if changed.own {
         let generation = generation.map(|generation| format!(" (generation {generation})")).unwrap_or_default();
@@ -127,6 +130,9 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
     if has(LABELS) {
         causes.push("commonLabels of watches.yaml changed".to_owned());
     }
+    if has(PATCHES) {
+        causes.push("patches of watches.yaml changed".to_owned());
+    }
     if has(CAPABILITIES) {
         causes.push("the cluster serves other kinds".to_owned());
     }
@@ -140,7 +146,7 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
 /// the author's code, nor the labels of watches.yaml, nor the cluster's capabilities changed, as after a restart with one more optional source. Only the record itself can confirm it.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
-    !changed.own && !changed.parts.iter().any(|part| [CODE, LABELS, CAPABILITIES].contains(&part.as_str()))
+    !changed.own && !changed.parts.iter().any(|part| [CODE, LABELS, PATCHES, CAPABILITIES].contains(&part.as_str()))
 }
 
 /// Returns the name of a source in records: `ConfigMap/defaults/values.yaml`.

@@ -25,6 +25,7 @@ pub(crate) mod upgrade_queue;
 pub(crate) mod deploy;
 
 pub(crate) mod chart_tests;
+pub(crate) mod patches;
 pub(crate) mod remediate;
 pub(crate) mod supersede;
 

@@ -188,7 +188,7 @@ impl StepContext<'_> {
             Err(error) => return Err(self.slowed(error.into())),
         };
         self.note_unread(primary, &candidate.unread);
-        let candidate = self.labelled(primary, self.post_render(primary, candidate).await?)?;
+        let candidate = self.decorated(primary, candidate).await?;
         let candidate = self.ordered(candidate)?;
         // The status shows the notes.
         let notes = hide_notes(self.secrets(), &candidate).await;
