@@ -219,7 +219,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "URI")]
     cloudevents_source: Option<String>,
 
-    /// URL of an OpenTelemetry collector that gets a trace of each reconcile, such as http://collector.monitoring:4318/v1/traces
+    /// URL of an OpenTelemetry collector that gets a trace of each reconcile: OTLP over HTTP, with the path, mostly /v1/traces
     #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", hide_env = true, value_name = "URL")]
     traces_endpoint: Option<String>,
 
