@@ -21,10 +21,11 @@ type testCase struct {
 }
 
 func main() {
-	folder := filepath.Join(os.Args[1], "helm-operator", "src", "rendering", "patches")
+	crate := filepath.Join(os.Args[1], "helm-operator")
+	folder := filepath.Join(crate, "src", "rendering", "patches")
 	types, err := os.ReadFile(filepath.Join(os.Args[1], "memory-api", "types.txt"))
 	check(err)
-	check(os.WriteFile(filepath.Join(folder, "keys.txt"), []byte(keys(string(types))), 0o644))
+	check(os.WriteFile(filepath.Join(crate, "assets", "merge-keys.txt"), []byte(keys(string(types))), 0o644))
 	text, err := os.ReadFile(filepath.Join(folder, "cases.yaml"))
 	check(err)
 	var cases []testCase

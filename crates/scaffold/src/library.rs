@@ -12,12 +12,13 @@ pub const FOLDER: &str = "vendor/helm-operator";
 const HARNESS: &str = "test-cluster";
 
 /// The library's crates; the first is the one that a project depends on. A test compares them with the manifests.
-pub(crate) const CRATES: [&str; 13] = [
+pub(crate) const CRATES: [&str; 14] = [
     "helm-operator",
     HARNESS,
     "controller",
     "scaffold",
     "helm-release",
+    "registry",
     "outside",
     "memory-api",
     "helm",

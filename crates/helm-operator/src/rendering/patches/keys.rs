@@ -1,12 +1,12 @@
-//! Which lists of built-in kinds are merged by which keys. `keys.txt` has one line per kind and one per structure that has
-//! such lists or leads to them, taken from the API server's OpenAPI documents by `tools/patches`.
+//! Which lists of built-in kinds are merged by which keys. `assets/merge-keys.txt` has one line per kind and one per
+//! structure that has such lists or leads to them, taken from the API server's OpenAPI documents by `tools/patches`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| read(include_str!("keys.txt")));
+static TABLE: LazyLock<Table> = LazyLock::new(|| read(include_str!("../../../assets/merge-keys.txt")));
 
 #[derive(Default)]
 struct Table {
