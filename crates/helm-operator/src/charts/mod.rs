@@ -1,7 +1,8 @@
 //! The chart controller: keeps each custom resource's release in line with its chart and values.
 //!
 //! `chart_controller` is the type that an operator's author configures, and `config` its settings. `start` runs it,
-//! `pulled` with a chart that is fetched, `watches` feeds it, and `handlers` handles what they report. `cluster` holds what all chart controllers of the process share.
+//! `pulled` with a chart that is fetched, `watches` feeds it, and `handlers` handles what they report. `cluster` holds
+//! what all chart controllers of the process share.
 
 pub(crate) mod chart_controller;
 pub mod config;
