@@ -21,25 +21,16 @@ struct Sink {
 
 impl Sink {
     fn start() -> Sink {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/hooks/t0ken", listener.local_addr().unwrap());
         let taken: Arc<Mutex<Vec<_>>> = Arc::default();
         let all = taken.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (mut answer, all) = (stream.unwrap(), all.clone());
-                let mut reader = BufReader::new(answer.try_clone().unwrap());
-                thread::spawn(move || {
-                    while let Some((body, signature)) = request(&mut reader) {
-                        let sent: Timestamp = body["time"].as_str().unwrap().parse().unwrap();
-                        let took = Timestamp::now().duration_since(sent).as_secs_f64();
-                        all.lock().unwrap().push((body, signature, took));
-                        answer.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").unwrap();
-                    }
-                });
-            }
+        let address = serve(move |head, body| {
+            let body: Value = serde_json::from_slice(body).unwrap();
+            let sent: Timestamp = body["time"].as_str().unwrap().parse().unwrap();
+            let took = Timestamp::now().duration_since(sent).as_secs_f64();
+            let signature = head.lines().find_map(|line| line.strip_prefix("x-signature: sha256="));
+            all.lock().unwrap().push((body, signature.unwrap_or_default().to_owned(), took));
         });
-        Sink { url, taken }
+        Sink { url: format!("{address}/hooks/t0ken"), taken }
     }
 
     /// Returns the reasons of the events so far.
@@ -49,26 +40,37 @@ impl Sink {
     }
 }
 
-/// Reads a request: its body, and its signature.
-fn request(reader: &mut impl BufRead) -> Option<(Value, String)> {
-    let (mut length, mut signature) = (0, String::new());
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
-        let line = line.trim().to_lowercase();
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            length = value.parse().unwrap();
+/// Starts a server that takes everything. Passes on each request's head, in lower case, and its body. Returns its address.
+pub(crate) fn serve(take: impl Fn(&str, &[u8]) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let take = Arc::new(take);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut answer, take) = (stream.unwrap(), take.clone());
+            let mut reader = BufReader::new(answer.try_clone().unwrap());
+            thread::spawn(move || {
+                while let Some((head, body)) = request(&mut reader) {
+                    take(&head, &body);
+                    answer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+                }
+            });
         }
-        if let Some(value) = line.strip_prefix("x-signature: sha256=") {
-            signature = value.to_owned();
-        }
-        if line.is_empty() {
-            break;
-        }
+    });
+    address
+}
+
+/// Reads a request.
+fn request(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        reader.read_line(&mut head).ok().filter(|count| *count > 0)?;
     }
-    let mut body = vec![0; length];
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
     reader.read_exact(&mut body).ok()?;
-    Some((serde_json::from_slice(&body).unwrap(), signature))
+    Some((head, body))
 }
 
 #[test]

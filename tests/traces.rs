@@ -1,54 +1,20 @@
 //! Traces of a real operator: each reconcile arrives at the collector with its requests, and without secrets.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use serde_json::json;
 use test_cluster::TestCluster;
 
+use crate::notifications::serve;
 use crate::operator::{Operator, eventually};
 
-/// Starts a collector that takes everything. Returns its address, and the bodies that arrive, with what is not ASCII
-/// replaced.
+/// Starts a collector. Returns its address, and the bodies that arrive, with what is not text replaced.
 fn collector() -> (String, Arc<Mutex<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
     let arrived: Arc<Mutex<String>> = Arc::default();
     let all = arrived.clone();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut answer, all) = (stream.unwrap(), all.clone());
-            let mut reader = BufReader::new(answer.try_clone().unwrap());
-            thread::spawn(move || {
-                while let Some(body) = request(&mut reader) {
-                    all.lock().unwrap().push_str(&String::from_utf8_lossy(&body));
-                    answer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
-                }
-            });
-        }
-    });
-    (url, arrived)
-}
-
-fn request(reader: &mut impl BufRead) -> Option<Vec<u8>> {
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
-        let line = line.trim().to_lowercase();
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            length = value.parse().unwrap();
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(body)
+    let address = serve(move |_, body| all.lock().unwrap().push_str(&String::from_utf8_lossy(body)));
+    (format!("{address}/v1/traces"), arrived)
 }
 
 #[test]
