@@ -106,7 +106,7 @@ fn groups_are_applied_in_order_without_a_request_in_between_and_deleted_in_rever
     assert_eq!(asked, [], "nothing is asked for while it waits");
     assert_eq!(order(&requests(cluster, &namespace, "shop"), "patch"), ["shop-db"]);
 
-    // Another process goes on where it was.
+    // Another process resumes the install.
     let uid = |name: &str| -> Value {
         let object = namespace.kubectl(["get", "service", name, "-o", "json"]).unwrap();
         serde_json::from_str::<Value>(&object).unwrap()["metadata"]["uid"].clone()

@@ -105,7 +105,7 @@ impl Source {
         Ok(Fetched { archive, digest, version: entry.version })
     }
 
-    /// Fetches a chart from a registry. Its archive last: nothing is stored that nobody vouches for.
+    /// Fetches a chart from a registry. The archive comes last, so an unverified one is never stored.
     async fn ask_registry(
         &self,
         client: &mut Client,
@@ -271,7 +271,8 @@ impl Registry<'_> {
     }
 }
 
-/// Returns the path of the next page: `</v2/shop/tags/list?last=1.0.0>; rel="next"`. A page on another host is none.
+/// Returns the path of the next page: `</v2/shop/tags/list?last=1.0.0>; rel="next"`. Only its path
+/// counts, so the next request goes to the same host.
 fn next(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::LINK)?.to_str().ok()?;
     let (target, parameters) = value.trim().strip_prefix('<')?.split_once('>')?;

@@ -44,7 +44,7 @@ impl Collector {
     }
 }
 
-/// The result of a batch, whose body nobody reads.
+/// The answer to a batch. Its body is dropped.
 type Sent = Result<Response<Bytes>, HttpError>;
 
 impl opentelemetry_http::HttpClient for Collector {

@@ -1,9 +1,8 @@
 //! Sends traces to an OpenTelemetry collector: a span for each reconcile, and within it one for each request to the API
 //! server.
 //!
-//! OTLP with protobuf over HTTP, in batches from a thread of its own: no reconcile waits for the collector, and what the
-//! collector does not take is dropped. Spans hold names, methods, paths and status codes, nothing that an object
-//! contains. OpenTelemetry's variables count: `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`,
+//! Uses OTLP with protobuf over HTTP. A separate thread sends batches, so reconciles never wait for the collector; a
+//! batch that it rejects is dropped. Spans hold names, methods, paths and status codes, and no contents of objects. OpenTelemetry's variables count: `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`,
 //! `OTEL_EXPORTER_OTLP_HEADERS` and the like. Counterpart: the API server's `TracingConfiguration`.
 
 mod export;

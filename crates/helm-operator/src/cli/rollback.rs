@@ -99,7 +99,7 @@ pub(super) fn run(asked: &Rollback, operator: Operator) -> ExitCode {
 /// What the resource says about its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
-    /// The operator has not acted on the annotation yet.
+    /// The operator has yet to act on the annotation.
     Pending,
     /// It has, and says this.
     Done(String),

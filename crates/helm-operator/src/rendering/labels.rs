@@ -53,13 +53,18 @@ fn add_to_text(manifest: &str, labels: &BTreeMap<String, String>) -> Result<Stri
             text.push_str("---\n");
         }
         match labelled {
-            Some(labelled) => {
-                document.lines().take_while(|line| line.starts_with('#')).for_each(|line| text += &format!("{line}\n"));
-                text.push_str(&String::from_utf8_lossy(&yaml::emit(&labelled)?));
-            }
+            Some(labelled) => text.push_str(&rewritten(document, &labelled)?),
             None => text.push_str(document),
         }
     }
+    Ok(text)
+}
+
+/// Returns the text of a changed object, below the comments that its document begins with.
+pub(super) fn rewritten(document: &str, object: &Value) -> Result<String, yaml::EmitError> {
+    let mut text = String::new();
+    document.lines().take_while(|line| line.starts_with('#')).for_each(|line| text += &format!("{line}\n"));
+    text.push_str(&String::from_utf8_lossy(&yaml::emit(object)?));
     Ok(text)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Fed by watches ([`controller::runtime::reflector`]) and by responses to our own writes;
 //! [`controller::runtime::freshness`] decides how long to trust each. Of two versions of an object the newer wins, and
-//! an object seen as deleted does not come back.
+//! an object seen as deleted does not come back. One type, however long, because one lock keeps what it knows
+//! consistent.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -24,8 +24,8 @@ pub enum Verdict {
     Waiting,
 }
 
-/// Judges an object by the conditions in both of its annotations, of which a failure counts more. Returns `None` if the object has not both, or if
-/// they are malformed.
+/// Judges an object by its two annotations. A condition of failure outweighs one of success. Returns `None` if either
+/// annotation is missing or malformed.
 pub fn judge(success: Option<&str>, failure: Option<&str>, status: &Value) -> Option<Verdict> {
     let (success, failure) = (conditions(success?)?, conditions(failure?)?);
     let holds =

@@ -1,6 +1,6 @@
 //! When an object of an ordered release is applied.
 
-/// The most rounds that are told apart; later objects are applied in the last one.
+/// The last round. Objects of later ones are applied in it.
 const MAX_ROUND: u16 = 0x7fff;
 
 /// When an object is applied: in which round, and whether later rounds wait until it is ready. The default belongs to objects without an order. Small,

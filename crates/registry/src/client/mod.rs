@@ -167,7 +167,7 @@ impl Client {
         Ok(())
     }
 
-    /// Fetches a token for a challenge, in the name of the credentials or of nobody.
+    /// Fetches a token for a challenge, anonymously without credentials.
     async fn token(&self, challenge: &Challenge) -> Result<HeaderValue, Error> {
         let uri = challenge.uri().ok_or_else(|| self.answer("a challenge that names no URL"))?;
         let is_own = uri.authority() == Some(&self.host) && uri.scheme() == Some(&self.scheme);

@@ -135,7 +135,7 @@ fn first(world: &World, method: &str) -> Vec<&'static str> {
     seen
 }
 
-/// A worker's slot that tells whether it is free.
+/// A worker's slot that records whether it has been given up.
 #[derive(Default)]
 struct Noted(AtomicBool);
 
@@ -148,6 +148,15 @@ impl Slot for Noted {
         self.0.store(false, Ordering::SeqCst);
         Box::pin(async {})
     }
+}
+
+/// Deletes the resource. Returns the objects in the order in which they are deleted.
+async fn deleted(world: &World) -> Vec<&'static str> {
+    world.delete();
+    for _ in 0..5 {
+        world.reconcile().await;
+    }
+    first(world, "DELETE")
 }
 
 #[tokio::test(start_paused = true)]
@@ -386,11 +395,7 @@ async fn a_failed_upgrade_is_rolled_back_in_order() {
         (Value::Null, json!("1"))
     );
     assert!(published(&world).await.iter().any(|event| event.starts_with("Warning GroupNotReady")));
-    world.delete();
-    for _ in 0..5 {
-        world.reconcile().await;
-    }
-    assert_eq!(first(&world, "DELETE"), ["notes", "web", "db"], "a rollback keeps the order");
+    assert_eq!(deleted(&world).await, ["notes", "web", "db"], "a rollback keeps the order");
 }
 
 #[tokio::test(start_paused = true)]
@@ -461,11 +466,7 @@ async fn drift_is_repaired_without_a_wait() {
         (deployments(&world), world.history()),
         (vec!["db".to_owned(), "web".into()], vec!["1 deployed".to_owned()])
     );
-    world.delete();
-    for _ in 0..5 {
-        world.reconcile().await;
-    }
-    assert_eq!(first(&world, "DELETE"), ["notes", "web", "db"], "a repair keeps the order");
+    assert_eq!(deleted(&world).await, ["notes", "web", "db"], "a repair keeps the order");
 }
 
 #[tokio::test(start_paused = true)]

@@ -279,7 +279,7 @@ async fn a_chart_that_nobody_vouches_for_is_never_rendered_and_the_key_may_be_in
     let (folder, key) = (cache.path().join("charts"), Pem::Secret { name: "cosign".into(), key: "cosign.pub".into() });
     let operator = Operator::start(&server, &registry, &folder, Some(key));
     operator.says("ChartUnavailable", "cannot read Secret default/cosign").await;
-    // A public key of nobody.
+    // A public key that signed nothing.
     let pem = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt\n6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==\n-----END PUBLIC KEY-----\n";
     let secret =
         json!({"metadata": {"name": "cosign", "namespace": "default"}, "data": {"cosign.pub": STANDARD.encode(pem)}});

@@ -1,5 +1,5 @@
 //! Decides how far a rollout is, and which releases it may reach now. Pure: what the records and statuses say of each
-//! release decides, so that a restart or a new leader goes on where the last one was.
+//! release decides, so a restarted process or a new leader resumes at the same point.
 //!
 //! A rollout is under way while some release still has what was there before. Its steps are the canaries, then growing
 //! shares of the others, then the remainder. A step that the rollout has gone beyond is over; the one that it is at ends
@@ -227,7 +227,7 @@ impl<'m> Groups<'m> {
         self.since = self.since.max(since);
     }
 
-    /// Returns the first step that is not known to be over: the rollout has not gone beyond it.
+    /// Returns the first step that may still be under way: no release of a later step has been upgraded.
     fn first_step(&self, rollout: &RolloutRule) -> usize {
         let canaries = usize::from(rollout.canary.is_some());
         let has_canaries = self.canaries.len() + self.reached_canaries > 0;
@@ -257,7 +257,7 @@ impl<'m> Groups<'m> {
         Counts { total, updated, ready: self.ready, failed: self.failed + failed }
     }
 
-    /// Returns the counts if all that has not failed becomes ready.
+    /// Returns the best counts that the step can still reach: every release that has not failed becomes ready.
     fn hoped(&self, window: &[Waiting<'_>]) -> Counts {
         let failed = window.iter().filter(|one| one.failed).count();
         let to_come = window.len() - failed;

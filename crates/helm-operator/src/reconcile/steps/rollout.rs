@@ -74,7 +74,7 @@ impl StepContext<'_> {
             };
             return Part::Reached { state, since: rested(primary, newest, state) };
         }
-        // A resource that its owner has changed waits for nobody.
+        // A change by the resource's owner never waits.
         match inputs::has_own(&deployed.inputs, &inputs::own_digest(primary)) {
             true => Part::Waiting { failed: has_failed || self.has_failed_before(release) },
             false => Part::None,

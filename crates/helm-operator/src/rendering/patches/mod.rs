@@ -12,6 +12,7 @@ use helm_release::action::Candidate;
 use helm_release::kube::ObjectError;
 use serde_json::Value;
 
+use super::labels::rewritten;
 use super::renderer::release_objects;
 use super::separate;
 use crate::watches::{Change, Patch, Patches, group_version};
@@ -73,10 +74,7 @@ fn apply_to_text(stream: &str, patches: &Patches, namespace: &str) -> Result<Str
         text.push_str("---\n");
         let known = document.text.trim_start_matches("---\n");
         match document.is_patched {
-            true => {
-                known.lines().take_while(|line| line.starts_with('#')).for_each(|line| text += &format!("{line}\n"));
-                text += &String::from_utf8_lossy(&yaml::emit(&json::from_serde(&document.object))?);
-            }
+            true => text += &rewritten(known, &json::from_serde(&document.object))?,
             false => text += known,
         }
         if !text.ends_with('\n') {

@@ -9,5 +9,6 @@ pub(in crate::kube) mod delete;
 pub(in crate::kube) mod inspect;
 pub(in crate::kube) mod leave;
 pub(in crate::kube) mod reach;
+pub(in crate::kube) mod read;
 pub(in crate::kube) mod recreate;
 pub(in crate::kube) mod write;

@@ -1,0 +1,77 @@
+//! Reads live objects by their keys. What does not exist, or is of a kind that does not, is `None`.
+
+use outside::{Call, Error};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::apply::{Applier, ApplyError, describe, key_of};
+use crate::kube::objects::decorate::Decoration;
+use crate::kube::{Live, Object, ObjectKey, Resource};
+
+impl Applier {
+    /// Reads a live object and returns its readiness.
+    ///
+    /// # Errors
+    /// The object does not exist, or the request fails.
+    pub(crate) async fn readiness(&self, object: &Object) -> Result<crate::kube::Readiness, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
+        let resource = self.resource(object).await?;
+        let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;
+        let live: Live = self.api.send(Call::get(path)).await.and_then(|a| a.parse()).map_err(failed)?;
+        Ok(live.readiness(object.group(), &object.kind))
+    }
+
+    /// Reads an object's metadata; `None` if the object or its kind does not exist.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub async fn find_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, ApplyError> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
+        let known = self.find_as_known(key, api_version).await;
+        match self.after_unserved(known).await.map_err(failed)? {
+            Some(found) => Ok(found),
+            None => self.find_as_known(key, api_version).await.map_err(failed),
+        }
+    }
+
+    /// Reads an object with its readiness; `None` if the object or its kind does not exist.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub(crate) async fn read_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
+        self.read_of((api_version, &key.kind), |resource| resource.path(&key.namespace, &key.name)).await
+    }
+
+    /// Reads the whole live object; `None` if it, or its kind, does not exist.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub(crate) async fn read_whole(&self, object: &Object, decoration: &Decoration) -> Result<Option<Value>, Error> {
+        let path = |resource: &Resource| resource.path(&key_of(object, decoration, resource).namespace, &object.name);
+        self.read_of((&object.api_version, &object.kind), path).await
+    }
+
+    /// Reads the object at a path below its kind.
+    async fn read_of<T: DeserializeOwned>(
+        &self,
+        (api_version, kind): (&str, &str),
+        path: impl FnOnce(&Resource) -> Result<String, Error>,
+    ) -> Result<Option<T>, Error> {
+        let resource = match self.mapper.any_version(api_version, kind).await {
+            Err(Error::NoKind { .. }) => return Ok(None),
+            found => found?,
+        };
+        match self.api().send(Call::get(path(&resource)?)).await {
+            Err(error) if error.is_missing_object() => Ok(None),
+            answer => Ok(Some(answer?.parse()?)),
+        }
+    }
+
+    /// Reads an object's metadata in the version found by the last discovery.
+    async fn find_as_known(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
+        match self.mapper.any_version(api_version, &key.kind).await {
+            Err(Error::NoKind { .. }) => Ok(None),
+            found => self.read_metadata(&found?.path(&key.namespace, &key.name)?).await,
+        }
+    }
+}
