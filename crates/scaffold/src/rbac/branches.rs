@@ -32,6 +32,11 @@ impl Change {
         self.value.is_boolean() || self.value.as_str().is_some_and(|text| text != FILLER)
     }
 
+    /// Returns whether the value fills an empty string, or one that is null.
+    pub(super) fn fills_text(&self) -> bool {
+        self.value == FILLER
+    }
+
     /// Sets the value in a copy of the map.
     pub(super) fn apply(&self, values: &Json) -> Json {
         let mut values = values.clone();

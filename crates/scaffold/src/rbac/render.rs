@@ -137,8 +137,11 @@ pub(super) fn all(chart: Arc<Chart>, watch: &Watch, examples: &[(&str, &[u8])], 
 
 impl Explorer<'_> {
     fn explore(&mut self, changes: &[Change], examples: &[(&str, &[u8])]) {
-        let defaults = json!({});
-        let failed = self.render_both(&defaults, "").err();
+        let failed = self.render_both(&json!({}), "").err();
+        let defaults = match failed {
+            Some(_) => self.with_required(changes),
+            None => json!({}),
+        };
         for (name, text) in examples {
             if let Ok(values) = helm::values::read(text) {
                 let _ = self.render_both(&to_serde(&Value::Map(values)), &format!(" with {name}"));
@@ -153,7 +156,8 @@ impl Explorer<'_> {
                 everything = more;
             }
         }
-        let mut works = failed.is_none() | self.render_both(&everything, " with all options").is_ok();
+        let mut works =
+            failed.is_none() | (defaults != json!({})) | self.render_both(&everything, " with all options").is_ok();
         let (switches, fillers): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(|change| change.is_switch());
         let on_both = |change: &&Change| {
             let note = change.note();
@@ -166,7 +170,7 @@ impl Explorer<'_> {
         if failed.is_some() || self.has_computed_kinds() || !self.silent().is_empty() {
             works |= self.render_many(&fillers);
         }
-        self.render_pairs(changes, &everything);
+        self.render_pairs(changes, &defaults, &everything);
         if let Some(error) = failed {
             let hint = "put values that it needs into ci/NAME-values.yaml";
             self.seen.notes.push(match works {
@@ -176,12 +180,22 @@ impl Explorer<'_> {
         }
     }
 
+    /// Returns values that a chart renders with although it does not with its defaults: every empty string filled, as
+    /// charts require names that have no default. Returns no values if it does not render with these either.
+    fn with_required(&mut self, changes: &[Change]) -> Json {
+        let fills = changes.iter().filter(|change| change.fills_text());
+        let filled = fills.fold(json!({}), |values, change| change.apply(&values));
+        match self.render_both(&filled, " with all empty strings filled") {
+            Ok(()) => filled,
+            Err(_) => json!({}),
+        }
+    }
+
     /// Tries pairs of changes, stopping once every template has printed each kind that it names.
-    fn render_pairs(&mut self, changes: &[Change], everything: &Json) {
+    fn render_pairs(&mut self, changes: &[Change], defaults: &Json, everything: &Json) {
         let texts = object_templates(self.engine.chart(), "");
         let missing = self.unprinted(&texts);
         let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
-        let defaults = json!({});
         for pairs in branches::pairs(changes, &missing).chunks(PAIRS_AT_ONCE) {
             if self.unprinted(&texts).is_empty() {
                 return;
@@ -189,7 +203,7 @@ impl Explorer<'_> {
             let on_both = |(first, second): &(&Change, &Change)| {
                 let note = format!(" with {} and {}", first.text(), second.text());
                 let apply = |base: &Json| second.apply(&first.apply(base));
-                [(apply(&defaults), self.sparse(), note.clone()), (apply(everything), self.full(), note)]
+                [(apply(defaults), self.sparse(), note.clone()), (apply(everything), self.full(), note)]
             };
             let attempts: Vec<Attempt> = pairs.iter().flat_map(on_both).collect();
             self.render_many(&attempts);

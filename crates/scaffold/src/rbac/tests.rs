@@ -49,6 +49,20 @@ fn each_rule_names_the_template_and_the_value_that_needs_it() {
 }
 
 #[test]
+fn values_that_a_chart_requires_together_are_filled() {
+    let required = ["a", "b", "c"].map(|key| format!("{{{{ required \"no {key}\" .Values.{key} }}}}"));
+    let secret = format!("{{{{ if .Values.more }}}}\n{}{{{{ end }}}}", object("Secret"));
+    let (text, notes) = generated(&[
+        ("helm-charts/web/values.yaml", "{a: \"\", b: \"\", c: \"\", more: false}\n"),
+        ("helm-charts/web/templates/pod.yaml", &format!("{}# {}", object("Pod"), required.join(" "))),
+        ("helm-charts/web/templates/secret.yaml", &secret),
+    ]);
+    assert_eq!(rules(&text), [objects("", &["pods", "secrets"])]);
+    let hint = "helm-charts/web: does not render with its defaults; put values that it needs into ci/NAME-values.yaml";
+    assert_eq!(notes, [hint]);
+}
+
+#[test]
 fn options_that_need_others_comparisons_and_asked_apis_are_reached() {
     let nested = format!("{{{{ if and .Values.a.enabled .Values.b.enabled }}}}\n{}{{{{ end }}}}", object("Secret"));
     let compared = format!("{{{{ if eq .Values.kind \"Set\" }}}}\n{}{{{{ end }}}}", object("ConfigMap"));
