@@ -97,7 +97,7 @@ fn webhooks() -> Webhooks {
     Webhooks::new().validate(Sizes).mutate(Owners).convert::<v1::Shop, v2::Shop>()
 }
 
-/// One test at a time: the kind is the cluster's.
+/// Runs one test at a time, because its kind is cluster-wide.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -49,7 +49,7 @@ impl Reconciler for Controller {
     }
 }
 
-/// What the log and an event say, once for each change.
+/// Returns what the log and an event say, once for each change.
 fn news(memcached: &Memcached, change: Change, before: Option<i32>) -> Option<Outcome> {
     let (name, size) = (memcached.name_any(), memcached.spec.size);
     match (change, before) {

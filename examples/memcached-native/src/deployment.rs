@@ -15,7 +15,7 @@ pub(crate) const SELECTOR: &str = "app=memcached,memcached_cr";
 /// The label with the resource's name.
 const OWNER: &str = "memcached_cr";
 
-/// The Deployment that should exist.
+/// Returns the Deployment that should exist.
 pub(crate) fn of(memcached: &Memcached) -> Deployment {
     let labels = Some([("app".to_owned(), "memcached".to_owned()), (OWNER.to_owned(), memcached.name_any())].into());
     Deployment {
@@ -47,7 +47,7 @@ fn container() -> Container {
     }
 }
 
-/// The resource that a labelled object belongs to.
+/// Returns the resource that a labelled object belongs to.
 pub(crate) fn memcached_of(object: &impl ResourceExt) -> Option<ResourceKey> {
     Some(ResourceKey::new(&object.namespace()?, object.labels().get(OWNER)?))
 }

@@ -60,7 +60,7 @@ impl Reconciler for Controller {
         &["finalizer.reversewordsapp.apps.linuxera.org"]
     }
 
-    /// The garbage collector deletes Deployment and Service; this is where code for anything else goes.
+    /// Deletes nothing: the garbage collector deletes Deployment and Service. Code for anything else goes here.
     async fn cleanup(&self, _: &str, scope: &Scope<'_, ReverseWordsApp>, _: &Caches) -> Result<Next, WriteError> {
         scope.publish(Outcome::normal("Finalized", "Delete", "Successfully finalized ReverseWordsApp"));
         Ok(Next::Wait)

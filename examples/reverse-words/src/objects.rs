@@ -20,7 +20,7 @@ pub(crate) const SELECTOR: &str = "app";
 const IMAGE: &str = "quay.io/mavazque/reversewords";
 const PORT: i32 = 8080;
 
-/// The Deployment that should exist.
+/// Returns the Deployment that should exist.
 pub(crate) fn deployment(app: &ReverseWordsApp) -> Deployment {
     Deployment {
         metadata: metadata(app, format!("dp-{}", app.name_any())),
@@ -37,7 +37,7 @@ pub(crate) fn deployment(app: &ReverseWordsApp) -> Deployment {
     }
 }
 
-/// The Service that should exist.
+/// Returns the Service that should exist.
 pub(crate) fn service(app: &ReverseWordsApp) -> Service {
     let port = ServicePort { name: Some("http".into()), port: PORT, ..ServicePort::default() };
     Service {
@@ -52,7 +52,7 @@ pub(crate) fn service(app: &ReverseWordsApp) -> Service {
     }
 }
 
-/// How many pods the application asks for.
+/// Returns how many pods the application asks for.
 pub(crate) fn replicas(app: &ReverseWordsApp) -> i32 {
     app.spec.replicas.filter(|replicas| *replicas > 0).unwrap_or(1)
 }
@@ -93,7 +93,7 @@ fn probe() -> Probe {
     }
 }
 
-/// The resource that a labelled object belongs to.
+/// Returns the resource that a labelled object belongs to.
 pub(crate) fn app_of(object: &impl ResourceExt) -> Option<ResourceKey> {
     Some(ResourceKey::new(&object.namespace()?, object.labels().get("app")?))
 }

@@ -14,7 +14,7 @@ use crate::objects::replicas;
 const READY: &str = "Ready";
 const NOT_READY: &str = "ReverseWordsDeploymentNotReady";
 
-/// The next status; equal to the old one if nothing changed.
+/// Returns the next status; equal to the old one if nothing changed.
 pub(crate) fn next(
     app: &ReverseWordsApp,
     deployment: &Deployment,
@@ -28,7 +28,7 @@ pub(crate) fn next(
     }
 }
 
-/// Whether a pod is pending or running, and not terminating.
+/// Returns whether a pod is pending or running, and not terminating.
 fn is_alive(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     pod.metadata.deletion_timestamp.is_none() && matches!(phase, Some("Pending" | "Running"))

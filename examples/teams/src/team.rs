@@ -25,7 +25,7 @@ impl Reconciler for Controller {
     type Error = WriteError;
     type Caches = Caches;
 
-    /// A namespace wakes the team that its label names, before and after a change of the label.
+    /// Wakes the team that the label of a namespace names, before and after a change of the label.
     fn watch(&self, watching: &mut Watching<Team>) -> Caches {
         let team_of = |namespace: &PartialObjectMeta<Namespace>| {
             namespace.labels().get(TEAM).map(|team| ResourceKey::new("", team))

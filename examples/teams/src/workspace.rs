@@ -29,7 +29,8 @@ impl Reconciler for Controller {
     type Error = WriteError;
     type Caches = Caches;
 
-    /// A team wakes the Workspaces in all its namespaces, if more than its status changed. A quota's status changes with each pod.
+    /// Wakes the Workspaces in all namespaces of a team, if more than its status changed. A quota's status changes with
+    /// each pod.
     fn watch(&self, watching: &mut Watching<Workspace>) -> Caches {
         let workspaces_of = |team: &Team| {
             let namespaces = team.status.as_ref().map(|status| status.namespaces.clone()).unwrap_or_default();

@@ -57,7 +57,7 @@ pub(super) fn next_status(
     }
 }
 
-/// The `Ready` condition.
+/// Returns the `Ready` condition.
 pub(super) fn ready(status: Option<&MemcachedBackupStatus>) -> Option<&Condition> {
     status?.conditions.iter().find(|c| c.type_ == "Ready")
 }

@@ -60,7 +60,7 @@ impl Reconciler for Controller {
     }
 }
 
-/// The names of the backup's pods, sorted, without those that are going.
+/// Returns the names of the backup's pods, sorted, without those that terminate.
 fn nodes(backup: &MemcachedBackup, caches: &Caches) -> Vec<String> {
     let pods = caches.pods.of(backup);
     let alive = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());

@@ -26,7 +26,7 @@ const IMAGE: &str = "memcached:1.6.39-alpine";
 /// The image's user `memcache`.
 const USER: i64 = 11211;
 
-/// The Deployment that should exist.
+/// Returns the Deployment that should exist.
 pub(super) fn deployment(backup: &MemcachedBackup) -> Deployment {
     let labels = labels(&backup.name_any());
     Deployment {
@@ -101,19 +101,19 @@ fn probe() -> Probe {
     Probe { tcp_socket: Some(TCPSocketAction { port, ..TCPSocketAction::default() }), ..Probe::default() }
 }
 
-/// The backup that an object with these labels belongs to.
+/// Returns the backup that an object with these labels belongs to.
 pub(super) fn backup_of(object: &impl kube::ResourceExt) -> Option<ResourceKey> {
     let metadata = object.meta();
     let name = metadata.labels.as_ref()?.get(INSTANCE)?;
     Some(ResourceKey::new(metadata.namespace.as_deref()?, name))
 }
 
-/// How many pods the Deployment asks for. The API server defaults to one.
+/// Returns how many pods the Deployment asks for. The API server defaults to one.
 pub(super) fn replicas(deployment: &Deployment) -> i32 {
     deployment.spec.replicas.unwrap_or(1)
 }
 
-/// The relevant parts of a Deployment.
+/// Returns the relevant parts of a Deployment.
 pub(super) fn summary(deployment: &Deployment) -> Deployed {
     let status = deployment.status.as_ref();
     Deployed {

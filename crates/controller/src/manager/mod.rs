@@ -219,7 +219,7 @@ impl Manager {
         self.run_or_stop(CancellationToken::new()).await
     }
 
-    /// Like [`run`](Self::run), but also stops, in the same way, when `shutdown` is cancelled.
+    /// Runs like [`run`](Self::run), and also stops, in the same way, when `shutdown` is cancelled.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -123,7 +123,7 @@ impl Queue {
         }
     }
 
-    /// Waits; returns whether there may be another attempt.
+    /// Waits, and returns whether there may be another attempt.
     async fn waits(&self, wait: Duration) -> bool {
         tokio::select! {
             biased;

@@ -121,7 +121,7 @@ impl Cluster {
         self.read_whole.add(expressions.clone());
     }
 
-    /// Also watches the records in this namespace, if they are not watched yet.
+    /// Watches the records in this namespace, too, if they are not watched yet.
     pub(crate) fn record_in(&self, namespace: Option<&str>) {
         lock(&self.homes).extend(namespace.map(str::to_owned));
     }

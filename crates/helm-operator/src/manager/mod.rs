@@ -128,7 +128,7 @@ impl Manager {
         self.run_or_stop(CancellationToken::new()).await
     }
 
-    /// Like [`run`](Self::run), but also stops, in the same way, when `shutdown` is cancelled.
+    /// Runs like [`run`](Self::run), and also stops, in the same way, when `shutdown` is cancelled.
     pub(crate) async fn run_or_stop(self, shutdown: CancellationToken) -> Result<(), Error> {
         Ok(self.of_controllers()?.run_or_stop(shutdown).await?)
     }

@@ -16,7 +16,7 @@ pub(super) enum Form<'a> {
 /// The minimum length of a piece of Base64 or hexadecimal that is searched inside longer ones.
 const SHORTEST_CODE: usize = 6;
 
-/// The cases in which a word is searched.
+/// The letter cases in which a word is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// Unchanged. In another case, a configured word is often an ordinary word of the message.

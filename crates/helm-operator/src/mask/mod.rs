@@ -210,7 +210,7 @@ impl Mask {
         words.into_iter().fold(text, |text, word| self.hide_word(text, word))
     }
 
-    /// Like [`hide`](Self::hide), but without delaying other tasks.
+    /// Does what [`hide`](Self::hide) does, without delaying other tasks.
     pub(crate) async fn hide_apart(self, text: String) -> String {
         if self.words.len() < MANY_WORDS {
             return self.hide(text);

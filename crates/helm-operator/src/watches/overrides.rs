@@ -116,7 +116,7 @@ impl Overrides {
         self.over_as(self.kind.unwrap_or_default(), spec)
     }
 
-    /// Like [`over`](Overrides::over), with values of this type.
+    /// Does what [`over`](Overrides::over) does, with values of this type.
     ///
     /// # Errors
     /// As [`over`](Overrides::over).

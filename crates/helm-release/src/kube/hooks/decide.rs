@@ -72,7 +72,7 @@ pub(super) fn needed_by_begun(hooks: &[Hook], order: &[usize]) -> Vec<usize> {
     order[..begun].iter().copied().filter(may_be_gone).collect()
 }
 
-/// Whether a hook's objects are deleted when a later hook fails, and are needed for another attempt.
+/// Returns whether a hook's objects are deleted when a later hook fails, and are needed for another attempt.
 fn goes_with_a_failure(hook: &Hook) -> bool {
     hook.delete_policies.contains(&DeletePolicy::HookSucceeded) && !runs_to_an_end(&hook.kind)
 }
