@@ -71,6 +71,18 @@ pub enum Error {
         /// How many tags there are.
         tags: usize,
     },
+    /// The newest tag in the range is older than one that was there before.
+    #[error(
+        "the newest version in the range {range} is {found}, but {before} was there before: if it was withdrawn, exclude it from the range"
+    )]
+    Older {
+        /// The range.
+        range: String,
+        /// The newest version now.
+        found: String,
+        /// The version before.
+        before: String,
+    },
     /// The key does not vouch for the chart.
     #[error("{0}")]
     Unverified(&'static str),

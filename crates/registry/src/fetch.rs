@@ -11,7 +11,7 @@ use crate::cache::Entry;
 use crate::client::{Ask, Client};
 use crate::manifest::{self, Content, MANIFEST};
 use crate::signature::{Signature, is_signed};
-use crate::wanted::{newest, tag};
+use crate::wanted::{is_older, newest, tag};
 use crate::{Cache, Digest, Error, Key, MAX_ARCHIVE_BYTES, Place, Wanted, credentials};
 
 /// The maximum size of a manifest, in bytes.
@@ -115,7 +115,11 @@ impl Source {
     ) -> Result<(Entry, PathBuf), Error> {
         let mut registry = Registry { client, repository };
         let version = match &self.wanted {
-            Some(Wanted::Range { text, constraint }) => Some(registry.newest(text, constraint).await?),
+            Some(Wanted::Range { text, constraint }) => {
+                let found = registry.newest(text, constraint).await?;
+                self.not_older(cache, text, &found)?;
+                Some(found)
+            }
             Some(Wanted::Version(version)) => Some(tag(version)),
             Some(Wanted::Digest(_)) | None => None,
         };
@@ -144,6 +148,16 @@ impl Source {
             None => cache.put_archive(&content.digest, &registry.blob(&content, "the chart's archive").await?)?,
         };
         Ok((entry, archive))
+    }
+
+    /// Fails if the newest version in a range is older than the one that was there before. A registry that lost tags, by
+    /// a restore or a list that was cut, would otherwise take every release back, and what the newer chart added with it.
+    fn not_older(&self, cache: &Cache, range: &str, found: &str) -> Result<(), Error> {
+        let Some(before) = cache.entry(&self.name()).and_then(|entry| entry.version) else { return Ok(()) };
+        match is_older(found, &before) {
+            false => Ok(()),
+            true => Err(Error::Older { range: range.to_owned(), found: found.replace('_', "+"), before }),
+        }
     }
 
     /// Fetches an archive from a web server.

@@ -207,6 +207,23 @@ async fn the_newest_version_in_a_range_is_fetched_once_and_serves_while_the_regi
 }
 
 #[tokio::test]
+async fn a_registry_that_lost_versions_takes_nothing_back() {
+    let (server, (_folder, cache)) = (Server::start().await, cache());
+    server.push("1.9.0", b"one");
+    server.push("1.10.0_b1", b"two");
+    server.tags(&["1.9.0", "1.10.0_b1"]);
+    let source = server.source("^1");
+    let newest = source.fetch(&cache, Access::default()).await.unwrap();
+    server.tags(&["1.9.0"]);
+    let error = refused(&source, &cache).await;
+    let expected = "the newest version in the range ^1 is 1.9.0, but 1.10.0+b1 was there before: ";
+    assert!(error.starts_with(expected), "{error}");
+    assert_eq!(source.cached(&cache, None), Some(newest), "what is known serves on");
+    let narrowed = server.source(">=1 <1.10").fetch(&cache, Access::default()).await.unwrap();
+    assert_eq!(narrowed.version.as_deref(), Some("1.9.0"));
+}
+
+#[tokio::test]
 async fn a_digest_never_moves_and_is_not_even_asked_for_again() {
     let (server, (_folder, cache)) = (Server::start().await, cache());
     let digest = server.push("1.0.0", b"one");

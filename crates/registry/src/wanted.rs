@@ -67,6 +67,13 @@ pub(crate) fn newest<'t>(constraint: &Constraint, tags: impl IntoIterator<Item =
     fitting.max_by(|(a, first), (b, second)| a.cmp(b).then(first.cmp(second))).map(|(_, tag)| tag)
 }
 
+/// Returns whether a tag names an older version than this one.
+pub(crate) fn is_older(tag: &str, version: &str) -> bool {
+    let parsed = |text: &str| Version::parse(text).ok();
+    let versions = parsed(&tag.replace('_', "+")).zip(parsed(version));
+    versions.is_some_and(|(found, before)| found < before)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
