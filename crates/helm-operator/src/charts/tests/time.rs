@@ -132,6 +132,25 @@ async fn the_end_of_a_fight_is_reported_without_a_period_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_of_a_fight_is_reported_where_every_period_applies_what_no_watch_shows() {
+    let world = World::new(spec());
+    let fighting = async {
+        tokio::time::sleep(SECOND).await;
+        for _ in 0..100 {
+            world.fight();
+            tokio::time::sleep(SECOND / 5).await;
+        }
+    };
+    world.work_until(fighting).await;
+    assert!(world.condition("Irreconcilable").unwrap().contains("DriftLoop"));
+    let world = World::unwatched(world.server, |settings| {
+        (settings.watch_dependents, settings.period) = (false, 10 * SECOND);
+    });
+    world.work_for(60 * SECOND).await;
+    assert_eq!((world.condition("Irreconcilable"), world.value_of("b")), (None, json!("1")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_suspended_failing_resource_is_not_reconciled() {
     let world = World::new(json!({"broken": true}));
     world.work_for(10 * SECOND).await;

@@ -50,6 +50,8 @@ pub(crate) async fn repair(context: &mut StepContext<'_>, primary: &Primary) -> 
         }
     }
     context.shared.memory.change(context.key, |history| match put_back.is_empty() {
+        // Without a watch, every repair is due, so no other step would end a drift loop.
+        _ if !watched => history.drift.clear(context.decided),
         true => history.drift.discount(),
         false => history.drift.succeed(),
     });
