@@ -290,6 +290,24 @@ async fn an_unfinished_upgrade_keeps_its_place_over_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upgrade_whose_status_was_not_written_keeps_its_place_over_a_restart() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    set_ready(&world, false);
+    world.server.refuse(|call| call.path.contains("/status").then(|| Error::from_status(503, "", "away")));
+    world.reconcile_one(&a).await;
+    world.server.accept();
+    assert_eq!(world.value_of("a"), "x by v2");
+    let world = restarted(&world);
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1", "the status of a is that of its first revision");
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unready_install_and_an_unready_change_of_the_resource_take_no_place() {
     for changes in [false, true] {
         let server = Arc::new(MemoryApi::new());

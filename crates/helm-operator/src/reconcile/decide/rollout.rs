@@ -139,17 +139,23 @@ impl State {
 /// resource's own part: if that has changed since, the next upgrade needs no slot.
 pub(crate) fn unfinished(release: &Release, own: &str, status: &Status) -> Option<Before> {
     let deployed = release.deployed_marks()?;
-    let newest = release.newest()?.1;
+    let (version, newest) = release.newest()?;
     let before = newest.marks.as_ref().and_then(|marks| marks.before);
     let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == Reason::UpgradeError;
     let unfinished = if status.find(condition::RELEASE_FAILED).is_some_and(has_failed) {
         before.or(Some(Before::Ready))
-    } else if newest.status.is_pending() || status.find(condition::READY).is_none_or(|ready| *ready.status != *"True") {
+    } else if newest.status.is_pending() || !is_ready(status, version) {
         before
     } else {
         None
     };
     unfinished.filter(|_| inputs::has_own(&deployed.inputs, own))
+}
+
+/// Returns whether the status says that this revision is ready. It may still be that of the revision before.
+fn is_ready(status: &Status, version: u32) -> bool {
+    status.deployed_release.as_ref().is_some_and(|told| told.revision == version)
+        && status.find(condition::READY).is_some_and(|ready| *ready.status == *"True")
 }
 
 #[cfg(test)]
