@@ -4,7 +4,7 @@ use super::deploy::{Attempt, Observations};
 use super::{Current, Environment, Error, Failure, RecordedFailure};
 use crate::kube::{self, ApplyError};
 use crate::release::{Release, Status};
-use crate::storage::Marks;
+use crate::storage::{self, Marks};
 
 /// An object that the server permanently rejected, for the next attempt with the same inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,11 +72,21 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
     let (env, what) = (attempt.env, attempt.kind.failed);
     let status = if cause.is_unanswered() { release.info.status } else { Status::Failed };
     release.set_status(status, format!("{what} {:?} failed: {}", release.name, outside::chain(&cause)));
-    if let Err(error) = env.storage.update(&release, &marks).await {
+    let written = env.storage.update(&release, &marks).await;
+    if let Err(error) = &written {
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");
     }
+    if written.is_err_and(|error| error.is_missing()) {
+        return Failure { cause, recorded: None, lost: Some(release.version) };
+    }
     let dropped = drop_old(env, attempt.current, release.version).await;
-    Failure { cause, recorded: Some(RecordedFailure { version: release.version, status, marks, dropped }) }
+    Failure { cause, recorded: Some(RecordedFailure { version: release.version, status, marks, dropped }), lost: None }
+}
+
+/// Returns the failure of an action that could not write its record, of this revision.
+pub(super) fn unwritten(error: storage::Error, version: u32) -> Failure {
+    let lost = error.is_missing().then_some(version);
+    Failure { lost, ..Error::Storage(error).into() }
 }
 
 /// Deletes the oldest revisions beyond the limit, except deployed ones and the last good one. Returns those deleted.

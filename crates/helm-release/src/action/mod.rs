@@ -538,6 +538,8 @@ pub struct Failure {
     pub cause: Error,
     /// The recorded revision; `None` if the action failed before its record was written.
     pub recorded: Option<RecordedFailure>,
+    /// The revision whose record someone deleted meanwhile. There is nothing to continue: the next attempt begins anew.
+    pub lost: Option<u32>,
 }
 
 /// The trace of a failed action in the history.
@@ -555,7 +557,7 @@ pub struct RecordedFailure {
 
 impl From<Error> for Failure {
     fn from(cause: Error) -> Failure {
-        Failure { cause, recorded: None }
+        Failure { cause, recorded: None, lost: None }
     }
 }
 

@@ -123,8 +123,11 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     }
 }
 
-/// Stores the failed revision in the cache before the watch reports it.
+/// Stores the failed revision in the cache before the watch reports it, or drops one whose record is gone.
 pub(crate) fn note(context: &StepContext<'_>, failure: &Failure) {
+    if let Some(version) = failure.lost {
+        context.shared.cache.lose_revision(context.key, version);
+    }
     let Some(recorded) = &failure.recorded else { return };
     context.shared.cache.change_release(context.key, |release| {
         let wrote = (recorded.status, Trust::Written(None));

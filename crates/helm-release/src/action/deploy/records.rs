@@ -102,13 +102,13 @@ impl Attempt<'_> {
         self.kind.rollback_revision > 0
     }
 
-    pub(super) async fn write_ahead(&self, release: &Release, ahead: &Marks) -> Result<(), Error> {
+    pub(super) async fn write_ahead(&self, release: &Release, ahead: &Marks) -> Result<(), Failure> {
         let storage = self.env.storage;
-        match self.current {
-            Some(current) if current.pending => storage.update(release, ahead).await?,
-            _ => storage.create(release, ahead).await?,
+        let written = match self.current {
+            Some(current) if current.pending => storage.update(release, ahead).await,
+            _ => storage.create(release, ahead).await,
         };
-        Ok(())
+        written.map(drop).map_err(|error| failure::unwritten(error, release.version))
     }
 
     /// Completes the record, marks earlier deployed revisions superseded and trims the history.
@@ -124,14 +124,12 @@ impl Attempt<'_> {
         if marks.tests.is_some() {
             await_next(&mut release.hooks, HookEvent::Test);
         }
-        let written = env.storage.update(&release, &marks).await.map_err(|error| Failure {
-            cause: error.into(),
-            recorded: Some(RecordedFailure {
-                version,
-                status: self.kind.pending,
-                marks: marks.clone(),
-                dropped: Vec::new(),
-            }),
+        let written = env.storage.update(&release, &marks).await.map_err(|error| {
+            let unwritten = failure::unwritten(error, version);
+            let (status, marks, dropped) = (self.kind.pending, marks.clone(), Vec::new());
+            let is_lost = unwritten.lost.is_some();
+            let recorded = (!is_lost).then_some(RecordedFailure { version, status, marks, dropped });
+            Failure { recorded, ..unwritten }
         })?;
         let trimmed = failure::drop_old(env, self.current, version);
         let (superseded, dropped) = futures::future::join(self.supersede(version), trimmed).await;
