@@ -308,6 +308,30 @@ async fn an_upgrade_whose_status_was_not_written_keeps_its_place_over_a_restart(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_failed_before_it_waits_is_woken_by_a_free_place() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    set_ready(&world, false);
+    world.server.refuse(|call| {
+        let is_new = call.method == http::Method::POST && call.path.contains("/secrets");
+        is_new.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    world.reconcile_one(&b).await;
+    world.server.accept();
+    world.reconcile_one(&a).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    for _ in 0..2 {
+        world.reconcile_one(&b).await;
+    }
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v2"), json!("x by v1")));
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    assert!(world.shared.rollout.holds(&b), "it was next in line");
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unready_install_and_an_unready_change_of_the_resource_take_no_place() {
     for changes in [false, true] {
         let server = Arc::new(MemoryApi::new());
