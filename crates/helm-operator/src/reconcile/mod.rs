@@ -5,6 +5,7 @@
 //! `pkg/reconciler`.
 
 pub(crate) mod controller_context;
+pub(crate) mod learned;
 pub(crate) mod ownership;
 pub(crate) mod step_context;
 
@@ -41,10 +42,11 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Observed, Recorded, Step, next_step};
 use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::NextStep;
 use crate::reconcile::report::outcome::{foreign, invalid_annotation, unwatched_records};
 use crate::reconcile::report::progress::{Progress, publish_progress};
 use crate::reconcile::report::{headline, status_writer};
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::remediate::Stage;
 use crate::reconcile::steps::{
     chart_tests, compare, dependencies, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use crate::reconcile::decide::memory::LastFailure;
 use crate::reconcile::failure::{Failed, Unanswered};
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::learned::NextStep;
+use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::competitor;
 use crate::status::reason::Reason;
 use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};

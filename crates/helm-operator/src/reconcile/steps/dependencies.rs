@@ -19,7 +19,8 @@ use crate::dependencies::{
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::state::Awaits;
 use crate::reconcile::failure::{Failed, Unanswered};
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::learned::NextStep;
+use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::dependencies::registry::{User, api_version, key_of};
 use crate::view::dependencies::seen::Seen;

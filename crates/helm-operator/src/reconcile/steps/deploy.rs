@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use super::remediate;
 use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::NextStep;
 use crate::reconcile::report::changes;
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::watches::Overrides;

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::repair::{accept, deployed};
 use crate::reconcile::decide::remembered::Detection;
 use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::NextStep;
 use crate::reconcile::observe::Reading;
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::step_context::StepContext;
 use crate::status::{DETECTED, condition};
 use crate::view::primary::Primary;
 

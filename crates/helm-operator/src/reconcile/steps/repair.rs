@@ -11,9 +11,10 @@ use tokio::time::Instant;
 
 use super::remediate;
 use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::NextStep;
 use crate::reconcile::ownership;
 use crate::reconcile::report::changes::{self, put_back};
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, MAX_NAMED, condition};
 use crate::view::primary::Primary;

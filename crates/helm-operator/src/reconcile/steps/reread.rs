@@ -2,7 +2,8 @@
 
 use super::uninstall;
 use crate::reconcile::failure::Failed;
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::learned::NextStep;
+use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
 impl StepContext<'_> {

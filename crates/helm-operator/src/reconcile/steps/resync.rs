@@ -8,8 +8,9 @@ use helm_release::storage::MarkedObject;
 use super::remediate;
 use super::repair::{self, deployed, fault};
 use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::NextStep;
 use crate::reconcile::report::changes::{put_back, repaired};
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
 /// Applies every object of the deployed revision. If this was not requested, applies only those whose drift is

@@ -2,7 +2,8 @@
 
 use controller::runtime::retries::RetryInputs;
 
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::learned::NextStep;
+use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
 impl StepContext<'_> {

@@ -8,7 +8,8 @@ use helm_release::kube::Call;
 
 use crate::reconcile::decide::state::Step;
 use crate::reconcile::failure::Unanswered;
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::learned::NextStep;
+use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::primary::{Primary, Received};
 

@@ -5,7 +5,8 @@ use helm_release::action;
 use helm_release::release::Status;
 
 use crate::reconcile::failure::Failed;
-use crate::reconcile::step_context::{NextStep, StepContext};
+use crate::reconcile::learned::NextStep;
+use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
 

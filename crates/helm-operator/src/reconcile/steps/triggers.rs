@@ -10,8 +10,9 @@ use crate::reconcile::decide::gate;
 use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Again, Inputs};
+use crate::reconcile::learned::ResyncProgress;
 use crate::reconcile::observe::share;
-use crate::reconcile::step_context::{ResyncProgress, StepContext};
+use crate::reconcile::step_context::StepContext;
 use crate::status::Handled;
 use crate::view::primary::Primary;
 
