@@ -115,14 +115,19 @@ async fn of_one(
     until: Instant,
 ) -> Option<ReleasePreview> {
     let key = primary.key();
-    let mut context = StepContext::new(shared, &key, &());
+    let context = StepContext::new(shared, &key, &());
     let version = context.release().as_deref().and_then(Release::deployed).map(|(version, _)| version)?;
     let name = format!("{}/{}", primary.namespace(), primary.name());
     let unknown = || ReleasePreview { name: name.clone(), before: Vec::new(), after: None, mask: Mask::default() };
     let rendered = async {
         let record = shared.storage.get(primary.namespace(), primary.name(), version).await.ok()?.release;
         let record = record.facts();
-        let rendered = render(&mut context, renderer, primary, version).await;
+        let sources = context.load_sources(primary).await;
+        let context = context.knowing(&sources);
+        let rendered = match sources {
+            Ok(_) => render(&context, renderer, primary, version).await,
+            Err(failed) => Err(failed),
+        };
         let hooks = record.hooks.iter().map(|hook| hook.manifest.clone());
         let before: Vec<String> = std::iter::once(record.manifest.clone()).chain(hooks).collect();
         let after = match rendered {
@@ -140,12 +145,11 @@ async fn of_one(
 
 /// Returns the documents that the renderer produces for a resource.
 async fn render(
-    context: &mut StepContext<'_>,
+    context: &StepContext<'_>,
     renderer: &dyn Renderer,
     primary: &Primary,
     version: u32,
 ) -> Result<Vec<String>, Failed> {
-    context.load_sources(primary).await?;
     let request = context.request(primary, version);
     let Rendered::Done(rendered) = renderer.render(request).await? else {
         return Err(Unanswered::with_reason(Reason::Unanswered, "others render".into()).into());

@@ -166,10 +166,10 @@ pub(crate) async fn has_key(client: &Client, config: &ChartConfig) -> Result<boo
 async fn mask(shared: &ControllerContext, key: &ResourceKey, writes: &[Write]) -> Mask {
     let mut mask = Mask::default();
     if let Some(primary) = shared.cache.primary(key) {
-        let mut context = StepContext::new(shared, key, &());
+        let context = StepContext::new(shared, key, &());
         // A source that cannot be read has failed the reconcile, too.
-        _ = context.load_sources(&primary).await;
-        mask = context.secrets_and_overrides();
+        let sources = context.load_sources(&primary).await.ok();
+        mask = context.knowing(&sources).secrets_and_overrides();
     }
     writes.iter().flat_map(objects).filter(|object| is_secret(object)).for_each(|secret| mask.add_data(secret));
     mask

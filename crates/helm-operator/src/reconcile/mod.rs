@@ -42,14 +42,13 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Observed, Recorded, Step, next_step};
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, FailedStep, Findings, NextStep};
 use crate::reconcile::report::outcome::{foreign, invalid_annotation, unwatched_records};
 use crate::reconcile::report::progress::{Progress, publish_progress};
 use crate::reconcile::report::{headline, status_writer};
 use crate::reconcile::step_context::StepContext;
-use crate::reconcile::steps::remediate::Stage;
 use crate::reconcile::steps::{
-    chart_tests, compare, dependencies, deploy, detect, impersonation, remediate, repair, resync, supersede, uninstall,
+    chart_tests, compare, dependencies, deploy, detect, impersonation, render, repair, resync, supersede, uninstall,
 };
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
@@ -113,7 +112,7 @@ impl ReconcileLoop<'_> {
             match self.take(step, &primary).await {
                 Ok(NextStep::Again) => {}
                 Ok(NextStep::Anew) => {
-                    self.context.forget();
+                    self.context.found = Findings::default();
                     (self.steps, left) = (0, MAX_STEPS);
                 }
                 Ok(NextStep::Done) if observed.is_idle() => return End::Idle,
@@ -145,17 +144,19 @@ impl ReconcileLoop<'_> {
         (step, primary, observed)
     }
 
-    /// Takes a step, after reading the `spec` if the step needs it.
+    /// Takes a step, and keeps what it learned.
     async fn take(&mut self, step: Step, primary: &Arc<Primary>) -> Result<NextStep, Failed> {
-        match self.context.read_spec(step, primary).await? {
-            None => self.act(step, primary).await,
-            Some(next) => Ok(next),
-        }
+        let (next, learned) = match self.act(step, primary).await {
+            Ok(Ended { next, learned }) => (Ok(next), learned),
+            Err(FailedStep { failed, learned }) => (Err(failed), learned),
+        };
+        learned.into_iter().for_each(|learned| self.context.found.learn(learned));
+        next
     }
 
     /// Records a failure. A failed repair delays only repairs; any other failure delays everything but repairs.
-    async fn failed(&mut self, step: Step, primary: Arc<Primary>, failed: Failed) -> End {
-        let context = &mut self.context;
+    async fn failed(&self, step: Step, primary: Arc<Primary>, failed: Failed) -> End {
+        let context = &self.context;
         let primary = context.completed(&primary).await.unwrap_or(primary);
         context.publish_hook_logs(&primary).await;
         let fault = context.redacted(&primary, failed.fault().clone()).await;
@@ -183,70 +184,68 @@ impl ReconcileLoop<'_> {
     }
 
     /// Acts on a decision.
-    async fn act(&mut self, step: Step, primary: &Arc<Primary>) -> Result<NextStep, Failed> {
-        let context = &mut self.context;
-        match step {
+    async fn act(&self, step: Step, primary: &Arc<Primary>) -> Result<Ended, FailedStep> {
+        let context = &self.context;
+        let ended = match step {
+            _ if context.lacks_spec(step, primary) => NextStep::Again.with([context.read_spec(primary).await?]),
             Step::Nothing => {
                 self.log_rest(primary);
-                self.context.clear_failure(primary);
-                Ok(NextStep::Done)
+                context.clear_failure(primary);
+                NextStep::Done.into()
             }
             Step::Wait => {
                 context.shared.memory.change(context.key, |history| history.drift.clear_ended_loop(context.decided));
-                Ok(NextStep::Done)
+                NextStep::Done.into()
             }
-            Step::Refuse => Err(foreign(primary).into()),
+            Step::Refuse => return Err(Failed::from(foreign(primary)).into()),
             Step::ReportInvalidAnnotation => {
-                Err(invalid_annotation(&context.annotation_fault(primary).unwrap_or_default()).into())
+                let why = context.annotation_fault(primary).unwrap_or_default();
+                return Err(Failed::from(invalid_annotation(&why)).into());
             }
             Step::ReportBlindness => {
-                Err(unwatched_records(&context.shared.cache.namespace_of_records(context.key)).into())
+                let namespace = context.shared.cache.namespace_of_records(context.key);
+                return Err(Failed::from(unwatched_records(&namespace)).into());
             }
-            Step::LeaveAlone => Ok(context.leave(primary)),
-            Step::GiveWay => Ok(context.give_way(primary)),
-            Step::AddFinalizer => uninstall::add_finalizer(context, primary).await,
-            Step::Read => repair::read(context, primary).await,
-            Step::ReadSources => context.load_sources(primary).await.map(|()| NextStep::Again),
-            Step::ReadDependencies => dependencies::read(context, primary).await,
-            Step::AwaitDependencies => Ok(context.await_dependencies(primary)),
-            Step::AwaitDependents => Ok(context.await_dependents(primary)),
-            Step::Compare => compare::compare(context, primary).await,
-            Step::Queue => Ok(context.enqueue_upgrade()),
-            Step::Retry => Ok(context.wait_for_retry(primary)),
-            Step::Reapply => resync::reapply(context, primary).await,
+            Step::LeaveAlone => context.leave(primary).into(),
+            Step::GiveWay => context.give_way(primary),
+            Step::AddFinalizer => uninstall::add_finalizer(context, primary).await?.into(),
+            Step::Read => repair::read(context, primary).await?.into(),
+            Step::ReadSources => NextStep::Again.with([context.load_sources(primary).await?]),
+            Step::ReadDependencies => dependencies::read(context, primary).await?.into(),
+            Step::AwaitDependencies => context.await_dependencies(primary),
+            Step::AwaitDependents => context.await_dependents(primary),
+            Step::Compare => compare::compare(context, primary).await?,
+            Step::Queue => context.enqueue_upgrade(),
+            Step::Retry => context.wait_for_retry(primary).into(),
+            Step::Reapply => resync::reapply(context, primary).await?,
             Step::Render | Step::Uninstall if context.is_account_gone(primary).await => match step {
-                Step::Render => Err(context.missing_account(primary).into()),
-                _ => {
-                    context.act_as_operator();
-                    uninstall::uninstall(context, primary).await
-                }
+                Step::Render => return Err(Failed::from(context.missing_account(primary)).into()),
+                _ => uninstall::uninstall(&context.as_operator(), primary).await?,
             },
-            Step::Render if context.may_be_another_versions() => context.reread(primary).await,
-            Step::Render => match context.still_unserved(primary).await {
-                Some(attempt) => Err(attempt.into()),
-                None => match context.render(primary).await {
-                    Err(Failed::Attempt(attempt)) => {
-                        supersede::try_supersede(context).await;
-                        Err(remediate::clean_up(context, primary, attempt, Stage::Render).await.into())
-                    }
-                    rendered => rendered,
-                },
+            Step::Render if context.may_be_another_versions() => context.reread(primary).await?,
+            Step::Render => render::render(context, primary).await?,
+            Step::Install => match &context.found.candidate {
+                Some(candidate) => deploy::install(context, primary, candidate).await?,
+                None => NextStep::Done.into(),
             },
-            Step::Install => deploy::install(context, primary).await.inspect(|_| context.deployed(primary)),
             Step::Upgrade => {
                 context.begin_upgrade(primary, context.release().as_deref());
-                deploy::upgrade(context, primary).await.inspect(|_| context.deployed(primary))
+                match &context.found.candidate {
+                    Some(candidate) => deploy::upgrade(context, primary, candidate).await?,
+                    None => NextStep::Done.into(),
+                }
             }
-            Step::Test => chart_tests::test(context, primary).await,
-            Step::RollBack => chart_tests::roll_back(context, primary).await,
-            Step::TakeOwnership => repair::take_ownership(context, primary).await,
-            Step::Repair => repair::repair(context, primary).await,
-            Step::Detect => detect::detect(context, primary).await,
-            Step::Confirm => repair::confirm(context).await,
-            Step::Supersede => supersede::supersede(context).await,
-            Step::Uninstall => uninstall::uninstall(context, primary).await,
-            Step::RemoveFinalizer => uninstall::remove_finalizer(context, primary).await,
-        }
+            Step::Test => chart_tests::test(context, primary).await?.into(),
+            Step::RollBack => chart_tests::roll_back(context, primary).await?,
+            Step::TakeOwnership => repair::take_ownership(context, primary).await?,
+            Step::Repair => repair::repair(context, primary).await?.into(),
+            Step::Detect => detect::detect(context, primary).await?.into(),
+            Step::Confirm => repair::confirm(context).await?.into(),
+            Step::Supersede => supersede::supersede(context).await?.into(),
+            Step::Uninstall => uninstall::uninstall(context, primary).await?,
+            Step::RemoveFinalizer => uninstall::remove_finalizer(context, primary).await?.into(),
+        };
+        Ok(ended)
     }
 }
 

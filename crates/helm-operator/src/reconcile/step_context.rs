@@ -13,13 +13,14 @@ use tokio::time::Instant;
 use super::controller_context::ControllerContext;
 use super::ownership;
 use crate::reconcile::decide::interruption::{Aim, Running};
-use crate::reconcile::learned::Findings;
+use crate::reconcile::learned::{Findings, Learned};
 use crate::reconcile::report::changes::RanHooks;
 use crate::rendering::renderer::acting_as;
 use crate::view::primary::Primary;
 use crate::view::release::Revision;
 
-/// What every step of a reconcile works with.
+/// What every step of a reconcile works with. Only the loop changes it, between two steps.
+#[derive(Clone)]
 pub(crate) struct StepContext<'a> {
     pub(crate) shared: &'a ControllerContext,
     pub(crate) key: &'a ResourceKey,
@@ -55,10 +56,11 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    /// Forgets what earlier steps found, as a new reconcile would.
-    pub(crate) fn forget(&mut self) {
-        let (priority, ran, running) = (self.priority, self.ran.clone(), self.running.clone());
-        *self = StepContext { priority, ran, running, ..StepContext::new(self.shared, self.key, self.slot) };
+    /// Returns the context for the rest of a step that has already learned something.
+    pub(crate) fn knowing<'l>(&self, learned: impl IntoIterator<Item = &'l Learned>) -> StepContext<'a> {
+        let mut context = self.clone();
+        learned.into_iter().for_each(|learned| context.found.learn(learned.clone()));
+        context
     }
 }
 

@@ -50,7 +50,7 @@ impl StepContext<'_> {
         if logs.is_empty() || primary.spec.is_away() {
             return;
         }
-        let mask = self.redactions(primary, None).await;
+        let mask = self.redactions(primary).await;
         for HookLog { of, text } in logs {
             let quoted = quote(&mask.clone().hide_apart(text).await);
             let note = format!("the log of {of} ends with: {quoted}");

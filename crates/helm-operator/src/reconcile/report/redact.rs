@@ -24,12 +24,13 @@ impl StepContext<'_> {
             let message = "the message is hidden: the values to hide in it could not be read".to_owned();
             return Fault { message, ..fault };
         }
-        let message = self.redactions(primary, None).await.hide_apart(fault.message).await;
+        let message = self.redactions(primary).await.hide_apart(fault.message).await;
         Fault { message, ..fault }
     }
 
-    /// Returns what to redact in messages: the values of the resource, of its release and of a candidate for it.
-    pub(crate) async fn redactions(&self, primary: &Primary, candidate: Option<&Candidate>) -> Mask {
+    /// Returns what to redact in messages: the values of the resource, of its release and of the candidate for it, even
+    /// if that failed.
+    pub(crate) async fn redactions(&self, primary: &Primary) -> Mask {
         let mut mask = self.secrets();
         mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);
         self.shared.renderer.published().into_iter().for_each(|published| mask.keep_published(published));
@@ -41,7 +42,7 @@ impl StepContext<'_> {
         for text in self.shared.renderer.overrides().into_iter().flat_map(|o: &Overrides| o.texts().values()) {
             mask.add_values(&text.as_str().into());
         }
-        for candidate in candidate.into_iter().chain(&self.found.candidate) {
+        if let Some(candidate) = &self.found.candidate {
             add_candidate(&mut mask, candidate);
         }
         if let Some(record) = self.record(primary).await {

@@ -11,7 +11,7 @@ use super::deploy::{interrupted, record};
 use super::remediate;
 use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, TEST_SUCCEEDED, TestReport, condition};
@@ -127,7 +127,7 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
     let cause = tested.as_ref().map_or_else(Some, |tested| tested.failed.as_ref());
     context.count_action(Action::Test, began, cause);
     match tested {
-        Err(error) if error.is_interruption() => Ok(interrupted(context, primary, &error, None).await),
+        Err(error) if error.is_interruption() => Ok(interrupted(context, primary, &error).await),
         tested => {
             if let Some(tested) = context.unless_unproven(version, tested)? {
                 conclude(context, primary, version, tested).await;
@@ -175,13 +175,13 @@ fn forget_failure(context: &StepContext<'_>, failure: Option<(u32, String)>) {
 
 /// Rolls back the revision that failed its tests, or that its rollout takes back, or to the one that the release is
 /// pinned to.
-pub(crate) async fn roll_back(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+pub(crate) async fn roll_back(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, Failed> {
     let release = context.release().unwrap_or_default();
     let pin = primary.annotations.pin().ok().flatten();
     let rejected = || gate::rejected(&release).map(|rejected| rejected.into_owned());
     let rejected = context.taken_back(primary, &release).or_else(rejected).filter(|_| pin.is_none());
     let target = pin.or_else(|| gate::target(&release, primary.uid()));
-    let (Some(to), Some(current)) = (target, context.current()) else { return Ok(NextStep::Done) };
+    let (Some(to), Some(current)) = (target, context.current()) else { return Ok(NextStep::Done.into()) };
     let why = match &rejected {
         Some(rejected) if rejected.by == RejectedBy::Rollout => {
             format!("the rollout of the chart, which made revision {}, is taken back", rejected.version)
@@ -204,16 +204,14 @@ pub(crate) async fn roll_back(context: &mut StepContext<'_>, primary: &Primary) 
             tracing::info!(resource = %context.key, to, revision = made, "Rolled back release");
             let note = format!("rolled back to revision {to} as revision {made}: {why}{hooks}");
             context.shared.publish(primary, Outcome::normal("RolledBack", "Rollback", note));
-            record(context, outcome, None).await;
+            record(context, outcome).await;
             context.succeed();
-            // What was found says nothing about this revision.
-            context.found.judged = None;
-            Ok(NextStep::Again)
+            Ok(NextStep::Again.with([Learned::Outdated]))
         }
         Err(failure) => {
             remediate::note(context, &failure);
             if failure.cause.is_interruption() {
-                return Ok(interrupted(context, primary, &failure.cause, None).await);
+                return Ok(interrupted(context, primary, &failure.cause).await.into());
             }
             let failed = Failed::of_step(&failure.cause, condition::RELEASE_FAILED, Reason::UpgradeError);
             Err(failed)

@@ -13,7 +13,7 @@ use super::repair::{deployed, fault, note_inputs};
 use crate::reconcile::decide::alike::is_alike;
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::view::primary::Primary;
@@ -21,29 +21,40 @@ use crate::view::release::{Release, Revision};
 
 /// Compares the deployed revision's chart and values with the resource's, and records the current digest if they are
 /// equal.
-pub(crate) async fn compare(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
-    context.load_sources(primary).await?;
-    context.found.judged = Some(Inputs::Changed);
-    let Some(record) = read(context, primary, version).await? else { return Ok(NextStep::Again) };
-    let is_same = match is_made_from(context, primary, &record) {
-        true => is_as_rendered(context, primary, &record).await?,
-        false => Rendered::Done(false),
-    };
-    let Rendered::Done(is_same) = is_same else {
-        context.found.judged = None;
-        return Ok(context.postpone());
-    };
-    if is_same {
-        context.found.judged = Some(Inputs::Same);
-        context.drop_source_values();
-        // Otherwise it is recorded when ownership of the objects is taken.
-        let is_own = context.release().as_deref().and_then(Release::deployed).is_some_and(|(_, r)| r.is_sealed());
-        if is_own && marks.complete && *marks.owner == *primary.uid() {
-            note_inputs(context, primary, version, context.recorded_inputs(primary)).await?;
+pub(crate) async fn compare(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
+    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done.into()) };
+    let sources = context.load_sources(primary).await?;
+    match judge(&context.knowing([&sources]), primary, (version, &marks)).await {
+        Ok(Rendered::Done(Inputs::Same)) => {
+            Ok(NextStep::Again.with([sources.without_values(), Learned::Judged(Inputs::Same)]))
         }
+        // The next render uses the same contents.
+        Ok(Rendered::Done(other)) => Ok(NextStep::Again.with([sources, Learned::Judged(other)])),
+        Ok(Rendered::Postponed) => Ok(context.postpone().with([sources])),
+        Err(failed) => Err(FailedStep { failed, learned: vec![sources] }),
     }
-    Ok(NextStep::Again)
+}
+
+async fn judge(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    (version, marks): (u32, &Marks),
+) -> Result<Rendered<Inputs>, Failed> {
+    let Some(record) = read(context, primary, version).await? else { return Ok(Rendered::Done(Inputs::Changed)) };
+    if !is_made_from(context, primary, &record) {
+        return Ok(Rendered::Done(Inputs::Changed));
+    }
+    match is_as_rendered(context, primary, &record).await? {
+        Rendered::Postponed => return Ok(Rendered::Postponed),
+        Rendered::Done(false) => return Ok(Rendered::Done(Inputs::Changed)),
+        Rendered::Done(true) => {}
+    }
+    // Otherwise it is recorded when ownership of the objects is taken.
+    let is_own = context.release().as_deref().and_then(Release::deployed).is_some_and(|(_, r)| r.is_sealed());
+    if is_own && marks.complete && *marks.owner == *primary.uid() {
+        note_inputs(context, primary, version, context.recorded_inputs(primary)).await?;
+    }
+    Ok(Rendered::Done(Inputs::Same))
 }
 
 /// Reads the revision's record; returns `None` if it cannot be decoded, because then it proves nothing.
@@ -81,7 +92,7 @@ pub(crate) fn is_made_from(context: &StepContext<'_>, primary: &Primary, record:
 /// proves the values, but post-renderers may have changed the manifest without the resource requesting it. Revisions
 /// that Helm created before the resource had the release stay as they were rendered.
 async fn is_as_rendered(
-    context: &mut StepContext<'_>,
+    context: &StepContext<'_>,
     primary: &Primary,
     record: &Record,
 ) -> Result<Rendered<bool>, Failed> {

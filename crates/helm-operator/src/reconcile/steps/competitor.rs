@@ -14,7 +14,7 @@ use crate::reconcile::decide::memory::LastFailure;
 use crate::reconcile::decide::remembered::Met;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
@@ -59,14 +59,14 @@ impl StepContext<'_> {
     }
 
     /// Waits before the next revision replaces another process's: longer each time, but not at all for other inputs.
-    pub(crate) fn give_way(&mut self, primary: &Primary) -> NextStep {
-        let Some(release) = self.release() else { return NextStep::Again };
+    pub(crate) fn give_way(&self, primary: &Primary) -> Ended {
+        let Some(release) = self.release() else { return NextStep::Again.into() };
         // In the meantime, the other process may have used the inputs that were rendered here.
-        (self.found.judged, self.found.candidate) = (None, None);
-        if self.compared(Some(&release), primary) == Inputs::Same {
-            return NextStep::Again;
+        let ended = NextStep::Again.with([Learned::Outdated]);
+        if self.knowing(&ended.learned).compared(Some(&release), primary) == Inputs::Same {
+            return ended;
         }
-        let Some((revision, competitor)) = release.winner() else { return NextStep::Again };
+        let Some((revision, competitor)) = release.winner() else { return ended };
         let fault = contested(primary, revision, competitor);
         let at = Instant::now() + backoff::wait(competitor.rounds.saturating_add(FIRST_WAIT));
         tracing::warn!(resource = %self.key, reason = fault.reason.as_str(), error = fault.message, "Waiting with the next revision");
@@ -81,7 +81,7 @@ impl StepContext<'_> {
         };
         self.shared.memory.change(self.key, |history| history.failure = Some(Box::new(failure)));
         self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message));
-        NextStep::Again
+        ended
     }
 
     fn change_met(&self, change: impl FnOnce(&mut Met)) {

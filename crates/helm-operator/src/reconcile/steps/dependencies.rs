@@ -19,7 +19,7 @@ use crate::dependencies::{
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::state::Awaits;
 use crate::reconcile::failure::{Failed, Unanswered};
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::dependencies::registry::{User, api_version, key_of};
@@ -93,7 +93,7 @@ impl StepContext<'_> {
     }
 
     /// Reports what the resource waits for.
-    pub(crate) fn await_dependencies(&mut self, primary: &Primary) -> NextStep {
+    pub(crate) fn await_dependencies(&self, primary: &Primary) -> Ended {
         self.forget_refusal();
         let user = self.user(primary);
         let standings = self.shared.dependencies.standings(&user);
@@ -109,17 +109,15 @@ impl StepContext<'_> {
             }
         };
         tracing::debug!(resource = %self.key, reason = waiting.reason, "{}", waiting.message);
-        self.found.waiting = Some(waiting);
-        NextStep::Done
+        NextStep::Done.with([Learned::Waits(waiting)])
     }
 
     /// Reports which resources must be deleted before this one.
-    pub(crate) fn await_dependents(&mut self, primary: &Primary) -> NextStep {
+    pub(crate) fn await_dependents(&self, primary: &Primary) -> Ended {
         let has_account = self.shared.settings.account.is_some();
         let may_know = |node: &Node| !has_account && *node.namespace == *primary.own_namespace();
         let message = describe_holders(&self.holders(primary), may_know);
-        self.found.waiting = Some(Waiting { reason: HELD, message, is_final: false });
-        NextStep::Done
+        NextStep::Done.with([Learned::Waits(Waiting { reason: HELD, message, is_final: false })])
     }
 
     fn user(&self, primary: &Primary) -> User {

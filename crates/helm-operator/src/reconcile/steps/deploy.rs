@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::remediate;
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::report::changes;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
@@ -33,33 +33,37 @@ const INSTALL: Words = Words { action: "Install", done: "Installed", failed: Rea
 const UPGRADE: Words = Words { action: "Upgrade", done: "Upgraded", failed: Reason::UpgradeError };
 
 /// Installs the candidate.
-pub(crate) async fn install(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    let Some(candidate) = context.found.candidate.take() else { return Ok(NextStep::Done) };
-    prepare(context, primary, &candidate).await;
+pub(crate) async fn install(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    candidate: &Candidate,
+) -> Result<Ended, Failed> {
+    prepare(context, primary, candidate).await;
     let mut env = context.environment(primary, Action::Install);
     env.decoration.tie = candidate.tie();
     let began = Instant::now();
-    let installed = action::install(&env, &candidate, context.current().as_ref()).await;
+    let installed = action::install(&env, candidate, context.current().as_ref()).await;
     context.count_action(Action::Install, began, installed.as_ref().err().map(|failure| &failure.cause));
     let chart = &candidate.chart;
     let hooks = context.ran.take();
     let note = format!("installed release {:?} with chart {}-{}{hooks}", primary.name(), chart.name, chart.version);
-    let concluded = conclude(context, primary, &candidate, &INSTALL, installed.map(|outcome| (outcome, note))).await;
-    keep_failed(context, candidate, concluded)
+    conclude(context, primary, candidate, &INSTALL, installed.map(|outcome| (outcome, note))).await
 }
 
 /// Upgrades to the candidate.
-pub(crate) async fn upgrade(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    let (Some(candidate), Some(current)) = (context.found.candidate.take(), context.current()) else {
-        return Ok(NextStep::Done);
-    };
-    let why = why(context, primary, &candidate);
-    prepare(context, primary, &candidate).await;
+pub(crate) async fn upgrade(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    candidate: &Candidate,
+) -> Result<Ended, Failed> {
+    let Some(current) = context.current() else { return Ok(NextStep::Done.into()) };
+    let why = why(context, primary, candidate);
+    prepare(context, primary, candidate).await;
     let mut env = context.environment(primary, Action::Upgrade);
     env.decoration.tie = candidate.tie();
     let began = Instant::now();
     let upgraded = match remediate::base(&env, current).await {
-        Ok(current) => action::upgrade(&env, &candidate, &current).await,
+        Ok(current) => action::upgrade(&env, candidate, &current).await,
         Err(cause) => Err(cause.into()),
     };
     context.count_action(Action::Upgrade, began, upgraded.as_ref().err().map(|failure| &failure.cause));
@@ -69,19 +73,7 @@ pub(crate) async fn upgrade(context: &mut StepContext<'_>, primary: &Primary) ->
         let note = format!("upgraded release {:?} to revision {}{why}{pruned}{hooks}", primary.name(), outcome.version);
         (outcome, note)
     });
-    let concluded = conclude(context, primary, &candidate, &UPGRADE, upgraded).await;
-    keep_failed(context, candidate, concluded)
-}
-
-/// Keeps a failed candidate until its failure is reported, because it shows which words in the message are values and
-/// which are names.
-fn keep_failed(
-    context: &mut StepContext<'_>,
-    candidate: Candidate,
-    concluded: Result<NextStep, Failed>,
-) -> Result<NextStep, Failed> {
-    context.found.candidate = concluded.is_err().then_some(candidate);
-    concluded
+    conclude(context, primary, candidate, &UPGRADE, upgraded).await
 }
 
 /// Publishes what the user should know before the action, and runs the author's hooks.
@@ -99,37 +91,32 @@ async fn conclude(
     candidate: &Candidate,
     words: &Words,
     result: Result<(Completed, String), Failure>,
-) -> Result<NextStep, Failed> {
+) -> Result<Ended, Failed> {
     match result {
         Ok((outcome, note)) => {
             tracing::info!(resource = %context.key, revision = outcome.version, "{} release", words.done);
             context.shared.publish(primary, report::Outcome::normal(words.done, words.action, note));
             context.after(primary, &outcome, &candidate.manifest).await;
-            record(context, outcome, Some(candidate)).await;
+            record(context, outcome).await;
             context.succeed();
-            Ok(NextStep::Again)
+            Ok(NextStep::Again.with([Learned::Deployed]).with(context.follow_up(primary)))
         }
         // Its event will follow, or has already arrived.
         Err(failure) if failure.cause.is_taken() => {
             tracing::info!(resource = %context.key, "Somebody else has just made the next revision");
-            Ok(NextStep::At(Instant::now() + TAKEN))
+            Ok(NextStep::At(Instant::now() + TAKEN).into())
         }
         Err(failure) if failure.cause.is_interruption() => {
             remediate::note(context, &failure);
-            Ok(interrupted(context, primary, &failure.cause, Some(candidate)).await)
+            Ok(interrupted(context, primary, &failure.cause).await.into())
         }
         Err(failure) => Err(remediate::after_action(context, primary, (candidate, &failure), words.failed).await),
     }
 }
 
 /// Reports that the resource no longer wants the action that was waiting for a hook or a group. The action that it wants now follows.
-pub(crate) async fn interrupted(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    cause: &action::Error,
-    candidate: Option<&Candidate>,
-) -> NextStep {
-    let note = context.redactions(primary, candidate).await.hide(report::chain(cause));
+pub(crate) async fn interrupted(context: &StepContext<'_>, primary: &Primary, cause: &action::Error) -> NextStep {
+    let note = context.redactions(primary).await.hide(report::chain(cause));
     let (reason, action) = if cause.is_group() { ("GroupInterrupted", "Wait") } else { ("HookInterrupted", "Hook") };
     tracing::info!(resource = %context.key, why = note, "Interrupted a wait");
     context.shared.publish(primary, report::Outcome::normal(reason, action, note));
@@ -138,11 +125,11 @@ pub(crate) async fn interrupted(
 }
 
 /// Stores the outcome of an action in the cache.
-pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed, candidate: Option<&Candidate>) {
+pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed) {
     let shared = context.shared;
     shared.cache.store_applied(&outcome.applied, context.key);
     if let Some(primary) = shared.cache.primary(context.key) {
-        remediate::publish_client_side_applies(context, &primary, &outcome.applied, candidate).await;
+        remediate::publish_client_side_applies(context, &primary, &outcome.applied).await;
     }
     let mut kinds: Vec<Arc<Resource>> = Vec::new();
     for object in &outcome.marks.objects {

@@ -50,7 +50,7 @@ impl StepContext<'_> {
 }
 
 /// Reads the drifted objects that are not described yet.
-pub(crate) async fn detect(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+pub(crate) async fn detect(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
     let keys = context.unreported(&marks, primary);
     let seen: Vec<_> = keys.iter().map(|key| context.seen(key)).collect();

@@ -10,7 +10,7 @@ use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 use crate::watches::ServiceAccount;
 
-impl StepContext<'_> {
+impl<'a> StepContext<'a> {
     /// Returns whether the account does not exist. Impersonation would not show it, because to the server an account is
     /// only a name.
     pub(crate) async fn is_account_gone(&self, primary: &Primary) -> bool {
@@ -33,9 +33,8 @@ impl StepContext<'_> {
 
     /// Lets the operator itself delete what a deleted account leaves. The account's roles disappear with its namespace,
     /// and the release must not stay.
-    pub(crate) fn act_as_operator(&mut self) {
-        self.applier = self.shared.applier.clone();
-        self.orphaned = true;
+    pub(crate) fn as_operator(&self) -> StepContext<'a> {
+        StepContext { applier: self.shared.applier.clone(), orphaned: true, ..self.clone() }
     }
 }
 

@@ -156,7 +156,7 @@ async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Res
                 outcome.version
             );
             context.shared.publish(primary, Outcome::normal("RolledBack", "Rollback", note));
-            record(context, outcome, None).await;
+            record(context, outcome).await;
             Ok(())
         }
         Err(failure) => {
@@ -211,12 +211,7 @@ async fn with_recorded_objects(
 }
 
 /// Publishes each change that server-side apply rejected and that was applied client-side instead.
-pub(crate) async fn publish_client_side_applies(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    applied: &[Applied],
-    candidate: Option<&Candidate>,
-) {
+pub(crate) async fn publish_client_side_applies(context: &StepContext<'_>, primary: &Primary, applied: &[Applied]) {
     let refused = |one: &Applied| match &one.method {
         ApplyMethod::Client { refused: Some(why) } => Some(why.to_string()),
         _ => None,
@@ -225,7 +220,7 @@ pub(crate) async fn publish_client_side_applies(
     if refused.is_empty() {
         return;
     }
-    let mask = context.redactions(primary, candidate).await;
+    let mask = context.redactions(primary).await;
     for (one, why) in refused {
         let why = mask.clone().hide_apart(why).await;
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);

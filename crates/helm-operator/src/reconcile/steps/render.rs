@@ -1,17 +1,19 @@
 //! Renders the next revision, or takes it from an interrupted action that had rendered it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use helm_release::action::{self, Action, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
 use helm_release::release::{self, Hook, Status};
 use helm_release::storage::{self, Marks, Sealed, Stored};
 
-use super::{causes, compare, repair};
+use super::remediate::{Stage, clean_up};
+use super::{causes, compare, repair, supersede};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::{Failed, FailedAttempt};
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::report::redact::hide_notes;
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::{Rendered, Request};
@@ -20,28 +22,40 @@ use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Release, Trust};
 
-impl StepContext<'_> {
-    pub(crate) async fn render(&mut self, primary: &Primary) -> Result<NextStep, Failed> {
-        if self.recorded(primary) == Recorded::Lost && self.import(primary).await? {
-            return Ok(NextStep::Again);
+/// Renders the next revision, and cleans up if that fails.
+pub(crate) async fn render(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
+    let discovered = context.discovered(primary).await?;
+    match context.render(primary).await {
+        Ok(ended) => Ok(ended.with(discovered)),
+        Err(FailedStep { failed: Failed::Attempt(attempt), learned }) => {
+            let context = context.knowing(&learned);
+            supersede::try_supersede(&context).await;
+            let failed = clean_up(&context, primary, attempt, Stage::Render).await.into();
+            Err(FailedStep { failed, learned })
         }
-        self.load_sources(primary).await?;
-        let rendered = match self.render_loaded(primary).await {
+        failed => failed,
+    }
+}
+
+impl StepContext<'_> {
+    async fn render(&self, primary: &Primary) -> Result<Ended, FailedStep> {
+        if self.recorded(primary) == Recorded::Lost && self.import(primary).await? {
+            return Ok(NextStep::Again.into());
+        }
+        let sources = self.load_sources(primary).await?;
+        let context = self.knowing([&sources]);
+        let rendered = match context.render_loaded(primary).await {
             Err(failed) => {
-                let fault = self.redacted(primary, failed.fault().clone()).await;
+                let fault = context.redacted(primary, failed.fault().clone()).await;
                 Err(failed.reported_as(fault))
             }
             rendered => rendered,
         };
-        self.drop_source_values();
-        if rendered.is_ok() && matches!(self.found.judged, Some(Inputs::RenderedSame | Inputs::RenderedOther)) {
-            self.found.progress.rendered();
-        }
-        rendered
+        after(vec![sources.without_values()], rendered)
     }
 
     /// Renders with the loaded sources. A postponed render changes nothing.
-    async fn render_loaded(&mut self, primary: &Primary) -> Result<NextStep, Failed> {
+    async fn render_loaded(&self, primary: &Primary) -> Result<Ended, Failed> {
         let release = self.release();
         let newest = release.as_deref().and_then(Release::newest).map(|(v, _)| v);
         let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone(), r.is_sealed()));
@@ -52,39 +66,35 @@ impl StepContext<'_> {
             // Rendered with the deployed revision's number, so that a chart that prints its revision counts as
             // unchanged.
             let Rendered::Done(candidate) = self.candidate(primary, *revision).await? else {
-                return Ok(self.postpone());
+                return Ok(self.postpone().into());
             };
             if is_same(&candidate, marks, primary.namespace())
                 && self.has_same_hooks(primary, *revision, &candidate).await?
             {
                 self.replace_crds(primary, &candidate).await?;
-                self.found.judged = Some(Inputs::RenderedSame);
-                if *is_own && marks.complete && *marks.owner == *primary.uid() {
+                let unchecked = if *is_own && marks.complete && *marks.owner == *primary.uid() {
                     repair::note_inputs(self, primary, *revision, candidate.inputs).await?;
+                    None
                 } else {
-                    self.found.rendered = Some(candidate);
-                }
-                return Ok(NextStep::Again);
+                    Some(Arc::new(candidate))
+                };
+                return Ok(NextStep::Again.with([Learned::RenderedSame(unchecked)]));
             }
         }
         match self.unfinished(primary).await? {
             Unfinished::None => {}
-            Unfinished::Ended => return Ok(NextStep::Anew),
-            Unfinished::Candidate(candidate) => {
-                self.found.candidate = Some(*candidate);
-                self.found.judged = Some(Inputs::RenderedOther);
-                return Ok(NextStep::Again);
-            }
+            Unfinished::Ended => return Ok(NextStep::Anew.into()),
+            Unfinished::Candidate(candidate) => return Ok(NextStep::Again.with([Learned::RenderedOther(candidate)])),
         }
         let newest = self
             .release()
             .as_deref()
             .and_then(Release::newest)
             .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
-        let Rendered::Done(candidate) = self.candidate(primary, newest + 1).await? else { return Ok(self.postpone()) };
-        self.found.candidate = Some(candidate);
-        self.found.judged = Some(Inputs::RenderedOther);
-        Ok(NextStep::Again)
+        match self.candidate(primary, newest + 1).await? {
+            Rendered::Done(candidate) => Ok(NextStep::Again.with([Learned::RenderedOther(Arc::new(candidate))])),
+            Rendered::Postponed => Ok(self.postpone().into()),
+        }
     }
 
     /// Returns whether a revision's record has the candidate's hooks, because an uninstall and a rollback run those in
@@ -152,7 +162,7 @@ impl StepContext<'_> {
             compare::mark_as_current(self, version, &marks, &inputs);
         }
         let candidate = Candidate::recorded(*record, &inputs, &marks).ok();
-        Ok(candidate.map_or(Unfinished::None, |candidate| Unfinished::Candidate(Box::new(candidate))))
+        Ok(candidate.map_or(Unfinished::None, |candidate| Unfinished::Candidate(Arc::new(candidate))))
     }
 
     /// Reads a revision's record.
@@ -225,7 +235,7 @@ enum Unfinished {
     /// Nothing, because the action had ended.
     Ended,
     /// The whole candidate.
-    Candidate(Box<Candidate>),
+    Candidate(Arc<Candidate>),
 }
 
 /// The record of a revision that this process is about to continue.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use controller::report::Outcome;
-use helm_release::action::{self, Action, Environment};
+use helm_release::action::{self, Action, Admitted, Environment};
 use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, intern};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks, Stored, Written};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::remediate;
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::ownership;
 use crate::reconcile::report::changes::{self, put_back};
 use crate::reconcile::step_context::StepContext;
@@ -21,7 +21,7 @@ use crate::view::primary::Primary;
 use crate::view::release::{Holder, Trust};
 
 /// Applies the objects that are missing or lost fields of ours.
-pub(crate) async fn repair(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
     let drifted = context.drifted(&marks, primary);
     check_served(context, &marks, &drifted).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn repair(context: &mut StepContext<'_>, primary: &Primary) -> 
         false => history.drift.succeed(),
     });
     cache_applied(context, &applied);
-    remediate::publish_client_side_applies(context, primary, &applied, None).await;
+    remediate::publish_client_side_applies(context, primary, &applied).await;
     update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     // Without a watch, nothing reports whether it helped.
     Ok(if watched { NextStep::Again } else { NextStep::Done })
@@ -106,7 +106,7 @@ async fn drift_loop(
 }
 
 /// Reads the records without marks and stores their objects.
-pub(crate) async fn read(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let Some(release) = context.release() else { return Ok(NextStep::Done) };
     let env = context.environment(primary, Action::Upgrade);
     let base = release.base().map(|(v, _)| v);
@@ -152,15 +152,26 @@ pub(crate) async fn read(context: &mut StepContext<'_>, primary: &Primary) -> Re
 }
 
 /// Takes ownership of every object of the deployed revision.
-pub(crate) async fn take_ownership(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
-    let Some(admitted) = context.admitted(primary, version).await? else { return Ok(NextStep::Again) };
+pub(crate) async fn take_ownership(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
+    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done.into()) };
+    let (admitted, learned) = context.admitted(primary, version).await?;
+    let Some(admitted) = admitted else { return Ok(NextStep::Again.with(learned)) };
+    let taken = take(&context.knowing(&learned), primary, (version, &marks), admitted).await;
+    after(learned, taken.map(|()| NextStep::Again.with([Learned::Owned])))
+}
+
+async fn take(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    (version, marks): (u32, &Marks),
+    admitted: Admitted,
+) -> Result<(), Failed> {
     let env = context.environment(primary, Action::Upgrade);
     let taken = action::take_ownership(&env, &admitted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
     cache_applied(context, &applied);
-    remediate::publish_client_side_applies(context, primary, &applied, None).await;
-    let mut whole = (*marks).clone();
+    remediate::publish_client_side_applies(context, primary, &applied).await;
+    let mut whole = marks.clone();
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
     for object in &mut whole.objects {
         object.turn = marks.find(&object.key).map(|known| known.turn).unwrap_or_default();
@@ -182,11 +193,11 @@ pub(crate) async fn take_ownership(context: &mut StepContext<'_>, primary: &Prim
     context.shared.watch_kinds(kinds);
     tracing::info!(resource = %context.key, version, "Took over release");
     context.succeed();
-    Ok(NextStep::Again)
+    Ok(())
 }
 
 /// Reads the objects that we wrote and whose events are overdue.
-pub(crate) async fn confirm(context: &mut StepContext<'_>) -> Result<NextStep, Failed> {
+pub(crate) async fn confirm(context: &StepContext<'_>) -> Result<NextStep, Failed> {
     let Some((_, marks)) = deployed(context) else { return Ok(NextStep::Done) };
     for key in context.shared.cache.overdue(&context.watched(&marks)) {
         let Some(object) = marks.find(&key) else { continue };

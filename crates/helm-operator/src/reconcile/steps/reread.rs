@@ -2,7 +2,7 @@
 
 use super::uninstall;
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
@@ -14,11 +14,10 @@ impl StepContext<'_> {
     }
 
     /// Reads the resource once before an upgrade, because another controller may serve it by now.
-    pub(crate) async fn reread(&mut self, primary: &Primary) -> Result<NextStep, Failed> {
-        self.found.reread = true;
+    pub(crate) async fn reread(&self, primary: &Primary) -> Result<Ended, Failed> {
         uninstall::read_again(self, primary)
             .await
             .map_err(|e| Failed::of_request(&e, "cannot read the resource again"))?;
-        Ok(NextStep::Again)
+        Ok(NextStep::Again.with([Learned::Reread]))
     }
 }

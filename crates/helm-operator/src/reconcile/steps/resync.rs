@@ -8,30 +8,29 @@ use helm_release::storage::MarkedObject;
 use super::remediate;
 use super::repair::{self, deployed, fault};
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, NextStep};
 use crate::reconcile::report::changes::{put_back, repaired};
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
 /// Applies every object of the deployed revision. If this was not requested, applies only those whose drift is
 /// repaired.
-pub(crate) async fn reapply(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
+pub(crate) async fn reapply(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, Failed> {
+    let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done.into()) };
     let env = context.environment(primary, Action::Upgrade);
     let packed = context.release().and_then(|release| release.record(version).cloned());
     let asked = context.full_reconcile(primary).is_some();
     let is_due = |object: &&MarkedObject| asked || context.drift_policy(object, primary) == DriftPolicy::Repair;
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(is_due).collect();
     let applied = action::reapply(&env, version, packed.as_ref(), &objects).await;
-    let Some(applied) = context.unless_unproven(version, applied)? else { return Ok(NextStep::Again) };
+    let Some(applied) = context.unless_unproven(version, applied)? else { return Ok(NextStep::Again.into()) };
     repair::cache_applied(context, &applied);
-    remediate::publish_client_side_applies(context, primary, &applied, None).await;
+    remediate::publish_client_side_applies(context, primary, &applied).await;
     repair::update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     let put_back = put_back(&applied);
     tracing::info!(resource = %context.key, objects = applied.len(), changed = put_back.len(), "Applied release again");
     if !put_back.is_empty() {
         context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", repaired(&put_back, &[])));
     }
-    context.applied_everything(primary);
-    Ok(NextStep::Again)
+    Ok(NextStep::Again.with([context.applied_everything(primary)]))
 }

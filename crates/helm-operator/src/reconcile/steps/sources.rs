@@ -2,6 +2,7 @@
 //! while they are needed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use controller::report::chain;
 use helm_release::kube::Call;
@@ -12,7 +13,7 @@ use crate::mask::Mask;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Used;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
-use crate::reconcile::learned::Loaded;
+use crate::reconcile::learned::{Learned, Loaded};
 use crate::reconcile::report::outcome::invalid_annotation;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
@@ -80,7 +81,7 @@ impl StepContext<'_> {
         (!sources.is_empty()).then(|| sources.iter().map(part).collect())
     }
 
-    /// Returns the values to render with: the `spec` merged over the sources that [`StepContext::load_sources`] read.
+    /// Returns the values to render with: the `spec` merged over the contents that [`StepContext::load_sources`] read.
     pub(crate) fn effective_spec(&self, primary: &Primary) -> Spec {
         self.found.loaded.as_ref().and_then(|loaded| loaded.spec.clone()).unwrap_or_else(|| primary.spec.clone())
     }
@@ -99,16 +100,16 @@ impl StepContext<'_> {
         mask
     }
 
-    /// Reads the sources, unless this reconcile has already done so.
+    /// Reads the sources, unless this reconcile has already done so. Returns their contents.
     ///
     /// # Errors
     /// A source is missing, unreadable or invalid.
-    pub(crate) async fn load_sources(&mut self, primary: &Primary) -> Result<(), Failed> {
+    pub(crate) async fn load_sources(&self, primary: &Primary) -> Result<Learned, Failed> {
         let sources = self.sources(primary)?;
         if (sources.is_empty() && !self.maps_values())
             || self.found.loaded.as_ref().is_some_and(|loaded| loaded.spec.is_some())
         {
-            return Ok(());
+            return Ok(Learned::Sources(self.found.loaded.clone()));
         }
         let mut contents = BTreeMap::new();
         for source in &sources {
@@ -133,15 +134,7 @@ impl StepContext<'_> {
         if self.maps_values() {
             digests.push(json!(["mapped", spec.digest()]));
         }
-        self.found.loaded = Some(Loaded { digest: digests.into(), spec: Some(spec), mask });
-        Ok(())
-    }
-
-    /// Drops the values, because they may be secret, and the next step may take an hour.
-    pub(crate) fn drop_source_values(&mut self) {
-        if let Some(loaded) = &mut self.found.loaded {
-            (loaded.spec, loaded.mask) = (None, Mask::default());
-        }
+        Ok(Learned::Sources(Some(Arc::new(Loaded { digest: digests.into(), spec: Some(spec), mask }))))
     }
 
     /// Returns the sources that this reconcile has read, with the digests of their contents.

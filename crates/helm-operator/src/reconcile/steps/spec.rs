@@ -7,8 +7,8 @@ use controller::report::chain;
 use helm_release::kube::Call;
 
 use crate::reconcile::decide::state::Step;
-use crate::reconcile::failure::Unanswered;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::failure::{Failed, Unanswered};
+use crate::reconcile::learned::Learned;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::primary::{Primary, Received};
@@ -24,29 +24,25 @@ impl StepContext<'_> {
         }
     }
 
-    /// Reads the `spec` if a step needs it and the cache does not keep it. Returns `None` if it is available; otherwise
-    /// the step is decided again.
-    ///
-    /// # Errors
-    /// The server does not answer.
-    pub(crate) async fn read_spec(&mut self, step: Step, primary: &Primary) -> Result<Option<NextStep>, Unanswered> {
-        let is_read = step.reads_values() || !self.shared.settings.expressions.fields().is_empty();
-        if !primary.spec.is_away() || !is_read {
-            return Ok(None);
-        }
-        self.fetch_spec(primary).await?;
-        Ok(Some(NextStep::Again))
+    /// Returns whether a step needs the `spec` although the cache does not keep it.
+    pub(crate) fn lacks_spec(&self, step: Step, primary: &Primary) -> bool {
+        primary.spec.is_away() && (step.reads_values() || !self.shared.settings.expressions.fields().is_empty())
     }
 
     /// Returns the resource with its `spec`; `None` if the `spec` cannot be read.
-    pub(crate) async fn completed(&mut self, primary: &Arc<Primary>) -> Option<Arc<Primary>> {
-        if primary.spec.is_away() {
-            self.fetch_spec(primary).await.ok()?;
+    pub(crate) async fn completed(&self, primary: &Arc<Primary>) -> Option<Arc<Primary>> {
+        if !primary.spec.is_away() {
+            return Some(primary.clone());
         }
-        Some(self.with_spec(primary.clone())).filter(|primary| !primary.spec.is_away())
+        let spec = self.read_spec(primary).await.ok()?;
+        Some(self.knowing([&spec]).with_spec(primary.clone())).filter(|primary| !primary.spec.is_away())
     }
 
-    async fn fetch_spec(&mut self, primary: &Primary) -> Result<(), Unanswered> {
+    /// Reads the resource with its `spec`.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub(crate) async fn read_spec(&self, primary: &Primary) -> Result<Learned, Failed> {
         let shared = self.shared;
         let path = shared.resource.path(primary.own_namespace(), primary.name());
         let path = path.map_err(|error| Unanswered::request(&error))?;
@@ -54,9 +50,9 @@ impl StepContext<'_> {
         let received: Received = serde_json::from_slice(&answer.body).map_err(|error| {
             Unanswered::with_reason(Reason::Unanswered, format!("cannot read the resource: {}", chain(&error)))
         })?;
-        self.found.spec = Some(received.primary.spec.clone());
+        let spec = received.primary.spec.clone();
         // If the resource has changed in the meantime, the next steps use the new one.
         shared.primary_written(received);
-        Ok(())
+        Ok(Learned::Spec(spec))
     }
 }

@@ -10,7 +10,7 @@ use crate::reconcile::decide::gate;
 use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Again, Inputs};
-use crate::reconcile::learned::ResyncProgress;
+use crate::reconcile::learned::{Learned, ResyncProgress};
 use crate::reconcile::observe::share;
 use crate::reconcile::step_context::StepContext;
 use crate::status::Handled;
@@ -64,8 +64,7 @@ impl StepContext<'_> {
     }
 
     /// Records that every object was applied.
-    pub(crate) fn applied_everything(&mut self, primary: &Primary) {
-        self.found.progress.applied = true;
+    pub(crate) fn applied_everything(&self, primary: &Primary) -> Learned {
         let is_rendered = self.found.progress.rendered || self.pinned(primary).is_some();
         let token: Option<Box<str>> = self.full_reconcile(primary).filter(|_| is_rendered).map(Box::from);
         self.change_asked(|asked| {
@@ -74,6 +73,7 @@ impl StepContext<'_> {
                 (asked.done, asked.handled.reconcile_now) = (Some(token.clone()), Some(token));
             }
         });
+        Learned::Reapplied
     }
 
     /// Records that a reconcile with a token failed, so that the status shows the token as handled.
@@ -121,9 +121,8 @@ impl StepContext<'_> {
 
     /// Makes a requested full reconcile apply every object after a deployment, including unchanged ones, and lets the
     /// new revision's tests follow.
-    pub(crate) fn deployed(&mut self, primary: &Primary) {
-        if self.full_reconcile(primary).is_some() || self.is_test_due(primary) {
-            self.found.judged = Some(Inputs::RenderedSame);
-        }
+    pub(crate) fn follow_up(&self, primary: &Primary) -> Option<Learned> {
+        let is_followed = self.full_reconcile(primary).is_some() || self.is_test_due(primary);
+        is_followed.then_some(Learned::Judged(Inputs::RenderedSame))
     }
 }

@@ -18,7 +18,7 @@ use super::uninstall_wait::awaited;
 use super::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
@@ -36,14 +36,14 @@ pub(crate) const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the an
 const FINALIZER_MANAGER: &str = "helm-operator-finalizer";
 
 /// Adds our finalizer before anything is created that must be removed on deletion.
-pub(crate) async fn add_finalizer(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let mut finalizers: Vec<&str> = primary.finalizers.iter().map(|finalizer| &**finalizer).collect();
     finalizers.push(FINALIZER);
     set_finalizers(context, primary, &finalizers, "add").await
 }
 
 /// Removes our finalizer and those of upstream operators.
-pub(crate) async fn remove_finalizer(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     if context.recorded(primary) == Recorded::None && !context.is_uninstalled(primary) {
         tracing::info!(resource = %context.key, "Release not found");
     }
@@ -121,8 +121,13 @@ pub(crate) async fn read_again(context: &StepContext<'_>, primary: &Primary) -> 
 }
 
 /// Deletes hooks, objects and records. With `uninstall-wait`, the records stay until the objects are deleted.
-pub(crate) async fn uninstall(context: &mut StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    let beginning = begin(context, primary).await?;
+pub(crate) async fn uninstall(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
+    let (beginning, learned) = begin(context, primary).await?;
+    let ended = uninstall_from(&context.knowing(&learned), primary, beginning).await;
+    after(learned, ended)
+}
+
+async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning: Beginning) -> Result<Ended, Failed> {
     let version = uninstalling(context).map(|at| at.version);
     let began = Instant::now();
     let deleted = delete(context, primary, beginning).await;
@@ -133,7 +138,7 @@ pub(crate) async fn uninstall(context: &mut StepContext<'_>, primary: &Primary) 
     match (deleted, version) {
         (Err(error), Some(version)) if is_unproven(&error) => {
             context.distrust(version);
-            Ok(NextStep::Again)
+            Ok(NextStep::Again.into())
         }
         (Ok(None), _) => {
             tracing::info!(resource = %context.key, "Uninstalled release");
@@ -141,15 +146,15 @@ pub(crate) async fn uninstall(context: &mut StepContext<'_>, primary: &Primary) 
             context.shared.publish(primary, Outcome::normal("Uninstalled", "Uninstall", note));
             forget(context, primary);
             context.succeed();
-            Ok(NextStep::Again)
+            Ok(NextStep::Again.into())
         }
         (Ok(Some(awaited)), _) => {
             tracing::info!(resource = %context.key, awaited, "Uninstall wait: Waiting until all resources are deleted");
-            context.found.awaited = Some(awaited);
             context.succeed();
-            Ok(if context.is_watched() { NextStep::Done } else { NextStep::At(Instant::now() + ASK_AGAIN) })
+            let next = if context.is_watched() { NextStep::Done } else { NextStep::At(Instant::now() + ASK_AGAIN) };
+            Ok(next.with([Learned::Awaits(awaited)]))
         }
-        (Err(error), _) if error.is_interruption() => Ok(deploy::interrupted(context, primary, &error, None).await),
+        (Err(error), _) if error.is_interruption() => Ok(deploy::interrupted(context, primary, &error).await.into()),
         (Err(error), _) => {
             let failed = Failed::of_step(&error, condition::RELEASE_FAILED, Reason::UninstallError);
             let mut fault = failed.fault().clone();
@@ -188,31 +193,27 @@ fn forget(context: &StepContext<'_>, primary: &Primary) {
 }
 
 /// The starting point of an uninstall.
-#[allow(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 enum Beginning {
     /// This operator's own record.
     Recorded,
     /// A record that anyone may have written, and what the objects themselves say. The hooks are the chart's, if it
     /// renders.
-    Unproven(Option<Candidate>),
+    Unproven(Option<Arc<Candidate>>),
 }
 
 /// Determines whether the record counts and, if not, which hooks the chart has.
-async fn begin(context: &mut StepContext<'_>, primary: &Primary) -> Result<Beginning, Failed> {
-    let (Some(release), Some(at)) = (context.release(), uninstalling(context)) else { return Ok(Beginning::Recorded) };
+async fn begin(context: &StepContext<'_>, primary: &Primary) -> Result<(Beginning, Vec<Learned>), FailedStep> {
+    let recorded = Ok((Beginning::Recorded, Vec::new()));
+    let (Some(release), Some(at)) = (context.release(), uninstalling(context)) else { return recorded };
     if context.vouches(&release, at.version, primary) || is_uninstalling(&release, &at, primary) {
-        return Ok(Beginning::Recorded);
+        return recorded;
     }
     if context.orphaned || context.is_displaced(primary) || primary.annotations.disable_hooks(Action::Uninstall) {
-        return Ok(Beginning::Unproven(None));
+        return Ok((Beginning::Unproven(None), Vec::new()));
     }
-    Ok(Beginning::Unproven(match context.chart_hooks(primary, at.version).await? {
-        Ok(candidate) => Some(candidate),
-        Err(why) => {
-            context.publish_unproven_hooks(primary, &why);
-            None
-        }
-    }))
+    let (hooks, learned) = context.chart_hooks(primary, at.version).await?;
+    let hooks = hooks.inspect_err(|why| context.publish_unproven_hooks(primary, why)).ok();
+    Ok((Beginning::Unproven(hooks), learned))
 }
 
 /// Deletes what is recorded. Returns the objects to wait for.
@@ -226,7 +227,7 @@ async fn delete(
         uninstalling(context).filter(|_| !context.is_displaced(primary) || context.recorded(primary) != Recorded::Lost);
     let Some(mut at) = recorded else { return delete_lost(context, primary, &env).await };
     if let Beginning::Unproven(candidate) = beginning {
-        complete(&env, &mut at, candidate.as_ref()).await?;
+        complete(&env, &mut at, candidate.as_deref()).await?;
         cache_hook_records(context, &at);
     }
     let inventory = at.marks.clone();
@@ -370,7 +371,7 @@ async fn publish_skipped_hooks(context: &StepContext<'_>, primary: &Primary, hoo
     if hooks.is_empty() {
         return;
     }
-    let mask = context.redactions(primary, None).await;
+    let mask = context.redactions(primary).await;
     for error in hooks {
         let why = mask.clone().hide_apart(chain(error)).await;
         let message = format!("the release is uninstalled without a hook: {why}");
@@ -380,7 +381,7 @@ async fn publish_skipped_hooks(context: &StepContext<'_>, primary: &Primary, hoo
 }
 
 async fn publish_given_up_hook(context: &StepContext<'_>, primary: &Primary, error: &action::Error) {
-    let why = context.redactions(primary, None).await.hide_apart(chain(error)).await;
+    let why = context.redactions(primary).await.hide_apart(chain(error)).await;
     let message = format!(
         "a post-delete hook failed {} times, so the release is uninstalled without it: {why}",
         action::POST_DELETE_TRIES,

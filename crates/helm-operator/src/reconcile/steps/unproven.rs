@@ -4,14 +4,17 @@
 //! Their content is compared with what the chart renders and with what is live. It is never applied as it is, and none
 //! of its hooks runs.
 
+use std::sync::Arc;
+
 use controller::report::Outcome;
 use helm_release::action::{self, Action, Admission, Admitted, Candidate, Uninstalling};
 use helm_release::release::{HookEvent, Status};
-use helm_release::storage::Stored;
+use helm_release::storage::{Stored, Unproven};
 
 use super::repair::fault;
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::{FailedStep, Learned};
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::status::MAX_NAMED;
@@ -85,30 +88,52 @@ impl StepContext<'_> {
     }
 
     /// Returns the deployed revision if its record may become this operator's; `None` if the chart must decide instead.
-    pub(crate) async fn admitted(&mut self, primary: &Primary, version: u32) -> Result<Option<Admitted>, Failed> {
+    pub(crate) async fn admitted(
+        &self,
+        primary: &Primary,
+        version: u32,
+    ) -> Result<(Option<Admitted>, Vec<Learned>), FailedStep> {
         let recorded = match self.stored(primary, version).await {
-            Ok(Stored::Sealed(release)) => return Ok(Some(release.into())),
+            Ok(Stored::Sealed(release)) => return Ok((Some(release.into()), Vec::new())),
             Ok(Stored::Unproven(recorded)) => Some(recorded),
             Err(error) if error.is_damage() => None,
-            Err(error) => return Err(fault(&error.into())),
+            Err(error) => return Err(fault(&error.into()).into()),
         };
-        // Then it renders to exactly what is deployed.
-        let is_same = self.found.rendered.is_some();
-        let Some(candidate) = self.rendered_as(primary, version).await? else { return Ok(None) };
-        let Some(recorded) = recorded else {
-            self.distrust(version);
-            self.found.judged = Some(if is_same { Inputs::RenderedSame } else { Inputs::Changed });
-            return Ok(is_same.then(|| Admitted::rendered_again(&candidate, &self.decoration(primary), version)));
+        let (candidate, mut learned) = self.rendered_as(primary, version).await?;
+        let Some(candidate) = candidate else { return Ok((None, learned)) };
+        let admitted = match &recorded {
+            Some(recorded) => self.knowing(&learned).admit(primary, version, recorded, &candidate).await,
+            None => {
+                self.distrust(version);
+                Ok(None)
+            }
         };
+        match admitted {
+            Ok(None) => {
+                // If an earlier step rendered it, it is exactly what is deployed.
+                let is_same = self.found.rendered.is_some();
+                learned.push(Learned::Judged(if is_same { Inputs::RenderedSame } else { Inputs::Changed }));
+                let again = || Admitted::rendered_again(&candidate, &self.decoration(primary), version);
+                Ok((is_same.then(again), learned))
+            }
+            Ok(admitted) => Ok((admitted, learned)),
+            Err(failed) => Err(FailedStep { failed, learned }),
+        }
+    }
+
+    async fn admit(
+        &self,
+        primary: &Primary,
+        version: u32,
+        recorded: &Unproven<helm_release::release::Release>,
+        candidate: &Candidate,
+    ) -> Result<Option<Admitted>, Failed> {
         let env = self.environment(primary, Action::Upgrade);
-        let admission = action::admit(&env, &recorded, &candidate).await.map_err(|e| fault(&e))?;
-        drop(env);
-        match admission {
+        match action::admit(&env, recorded, candidate).await.map_err(|e| fault(&e))? {
             Admission::Admitted(admitted) => Ok(Some(admitted)),
             Admission::Refused(why) => {
                 tracing::info!(resource = %self.key, version, why, "The recorded release is not taken over as it is");
-                self.found.judged = Some(if is_same { Inputs::RenderedSame } else { Inputs::Changed });
-                Ok(is_same.then(|| Admitted::rendered_again(&candidate, &self.decoration(primary), version)))
+                Ok(None)
             }
         }
     }
@@ -130,34 +155,41 @@ impl StepContext<'_> {
     }
 
     /// Returns what the chart renders as this revision; `None` if the render is postponed.
-    async fn rendered_as(&mut self, primary: &Primary, version: u32) -> Result<Option<Candidate>, Failed> {
-        if let Some(candidate) = self.found.rendered.take() {
-            return Ok(Some(candidate));
+    async fn rendered_as(
+        &self,
+        primary: &Primary,
+        version: u32,
+    ) -> Result<(Option<Arc<Candidate>>, Vec<Learned>), FailedStep> {
+        if let Some(candidate) = &self.found.rendered {
+            return Ok((Some(candidate.clone()), Vec::new()));
         }
-        self.load_sources(primary).await?;
-        let rendered = self.candidate(primary, version).await;
-        self.drop_source_values();
-        match rendered? {
-            Rendered::Done(candidate) => Ok(Some(candidate)),
-            Rendered::Postponed => {
+        let sources = self.load_sources(primary).await?;
+        let rendered = self.knowing([&sources]).candidate(primary, version).await;
+        let learned = vec![sources.without_values()];
+        match rendered {
+            Ok(Rendered::Done(candidate)) => Ok((Some(Arc::new(candidate)), learned)),
+            Ok(Rendered::Postponed) => {
                 self.postpone();
-                Ok(None)
+                Ok((None, learned))
             }
+            Err(failed) => Err(FailedStep { failed, learned }),
         }
     }
 
     /// Returns the chart's hooks for an uninstall whose record has no hooks that may run. If the chart does not render,
     /// returns the reason instead.
     pub(crate) async fn chart_hooks(
-        &mut self,
+        &self,
         primary: &Primary,
         version: u32,
-    ) -> Result<Result<Candidate, String>, Failed> {
+    ) -> Result<(Result<Arc<Candidate>, String>, Vec<Learned>), FailedStep> {
         match self.rendered_as(primary, version).await {
-            Ok(Some(candidate)) => Ok(Ok(candidate)),
-            Ok(None) => Ok(Err("its render takes too long".to_owned())),
-            Err(failed) if failed.fault().reason == Reason::Unanswered => Err(failed),
-            Err(failed) => Ok(Err(self.redacted(primary, failed.fault().clone()).await.message)),
+            Ok((candidate, learned)) => Ok((candidate.ok_or("its render takes too long".to_owned()), learned)),
+            Err(step) if step.failed.fault().reason == Reason::Unanswered => Err(step),
+            Err(FailedStep { failed, learned }) => {
+                let fault = self.redacted(primary, failed.fault().clone()).await;
+                Ok((Err(fault.message), learned))
+            }
         }
     }
 

@@ -7,7 +7,8 @@ use helm_release::action::Failure;
 use tokio::time::Instant;
 
 use crate::reconcile::decide::remembered::Unserved;
-use crate::reconcile::failure::{Failed, FailedAttempt};
+use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::Learned;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
@@ -21,20 +22,24 @@ impl StepContext<'_> {
         (is_untouched && is_certain).then(|| Box::new(Unserved { attempt: self.attempt(primary), generation, at }))
     }
 
-    /// Returns the failure of the same attempt, if discovery has not changed. Records the state of discovery.
-    pub(crate) async fn still_unserved(&mut self, primary: &Primary) -> Option<FailedAttempt> {
+    /// Returns the state of discovery; `None` if it cannot be read.
+    ///
+    /// # Errors
+    /// The same attempt failed in this state. Returns its failure.
+    pub(crate) async fn discovered(&self, primary: &Primary) -> Result<Option<Learned>, Failed> {
         let mapper = &self.shared.applier.mapper;
         let history = self.shared.memory.of(self.key);
         if history.unserved.is_some() && mapper.refresh().await.is_err() {
-            return None;
+            return Ok(None);
         }
         let generation = mapper.generation();
-        self.found.discovered = Some(generation);
-        let (unserved, failed, attempt) =
-            (history.unserved.as_ref()?, history.failure.as_ref()?, self.attempt(primary));
-        if failed.inputs != attempt || !unserved.holds(&attempt, generation, Instant::now()) {
-            return None;
+        if let (Some(unserved), Some(failure)) = (&history.unserved, &history.failure)
+            && matches!(failure.failed, Failed::Attempt(_))
+            && failure.inputs == self.attempt(primary)
+            && unserved.holds(&failure.inputs, generation, Instant::now())
+        {
+            return Err(failure.failed.clone());
         }
-        if let Failed::Attempt(attempt) = &failed.failed { Some(attempt.clone()) } else { None }
+        Ok(Some(Learned::Discovered(generation)))
     }
 }

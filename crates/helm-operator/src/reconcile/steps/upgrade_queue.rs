@@ -4,7 +4,7 @@ use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::UpgradeSlot;
 use crate::reconcile::decide::turns::Turn;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, condition};
 use crate::view::primary::Primary;
@@ -27,9 +27,9 @@ impl StepContext<'_> {
     }
 
     /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource.
-    pub(crate) fn enqueue_upgrade(&mut self) -> NextStep {
-        self.found.is_queued = !self.shared.rollout.take(self.key);
-        NextStep::Again
+    pub(crate) fn enqueue_upgrade(&self) -> Ended {
+        let is_taken = self.shared.rollout.take(self.key);
+        NextStep::Again.with((!is_taken).then_some(Learned::Queued))
     }
 
     /// Records that an upgrade starts. One that an earlier process started takes a slot even if none is free.
