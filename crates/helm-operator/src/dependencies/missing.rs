@@ -57,6 +57,13 @@ pub(crate) enum Standing {
     Lacks(Gap),
 }
 
+/// Whether a resource's account may read the objects of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Granted,
+    Denied,
+}
+
 /// What a resource waits for, for its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {

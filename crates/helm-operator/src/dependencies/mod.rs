@@ -18,9 +18,9 @@ use crate::cel::Expression;
 pub(crate) use decode::parse;
 pub(crate) use graph::{cycle, reaching};
 pub(crate) use missing::{
-    CYCLE, Gap, HELD, Missing, NOT_READY, Standing, Waiting, describe_cycle, describe_gaps, describe_holders,
+    Access, CYCLE, Gap, HELD, Missing, NOT_READY, Standing, Waiting, describe_cycle, describe_gaps, describe_holders,
 };
-pub(crate) use resolve::{admit, resolve, shows_readiness};
+pub(crate) use resolve::{ReadsAs, admit, resolve, shows_readiness};
 
 /// The maximum number of entries in a list, because each is looked up for every resource.
 pub(crate) const MAX_ENTRIES: usize = 20;

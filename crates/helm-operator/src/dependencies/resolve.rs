@@ -63,6 +63,15 @@ pub(crate) fn shows_readiness(group: &str, kind: &str) -> bool {
     }
 }
 
+/// Whose rights decide what a resource may learn of the objects that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadsAs {
+    /// The operator's, which its users do not have.
+    Operator,
+    /// Those of the watch's ServiceAccount.
+    Account,
+}
+
 /// Checks that a resource in this namespace may name these objects in its annotation. Its user may not be allowed to
 /// read them, so the watch lists kinds and namespaces.
 ///
@@ -72,18 +81,19 @@ pub(crate) fn admit(
     wanted: &[Wanted],
     own: &str,
     rule: Option<&AnnotationRule>,
-    has_account: bool,
+    reads_as: ReadsAs,
 ) -> Result<(), String> {
     let Some(rule) = rule else {
         return Err("the operator does not allow it: its watches.yaml lacks dependsOnAnnotation".to_owned());
     };
-    wanted.iter().enumerate().try_for_each(|(at, one)| {
-        rule.refusal(one, own, has_account).map_or(Ok(()), |why| Err(format!("[{at}]: {why}")))
-    })
+    wanted
+        .iter()
+        .enumerate()
+        .try_for_each(|(at, one)| rule.refusal(one, own, reads_as).map_or(Ok(()), |why| Err(format!("[{at}]: {why}"))))
 }
 
 impl AnnotationRule {
-    fn refusal(&self, wanted: &Wanted, own: &str, has_account: bool) -> Option<String> {
+    fn refusal(&self, wanted: &Wanted, own: &str, reads_as: ReadsAs) -> Option<String> {
         let Query { group, kind, namespace, until, .. } = &*wanted.query;
         let named = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
         if !self.kinds.contains(&named) {
@@ -97,7 +107,7 @@ impl AnnotationRule {
                  watches.yaml allows it"
             ));
         }
-        if matches!(until, Until::True(_)) && !has_account {
+        if matches!(until, Until::True(_)) && reads_as == ReadsAs::Operator {
             return Some(
                 "ready asks for the content of an object, which only a watch with a serviceAccountName allows: its \
                  account's rights decide"
@@ -165,20 +175,20 @@ mod tests {
             entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             of(entry, "ns").unwrap()
         };
-        let allowed = |wanted: &[Wanted], account| admit(wanted, "ns", Some(&rule), account);
-        assert_eq!(allowed(&database(json!({})), false), Ok(()));
-        assert_eq!(allowed(&database(json!({"namespace": "shared"})), false), Ok(()));
-        assert_eq!(allowed(&database(json!({"ready": "true"})), true), Ok(()));
+        let allowed = |wanted: &[Wanted], reads_as| admit(wanted, "ns", Some(&rule), reads_as);
+        assert_eq!(allowed(&database(json!({})), ReadsAs::Operator), Ok(()));
+        assert_eq!(allowed(&database(json!({"namespace": "shared"})), ReadsAs::Operator), Ok(()));
+        assert_eq!(allowed(&database(json!({"ready": "true"})), ReadsAs::Account), Ok(()));
         for (wanted, expected) in [
             (of(json!({"kind": "Database", "name": "db"}), "ns").unwrap(), "[0]: Database is not allowed; dependsOnAn"),
             (database(json!({"namespace": "kube-system"})), "[0]: namespace \"kube-system\" is not allowed; depends"),
             (database(json!({"ready": "true"})), "[0]: ready asks for the content of an object"),
             (database(json!({"namespace": "shared", "reverseDeletion": true})), "[0]: reverseDeletion is only for"),
         ] {
-            let error = allowed(&wanted, false).unwrap_err();
+            let error = allowed(&wanted, ReadsAs::Operator).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
         }
-        let error = admit(&database(json!({})), "ns", None, true).unwrap_err();
+        let error = admit(&database(json!({})), "ns", None, ReadsAs::Account).unwrap_err();
         assert!(error.ends_with("lacks dependsOnAnnotation"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! Shows how an object changes, as a unified diff of its YAML. Never shows a Secret's contents.
 
+use std::io::IsTerminal;
 use std::ops::Range;
 
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
@@ -51,10 +52,10 @@ pub(crate) enum Colour {
 }
 
 impl Colour {
-    /// Returns colours for a terminal, unless `NO_COLOR` is set.
-    pub(crate) fn on(is_terminal: bool) -> Colour {
+    /// Returns colours if the output is a terminal, unless `NO_COLOR` is set.
+    pub(crate) fn of(output: &impl IsTerminal) -> Colour {
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        if is_terminal && is_wanted { Colour::Ansi } else { Colour::Never }
+        if output.is_terminal() && is_wanted { Colour::Ansi } else { Colour::Never }
     }
 }
 

@@ -25,6 +25,15 @@ pub(super) enum Ending {
     TooLarge,
 }
 
+/// What a worker has rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Past {
+    /// Nothing else.
+    Clean,
+    /// Another release before, which may have caused what happens now.
+    Shared,
+}
+
 impl Ending {
     /// Determines the cause from the exit status and standard error of a worker.
     pub(super) fn read(status: ExitStatus, stderr: &str) -> Ending {
@@ -45,9 +54,9 @@ impl Ending {
 
     /// Returns whether another render or an outside cause may be at fault, so that another attempt in a new worker
     /// makes sense.
-    pub(super) fn may_pass(&self, is_shared: bool) -> bool {
+    pub(super) fn may_pass(&self, past: Past) -> bool {
         match self {
-            Ending::Memory | Ending::Crash(_) => is_shared,
+            Ending::Memory | Ending::Crash(_) => past == Past::Shared,
             Ending::Killed => true,
             Ending::Time | Ending::NotStarted(_) | Ending::TooLarge => false,
         }
@@ -106,7 +115,7 @@ mod tests {
 
     #[test]
     fn only_what_another_render_may_have_caused_is_tried_again() {
-        let again = |ending: Ending| [false, true].map(|is_shared| ending.may_pass(is_shared));
+        let again = |ending: Ending| [Past::Clean, Past::Shared].map(|past| ending.may_pass(past));
         assert_eq!(again(Ending::Memory), [false, true]);
         assert_eq!(again(Ending::Crash(String::new())), [false, true]);
         assert_eq!(again(Ending::Killed), [true, true]);

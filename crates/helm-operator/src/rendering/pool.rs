@@ -165,7 +165,7 @@ impl Workers {
                     self.keep(worker);
                     return Ok(Rendered::Done(answer));
                 }
-                Err(ending) if !is_second && ending.may_pass(worker.is_shared()) => is_second = true,
+                Err(ending) if !is_second && ending.may_pass(worker.past()) => is_second = true,
                 Err(ending) => return Err(ending),
             }
         }

@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
-use super::ending::Ending;
+use super::ending::{Ending, Past};
 use super::lookup::{ClusterLookup, MAX_LOOKUPS, Query};
 use super::message::{self, Confinement, Ended, Facts, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, ToWorker};
 use super::output::Output;
@@ -94,7 +94,7 @@ pub(super) struct Worker {
     sent: Option<Arc<Capabilities>>,
     /// The chart that it rendered last.
     chart: PathBuf,
-    is_shared: bool,
+    past: Past,
     priority: Priority,
     busy: Duration,
     /// Whether it has restricted itself.
@@ -127,7 +127,7 @@ impl Worker {
             socket,
             sent: None,
             chart,
-            is_shared: false,
+            past: Past::Clean,
             priority,
             busy,
             is_ready: false,
@@ -135,9 +135,9 @@ impl Worker {
         })
     }
 
-    /// Returns whether it has rendered before. If it ends now, another render may be at fault.
-    pub(super) fn is_shared(&self) -> bool {
-        self.is_shared
+    /// Returns what it has rendered before.
+    pub(super) fn past(&self) -> Past {
+        self.past
     }
 
     /// Returns the priority of its renders.
@@ -173,7 +173,7 @@ impl Worker {
         self.busy += clock.busy;
         match rendered {
             Ok(answer) => {
-                self.is_shared = true;
+                self.past = Past::Shared;
                 self.chart.clone_from(&job.chart);
                 Ok(answer)
             }

@@ -169,6 +169,16 @@ fn or_default<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D)
     Ok(serde_json::from_str(text.get()).unwrap_or_default())
 }
 
+/// How a schema treats a list: `x-kubernetes-list-type`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ListType {
+    /// Each entry has its own owner.
+    #[default]
+    Map,
+    /// The whole list is one field.
+    Atomic,
+}
+
 /// Our fields of a status, and the conditions of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -387,10 +397,9 @@ impl Status {
     }
 
     /// Returns the fields to apply, with the release's objects, which the status in memory does not contain.
-    /// Conditions of others are included only if the schema treats the list as one field; otherwise the apply would
-    /// delete them.
-    pub(crate) fn to_apply(&self, list_is_one_field: bool, inventory: Option<&Inventory>) -> Value {
-        let ours = |c: &&Condition| list_is_one_field || OURS.contains(&&*c.kind);
+    /// Conditions of others are included only in an atomic list; otherwise the apply would delete them.
+    pub(crate) fn to_apply(&self, conditions: ListType, inventory: Option<&Inventory>) -> Value {
+        let ours = |c: &&Condition| conditions == ListType::Atomic || OURS.contains(&&*c.kind);
         let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
         let mut status = json!({"conditions": conditions, "observedGeneration": self.observed_generation});
         if let Some(release) = &self.deployed_release {
@@ -455,7 +464,7 @@ mod tests {
             ]
         );
         assert_eq!(status.observed_generation, Some(1));
-        let applied = status.to_apply(false, None);
+        let applied = status.to_apply(ListType::Map, None);
         assert_eq!(
             (&applied["deployedRelease"]["appVersion"], &applied["readyObjects"]),
             (&json!("1.6"), &json!("4/4"))
@@ -510,7 +519,7 @@ mod tests {
         let is_queued = status.next(&Facts { is_queued: Some(3), ..self::facts() }, at(0)).unwrap();
         let expected = "Reconciling=True/UpgradeQueued/waiting for other upgrades: at most 3 run at a time";
         assert!(summary(&is_queued).contains(&expected.to_owned()));
-        assert_eq!(status.to_apply(false, None)["lastHandled"], json!({"reconcileNow": "t1"}));
+        assert_eq!(status.to_apply(ListType::Map, None)["lastHandled"], json!({"reconcileNow": "t1"}));
         assert_eq!(status.next(&facts, at(1)), None);
         assert_eq!(summary(&status.next(&self::facts(), at(2)).unwrap()).len(), 3);
     }
@@ -580,7 +589,7 @@ mod tests {
         let next = old.next(&facts(), at(0)).unwrap();
         assert!(next.conditions.contains(&foreign));
         let count = |one| next.to_apply(one, None)["conditions"].as_array().unwrap().len();
-        assert_eq!((count(false), count(true)), (3, 4));
+        assert_eq!((count(ListType::Map), count(ListType::Atomic)), (3, 4));
     }
 
     #[test]

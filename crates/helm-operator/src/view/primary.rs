@@ -13,7 +13,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::status::{Fields, Status};
+use crate::status::{Fields, ListType, Status};
 use crate::values::Spec;
 use crate::watches::Field;
 use crate::watches::annotations::Annotations;
@@ -41,8 +41,8 @@ pub(crate) struct Primary {
     /// Parsed into values only for rendering.
     pub(crate) spec: Spec,
     pub(crate) status: Status,
-    /// Whether the schema treats `status.conditions` as one field.
-    pub(crate) conditions_are_one_field: bool,
+    /// How the schema treats `status.conditions`.
+    pub(crate) conditions: ListType,
     /// Whether operator-sdk left the whole manifest, including Secrets, in the status.
     pub(crate) has_manifest: bool,
     /// Whether it is a canary of its kind's rollouts.
@@ -301,7 +301,7 @@ impl From<Full> for Received {
             key: ResourceKey { namespace: text(&meta.namespace), name: text(&meta.name) },
             uid: text(&meta.uid),
             resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
-            conditions_are_one_field: meta.managed_fields.iter().any(one_field),
+            conditions: if meta.managed_fields.iter().any(one_field) { ListType::Atomic } else { ListType::Map },
             has_manifest: read::<UpstreamStatus>(status_text).release.manifest.is_some(),
             api_version: intern(&full.api_version),
             kind: intern(&full.kind),
@@ -396,11 +396,11 @@ mod tests {
         let with = |conditions: &str| {
             let fields = format!(r#"{{"f:status":{{"f:conditions":{conditions}}}}}"#);
             let text = format!(r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{{}}}},{{"fieldsV1":{fields}}}]}}}}"#);
-            read_primary(&text).conditions_are_one_field
+            read_primary(&text).conditions
         };
-        assert!(with("{}"));
-        assert!(!with(r#"{"k:{\"type\":\"Ready\"}":{}}"#));
-        assert!(!primary("").conditions_are_one_field);
+        assert_eq!(with("{}"), ListType::Atomic);
+        assert_eq!(with(r#"{"k:{\"type\":\"Ready\"}":{}}"#), ListType::Map);
+        assert_eq!(primary("").conditions, ListType::Map);
         assert!(primary(r#","status":{"deployedRelease":{"name":"a","manifest":"---"}}"#).has_manifest);
         assert!(!primary(r#","status":{"deployedRelease":{"name":"a"}}"#).has_manifest);
         assert_eq!(

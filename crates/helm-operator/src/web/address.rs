@@ -33,15 +33,20 @@ pub(crate) enum Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Whole,
-    /// The values, with the charts' own defaults or without.
-    Values {
-        all: bool,
-    },
+    Values(ValueRows),
     /// What changed between two revisions; the first one may be 0, before the release existed.
     Differences {
         from: u32,
         to: u32,
     },
+}
+
+/// Which values to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueRows {
+    /// What the charts' own defaults do not set.
+    Changed,
+    All,
 }
 
 /// The order of releases.
@@ -128,7 +133,7 @@ impl View {
     fn parse(query: &str) -> View {
         let number = |key: &str| value(query, key).and_then(|value| value.parse().ok()).unwrap_or_default();
         match value(query, "view").as_deref() {
-            Some("values") => View::Values { all: number("all") > 0 },
+            Some("values") => View::Values(if number("all") > 0 { ValueRows::All } else { ValueRows::Changed }),
             Some("diff") => View::Differences { from: number("from"), to: number("to") },
             _ => View::Whole,
         }
@@ -242,8 +247,8 @@ mod tests {
         for (query, expected) in [
             ("", View::Whole),
             ("view=other&from=1", View::Whole),
-            ("view=values", View::Values { all: false }),
-            ("all=1&view=values", View::Values { all: true }),
+            ("view=values", View::Values(ValueRows::Changed)),
+            ("all=1&view=values", View::Values(ValueRows::All)),
             ("view=diff&from=1&to=20", View::Differences { from: 1, to: 20 }),
             ("view=diff&from=-1&to=99999999999", View::Differences { from: 0, to: 0 }),
         ] {

@@ -39,6 +39,7 @@ use crate::charts::running::Running;
 use crate::plan;
 use address::{Address, View, Wanted};
 use html::Frame;
+use model::Caches;
 
 /// The answer for anything that does not exist or that the caller may not read.
 const NOTHING: &str = "There is nothing here that you may read.";
@@ -82,15 +83,19 @@ impl Web {
             Address::Overview(_) if controllers.is_empty() && !visit.as_json => self.idle(visit).await,
             _ if controllers.is_empty() => Ok(told(visit, StatusCode::SERVICE_UNAVAILABLE, IDLE)),
             Address::Overview(filter) => {
-                let (now, is_complete) = (outside::now(), self.readiness.unmet().is_empty());
+                let (now, caches) = (outside::now(), self.caches());
                 let listed = sight::listed(&controllers, visit.rights, &filter).await?;
-                let version = sight::version(&listed, is_complete);
+                let version = sight::version(&listed, caches);
                 let tables = sight::tables(&listed, &filter, now);
-                let overview = model::overview(filter, is_complete, tables);
+                let overview = model::overview(filter, caches, tables);
                 Ok(either(visit, &overview, || html::overview::overview(&overview, version, now)))
             }
             Address::Release(wanted, view) => self.release(visit, &wanted, view).await,
         }
+    }
+
+    fn caches(&self) -> Caches {
+        if self.readiness.unmet().is_empty() { Caches::Complete } else { Caches::Filling }
     }
 
     async fn release(&self, visit: Visit<'_>, wanted: &Wanted, view: View) -> Result<Page, Error> {
@@ -105,8 +110,8 @@ impl Web {
                 let detail = detail::detail(&found, visit.rights, now).await?;
                 Ok(either(visit, &detail, || html::release::release(&detail, version, now)))
             }
-            View::Values { all } => {
-                let values = values::values(&found, visit.rights, all).await?;
+            View::Values(rows) => {
+                let values = values::values(&found, visit.rights, rows).await?;
                 Ok(page(StatusCode::OK, HTML, html::values::values(&values).into_string()))
             }
             View::Differences { from, to } => {
@@ -145,7 +150,7 @@ impl Web {
             Address::Overview(_) if controllers.is_empty() => Ok(self.generation()),
             Address::Overview(filter) => {
                 let listed = sight::listed(&controllers, visit.rights, &filter).await?;
-                Ok(sight::version(&listed, self.readiness.unmet().is_empty()))
+                Ok(sight::version(&listed, self.caches()))
             }
             Address::Release(wanted, View::Whole) => {
                 let found = sight::find(&controllers, visit.rights, &wanted).await?;

@@ -150,8 +150,15 @@ fn group(row: &Row) -> (State, Option<CauseKind>, &str) {
     (row.line.state, row.line.cause, &row.reason)
 }
 
+/// Whether everything that the process watches was listed at least once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Caches {
+    Filling,
+    Complete,
+}
+
 /// Sorts kinds, and leaves out what is beyond the limit.
-pub(crate) fn overview(filter: Filter, complete: bool, mut kinds: Vec<Table>) -> Overview {
+pub(crate) fn overview(filter: Filter, caches: Caches, mut kinds: Vec<Table>) -> Overview {
     kinds.sort_by(|a, b| (&a.kind, &a.group).cmp(&(&b.kind, &b.group)));
     let most = MAX_ROWS / kinds.len().max(1);
     let mut states = Vec::new();
@@ -160,7 +167,7 @@ pub(crate) fn overview(filter: Filter, complete: bool, mut kinds: Vec<Table>) ->
         table.omitted = table.total.saturating_sub(most);
         table.releases.truncate(most);
     }
-    Overview { filter, complete, states, kinds }
+    Overview { filter, complete: caches == Caches::Complete, states, kinds }
 }
 
 /// Divides rows by state, cause and reason, in their order.
@@ -217,7 +224,7 @@ pub(crate) mod tests {
     fn a_state_can_be_chosen_and_the_others_are_still_counted() {
         let table = shown(&Filter { state: "Progressing".into(), ..Filter::default() });
         assert_eq!((table.ready, table.total), (0, 3));
-        let overview = overview(Filter::default(), true, vec![table]);
+        let overview = overview(Filter::default(), Caches::Complete, vec![table]);
         let counts: Vec<(State, usize)> = overview.states.iter().map(|count| (count.state, count.total)).collect();
         assert_eq!(counts, [(State::Progressing, 3), (State::Ready, 1)]);
     }
@@ -261,7 +268,7 @@ pub(crate) mod tests {
             vec![one; count]
         };
         let tables = ["B", "A"].map(|kind| table(("g", kind), rows(MAX_ROWS), &Filter::default()));
-        let overview = overview(Filter::default(), true, tables.into());
+        let overview = overview(Filter::default(), Caches::Complete, tables.into());
         let seen: Vec<_> =
             overview.kinds.iter().map(|one| (&*one.kind, one.total, one.omitted, one.releases.len())).collect();
         assert_eq!(seen, [("A", 500, 250, 250), ("B", 500, 250, 250)]);

@@ -11,7 +11,7 @@ use helm_release::kube::Error;
 use jiff::Timestamp;
 
 use super::address::{Filter, Wanted};
-use super::model::{Table, row, table};
+use super::model::{Caches, Table, row, table};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::progression::Phase;
 use crate::view::primary::Primary;
@@ -80,9 +80,9 @@ fn rollout(controller: &ControllerContext) -> Option<String> {
 
 /// Returns a digest of what the overview is made of. It also differs after changes that the overview does not show, but
 /// never after those of resources that the caller may not list.
-pub(crate) fn version(listed: &Listed<'_>, is_complete: bool) -> u64 {
+pub(crate) fn version(listed: &Listed<'_>, caches: Caches) -> u64 {
     let mut digest = DefaultHasher::new();
-    is_complete.hash(&mut digest);
+    caches.hash(&mut digest);
     for (controller, primaries) in listed {
         (controller.resource.kind.as_ref(), primaries.len(), rollout(controller)).hash(&mut digest);
         primaries.iter().for_each(|primary| (primary.uid(), primary.resource_version()).hash(&mut digest));

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use helm::origins::Key;
 
-use super::address::Filter;
+use super::address::{Filter, ValueRows};
 use super::detail::{Detail, Drifted};
 use super::differences::Differences;
+use super::model::Caches;
 use super::process::{Controller, Process, Watched};
 use super::values::Values;
 use super::{html, model};
@@ -51,7 +52,7 @@ fn overview(text: &str, now: Timestamp) -> String {
     let word = || name(text).name;
     let filter = Filter { kind: word(), namespace: word(), q: word(), state: word(), ..Filter::default() };
     let table = model::table((text, text), vec![row], &Filter::default());
-    html::overview::overview(&model::overview(filter, false, vec![table]), 7, now).into_string()
+    html::overview::overview(&model::overview(filter, Caches::Filling, vec![table]), 7, now).into_string()
 }
 
 fn detail(text: &str, now: Timestamp) -> Detail {
@@ -90,7 +91,13 @@ fn values(text: &str) -> String {
             is_documented: false,
         }],
     };
-    let values = Values { resource: name(text), all: false, rows: vec![row], omitted: 3, notes: vec![text.to_owned()] };
+    let values = Values {
+        resource: name(text),
+        which: ValueRows::Changed,
+        rows: vec![row],
+        omitted: 3,
+        notes: vec![text.to_owned()],
+    };
     html::values::values(&values).into_string()
 }
 
@@ -234,7 +241,7 @@ fn the_contrast_of_each_colour_is_at_least_that_of_wcag_aa() {
 #[test]
 fn an_overview_groups_what_fails_by_reason() {
     let table = model::tests::shown(&Filter::default());
-    let overview = model::overview(Filter::default(), true, vec![table]);
+    let overview = model::overview(Filter::default(), Caches::Complete, vec![table]);
     let page = html::overview::overview(&overview, 7, "2026-01-03T00:00:00Z".parse().unwrap()).into_string();
     let places: Vec<usize> = ["InstallError (1)", "Progressing (2)", "Ready</span> (1)"]
         .map(|group| page.find(group).unwrap_or_else(|| panic!("{group}: {page}")))
@@ -249,7 +256,7 @@ fn an_overview_of_five_thousand_failing_releases_is_less_than_a_mebibyte() {
     let mut row = model::row(&hostile("shop").primary, Timestamp::UNIX_EPOCH);
     row.line.message = "x".repeat(4096);
     let table = model::table(("g.io", "Shop"), vec![row; 5000], &Filter::default());
-    let overview = model::overview(Filter::default(), true, vec![table]);
+    let overview = model::overview(Filter::default(), Caches::Complete, vec![table]);
     let page = html::overview::overview(&overview, 7, Timestamp::UNIX_EPOCH).into_string();
     assert!(page.len() < 1 << 20, "{}", page.len());
     assert!(page.contains("4500 more are not shown"));

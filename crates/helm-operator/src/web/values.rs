@@ -5,6 +5,7 @@ use controller::report::chain;
 use controller::server::{Right, Rights};
 use helm_release::kube::{Call, Error};
 
+use super::address::ValueRows;
 use super::sight::Found;
 use crate::inspect::model::Name;
 use crate::origins::rows::{Row, rows};
@@ -20,8 +21,7 @@ pub(crate) const MAX_ROWS: usize = 1000;
 /// The values of a release.
 pub(crate) struct Values {
     pub(crate) resource: Name,
-    /// Whether the charts' own defaults are shown, too.
-    pub(crate) all: bool,
+    pub(crate) which: ValueRows,
     /// Ordered by path.
     pub(crate) rows: Vec<Row>,
     pub(crate) omitted: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Values {
 ///
 /// # Errors
 /// The API server does not say what the caller may read.
-pub(crate) async fn values(found: &Found, rights: &dyn Rights, all: bool) -> Result<Values, Error> {
+pub(crate) async fn values(found: &Found, rights: &dyn Rights, which: ValueRows) -> Result<Values, Error> {
     let Found { controller, primary, .. } = found;
     let resource = Name {
         group: controller.resource.group().to_owned(),
@@ -41,7 +41,7 @@ pub(crate) async fn values(found: &Found, rights: &dyn Rights, all: bool) -> Res
         namespace: primary.own_namespace().to_owned(),
         name: primary.name().to_owned(),
     };
-    let mut shown = Values { resource, all, rows: Vec::new(), omitted: 0, notes: Vec::new() };
+    let mut shown = Values { resource, which, rows: Vec::new(), omitted: 0, notes: Vec::new() };
     let settings = &controller.settings;
     let sources = match named(primary, &settings.values_from, &settings.values_from_annotation) {
         Ok(named) => read(controller, rights, named, &mut shown.notes).await?,
@@ -57,7 +57,7 @@ pub(crate) async fn values(found: &Found, rights: &dyn Rights, all: bool) -> Res
         }
         Err(why) => shown.notes.push(why),
     }
-    shown.rows.retain(|row| all || row.is_changed());
+    shown.rows.retain(|row| which == ValueRows::All || row.is_changed());
     shown.omitted = shown.rows.len().saturating_sub(MAX_ROWS);
     shown.rows.truncate(MAX_ROWS);
     Ok(shown)

@@ -11,7 +11,7 @@ use super::hooks::JOBS;
 use super::*;
 use crate::dependencies::parse;
 use crate::view::coverage::KindKey;
-use crate::view::dependencies::seen::Seen;
+use crate::view::dependencies::seen::{Portion, Seen};
 use crate::watches::{AnnotationRule, ServiceAccount};
 
 const DATABASE: &str = "/apis/db.example.com/v1/namespaces/ns/databases/db";
@@ -50,7 +50,7 @@ impl World {
                 let seen: Seen = serde_json::from_value(object).unwrap();
                 self.shared.dependencies.changed(&kind, &seen, epoch);
             }
-            self.shared.dependencies.sweep(&kind, &WatchScope::ALL, epoch, false);
+            self.shared.dependencies.sweep(&kind, &WatchScope::ALL, epoch, Portion::Whole);
         }
     }
 

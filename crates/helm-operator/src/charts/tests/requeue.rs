@@ -160,7 +160,8 @@ async fn health_names_failed_objects_first_and_says_why() {
                 object
             })
             .collect();
-        health::health(&StepContext::new(&world.shared, &key(), &()).unhealthy(&marks), None, false)
+        let unhealthy = StepContext::new(&world.shared, &key(), &()).unhealthy(&marks);
+        health::Waiting::begin(0, Instant::now()).health(&unhealthy, Duration::ZERO, Instant::now())
     };
     let waits = |name: &str| format!("Deployment \"{name}\" is not ready: 0 of 1 replicas are available");
     assert_eq!(health(&[("r", "ready")]), Health::Ready);

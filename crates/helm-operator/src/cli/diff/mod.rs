@@ -141,9 +141,8 @@ fn print(diff: &Diff, plans: &[Rehearsed], rollouts: &[String]) -> io::Result<()
     let mut out = io::stdout().lock();
     let printed = match diff.output {
         Form::Text => {
-            let is_terminal = out.is_terminal();
-            let max_lines = (is_terminal && !diff.full).then_some(MAX_LINES);
-            let style = Style { colour: Colour::on(is_terminal), max_lines };
+            let max_lines = (out.is_terminal() && !diff.full).then_some(MAX_LINES);
+            let style = Style { colour: Colour::of(&out), max_lines };
             let plans = plans.iter().map(|one| text(&one.plan, &one.mask, style));
             plans.chain(rollouts.iter().cloned()).collect::<Vec<_>>().join("\n")
         }

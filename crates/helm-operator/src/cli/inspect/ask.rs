@@ -1,6 +1,6 @@
 //! Finds the resource that a person means, reads it, and renders the answer.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::sync::Arc;
 
 use controller::report::chain;
@@ -112,7 +112,7 @@ impl Asked {
         let text = match self.output {
             Output::Json => format!("{:#}\n", plan::json::json(&plan, &mask)),
             Output::Text => {
-                let style = Style { colour: Colour::on(io::stdout().is_terminal()), max_lines: None };
+                let style = Style { colour: Colour::of(&io::stdout()), max_lines: None };
                 plan::text::text(&plan, &mask, style)
             }
         };

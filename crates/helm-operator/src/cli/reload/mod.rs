@@ -16,7 +16,7 @@ mod preview;
 mod releases;
 mod sources;
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -142,7 +142,7 @@ fn wait(
                 Next::Reload(change) => {
                     tracing::info!(chart = %watch.chart.display(), "The chart was saved: serving it");
                     let change = releases::changes(watch, previews).unwrap_or(change);
-                    super::print(&coloured(&change, Colour::on(io::stdout().is_terminal())));
+                    super::print(&coloured(&change, Colour::of(&io::stdout())));
                     reloads = true;
                 }
             }

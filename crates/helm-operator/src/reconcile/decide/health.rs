@@ -16,6 +16,7 @@ use crate::status::{Health, MAX_NAMED};
 pub(crate) const FIRST_DIAGNOSIS: Duration = Duration::from_secs(10);
 /// The maximum wait between two diagnoses.
 const RAREST_DIAGNOSIS: Duration = Duration::from_secs(300);
+
 /// An object of the release that is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unhealthy {
@@ -24,6 +25,24 @@ pub(crate) struct Unhealthy {
     /// Whether it exists and is not being deleted.
     pub(crate) is_live: bool,
     pub(crate) unready: Unready,
+}
+
+impl Unhealthy {
+    /// Returns whether a diagnosis may find more than the object's own status says.
+    pub(crate) fn is_examinable(&self) -> bool {
+        self.is_live && can_explain(&self.key.group, &self.key.kind)
+    }
+}
+
+/// Returns whether a diagnosis of an object of this kind can find more than its own status says.
+pub(crate) fn can_explain(group: &str, kind: &str) -> bool {
+    let kinds: &[&str] = match group {
+        "" => &["Pod", "PersistentVolumeClaim", "ReplicationController", "Service"],
+        "apps" => &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
+        "batch" => &["Job"],
+        _ => &[],
+    };
+    kinds.contains(&kind)
 }
 
 /// The state of a release that is not ready.
@@ -75,7 +94,8 @@ impl Waiting {
 
     /// Compares the state with the previous one. An object that has just appeared gets the same time before its first
     /// diagnosis as any other.
-    pub(crate) fn observe(&mut self, progress: u64, is_examinable: bool, now: Instant) {
+    pub(crate) fn observe(&mut self, progress: u64, unhealthy: &[Unhealthy], now: Instant) {
+        let is_examinable = unhealthy.iter().any(Unhealthy::is_examinable);
         if is_examinable && !self.is_examinable {
             self.next_diagnosis = self.next_diagnosis.max(now + FIRST_DIAGNOSIS);
         }
@@ -102,8 +122,23 @@ impl Waiting {
         self.next_diagnosis = now + FIRST_DIAGNOSIS.saturating_mul(1 << doublings).min(RAREST_DIAGNOSIS);
     }
 
-    /// Returns whether there was no progress within the limit. Zero sets no limit.
-    pub(crate) fn is_timed_out(&self, limit: Duration, now: Instant) -> bool {
+    /// Returns the health of a release with these unready objects, failed ones first. Zero sets no limit.
+    pub(crate) fn health(&self, unhealthy: &[Unhealthy], limit: Duration, now: Instant) -> Health {
+        let Some(first) = unhealthy.first() else { return Health::Ready };
+        let parts: Vec<String> = unhealthy.iter().take(MAX_NAMED).map(|one| self.sentence(one)).collect();
+        let mut message = parts.join("; ");
+        if let more @ 1.. = unhealthy.len().saturating_sub(MAX_NAMED) {
+            message.push_str(&format!("; {more} more objects are not ready"));
+        }
+        match () {
+            () if first.unready.failed => Health::Failed(message),
+            () if self.is_timed_out(limit, now) => Health::TimedOut(message),
+            () => Health::Progressing(message),
+        }
+    }
+
+    /// Returns whether there was no progress within the limit.
+    fn is_timed_out(&self, limit: Duration, now: Instant) -> bool {
         !limit.is_zero() && (self.was_stalled || now >= self.since + limit)
     }
 
@@ -113,33 +148,18 @@ impl Waiting {
         [self.is_examinable.then_some(self.next_diagnosis), deadline]
     }
 
+    /// Describes one object: `Deployment "web" is not ready: 0 of 1 replicas are available: pod "web-1": container "app" …`
+    fn sentence(&self, one: &Unhealthy) -> String {
+        let state = if one.unready.failed { "failed" } else { "is not ready" };
+        let why = one.unready.why.trim_end_matches('.');
+        match self.cause(&one.key) {
+            Some(cause) => format!("{} {state}: {why}: {cause}", one.key),
+            None => format!("{} {state}: {why}", one.key),
+        }
+    }
+
     fn cause(&self, key: &ObjectKey) -> Option<&str> {
         self.causes.iter().find(|(of, _)| of == key).map(|(_, cause)| cause.as_str())
-    }
-}
-
-/// Returns the health of a release with these unready objects, failed ones first.
-pub(crate) fn health(unhealthy: &[Unhealthy], waiting: Option<&Waiting>, timed_out: bool) -> Health {
-    let Some(first) = unhealthy.first() else { return Health::Ready };
-    let parts: Vec<String> = unhealthy.iter().take(MAX_NAMED).map(|one| sentence(one, waiting)).collect();
-    let mut message = parts.join("; ");
-    if let more @ 1.. = unhealthy.len().saturating_sub(MAX_NAMED) {
-        message.push_str(&format!("; {more} more objects are not ready"));
-    }
-    match () {
-        () if first.unready.failed => Health::Failed(message),
-        () if timed_out => Health::TimedOut(message),
-        () => Health::Progressing(message),
-    }
-}
-
-/// Describes one object: `Deployment "web" is not ready: 0 of 1 replicas are available: pod "web-1": container "app" …`
-fn sentence(one: &Unhealthy, waiting: Option<&Waiting>) -> String {
-    let state = if one.unready.failed { "failed" } else { "is not ready" };
-    let why = one.unready.why.trim_end_matches('.');
-    match waiting.and_then(|waiting| waiting.cause(&one.key)) {
-        Some(cause) => format!("{} {state}: {why}: {cause}", one.key),
-        None => format!("{} {state}: {why}", one.key),
     }
 }
 
@@ -159,23 +179,32 @@ mod tests {
         Unhealthy { key: key(name), api_version: "apps/v1".into(), is_live: true, unready }
     }
 
+    fn live() -> Unhealthy {
+        unhealthy("web", false, 1)
+    }
+
+    /// Returns an object that does not exist.
+    fn gone() -> Unhealthy {
+        Unhealthy { is_live: false, ..live() }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn looks_become_rarer_while_nothing_moves() {
         let begin = Instant::now();
         let mut waiting = Waiting::begin(1, begin);
         let mut now = begin;
         for seconds in [10, 10, 20, 40, 80, 160, 300, 300] {
-            waiting.observe(1, true, now);
+            waiting.observe(1, &[live()], now);
             assert!(!waiting.is_diagnosis_due(now + (seconds - 1) * SECOND));
             now += seconds * SECOND;
             assert!(waiting.is_diagnosis_due(now), "after {seconds} s");
             waiting.diagnosed(Some(Vec::new()), now);
         }
-        waiting.observe(2, true, now);
+        waiting.observe(2, &[live()], now);
         assert_eq!(waiting.next(Duration::ZERO), [Some(now + FIRST_DIAGNOSIS), None], "something moved");
         waiting.diagnosed(None, now);
         assert_eq!(waiting.next(Duration::ZERO)[0], Some(now + FIRST_DIAGNOSIS), "no diagnosis was taken");
-        waiting.observe(2, false, now);
+        waiting.observe(2, &[gone()], now);
         assert_eq!(waiting.next(Duration::ZERO), [None, None], "a diagnosis would find nothing");
     }
 
@@ -183,11 +212,11 @@ mod tests {
     async fn an_object_that_was_gone_has_time_before_the_first_look() {
         let begin = Instant::now();
         let mut waiting = Waiting::begin(1, begin);
-        waiting.observe(1, false, begin);
+        waiting.observe(1, &[gone()], begin);
         let back = begin + 60 * SECOND;
-        waiting.observe(2, true, back);
+        waiting.observe(2, &[live()], back);
         assert!(!waiting.is_diagnosis_due(back + 9 * SECOND) && waiting.is_diagnosis_due(back + FIRST_DIAGNOSIS));
-        waiting.observe(3, true, back + 9 * SECOND);
+        waiting.observe(3, &[live()], back + 9 * SECOND);
         assert!(waiting.is_diagnosis_due(back + FIRST_DIAGNOSIS), "progress postpones no look");
     }
 
@@ -196,9 +225,9 @@ mod tests {
         let begin = Instant::now();
         let mut waiting = Waiting::begin(1, begin);
         assert_eq!(waiting.next(LIMIT), [None, Some(begin + LIMIT)]);
-        waiting.observe(1, false, begin + 300 * SECOND);
+        waiting.observe(1, &[gone()], begin + 300 * SECOND);
         assert!(!waiting.is_timed_out(LIMIT, begin + 599 * SECOND) && waiting.is_timed_out(LIMIT, begin + LIMIT));
-        waiting.observe(2, false, begin + LIMIT);
+        waiting.observe(2, &[gone()], begin + LIMIT);
         assert!(
             !waiting.is_timed_out(LIMIT, begin + 2 * LIMIT - SECOND) && waiting.is_timed_out(LIMIT, begin + 2 * LIMIT)
         );
@@ -212,7 +241,7 @@ mod tests {
         let mut waiting = Waiting::begin(1, begin).stalled();
         assert!(waiting.is_timed_out(LIMIT, begin));
         assert_eq!(waiting.next(LIMIT), [None, None]);
-        waiting.observe(2, false, begin + SECOND);
+        waiting.observe(2, &[gone()], begin + SECOND);
         assert!(!waiting.is_timed_out(LIMIT, begin + SECOND));
     }
 
@@ -232,16 +261,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_message_names_three_objects_with_their_causes() {
-        assert_eq!(health(&[], None, true), Health::Ready);
-        let mut waiting = Waiting::begin(1, Instant::now());
-        waiting.diagnosed(Some(vec![(key("b"), "pod \"b-1\" is unschedulable".into())]), Instant::now());
+        let begin = Instant::now();
+        let mut waiting = Waiting::begin(1, begin);
+        assert_eq!(waiting.health(&[], LIMIT, begin + LIMIT), Health::Ready);
+        waiting.diagnosed(Some(vec![(key("b"), "pod \"b-1\" is unschedulable".into())]), begin);
         let all: Vec<Unhealthy> = ["a", "b", "c", "d", "e"].map(|name| unhealthy(name, false, 1)).into();
         let text = "Deployment \"a\" is not ready: 0 of 1 replicas are available; \
             Deployment \"b\" is not ready: 0 of 1 replicas are available: pod \"b-1\" is unschedulable; \
             Deployment \"c\" is not ready: 0 of 1 replicas are available; 2 more objects are not ready";
-        assert_eq!(health(&all, Some(&waiting), false), Health::Progressing(text.into()));
-        assert_eq!(health(&all, Some(&waiting), true), Health::TimedOut(text.into()));
+        assert_eq!(waiting.health(&all, LIMIT, begin), Health::Progressing(text.into()));
+        assert_eq!(waiting.health(&all, LIMIT, begin + LIMIT), Health::TimedOut(text.into()));
         let failed = Health::Failed("Deployment \"f\" failed: 0 of 1 replicas are available".into());
-        assert_eq!(health(&[unhealthy("f", true, 1)], None, true), failed, "a failure says more than a limit");
+        let health = waiting.health(&[unhealthy("f", true, 1)], LIMIT, begin + LIMIT);
+        assert_eq!(health, failed, "a failure says more than a limit");
     }
 }

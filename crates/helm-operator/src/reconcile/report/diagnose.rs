@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::pods::{self, Culprit};
 use crate::reconcile::controller_context::ControllerContext;
-use crate::reconcile::decide::health::{Unhealthy, Waiting, health, progress_of};
+use crate::reconcile::decide::health::{Unhealthy, Waiting, progress_of};
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, MAX_NAMED, ObjectCount, condition};
 use crate::view::primary::Primary;
@@ -38,16 +38,14 @@ pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary)
         return (Health::Ready, count);
     }
     let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
-    let is_examinable = unhealthy.iter().any(is_examinable);
     let known = history.status.waiting.clone();
     let mut waiting = known.unwrap_or_else(|| Box::new(begin(primary, progress, now)));
-    waiting.observe(progress, is_examinable, now);
+    waiting.observe(progress, &unhealthy, now);
     // A failure is more important than the health of an older revision.
     if waiting.is_diagnosis_due(now) && history.failure.is_none() {
         waiting.diagnosed(diagnose(context, &unhealthy).await, Instant::now());
     }
-    let timed_out = waiting.is_timed_out(context.shared.settings.progress_timeout, now);
-    let health = health(&unhealthy, Some(&waiting), timed_out);
+    let health = waiting.health(&unhealthy, context.shared.settings.progress_timeout, now);
     memory.change(context.key, |history| history.status.waiting = Some(waiting));
     (health, count)
 }
@@ -57,33 +55,18 @@ fn is_stalled(primary: &Primary) -> bool {
     stalled.is_some_and(|c| *c.reason == *"ProgressTimeout" && c.observed_generation == Some(primary.generation))
 }
 
-fn is_examinable(one: &Unhealthy) -> bool {
-    one.is_live && can_explain(&one.key.group, &one.key.kind)
-}
-
-/// Returns whether a diagnosis of an object of this kind can find more than its own status says.
-pub(crate) fn can_explain(group: &str, kind: &str) -> bool {
-    let kinds: &[&str] = match group {
-        "" => &["Pod", "PersistentVolumeClaim", "ReplicationController", "Service"],
-        "apps" => &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
-        "batch" => &["Job"],
-        _ => &[],
-    };
-    kinds.contains(&kind)
-}
-
-/// Examines the objects that the message names, without occupying a worker. Returns `None` if another diagnosis is
-/// running or in its cooldown.
 fn begin(primary: &Primary, progress: u64, now: Instant) -> Waiting {
     let waiting = Waiting::begin(progress, now);
     if is_stalled(primary) { waiting.stalled() } else { waiting }
 }
 
+/// Examines the objects that the message names, without occupying a worker. Returns `None` if another diagnosis is
+/// running or in its cooldown.
 async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
     let taken = context.shared.diagnoses.throttle.try_begin()?;
     context.slot.leave();
     let mut causes = Vec::new();
-    for one in unhealthy.iter().take(MAX_NAMED).filter(|one| is_examinable(one)) {
+    for one in unhealthy.iter().take(MAX_NAMED).filter(|one| one.is_examinable()) {
         let diagnosis = Diagnosis { shared: context.shared, key: &one.key, api_version: &one.api_version };
         if let Some(cause) = diagnosis.cause().await {
             causes.push((one.key.clone(), cause));

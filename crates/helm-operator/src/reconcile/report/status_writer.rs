@@ -388,7 +388,7 @@ async fn apply(
 ) -> Result<Option<Received>, helm_release::kube::Error> {
     let inventory = held(shared, primary).and_then(|release| history::inventory(&release));
     loop {
-        let mut fields = status.to_apply(primary.conditions_are_one_field, inventory.as_ref());
+        let mut fields = status.to_apply(primary.conditions, inventory.as_ref());
         if !shared.undeclared.remove_from(&mut fields) {
             return Ok(None);
         }

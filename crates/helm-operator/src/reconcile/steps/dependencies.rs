@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::dependencies::{
-    CYCLE, Gap, HELD, NOT_READY, Node, Origin, Query, Standing, Target, Waiting, Wanted, admit, describe_cycle,
-    describe_gaps, describe_holders, resolve,
+    Access, CYCLE, Gap, HELD, NOT_READY, Node, Origin, Query, ReadsAs, Standing, Target, Waiting, Wanted, admit,
+    describe_cycle, describe_gaps, describe_holders, resolve,
 };
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::state::Awaits;
@@ -56,7 +56,8 @@ impl ControllerContext {
         let Some(entries) = primary.annotations.depends_on() else { return Ok(Vec::new()) };
         let wanted = self.wanted(&entries?, Origin::Annotation, primary)?;
         let rule = self.settings.depends_on_annotation.as_ref();
-        admit(&wanted, primary.own_namespace(), rule, self.settings.account.is_some())?;
+        let reads_as = if self.settings.account.is_some() { ReadsAs::Account } else { ReadsAs::Operator };
+        admit(&wanted, primary.own_namespace(), rule, reads_as)?;
         Ok(wanted)
     }
 
@@ -137,7 +138,7 @@ impl StepContext<'_> {
     fn gap(&self, user: &User, (wanted, standing): &(Wanted, Standing)) -> Option<Option<(Arc<Query>, Gap)>> {
         let Standing::Lacks(gap) = standing else { return None };
         let may_read = self.shared.settings.account.is_none()
-            || self.shared.dependencies.told(user, &wanted.query, standing) == Some(true);
+            || self.shared.dependencies.told(user, &wanted.query, standing) == Some(Access::Granted);
         Some(may_read.then(|| (wanted.query.clone(), gap.clone())))
     }
 
@@ -152,7 +153,7 @@ impl StepContext<'_> {
             _ if user.1 == *node => true,
             (false, direct) => direct.is_some() || node.namespace == user.1.namespace,
             (true, Some((wanted, standing))) => {
-                self.shared.dependencies.told(user, &wanted.query, standing) == Some(true)
+                self.shared.dependencies.told(user, &wanted.query, standing) == Some(Access::Granted)
             }
             (true, None) => false,
         }
@@ -182,11 +183,11 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
     }
     for (wanted, standing) in shared.dependencies.standings(&user) {
         if context.must_check(&user, &wanted, &standing) {
-            let may_read = may_read(context, &wanted.query).await?;
-            if !may_read && wanted.origin == Origin::Annotation {
+            let access = access(context, &wanted.query).await?;
+            if access == Access::Denied && wanted.origin == Origin::Annotation {
                 return Err(closed_to_account(context, &wanted.query).into());
             }
-            shared.dependencies.tell(&user, &wanted.query, standing, may_read);
+            shared.dependencies.tell(&user, &wanted.query, standing, access);
         }
     }
     Ok(NextStep::Again)
@@ -280,11 +281,11 @@ fn selected_path(resource: &Resource, query: &Query) -> Result<String, Error> {
 
 /// Returns whether the release's account may read the objects of a query. The server's answer to a read is the only
 /// judge that needs no further right.
-async fn may_read(context: &StepContext<'_>, query: &Query) -> Result<bool, Failed> {
+async fn access(context: &StepContext<'_>, query: &Query) -> Result<Access, Failed> {
     // Everyone may know which kinds are served.
-    let Some(resource) = served(context.shared, query).await? else { return Ok(true) };
+    let Some(resource) = served(context.shared, query).await? else { return Ok(Access::Granted) };
     if resource.namespaced && query.namespace.is_empty() {
-        return Ok(true);
+        return Ok(Access::Granted);
     }
     let path = |error| Failed::of_request(&error, "cannot check what the account may read");
     let call = match named_path(&resource, query).map_err(path)? {
@@ -292,9 +293,9 @@ async fn may_read(context: &StepContext<'_>, query: &Query) -> Result<bool, Fail
         None => Call::metadata_list(format!("{}&limit=1", selected_path(&resource, query).map_err(path)?)),
     };
     match context.applier.api().send(call).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_not_found() => Ok(true),
-        Err(error) if error.is_forbidden() && !chain(&error).contains(" cannot impersonate") => Ok(false),
+        Ok(_) => Ok(Access::Granted),
+        Err(error) if error.is_not_found() => Ok(Access::Granted),
+        Err(error) if error.is_forbidden() && !chain(&error).contains(" cannot impersonate") => Ok(Access::Denied),
         Err(error) => Err(path(error)),
     }
 }

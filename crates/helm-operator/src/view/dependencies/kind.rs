@@ -8,8 +8,8 @@ use controller::runtime::reflector::WatchScope;
 use helm_release::kube::Resource;
 use tokio::time::Instant;
 
-use super::seen::Seen;
-use crate::dependencies::{Gap, Missing, Node, Query, Standing};
+use super::seen::{Portion, Seen};
+use crate::dependencies::{Access, Gap, Missing, Node, Query, Standing};
 
 /// A resource that waits: its controller's name, and itself.
 pub(crate) type User = (Arc<str>, Node);
@@ -42,7 +42,7 @@ pub(super) struct Entry {
 }
 
 /// The standing that an account was checked for, and whether it may read the objects.
-pub(super) type Told = (Standing, bool);
+pub(super) type Told = (Standing, Access);
 
 struct Found {
     version: u64,
@@ -146,11 +146,9 @@ impl Kind {
     }
 
     /// Handles the end of a list: what it did not contain does not exist.
-    pub(super) fn sweep(&mut self, scope: &WatchScope, list: Epoch, is_partial: bool) -> BTreeSet<User> {
+    pub(super) fn sweep(&mut self, scope: &WatchScope, list: Epoch, portion: Portion) -> BTreeSet<User> {
         self.is_unserved = false;
-        let covered = |entry: &&mut Entry| {
-            scope.covers(&entry.query.namespace) && (!is_partial || entry.query.needs_only_metadata())
-        };
+        let covered = |entry: &&mut Entry| scope.covers(&entry.query.namespace) && portion.suffices_for(&entry.query);
         let sweep = |entry: &mut Entry| {
             entry.objects.retain(|_, found| found.stamp.survives(list));
             entry.is_known |= entry.since < list.began;

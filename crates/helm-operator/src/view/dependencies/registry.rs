@@ -17,9 +17,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use super::kind::User;
 use super::kind::{Entry, Kind};
-use super::seen::Seen;
+use super::seen::{Portion, Seen, ServedBy};
 use super::{served, watch};
-use crate::dependencies::{self, Node, Query, Standing, Wanted};
+use crate::dependencies::{self, Access, Node, Query, Standing, Wanted};
 use crate::view::coverage::KindKey;
 use crate::watches::Expressions;
 
@@ -58,8 +58,7 @@ struct Controller {
 /// A watch, and the reason if the server refuses it.
 struct Watched {
     scope: WatchScope,
-    /// Whether it shows only metadata.
-    is_partial: bool,
+    portion: Portion,
     refusal: Option<String>,
     /// Stops the watch when dropped.
     _watcher: Option<AbortOnDropHandle<()>>,
@@ -122,18 +121,18 @@ impl Dependencies {
 
     /// Returns whether the resource's account may read the objects of a query, if that was checked since the standing
     /// last changed.
-    pub(crate) fn told(&self, user: &User, query: &Query, standing: &Standing) -> Option<bool> {
+    pub(crate) fn told(&self, user: &User, query: &Query, standing: &Standing) -> Option<Access> {
         let state = self.state();
-        let (known, may_read) = state.entry(query)?.users.get(user)?.as_ref()?;
-        (known == standing).then_some(*may_read)
+        let (known, access) = state.entry(query)?.users.get(user)?.as_ref()?;
+        (known == standing).then_some(*access)
     }
 
     /// Records whether the resource's account may read the objects of a query.
-    pub(crate) fn tell(&self, user: &User, query: &Query, standing: Standing, may_read: bool) {
+    pub(crate) fn tell(&self, user: &User, query: &Query, standing: Standing, access: Access) {
         let mut state = self.state();
         let entry = state.kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
         if let Some(told) = entry.and_then(|entry| entry.users.get_mut(user)) {
-            *told = Some((standing, may_read));
+            *told = Some((standing, access));
         }
     }
 
@@ -211,12 +210,12 @@ impl Dependencies {
     }
 
     /// Handles the end of a list.
-    pub(crate) fn sweep(&self, kind: &KindKey, scope: &WatchScope, list: Epoch, is_partial: bool) {
+    pub(crate) fn sweep(&self, kind: &KindKey, scope: &WatchScope, list: Epoch, portion: Portion) {
         let mut state = self.state();
         for watched in state.watches.get_mut(kind).into_iter().flatten().filter(|watched| watched.scope == *scope) {
             watched.refusal = None;
         }
-        let users = state.kinds.get_mut(kind).map(|kind| kind.sweep(scope, list, is_partial)).unwrap_or_default();
+        let users = state.kinds.get_mut(kind).map(|kind| kind.sweep(scope, list, portion)).unwrap_or_default();
         state.wake_all(&users);
     }
 
@@ -254,10 +253,10 @@ impl Dependencies {
 
     fn put(&self, state: &mut State, kind: &KindKey, seen: &Seen, epoch: Option<Epoch>) -> BTreeSet<User> {
         let State { kinds, controllers, .. } = state;
-        let is_served = self.served.has(&kind.0, &kind.1);
+        let by = if self.served.has(&kind.0, &kind.1) { ServedBy::Us } else { ServedBy::Others };
         let judge = |seen: &Seen, query: &Query| {
             let rules = query.rules.as_ref().and_then(|name| controllers.get(name)).map(|one| &*one.rules);
-            seen.lacks(query, rules, is_served)
+            seen.lacks(query, rules, by)
         };
         kinds.get_mut(kind).map(|kind| kind.changed(seen, epoch, &judge)).unwrap_or_default()
     }
@@ -280,16 +279,17 @@ impl Dependencies {
             };
             let running = watches.entry(key.clone()).or_default();
             let known = running.iter().position(|watched| watched.scope == scope);
-            let is_enough = |watched: &Watched| !watched.is_partial || query.needs_only_metadata();
-            if known.is_some_and(|at| is_enough(&running[at])) || (resource.namespaced && query.namespace.is_empty()) {
+            if known.is_some_and(|at| running[at].portion.suffices_for(query))
+                || (resource.namespaced && query.namespace.is_empty())
+            {
                 continue;
             }
             // A watch that shows more replaces one that shows less.
             known.into_iter().for_each(|at| drop(running.swap_remove(at)));
-            let is_partial = query.needs_only_metadata();
-            let start = |client| watch::start(Arc::downgrade(self), client, &resource, &scope, is_partial);
+            let portion = Portion::needed_for(query);
+            let start = |client| watch::start(Arc::downgrade(self), client, &resource, &scope, portion);
             let watcher = self.client.as_ref().map(start);
-            running.push(Watched { scope, is_partial, refusal: None, _watcher: watcher });
+            running.push(Watched { scope, portion, refusal: None, _watcher: watcher });
         }
     }
 

@@ -12,14 +12,41 @@ use serde_json::value::RawValue;
 use crate::dependencies::{Missing, Query, Until};
 use crate::watches::Expressions;
 
+/// The part of its objects that a watch or a read shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Portion {
+    Metadata,
+    Whole,
+}
+
+impl Portion {
+    /// Returns what a query needs.
+    pub(crate) fn needed_for(query: &Query) -> Portion {
+        if query.needs_only_metadata() { Portion::Metadata } else { Portion::Whole }
+    }
+
+    /// Returns whether this shows enough for a query.
+    pub(crate) fn suffices_for(self, query: &Query) -> bool {
+        self == Portion::Whole || query.needs_only_metadata()
+    }
+}
+
+/// Who reconciles an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServedBy {
+    /// This operator.
+    Us,
+    Others,
+}
+
 /// An object, which is judged and then dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     metadata: ObjectMeta,
     labels: BTreeMap<String, String>,
     live: Live,
-    /// Whether only the metadata was read.
-    is_partial: bool,
+    /// What was read of it.
+    portion: Portion,
 }
 
 /// An object of which only the metadata is requested and read.
@@ -50,13 +77,13 @@ impl<'de> Deserialize<'de> for Seen {
         let live = serde_json::from_str::<Whole>(text.get()).map_err(D::Error::custom)?.live;
         let labels: Labelled = serde_json::from_str(text.get()).unwrap_or_default();
         let labels = labels.metadata.labels.unwrap_or_default();
-        Ok(Seen { metadata: live.metadata.clone(), labels, live, is_partial: false })
+        Ok(Seen { metadata: live.metadata.clone(), labels, live, portion: Portion::Whole })
     }
 }
 
 impl<'de> Deserialize<'de> for SeenMetadata {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<SeenMetadata, D::Error> {
-        let seen = Seen { is_partial: true, ..Seen::deserialize(from)? };
+        let seen = Seen { portion: Portion::Metadata, ..Seen::deserialize(from)? };
         Ok(SeenMetadata { metadata: seen.metadata.clone(), seen })
     }
 }
@@ -87,18 +114,17 @@ impl Seen {
 
     /// Returns whether this shows enough of the object for the query.
     pub(crate) fn suffices_for(&self, query: &Query) -> bool {
-        !self.is_partial || query.needs_only_metadata()
+        self.portion.suffices_for(query)
     }
 
-    /// Returns why the object does not satisfy the query; `None` if it does. `rules` are those that the query names;
-    /// `is_served` says whether this operator serves its kind.
-    pub(crate) fn lacks(&self, query: &Query, rules: Option<&Expressions>, is_served: bool) -> Option<Missing> {
+    /// Returns why the object does not satisfy the query; `None` if it does. `rules` are those that the query names.
+    pub(crate) fn lacks(&self, query: &Query, rules: Option<&Expressions>, by: ServedBy) -> Option<Missing> {
         if self.live.deleting {
             return Some(Missing::Deleting);
         }
         match &query.until {
             Until::Exists => None,
-            Until::Ready => self.unready(&query.group, &query.kind, rules, is_served),
+            Until::Ready => self.unready(&query.group, &query.kind, rules, by),
             Until::True(expression) => match &self.live.whole {
                 None => Some(Missing::Faulty("the object is too large".to_owned())),
                 Some(text) => match expression.is_true(&[("self", &serde_json::from_str(text).unwrap_or_default())]) {
@@ -110,14 +136,14 @@ impl Seen {
         }
     }
 
-    fn unready(&self, group: &str, kind: &str, rules: Option<&Expressions>, is_served: bool) -> Option<Missing> {
+    fn unready(&self, group: &str, kind: &str, rules: Option<&Expressions>, by: ServedBy) -> Option<Missing> {
         let by_rule = rules.zip(self.live.whole.as_ref()).and_then(|(rules, text)| rules.judge(group, kind, text));
         let unready = by_rule.unwrap_or_else(|| self.live.unready(group, kind));
         match unready {
             Some(unready) if unready.failed => Some(Missing::Failed),
             Some(_) => Some(Missing::Unready),
             // kstatus considers a resource without a status ready. For our own kinds it means: not reconciled yet.
-            None => (is_served && !self.is_reconciled()).then_some(Missing::Unready),
+            None => (by == ServedBy::Us && !self.is_reconciled()).then_some(Missing::Unready),
         }
     }
 
@@ -137,13 +163,14 @@ impl Seen {
 mod tests {
     use serde_json::json;
 
+    use super::ServedBy::{Others, Us};
     use super::*;
     use crate::dependencies::{Origin, parse, resolve};
 
-    fn lacks(entry: &Value, object: &Value, is_served: bool) -> Option<Missing> {
+    fn lacks(entry: &Value, object: &Value, by: ServedBy) -> Option<Missing> {
         let entries = parse(&json!([entry])).unwrap();
         let query = resolve(&entries, Origin::Watch, ("ns", "web"), &|_, _| None).unwrap()[0].query.clone();
-        serde_json::from_value::<Seen>(object.clone()).unwrap().lacks(&query, None, is_served)
+        serde_json::from_value::<Seen>(object.clone()).unwrap().lacks(&query, None, by)
     }
 
     #[test]
@@ -158,30 +185,30 @@ mod tests {
         let condition = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status}]});
         let (exists, ready) = (named(json!({"until": "exists"})), named(json!({})));
         let up = named(json!({"ready": "self.status.phase == 'Up'"}));
-        for (behaviour, entry, status, served, expected) in [
-            ("exists", &exists, condition("Ready", "False"), false, None),
-            ("ready", &ready, condition("Ready", "True"), false, None),
-            ("not ready", &ready, condition("Ready", "False"), false, Some(Missing::Unready)),
-            ("stalled", &ready, condition("Stalled", "True"), false, Some(Missing::Failed)),
-            ("without status", &ready, json!({}), false, None),
-            ("one of ours without status", &ready, json!({}), true, Some(Missing::Unready)),
-            ("one of ours", &ready, condition("Ready", "True"), true, None),
+        for (behaviour, entry, status, by, expected) in [
+            ("exists", &exists, condition("Ready", "False"), Others, None),
+            ("ready", &ready, condition("Ready", "True"), Others, None),
+            ("not ready", &ready, condition("Ready", "False"), Others, Some(Missing::Unready)),
+            ("stalled", &ready, condition("Stalled", "True"), Others, Some(Missing::Failed)),
+            ("without status", &ready, json!({}), Others, None),
+            ("one of ours without status", &ready, json!({}), Us, Some(Missing::Unready)),
+            ("one of ours", &ready, condition("Ready", "True"), Us, None),
             // fluxcd/flux2#125
             (
                 "an old generation",
                 &ready,
                 json!({"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}),
-                true,
+                Us,
                 Some(Missing::Unready),
             ),
-            ("an expression", &up, json!({"phase": "Up"}), false, None),
-            ("one that is false", &up, json!({"phase": "Down"}), false, Some(Missing::Untrue)),
-            ("one that fails", &up, json!({}), false, Some(Missing::Faulty("no such key: phase".into()))),
+            ("an expression", &up, json!({"phase": "Up"}), Others, None),
+            ("one that is false", &up, json!({"phase": "Down"}), Others, Some(Missing::Untrue)),
+            ("one that fails", &up, json!({}), Others, Some(Missing::Faulty("no such key: phase".into()))),
         ] {
-            assert_eq!(lacks(entry, &object(status), served), expected, "{behaviour}");
+            assert_eq!(lacks(entry, &object(status), by), expected, "{behaviour}");
         }
         let mut leaving = object(json!({}));
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        assert_eq!(lacks(&exists, &leaving, false), Some(Missing::Deleting));
+        assert_eq!(lacks(&exists, &leaving, Others), Some(Missing::Deleting));
     }
 }

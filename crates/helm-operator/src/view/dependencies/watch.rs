@@ -14,37 +14,37 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::registry::Dependencies;
-use super::seen::{Seen, SeenMetadata};
+use super::seen::{Portion, Seen, SeenMetadata};
 use crate::view::coverage::{KindKey, kind_key};
 use crate::view::served;
 
-/// Starts a watch, which ends with the registry. A partial one shows only metadata.
+/// Starts a watch, which ends with the registry.
 pub(super) fn start(
     registry: Weak<Dependencies>,
     client: &Client,
     kind: &Arc<Resource>,
     scope: &WatchScope,
-    is_partial: bool,
+    portion: Portion,
 ) -> AbortOnDropHandle<()> {
     tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching objects of dependsOn");
     let mapper = registry.upgrade().map(|registry| registry.mapper.clone());
     let (client, wanted, served) = (client.clone(), scope.clone(), kind.clone());
     let open = move || {
         let (client, wanted) = (client.clone(), wanted.clone());
-        let open = move |kind: &Resource| match is_partial {
-            true => {
+        let open = move |kind: &Resource| match portion {
+            Portion::Metadata => {
                 let events = pages::watch(api::<SeenMetadata>(&client, kind, &wanted), watcher::Config::default());
                 let whole = |seen: SeenMetadata| Some(Seen::from(seen));
                 events.filter_map(move |event| future::ready(reduce(event, whole))).boxed()
             }
-            false => pages::watch(api::<Seen>(&client, kind, &wanted), watcher::Config::default()).boxed(),
+            Portion::Whole => pages::watch(api::<Seen>(&client, kind, &wanted), watcher::Config::default()).boxed(),
         };
         match &mapper {
             Some(mapper) => served::watch(mapper.clone(), served.clone(), open),
             None => futures::stream::empty().boxed(),
         }
     };
-    let sink = DependencySink { registry, kind: kind.clone(), key: kind_key(kind), is_partial };
+    let sink = DependencySink { registry, kind: kind.clone(), key: kind_key(kind), portion };
     let stream = Stream::new(scope.clone(), open);
     // A resource waits for what it reads, not for a list.
     AbortOnDropHandle::new(tokio::spawn(reflector::feed(sink, stream, oneshot::channel().0)))
@@ -73,7 +73,7 @@ struct DependencySink {
     registry: Weak<Dependencies>,
     kind: Arc<Resource>,
     key: KindKey,
-    is_partial: bool,
+    portion: Portion,
 }
 
 impl DependencySink {
@@ -94,7 +94,7 @@ impl Sink<Seen> for DependencySink {
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
-        self.tell(|registry| registry.sweep(&self.key, scope, list, self.is_partial));
+        self.tell(|registry| registry.sweep(&self.key, scope, list, self.portion));
     }
 
     fn lost(&self, scope: &WatchScope) {

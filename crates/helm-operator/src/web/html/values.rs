@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{Frame, LINE, TEXT, back, full_name, table, text};
 use crate::origins::rows::{Cell, Row};
-use crate::web::address::link;
+use crate::web::address::{ValueRows, link};
 use crate::web::values::Values;
 
 /// In place of a value that may not be shown.
@@ -19,9 +19,9 @@ pub(crate) fn values(of: &Values) -> Markup {
         h1 #values { "Values" }
         @for note in &of.notes { p.note { (text(note, TEXT)) } }
         p {
-            @match of.all {
-                true => { "With the charts' defaults. " a href={ (link(&of.resource)) "?view=values" } { "Only what differs" } },
-                false => {
+            @match of.which {
+                ValueRows::All => { "With the charts' defaults. " a href={ (link(&of.resource)) "?view=values" } { "Only what differs" } },
+                ValueRows::Changed => {
                     "What the charts' defaults do not set. "
                     a href={ (link(&of.resource)) "?view=values&all=1" } { "With the defaults" }
                 },

@@ -60,7 +60,14 @@ pub(super) fn check_chart(object: &Object, key: &ObjectKey, rules: &[ObjectRule]
     if asked { Ok(()) } else { Err(Guard::NotAsked) }
 }
 
-/// Checks the live object. `is_new` tells whether the chart's object differs from the one applied before.
+/// How the chart's object compares with the one that the release applied before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Desired {
+    Changed,
+    Unchanged,
+}
+
+/// Checks the live object.
 ///
 /// # Errors
 /// The live object must not be deleted.
@@ -68,7 +75,7 @@ pub(super) fn check_live(
     live: &Live,
     whole: &Value,
     key: &ObjectKey,
-    is_new: bool,
+    desired: Desired,
     decoration: &Decoration,
 ) -> Result<Proven, Guard> {
     if let Some(why) = holds_data(key, whole) {
@@ -85,7 +92,7 @@ pub(super) fn check_live(
     }
     // An immutable field of an object that we applied cannot have changed since then. Only a different object with that
     // name is worth replacing.
-    if !is_new && live.mark.is_some() {
+    if desired == Desired::Unchanged && live.mark.is_some() {
         return Err(Guard::Unchanged);
     }
     Ok(proven)

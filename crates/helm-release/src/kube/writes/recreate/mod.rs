@@ -14,6 +14,7 @@ use outside::{Call, Error};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use self::decide::Desired;
 use crate::kube::live_state::live::Proven;
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
@@ -136,8 +137,8 @@ impl Applier {
             return Ok(Ok(None));
         }
         let whole: Value = answer.parse().map_err(failed("read"))?;
-        let is_new = self.is_new(target, body, options).await.map_err(failed("read"))?;
-        let proven = match decide::check_live(&live, &whole, &body.key, is_new, options.decoration) {
+        let desired = self.desired(target, body, options).await.map_err(failed("read"))?;
+        let proven = match decide::check_live(&live, &whole, &body.key, desired, options.decoration) {
             Ok(proven) => proven,
             Err(guard) => return Ok(Err(guard)),
         };
@@ -148,14 +149,15 @@ impl Applier {
         }
     }
 
-    /// Returns whether the chart's object differs from the one in the newest or the deployed revision.
-    async fn is_new(&self, target: &Target<'_>, body: &Body, options: &WriteOptions<'_>) -> Result<bool, Error> {
+    /// Compares the chart's object with the one in the newest or the deployed revision.
+    async fn desired(&self, target: &Target<'_>, body: &Body, options: &WriteOptions<'_>) -> Result<Desired, Error> {
         if target.changed {
-            return Ok(true);
+            return Ok(Desired::Changed);
         }
         let namespace = &options.decoration.namespace;
         let last = options.last.last(&body.key).await?;
-        Ok(last.is_none_or(|last| last.digest(namespace) != target.object.digest(namespace)))
+        let is_same = last.is_some_and(|last| last.digest(namespace) == target.object.digest(namespace));
+        Ok(if is_same { Desired::Unchanged } else { Desired::Changed })
     }
 
     /// Asks the server whether it would accept the object under an unused name.

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::{BoxFuture, ready};
 use serde_json::json;
 
-use super::decide::{check_chart, check_live, rejection};
+use super::decide::{Desired, check_chart, check_live, rejection};
 use super::*;
 use crate::kube::{
     LastApplied, MemoryApi, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, RECREATE_ANNOTATION, Slot,
@@ -71,38 +71,46 @@ fn jobs_and_objects_that_are_named_may_be_recreated_unless_data_is_at_stake() {
 fn only_a_live_object_of_the_release_without_others_finalizers_may_be_deleted() {
     let ours = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
     let applied = json!([{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]);
-    let check = |metadata: Value, spec: Value, kind: &str, is_new: bool| {
+    let check = |metadata: Value, spec: Value, kind: &str, desired: Desired| {
         let whole = json!({"metadata": metadata, "spec": spec});
         let live: Live = serde_json::from_value(whole.clone()).unwrap();
         let key = ObjectKey { group: "apps".into(), kind: kind.into(), namespace: "ns".into(), name: "web".into() };
-        check_live(&live, &whole, &key, is_new, &decoration()).map(|proven| proven.resource_version)
+        check_live(&live, &whole, &key, desired, &decoration()).map(|proven| proven.resource_version)
     };
     let live = |finalizers: &[&str]| json!({"uid": "u", "resourceVersion": "7", "annotations": ours, "finalizers": finalizers, "managedFields": applied});
     let foreign = |names: &[&str]| Err(Guard::Finalizers(names.iter().map(|name| (*name).to_owned()).collect()));
     let done = || Ok("7".to_owned());
-    assert_eq!(check(live(&[]), json!({}), "Deployment", true), done());
+    assert_eq!(check(live(&[]), json!({}), "Deployment", Desired::Changed), done());
     let own =
         ["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "service.kubernetes.io/load-balancer-cleanup"];
-    assert_eq!(check(live(&own), json!({}), "Deployment", true), done());
+    assert_eq!(check(live(&own), json!({}), "Deployment", Desired::Changed), done());
     for name in
         ["example.com/backup", "cluster.x-k8s.io", "notkubernetes.io/x", "finalizer", "kubernetes.io.example.com/x"]
     {
-        assert_eq!(check(live(&["orphan", name]), json!({}), "Deployment", true), foreign(&[name]));
+        assert_eq!(check(live(&["orphan", name]), json!({}), "Deployment", Desired::Changed), foreign(&[name]));
     }
     let mut kept = live(&[]);
     kept["annotations"]["helm.sh/resource-policy"] = "keep".into();
-    assert_eq!(check(kept, json!({}), "Deployment", true), Err(Guard::Kept));
+    assert_eq!(check(kept, json!({}), "Deployment", Desired::Changed), Err(Guard::Kept));
     let mut unclaimed = live(&[]);
     unclaimed["annotations"] = json!({});
-    assert_eq!(check(unclaimed, json!({}), "Deployment", true), Err(Guard::NotOurs(NotOurs::Unclaimed)));
+    assert_eq!(check(unclaimed, json!({}), "Deployment", Desired::Changed), Err(Guard::NotOurs(NotOurs::Unclaimed)));
     let claims = json!({"volumeClaimTemplates": [{}]});
-    assert!(matches!(check(live(&[]), claims.clone(), "StatefulSet", true), Err(Guard::HoldsData(_))));
-    assert_eq!(check(live(&[]), claims, "Deployment", true), done());
+    assert!(matches!(check(live(&[]), claims.clone(), "StatefulSet", Desired::Changed), Err(Guard::HoldsData(_))));
+    assert_eq!(check(live(&[]), claims, "Deployment", Desired::Changed), done());
 
-    assert_eq!(check(live(&[]), json!({}), "Deployment", false), Err(Guard::Unchanged), "its own fields cannot differ");
+    assert_eq!(
+        check(live(&[]), json!({}), "Deployment", Desired::Unchanged),
+        Err(Guard::Unchanged),
+        "its own fields cannot differ"
+    );
     let mut replaced = live(&[]);
     replaced["managedFields"] = json!([{"manager": "kubectl", "operation": "Update", "fieldsV1": {}}]);
-    assert_eq!(check(replaced, json!({}), "Deployment", false), done(), "another object has taken the name");
+    assert_eq!(
+        check(replaced, json!({}), "Deployment", Desired::Unchanged),
+        done(),
+        "another object has taken the name"
+    );
 }
 
 #[test]
