@@ -19,7 +19,7 @@ use crate::reconcile::decide::memory::{ResourceMemory, Unwritten};
 use crate::reconcile::decide::schedule::{End, Times, next_requeue};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::step_context::StepContext;
-use crate::reconcile::steps::uninstall;
+use crate::reconcile::steps::resource;
 use crate::status::declared_fields::Lesson;
 use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
@@ -276,7 +276,7 @@ async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Heal
             context.shared.memory.change(context.key, |h| (h.status.written, h.status.notes) = (known, None));
             written(context);
         }
-        Err(error) if error.is_not_found() => uninstall::refresh(context, primary).await,
+        Err(error) if error.is_not_found() => resource::refresh(context, primary).await,
         Err(error) => unwritten(context, &error),
     }
 }

@@ -2,8 +2,8 @@
 
 pub(crate) mod dependencies;
 pub(crate) mod override_types;
+pub(crate) mod resource;
 pub(crate) mod sources;
-pub(crate) mod spec;
 pub(crate) mod triggers;
 
 pub(crate) mod competitor;
@@ -11,21 +11,17 @@ pub(crate) mod impersonation;
 
 pub(crate) mod causes;
 pub(crate) mod compare;
+pub(crate) mod decorate;
 pub(crate) mod extensions;
-pub(crate) mod labels;
-pub(crate) mod order;
+pub(crate) mod queues;
 pub(crate) mod render;
-pub(crate) mod reread;
-pub(crate) mod retry;
 pub(crate) mod rollout;
 pub(crate) mod unproven;
 pub(crate) mod unserved;
-pub(crate) mod upgrade_queue;
 
 pub(crate) mod deploy;
 
 pub(crate) mod chart_tests;
-pub(crate) mod patches;
 pub(crate) mod remediate;
 pub(crate) mod supersede;
 

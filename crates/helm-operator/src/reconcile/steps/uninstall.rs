@@ -12,10 +12,10 @@ use helm_release::storage::{MarkedObject, Marks, Stored};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::deploy;
 use super::repair::fault;
 use super::uninstall_wait::awaited;
 use super::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
+use super::{deploy, resource};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
@@ -87,36 +87,10 @@ async fn set_finalizers(
         }
         // The resource was deleted, or changed a moment ago.
         Err(error) if error.is_not_found() || error.is_conflict() => {
-            refresh(context, primary).await;
+            resource::refresh(context, primary).await;
             Ok(NextStep::Again)
         }
         Err(error) => Err(failed(error)),
-    }
-}
-
-/// Reads the resource after the server showed that the cache is stale. If that fails, the watch will catch up.
-pub(crate) async fn refresh(context: &StepContext<'_>, primary: &Primary) {
-    if let Err(error) = read_again(context, primary).await {
-        tracing::debug!(resource = %context.key, error = chain(&error), "Cannot read the resource again");
-    }
-}
-
-/// Reads the resource into the cache.
-pub(crate) async fn read_again(context: &StepContext<'_>, primary: &Primary) -> Result<(), helm_release::kube::Error> {
-    let path = context.shared.resource.path(primary.namespace(), primary.name())?;
-    match context.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
-        Ok(live) => {
-            if live.primary.uid() != primary.uid() {
-                context.shared.primary_deleted(context.key, primary.uid());
-            }
-            context.shared.primary_written(live);
-            Ok(())
-        }
-        Err(error) if error.is_missing_object() => {
-            context.shared.primary_deleted(context.key, primary.uid());
-            Ok(())
-        }
-        Err(error) => Err(error),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Provides the `spec` of a resource in a reconcile. The cache keeps a limited amount of large ones, so it may have to
-//! be read again.
+//! Reads the resource itself: its `spec`, because the cache keeps a limited amount of large ones, and its newest state
+//! where the cache may lag behind.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use helm_release::kube::Call;
 
 use crate::reconcile::decide::state::Step;
 use crate::reconcile::failure::{Failed, Unanswered};
-use crate::reconcile::learned::Learned;
+use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::primary::{Primary, Received};
@@ -54,5 +54,43 @@ impl StepContext<'_> {
         // If the resource has changed in the meantime, the next steps use the new one.
         shared.primary_written(received);
         Ok(Learned::Spec(spec))
+    }
+
+    /// Returns whether the controller of another version may have created the newest revision, because it serves the
+    /// resource now and our watch lags behind.
+    pub(crate) fn may_be_another_versions(&self) -> bool {
+        self.shared.acceptance.version.is_some() && !self.found.reread && self.release().is_some()
+    }
+
+    /// Reads the resource once before an upgrade, because another controller may serve it by now.
+    pub(crate) async fn reread(&self, primary: &Primary) -> Result<Ended, Failed> {
+        read_again(self, primary).await.map_err(|e| Failed::of_request(&e, "cannot read the resource again"))?;
+        Ok(NextStep::Again.with([Learned::Reread]))
+    }
+}
+
+/// Reads the resource after the server showed that the cache is stale. If that fails, the watch will catch up.
+pub(crate) async fn refresh(context: &StepContext<'_>, primary: &Primary) {
+    if let Err(error) = read_again(context, primary).await {
+        tracing::debug!(resource = %context.key, error = chain(&error), "Cannot read the resource again");
+    }
+}
+
+/// Reads the resource into the cache.
+async fn read_again(context: &StepContext<'_>, primary: &Primary) -> Result<(), helm_release::kube::Error> {
+    let path = context.shared.resource.path(primary.namespace(), primary.name())?;
+    match context.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
+        Ok(live) => {
+            if live.primary.uid() != primary.uid() {
+                context.shared.primary_deleted(context.key, primary.uid());
+            }
+            context.shared.primary_written(live);
+            Ok(())
+        }
+        Err(error) if error.is_missing_object() => {
+            context.shared.primary_deleted(context.key, primary.uid());
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }

@@ -1,4 +1,7 @@
-//! Manages the slot of a rollout-limited upgrade: taking it, waiting for it, and releasing it.
+//! Waits that occupy no worker: for the slot of a rollout-limited upgrade, and for a permit that only retries share, so
+//! that they do not delay others.
+
+use controller::runtime::retries::RetryInputs;
 
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::inputs;
@@ -11,6 +14,20 @@ use crate::view::primary::Primary;
 use crate::view::release::Release;
 
 impl StepContext<'_> {
+    /// Queues the resource for a retry permit.
+    pub(crate) fn wait_for_retry(&self, primary: &Primary) -> NextStep {
+        let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
+        let attempt = if has_changed { RetryInputs::Corrected } else { RetryInputs::Same };
+        self.shared.queue.retry(self.key, attempt);
+        NextStep::Done
+    }
+
+    /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.
+    pub(crate) fn postpone(&self) -> NextStep {
+        self.shared.memory.change(self.key, |history| history.is_slow = true);
+        NextStep::Again
+    }
+
     /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.
     pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&Release>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
