@@ -225,6 +225,25 @@ async fn a_change_during_a_read_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_render_is_repeated_at_once_with_the_contents_that_came_meanwhile() {
+    let world = installed().await;
+    world.edit(|p| (p["spec"]["seconds"], p["spec"]["broken"]) = (20.into(), true.into()));
+    world.feed();
+    let of = key();
+    let reconcile = || reconcile::reconcile(&world.shared, &of, &(), Priority::Retry);
+    let come = async {
+        tokio::time::sleep(10 * SECOND).await;
+        secret(&world, "ns", "web-values", &[("values.yaml", "value: two")]);
+        world.feed();
+        futures::future::pending::<()>().await
+    };
+    let first = tokio::select! { result = reconcile() => result, () = come => unreachable!("it has no end") };
+    assert_eq!(first, ReconcileResult::Error);
+    assert_eq!(reconcile().await, ReconcileResult::Error, "the old contents failed, not the new ones");
+    assert_eq!(reconcile().await, ReconcileResult::RequeueAfter, "the new ones have failed, too");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deleted_resource_leaves_nothing_behind_and_a_suspended_one_watches_nothing() {
     let world = installed().await;
     assert_eq!(world.shared.sources.len(), 1);
