@@ -6,15 +6,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use outside::sync::lock;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Connection, Contact};
+use crate::events;
 pub use crate::events::Events;
 use crate::lease;
 use crate::metrics::Metrics;
+use crate::report::Outcome;
 use crate::rights::ProcessRights;
 use crate::runtime::concurrency::ConcurrencyLimit;
 pub use crate::runtime::namespaces::Namespaces;
@@ -49,6 +52,9 @@ pub struct Context {
     pub rights: Arc<ProcessRights>,
     /// The process's name, in the lease and on the records that it writes.
     pub identity: Arc<str>,
+    /// What events are on that concern no single resource: the lease that the process holds, or its pod without leader
+    /// election.
+    pub process: ObjectReference,
     /// The requirements that keep the process unready until they are met.
     pub readiness: Readiness,
     /// The values that controllers of one type share.
@@ -67,11 +73,13 @@ impl Context {
         let events = Events::new(Arc::new(client.clone()), MANAGER, config.pod_name.as_deref());
         let readiness = Readiness::default();
         let identity: Arc<str> = lease::identity(config.pod_name.as_deref()).into();
+        let process = pod(client.default_namespace(), config.pod_name.as_deref().unwrap_or(MANAGER));
         let rights = Arc::new(ProcessRights::new(client.clone(), config.namespaces.clone()));
         let controller = MANAGER.into();
         let config = Arc::new(config);
         Context {
             identity,
+            process,
             rights,
             client,
             contact,
@@ -90,6 +98,12 @@ impl Context {
     /// Returns these handles, bound to the controller with this name.
     pub fn for_controller(&self, name: &str) -> Context {
         Context { events: self.events.for_controller(name), controller: name.into(), ..self.clone() }
+    }
+
+    /// Counts an outcome that concerns no single resource, and publishes it in the background as an event on what stands
+    /// for the process.
+    pub fn publish(&self, outcome: Outcome) {
+        events::publish(&self.metrics, &self.events, &self.controller, self.process.clone(), outcome);
     }
 
     /// Returns the process's shared value of this type. The first call creates it.
@@ -126,6 +140,17 @@ impl Context {
             [] => vec![Api::all(self.client.clone())],
             names => names.iter().map(|name| Api::namespaced(self.client.clone(), name)).collect(),
         }
+    }
+}
+
+/// Returns a reference to a pod by its name.
+fn pod(namespace: &str, name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        namespace: Some(namespace.into()),
+        name: Some(name.into()),
+        ..ObjectReference::default()
     }
 }
 

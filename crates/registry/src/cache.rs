@@ -45,6 +45,13 @@ pub(crate) struct Entry {
     pub(crate) archive: String,
 }
 
+impl Entry {
+    /// Returns the digest that names the chart at its source. `archive` is the archive's.
+    pub(crate) fn name(&self, archive: Digest) -> Digest {
+        self.manifest.as_deref().map_or(archive, |manifest| Digest::of(manifest.as_bytes()))
+    }
+}
+
 impl Cache {
     /// Creates a cache in this folder, which holds at most this many bytes of archives besides those that are served.
     /// Touches nothing yet.

@@ -55,6 +55,8 @@ pub struct Fetched {
     pub archive: PathBuf,
     /// The digest of the archive.
     pub digest: Digest,
+    /// The digest that names the chart at its source: that of its manifest in a registry.
+    pub name: Digest,
     /// The version that was found; `None` for an archive from a web server, and for a digest.
     pub version: Option<String>,
 }
@@ -80,7 +82,7 @@ impl Source {
         let digest = archive_of(&entry).ok()?;
         let archive = cache.archive(&digest)?;
         cache.serve(&self.name(), &digest);
-        Some(Fetched { archive, digest, version: entry.version })
+        Some(Fetched { archive, digest, name: entry.name(digest), version: entry.version })
     }
 
     /// Fetches what is not in the cache. What a digest names is not even asked for if it is there.
@@ -102,7 +104,7 @@ impl Source {
         cache.put_entry(&entry)?;
         let digest = archive_of(&entry)?;
         cache.serve(&entry.source, &digest);
-        Ok(Fetched { archive, digest, version: entry.version })
+        Ok(Fetched { archive, digest, name: entry.name(digest), version: entry.version })
     }
 
     /// Fetches a chart from a registry. The archive comes last, so an unverified one is never stored.

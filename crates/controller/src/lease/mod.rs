@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
 use kube::core::ObjectMeta;
 use kube::{Api, Client, Resource as _};
@@ -141,6 +142,11 @@ impl Election {
             tokio::time::sleep(jittered(self.timing.retry_period)).await;
         }
         tracing::info!(lease = self.name, identity = self.identity, "Successfully acquired lease");
+    }
+
+    /// Returns a reference to the lease, for events. It is complete once the lease was read or written.
+    pub fn reference(&self) -> ObjectReference {
+        self.observed.as_ref().map(|observed| observed.lease.object_ref(&())).unwrap_or_default()
     }
 
     /// Renews the lease until that fails for too long. Cancel safe; the lease then expires or is

@@ -105,6 +105,7 @@ async fn lead(
     mut election: Option<&mut Election>,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
+    let mut context = context.clone();
     if let Some(election) = &mut election {
         context.metrics.follows(&config.leader_election_id);
         tokio::select! {
@@ -113,14 +114,15 @@ async fn lead(
             () = election.acquire() => {}
         }
         context.metrics.leads(&config.leader_election_id);
-        prepare(context, &controllers);
+        context.process = election.reference();
+        prepare(&context, &controllers);
     }
-    let mut running = start(context, workers, controllers);
+    let mut running = start(&context, workers, controllers);
     let result = tokio::select! {
         biased;
         // A lost lease stops everything at once: `running` drops its tasks.
         lost = hold(election.as_deref_mut()) => return Err(lost.into()),
-        result = work(context, &mut running, shutdown, config.shutdown_grace) => result,
+        result = work(&context, &mut running, shutdown, config.shutdown_grace) => result,
     };
     if let Some(election) = election {
         election.end_term().await;

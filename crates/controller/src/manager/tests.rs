@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
@@ -88,6 +89,24 @@ impl Controller for Farewell {
     }
 }
 
+/// A controller that publishes an event about the process.
+struct Herald;
+
+impl Controller for Herald {
+    fn name(&self) -> &str {
+        "herald-controller"
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
+        async move {
+            context.publish(Outcome::normal("Told", "Tell", "all of you"));
+            context.shutdown.cancelled().await;
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
 fn config() -> Config {
     let nowhere = || "0".to_owned();
     Config { metrics_bind_address: nowhere(), health_probe_bind_address: nowhere(), ..Config::default() }
@@ -145,6 +164,55 @@ async fn events_that_wait_are_published_before_the_process_ends() {
     let manager = Manager::new(config()).controller(Farewell);
     manager.run_until(Client::new(slow, "default"), shutdown).await.unwrap();
     assert_eq!(published.load(Relaxed), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_about_the_process_are_on_its_lease_or_without_one_on_its_pod() {
+    for (leader_elect, expected) in [
+        (
+            true,
+            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "namespace": "op", "name": "lock", "uid": "u"}),
+        ),
+        (false, json!({"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "operator-0"})),
+    ] {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = told.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let heard = heard.clone();
+            async move {
+                let is_event = request.uri().path().ends_with("/events");
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let mut object: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+                if is_event {
+                    heard.lock().unwrap().push(object["regarding"].clone());
+                } else if object.is_object() {
+                    object["metadata"]["namespace"] = "op".into();
+                    object["metadata"]["uid"] = "u".into();
+                }
+                let code = if object.is_null() { 404 } else { 200 };
+                let missing = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+                let answer = if object.is_null() { missing } else { object };
+                let answer = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+                Ok::<_, std::convert::Infallible>(answer.unwrap())
+            }
+        });
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            stop.cancel();
+        });
+        let mut config = Config {
+            leader_elect,
+            leader_election_id: "lock".into(),
+            leader_election_namespace: "op".into(),
+            ..config()
+        };
+        config.controllers.pod_name = Some("operator-0".into());
+        let manager = Manager::new(config).controller(Herald);
+        manager.run_until(Client::new(service, "default"), shutdown).await.unwrap();
+        assert_eq!(*told.lock().unwrap(), [expected]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! To start again is what a restart of the process does to one kind, so that everything that holds for a restart holds
-//! here: interrupted actions continue, and a changed chart is rolled out under `maxParallelUpgrades`.
+//! here: interrupted actions continue, and a changed chart is rolled out under `maxParallelUpgrades`. Events about it
+//! concern the whole kind, so they are on what stands for the process.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use controller::context::Context;
 use controller::reconciler;
-use controller::report::chain;
+use controller::report::{Outcome, chain};
 use controller::runtime::backoff;
 use controller::runtime::readiness::Readiness;
 use helm::engine::Engine;
@@ -42,10 +43,13 @@ const GRACE: Duration = Duration::from_secs(30);
 /// How often to make sure that the cache has a chart that is never looked up again.
 const KEPT: Duration = Duration::from_secs(600);
 
+/// The action of events.
+const ACTION: &str = "Fetch";
+
 /// What the controller runs with.
 enum Serving {
     /// A chart.
-    Chart { engine: Arc<Engine>, archive: PathBuf, digest: Digest },
+    Chart { engine: Arc<Engine>, archive: PathBuf, digest: Digest, name: Digest },
     /// Nothing, because of what the stand-in says.
     Nothing(Arc<Unavailable>),
 }
@@ -55,6 +59,14 @@ impl Serving {
         match self {
             Serving::Chart { engine, archive, .. } => Source::Engine(engine.clone(), archive.clone()),
             Serving::Nothing(unavailable) => Source::Own(unavailable.clone()),
+        }
+    }
+
+    /// Describes the chart: `1.2.0 (sha256:…)`.
+    fn described(&self) -> Option<String> {
+        match self {
+            Serving::Chart { engine, name, .. } => Some(format!("{} ({name})", engine.chart().metadata.version)),
+            Serving::Nothing(_) => None,
         }
     }
 }
@@ -86,8 +98,8 @@ fn cache(context: &Context) -> Arc<Cache> {
 pub(super) async fn run(controller: ChartController, pull: Pull, context: Context) -> Result<(), reconciler::Error> {
     let namespace = ChartConfig::of(&context).own_namespace(&context.client).to_owned();
     let secrets = Secrets { client: context.client.clone(), namespace };
-    let lookout =
-        Lookout { watch: controller.watch.clone(), puller: Puller::new(pull, cache(&context), Some(secrets)) };
+    let puller = Puller::new(pull, cache(&context), Some(secrets));
+    let lookout = Lookout { watch: controller.watch.clone(), puller, context: context.clone() };
     let mut serving = tokio::select! {
         serving = lookout.first() => serving,
         () = context.shutdown.cancelled() => return Ok(()),
@@ -101,12 +113,13 @@ pub(super) async fn run(controller: ChartController, pull: Pull, context: Contex
         let mut handles = context.clone();
         (handles.shutdown, handles.readiness) = (shutdown.clone(), readiness);
         let mut running = pin!(start::run(controller.rendering_by(serving.source()), handles));
-        serving = tokio::select! {
+        let next = tokio::select! {
             biased;
             ended = &mut running => return ended,
             next = lookout.next(&serving) => next,
         };
-        lookout.announce(&serving);
+        lookout.announce(&serving, &next);
+        serving = next;
         shutdown.cancel();
         // What does not end is dropped, as when a process is killed.
         if let Ok(ended) = timeout(GRACE, &mut running).await {
@@ -121,6 +134,7 @@ pub(super) async fn run(controller: ChartController, pull: Pull, context: Contex
 struct Lookout {
     watch: Watch,
     puller: Puller,
+    context: Context,
 }
 
 impl Lookout {
@@ -168,8 +182,7 @@ impl Lookout {
             };
             failures = failures.saturating_add(1);
             if last != why {
-                let (kind, chart) = (&self.watch.kind, self.watch.chart.display());
-                tracing::warn!(kind, %chart, error = why, "The chart cannot be looked up: trying again");
+                self.warn(serving, reason, &why);
                 last.clone_from(&why);
             }
             if let Serving::Nothing(unavailable) = serving {
@@ -189,18 +202,31 @@ impl Lookout {
     }
 
     fn open(&self, fetched: Fetched) -> Result<Serving, reconciler::Error> {
-        let Fetched { archive, digest, .. } = fetched;
+        let Fetched { archive, digest, name, .. } = fetched;
         let engine = open(&self.watch, &archive)?;
-        Ok(Serving::Chart { engine, archive, digest })
+        Ok(Serving::Chart { engine, archive, digest, name })
     }
 
-    /// Logs what is served from now on.
-    fn announce(&self, serving: &Serving) {
-        if let Serving::Chart { engine, digest, .. } = serving {
-            let (kind, chart, version) =
-                (&self.watch.kind, self.watch.chart.display(), &engine.chart().metadata.version);
-            tracing::info!(kind, %chart, version, %digest, "Another chart is there: serving it, and upgrading its releases");
-        }
+    /// Reports that the registry has nothing to serve.
+    fn warn(&self, serving: &Serving, reason: Reason, why: &str) {
+        let (kind, chart) = (&self.watch.kind, self.watch.chart.display());
+        tracing::warn!(kind, %chart, error = why, "The chart cannot be looked up: trying again");
+        let meanwhile = match serving.described() {
+            Some(served) => format!("{served} is served meanwhile"),
+            None => "none is served meanwhile".to_owned(),
+        };
+        let note = format!("{kind}: {}; {meanwhile}", self.explained(why.to_owned()));
+        self.context.publish(Outcome::warning(reason.as_str(), ACTION, note));
+    }
+
+    /// Reports what is served from now on.
+    fn announce(&self, before: &Serving, serving: &Serving) {
+        let Some(now) = serving.described() else { return };
+        let (kind, chart) = (&self.watch.kind, self.watch.chart.display());
+        let before = before.described().map(|before| format!("{before} → ")).unwrap_or_default();
+        tracing::info!(kind, %chart, versions = format!("{before}{now}"), "Another chart is there: serving it, and upgrading its releases");
+        let note = format!("{kind}: chart {chart} {before}{now}; its releases are upgraded");
+        self.context.publish(Outcome::normal("ChartUpdated", ACTION, note));
     }
 
     /// Returns whether the registry may have another chart. If not, a look only makes sure that the cache still has it,

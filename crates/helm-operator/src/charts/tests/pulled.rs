@@ -88,6 +88,11 @@ impl Registry {
         self.tags.lock().unwrap().push(version.to_owned());
     }
 
+    /// Returns the digest of a version's manifest.
+    fn digest(&self, version: &str) -> Digest {
+        Digest::of(&self.has.lock().unwrap()[&format!("/v2/shop/manifests/{version}")])
+    }
+
     fn away(&self, is_away: bool) {
         *self.is_away.lock().unwrap() = is_away;
     }
@@ -138,7 +143,8 @@ impl Operator {
         (pull.interval, pull.key) = (INTERVAL, key);
         let shutdown = CancellationToken::new();
         let client = client(server, &Requests::default());
-        let context = Context::new(client, ControllerConfig::default(), Metrics::default(), shutdown.clone());
+        let config = ControllerConfig { pod_name: Some("operator-0".into()), ..ControllerConfig::default() };
+        let context = Context::new(client, config, Metrics::default(), shutdown.clone());
         let config = ChartConfig { chart_cache: cache.to_owned(), ..ChartConfig::default() };
         let context = context.with(Arc::new(config)).for_controller("memcached-controller");
         let controller = ChartController::load(watch).unwrap();
@@ -161,6 +167,25 @@ impl Operator {
         let conditions = || status(&self.server)["conditions"].as_array().cloned().unwrap_or_default();
         eventually(|| if conditions().iter().any(is_said) { Ok(()) } else { Err(json!(conditions()).to_string()) })
             .await;
+    }
+
+    /// Returns the notes of the events with this reason, with their type and the object that they are on.
+    fn published(&self, reason: &str) -> Vec<String> {
+        let all = events(&self.server).into_iter().filter(|event| event["reason"] == reason);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        all.map(|event| {
+            let (on, kind) = (&event["regarding"], text(&event["type"]));
+            format!("{kind} {reason} {} {}: {}", text(&on["kind"]), text(&on["name"]), text(&event["note"]))
+        })
+        .collect()
+    }
+
+    /// Waits for an event on the process.
+    async fn publishes(&self, what: &str, note: &str) {
+        let expected = format!("{what} Pod operator-0: {note}");
+        let reason = what.split(' ').next_back().unwrap();
+        let is_there = || self.published(reason).iter().any(|event| event.starts_with(&expected));
+        eventually(|| if is_there() { Ok(()) } else { Err(format!("{:?}", self.published(reason))) }).await;
     }
 
     async fn stop(self) {
@@ -198,6 +223,15 @@ async fn a_newer_version_of_a_fetched_chart_upgrades_its_releases_while_the_proc
     registry.push("2.0.0");
     registry.push("1.1.0");
     operator.serves("1.1.0").await;
+    let [digest_1, digest_2] = ["1.0.0", "1.1.0"].map(|version| registry.digest(version));
+    let chart = format!("oci://{}/shop", registry.host);
+    let expected =
+        format!("Memcached: chart {chart} 1.0.0 ({digest_1}) → 1.1.0 ({digest_2}); its releases are upgraded");
+    operator.publishes("Normal ChartUpdated", &expected).await;
+    assert_eq!(operator.published("ChartUpdated").len(), 1, "none at the start");
+    registry.away(true);
+    let away = format!("Memcached: cannot fetch the chart {chart}: {} answered 503", registry.host);
+    operator.publishes("Warning ChartUnavailable", &away).await;
     operator.stop().await;
 }
 
