@@ -98,7 +98,14 @@ fn every_metric_and_label_of_an_alert_or_a_panel_exists_in_a_run() {
     let namespace = cluster.namespace("alerts").unwrap();
     let election =
         ["--leader-elect", "--leader-election-id=alerts", &format!("--leader-election-namespace={}", namespace.name())];
-    let operator = Operator::start_charts(cluster, &namespace, &election);
+    // A rollout's metrics exist for a watch with steps.
+    let folder = tempfile::tempdir().unwrap();
+    let watches = read("watches.yaml").replace("chart: ", &format!("chart: {}/", env!("CARGO_MANIFEST_DIR")));
+    let file = folder.path().join("watches.yaml");
+    fs::write(&file, watches.replace("  kind: Memcached\n", "  kind: Memcached\n  rollout: {steps: [10%]}\n")).unwrap();
+    let watches = format!("--watches-file={}", file.display());
+    let flags: Vec<&str> = election.into_iter().chain([&*watches]).collect();
+    let operator = Operator::start_charts(cluster, &namespace, &flags);
     set(&namespace, "web", json!({"replicaCount": 1}));
     wait_ready(&namespace, "web");
     namespace.kubectl(["scale", "deployment", "web-memcached", "--replicas=3"]).unwrap();

@@ -78,6 +78,16 @@ fn order(cluster: &TestCluster, namespace: &Namespace<'_>, since: usize) -> Vec<
     order
 }
 
+/// Returns the events about the process, which are in its own namespace: type, reason and message.
+fn rollout_events(cluster: &TestCluster) -> Vec<String> {
+    let all = cluster.kubectl(["get", "events", "--namespace", "default", "-o", "json"]).unwrap();
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let about = all["items"].as_array().unwrap().iter().filter(|event| event["involvedObject"]["kind"] == "Pod");
+    let text =
+        |event: &Value| ["type", "reason", "message"].map(|key| event[key].as_str().unwrap().to_owned()).join(" ");
+    about.map(text).filter(|text| text.contains("to Holder")).collect()
+}
+
 /// Returns what `diff --all` prints for these watches.
 fn plan(cluster: &TestCluster, namespace: &Namespace<'_>, watches: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -138,7 +148,25 @@ fn a_change_reaches_the_releases_in_steps_and_stops_or_goes_back_with_a_bad_cana
     let told = wait_for_reason(&namespace, "r00", "RolloutHalted");
     assert!(told.contains("halted at step 1 of 4 (canaries)"), "{told}");
     assert!(count(&namespace, "two") > MANY - CANARIES, "those beyond the canaries, and the bad one");
+    let metrics = operator.get("Serving metrics server", "/metrics");
+    assert!(
+        metrics.contains(r#"helm_operator_rollout_phase{controller="holder-controller",phase="halted"} 1"#),
+        "{metrics}"
+    );
     operator.terminate();
+    // Each once, although a process was killed in the middle. What that had not published yet is lost.
+    let told = rollout_events(cluster);
+    for (text, times) in [
+        ("Normal RolloutStarted ", 2..=2),
+        ("now step 2 of 4 (20% of the others)", 0..=1),
+        ("now step 3 of 4 (60% of the others)", 0..=1),
+        ("now step 4 of 4 (the remainder)", 1..=1),
+        ("Normal RolloutCompleted ", 1..=1),
+        ("Warning RolloutHalted ", 1..=1),
+    ] {
+        let count = told.iter().filter(|one| one.contains(text)).count();
+        assert!(times.contains(&count), "{text}: {told:?}");
+    }
 
     let operator = start("three", "rollback");
     wait_for_reason(&namespace, "r00", "RolloutRolledBack");

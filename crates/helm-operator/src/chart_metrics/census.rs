@@ -31,7 +31,24 @@ pub(crate) struct Count {
     /// The resources that are left alone, by the annotation that asks for it. Zeros are exported, so that a query finds
     /// the series before the first such resource.
     pub(crate) left_alone: BTreeMap<&'static str, usize>,
+    /// How far the rollout is, if the watch has steps for it.
+    pub(crate) rollout: Option<RolloutCount>,
 }
+
+/// How far a rollout is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RolloutCount {
+    /// One of [`PHASES`]; `None`: no rollout is under way.
+    pub(crate) phase: Option<&'static str>,
+    /// The step, starting at 1; 0 without a rollout.
+    pub(crate) step: usize,
+    pub(crate) steps: usize,
+    /// The share of the releases that it has reached.
+    pub(crate) upgraded: f64,
+}
+
+/// The phases of a rollout. Each has a series, so that a query finds it before the first rollout.
+pub(crate) const PHASES: [&str; 4] = ["moving", "baking", "halted", "rolled-back"];
 
 impl Count {
     /// Counts a deployed chart: `shop-web-0.2.0-rc.1`.
@@ -87,6 +104,12 @@ struct ChartLabels {
 struct AnnotationLabels {
     annotation: &'static str,
     controller: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PhaseLabels {
+    controller: Arc<str>,
+    phase: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -147,7 +170,9 @@ impl Collector for Censuses {
             .collect();
         drop(all);
         let (mut ready, mut charts, mut revisions, mut left_alone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut rollouts = Vec::new();
         for (controller, count) in counts {
+            rollouts.extend(count.rollout.map(|rollout| (controller.clone(), rollout)));
             revisions.push((ControllerLabels { controller: controller.clone() }, count.revisions));
             let labels = |(ready, reason)| Labels { controller: controller.clone(), ready, reason };
             ready.extend(count.ready.into_iter().map(|(of, count)| (labels(of), count)));
@@ -163,12 +188,42 @@ impl Collector for Censuses {
         let help = "Recorded revisions of all releases by controller.";
         Gauges { name: "helm_operator_revisions", help, values: revisions }.encode(&mut encoder)?;
         let help = "Custom resources that an annotation leaves alone, by controller and annotation.";
-        Gauges { name: "helm_operator_suspended_resources", help, values: left_alone }.encode(&mut encoder)
+        Gauges { name: "helm_operator_suspended_resources", help, values: left_alone }.encode(&mut encoder)?;
+        encode_rollouts(&rollouts, &mut encoder)
     }
+}
+
+/// Writes how far each rollout is.
+fn encode_rollouts(all: &[(Arc<str>, RolloutCount)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let of = |number: fn(&RolloutCount) -> usize| {
+        let labels = |controller: &Arc<str>| ControllerLabels { controller: controller.clone() };
+        all.iter().map(|(controller, one)| (labels(controller), number(one))).collect()
+    };
+    let help = "The step of the rollout by controller, starting at 1; 0 without a rollout.";
+    Gauges { name: "helm_operator_rollout_step", help, values: of(|one| one.step) }.encode(encoder)?;
+    let help = "The number of steps of a rollout by controller.";
+    Gauges { name: "helm_operator_rollout_steps", help, values: of(|one| one.steps) }.encode(encoder)?;
+    let phases = all.iter().flat_map(|(controller, one)| {
+        PHASES
+            .map(|phase| (PhaseLabels { controller: controller.clone(), phase }, usize::from(one.phase == Some(phase))))
+    });
+    let help = "1 for what the rollout is doing, by controller and phase.";
+    Gauges { name: "helm_operator_rollout_phase", help, values: phases.collect() }.encode(encoder)?;
+    let help = "The share of the releases that the rollout has reached, by controller; 1 without a rollout.";
+    let mut family =
+        encoder.encode_descriptor("helm_operator_rollout_upgraded_ratio", help, None, MetricType::Gauge)?;
+    for (controller, one) in all {
+        let labels = ControllerLabels { controller: controller.clone() };
+        ConstGauge::new(one.upgraded).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use controller::metrics::{Format, Metrics};
+
+    use super::super::ChartMetrics;
     use super::*;
 
     #[test]
@@ -192,5 +247,31 @@ mod tests {
         assert_eq!(counted[0], chart(MAX_CHARTS + 1));
         assert_eq!(counted[MAX_CHARTS], (("other".into(), "".into()), 1 + 2));
         assert_eq!(most_frequent([chart(3)].into()), [chart(3)]);
+    }
+
+    /// A controller in the middle of a rollout.
+    struct Halted;
+
+    impl Census for Halted {
+        fn count(&self) -> Count {
+            let rollout = RolloutCount { phase: Some("halted"), step: 2, steps: 4, upgraded: 0.25 };
+            Count { rollout: Some(rollout), ..Count::default() }
+        }
+    }
+
+    #[test]
+    fn a_rollout_has_a_series_for_each_phase() {
+        let (metrics, halted): (_, Arc<dyn Census>) = (Metrics::default(), Arc::new(Halted));
+        ChartMetrics::new(&metrics).resources(&"shop-controller".into(), Arc::downgrade(&halted));
+        let text = metrics.encode(Format::Classic);
+        for line in [
+            r#"helm_operator_rollout_phase{controller="shop-controller",phase="moving"} 0"#,
+            r#"helm_operator_rollout_phase{controller="shop-controller",phase="halted"} 1"#,
+            r#"helm_operator_rollout_step{controller="shop-controller"} 2"#,
+            r#"helm_operator_rollout_steps{controller="shop-controller"} 4"#,
+            r#"helm_operator_rollout_upgraded_ratio{controller="shop-controller"} 0.25"#,
+        ] {
+            assert!(text.lines().any(|one| one == line), "no {line} in\n{text}");
+        }
     }
 }

@@ -13,7 +13,7 @@ mod tests;
 use std::sync::{Arc, Weak};
 
 use census::Censuses;
-pub(crate) use census::{Census, Count};
+pub(crate) use census::{Census, Count, RolloutCount};
 use controller::context::Context;
 use controller::metrics::Metrics;
 use releases::Releases;

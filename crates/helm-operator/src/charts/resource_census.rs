@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::chart_metrics::{Census, Count};
+use crate::chart_metrics::{Census, Count, RolloutCount};
 use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::progression::titles;
 use crate::status::{Condition, condition};
 
 impl Census for ControllerContext {
     fn count(&self) -> Count {
         let left_alone = [("suspend", 0), ("pause", 0)].into();
-        let mut counts = Count { left_alone, ..Count::default() };
+        let mut counts = Count { left_alone, rollout: rollout(self), ..Count::default() };
         for primary in self.cache.primaries() {
             let ready = primary.status.find(condition::READY);
             let of =
@@ -25,4 +26,18 @@ impl Census for ControllerContext {
         }
         counts
     }
+}
+
+/// Returns how far the rollout is; `None` for a controller without steps.
+fn rollout(context: &ControllerContext) -> Option<RolloutCount> {
+    let rule = context.turns.rule()?;
+    let progress = context.turns.progress();
+    let phase = progress.phase.word();
+    let total = progress.counts.total;
+    Some(RolloutCount {
+        phase,
+        step: phase.map_or(0, |_| progress.step + 1),
+        steps: titles(rule).len(),
+        upgraded: if total == 0 { 1.0 } else { (total - progress.waiting) as f64 / total as f64 },
+    })
 }

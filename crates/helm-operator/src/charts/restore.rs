@@ -27,6 +27,7 @@ pub(crate) fn restore(context: &ControllerContext) {
             (key, member)
         });
         context.turns.restore(members.collect(), today);
+        context.announce_rollout();
     }
 }
 

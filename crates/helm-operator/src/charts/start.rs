@@ -108,6 +108,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         metrics: context.metrics.clone(),
         counts: ChartMetrics::of(&context),
         events: context.events.clone(),
+        process: context.process.clone(),
         renderer,
         sources: cluster.sources.clone(),
         dependencies: cluster.dependencies.clone(),

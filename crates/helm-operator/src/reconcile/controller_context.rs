@@ -11,6 +11,7 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::queue::Queue;
 use helm_release::kube::{Adopt, Api, Applier, CrdPolicy, ObjectRule, Policy, Reach, Resource};
 use helm_release::storage::{Home, Storage};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
 
@@ -54,6 +55,8 @@ pub(crate) struct ControllerContext {
     /// Tells when watches were interrupted.
     pub(crate) contact: Contact,
     pub(crate) events: Events,
+    /// What events are on that concern no single resource.
+    pub(crate) process: ObjectReference,
     pub(crate) metrics: Metrics,
     /// The metrics of charts.
     pub(crate) counts: ChartMetrics,
@@ -184,6 +187,7 @@ impl ControllerContext {
             self.dependencies.forget(&self.user(namespace, &key.name));
             self.leave_rollout(key);
             self.turns.note(key, None, outside::now()).into_iter().for_each(|next| self.wake(next));
+            self.announce_rollout();
             self.queue.forget(key);
         }
     }
@@ -191,6 +195,11 @@ impl ControllerContext {
     /// Counts a resource's outcome, and publishes it in the background.
     pub(crate) fn publish(&self, primary: &Primary, outcome: Outcome) {
         events::publish(&self.metrics, &self.events, &self.settings.controller, primary.reference(), outcome);
+    }
+
+    /// Counts an outcome that concerns no single resource, and publishes it in the background.
+    pub(crate) fn publish_for_process(&self, outcome: Outcome) {
+        events::publish(&self.metrics, &self.events, &self.settings.controller, self.process.clone(), outcome);
     }
 
     /// Requests a watch of each kind that is not watched yet.

@@ -1,5 +1,6 @@
 //! Decodes `rollout`, which says in which steps a change of the chart reaches the releases of a kind.
 
+use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -61,6 +62,12 @@ pub(crate) struct Counts {
     pub(crate) ready: usize,
     /// Those whose upgrade failed, or that can no longer become ready.
     pub(crate) failed: usize,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} upgraded, {} ready, {} failed", self.updated, self.ready, self.failed)
+    }
 }
 
 impl RolloutRule {

@@ -26,6 +26,7 @@ use helm_release::kube::{
 use helm_release::release::{ChartDocument, Hook, Packed, Status};
 use helm_release::storage::{Home, Key, Keyring, MARKS_ANNOTATION, Marks, RecordMeta, SEAL_ANNOTATION, Storage};
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -356,6 +357,12 @@ fn events(server: &MemoryApi) -> Vec<Value> {
     all
 }
 
+/// Returns what events are on that concern no single resource.
+fn lease() -> ObjectReference {
+    let [kind, namespace, name] = ["Lease", "op", "lock"].map(|text| Some(text.to_owned()));
+    ObjectReference { kind, namespace, name, ..ObjectReference::default() }
+}
+
 /// Returns a client for extensions that send no requests.
 fn no_client() -> kube::Client {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
@@ -495,6 +502,7 @@ impl World {
             counts: ChartMetrics::new(&metrics),
             metrics,
             events,
+            process: lease(),
             rollout: settings.slots(),
             turns: Turns::new(settings.rollout.clone()),
             settings,

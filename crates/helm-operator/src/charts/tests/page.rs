@@ -323,3 +323,28 @@ async fn values_have_origins_and_those_of_secrets_are_masked() {
     assert!(html.contains("You may not get Secret &quot;extra&quot;") && !html.contains("auth.password"), "{html}");
     assert_eq!(world.server.log().len(), before, "nothing is read for a caller who may not");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_overview_says_how_far_a_rollout_is_without_numbers_of_releases() {
+    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
+    let rule = Arc::new(crate::watches::rollout_of(Some(canary), &[50], "", crate::watches::OnGateFailure::Halt));
+    let serving = |server: Arc<MemoryApi>, chart: &'static str| {
+        let rule = rule.clone();
+        World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+            settings.rollout = Some(rule)
+        })
+    };
+    let world = serving(World::new(spec()).server, "v1");
+    world.reconcile().await;
+    for (chart, expected) in [("v1", None), ("v2", Some("step 2 of 3 (50% of the others)"))] {
+        let world = serving(world.server.clone(), chart);
+        let caller = Caller::of(READ, &["ns"]);
+        let (_, page) = load(&world, &caller, "/", false).await;
+        let line = expected.map(|text| format!("<p class=\"note\">Rollout of the chart: {text}</p>"));
+        assert_eq!(page.contains("Rollout of the chart"), line.is_some(), "{page}");
+        assert!(line.is_none_or(|line| page.contains(&line)), "{page}");
+        let (_, overview) = load(&world, &caller, "/", true).await;
+        let overview: Value = serde_json::from_str(&overview).unwrap();
+        assert_eq!(overview["kinds"][0]["rollout"].as_str(), expected);
+    }
+}

@@ -2,6 +2,7 @@
 //! not met, whenever the process ends.
 
 use super::*;
+use crate::chart_metrics::Census as _;
 use crate::watches::{OnGateFailure, RolloutRule, rollout_of};
 
 /// The canaries are the last two.
@@ -111,6 +112,79 @@ async fn a_failing_canary_halts_the_rollout_until_it_no_longer_fails() {
     world.server.accept();
     reconcile_all(&world, 5).await;
     assert_eq!(with_chart(&world, "v2"), NAMES);
+}
+
+/// Returns the events of rollouts, which are on the process, oldest first.
+async fn told(world: &World) -> Vec<String> {
+    // They are published in the background.
+    tokio::time::sleep(SECOND).await;
+    let events = events(&world.server).into_iter().filter(|event| event["regarding"]["kind"] == "Lease");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    events.map(|event| [&event["type"], &event["reason"], &event["note"]].map(text).join(" ")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_are_told_of_each_step_once_however_many_releases_and_processes_there_are() {
+    let world = installed(OnGateFailure::Halt).await;
+    let world = serving(world.server, "v1", OnGateFailure::Halt);
+    world.work_for(10 * SECOND).await;
+    assert_eq!(told(&world).await, [""; 0]);
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    world.work_for(10 * SECOND).await;
+    assert_eq!(
+        told(&world).await,
+        [
+            "Normal RolloutStarted the rollout of chart memcached-0.1.0 to Memcached begins: 6 releases, step 1 of 3 \
+             (canaries)",
+            "Normal RolloutStep the rollout of chart memcached-0.1.0 to Memcached has passed its gate (canaries): \
+             2 upgraded, 2 ready, 0 failed; now step 2 of 3 (50% of the others)",
+            "Normal RolloutStep the rollout of chart memcached-0.1.0 to Memcached has passed its gate (50% of the others): \
+             4 upgraded, 4 ready, 0 failed; now step 3 of 3 (the remainder)",
+            "Normal RolloutCompleted the rollout of chart memcached-0.1.0 to Memcached is complete: no release waits; \
+             6 upgraded, 6 ready, 0 failed",
+        ]
+    );
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    world.work_for(10 * SECOND).await;
+    assert_eq!(told(&world).await.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_halt_and_its_end_are_told_once_and_counted_by_metrics() {
+    let world = installed(OnGateFailure::Halt).await;
+    refuse(&world.server, "x");
+    let mut world = serving(world.server, "v2", OnGateFailure::Halt);
+    for _ in 0..2 {
+        reconcile_all(&world, 5).await;
+        let expected = "Warning RolloutHalted the rollout of chart memcached-0.1.0 to Memcached is halted at step 1 of 3 \
+             (canaries), because its gate is not met (releases.ready == releases.updated): 1 upgraded, 0 ready, 1 failed";
+        assert_eq!(told(&world).await[1..], [expected]);
+        world = serving(world.server, "v2", OnGateFailure::Halt);
+    }
+    let rollout = |world: &World| world.shared.count().rollout.unwrap();
+    let halted = rollout(&world);
+    assert_eq!((halted.phase, halted.step, halted.steps), (Some("halted"), 1, 3));
+    assert_eq!(halted.upgraded, 0.0);
+    world.server.accept();
+    reconcile_all(&world, 5).await;
+    assert!(told(&world).await[2].starts_with("Normal RolloutResumed "), "{:?}", told(&world).await);
+    assert!(told(&world).await.last().unwrap().starts_with("Normal RolloutCompleted "), "{:?}", told(&world).await);
+    let over = rollout(&world);
+    assert_eq!((over.phase, over.step, over.upgraded), (None, 0, 1.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_is_told_once() {
+    let world = installed(OnGateFailure::Rollback).await;
+    refuse(&world.server, "b");
+    let mut world = serving(world.server, "v2", OnGateFailure::Rollback);
+    for _ in 0..2 {
+        reconcile_all(&world, 5).await;
+        let back = told(&world).await.into_iter().filter(|event| event.starts_with("Warning RolloutRolledBack "));
+        assert_eq!(back.count(), 1);
+        assert_eq!(world.shared.count().rollout.unwrap().phase, Some("rolled-back"));
+        world = serving(world.server, "v2", OnGateFailure::Rollback);
+    }
 }
 
 #[tokio::test(start_paused = true)]

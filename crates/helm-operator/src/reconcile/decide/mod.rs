@@ -9,6 +9,7 @@ pub(crate) mod health;
 
 pub(crate) mod rollout;
 
+pub(crate) mod milestones;
 pub(crate) mod progression;
 pub(crate) mod turns;
 

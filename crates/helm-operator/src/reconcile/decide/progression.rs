@@ -71,6 +71,10 @@ pub(crate) struct Progress {
     /// The step, starting at 0.
     pub(crate) step: usize,
     pub(crate) counts: Counts,
+    /// How many releases wait.
+    pub(crate) waiting: usize,
+    /// Whether no release of the step was reached yet.
+    pub(crate) is_untouched: bool,
     /// The waiting releases that may be upgraded now.
     pub(crate) free: BTreeSet<ResourceKey>,
 }
@@ -80,22 +84,45 @@ impl Phase {
     pub(crate) fn is_stopped(self) -> bool {
         matches!(self, Phase::Halted | Phase::TakingBack)
     }
+
+    /// Returns the phase's name in metrics; `None` if there is no rollout.
+    pub(crate) fn word(self) -> Option<&'static str> {
+        match self {
+            Phase::Over => None,
+            Phase::Moving => Some("moving"),
+            Phase::Baking(_) => Some("baking"),
+            Phase::Halted => Some("halted"),
+            Phase::TakingBack => Some("rolled-back"),
+        }
+    }
 }
 
 impl Progress {
     /// Describes the rollout for people: `step 2 of 4 (10% of the others)`.
     pub(crate) fn text(&self, rollout: &RolloutRule) -> String {
-        let all = titles(rollout);
-        let at = match all.get(self.step) {
-            Some(title) => format!("step {} of {} ({title})", self.step + 1, all.len()),
-            None => String::new(),
-        };
+        let at = self.step_text(rollout);
         match self.phase {
             Phase::Over => "no rollout is under way".to_owned(),
             Phase::Moving => at,
             Phase::Baking(until) => format!("{at}, baking until {}", until.strftime("%Y-%m-%dT%H:%M:%SZ")),
             Phase::Halted => format!("halted at {at}"),
             Phase::TakingBack => "taken back".to_owned(),
+        }
+    }
+
+    /// Describes the step: `step 2 of 4 (10% of the others)`.
+    pub(crate) fn step_text(&self, rollout: &RolloutRule) -> String {
+        let all = titles(rollout);
+        let title = all.get(self.step);
+        title.map(|title| format!("step {} of {} ({title})", self.step + 1, all.len())).unwrap_or_default()
+    }
+
+    /// Says that the gate is not met, and by which numbers.
+    pub(crate) fn unmet(&self, rollout: &RolloutRule) -> String {
+        let gate = rollout.gate();
+        match self.counts.updated {
+            0 => format!("its gate was not met ({gate})"),
+            _ => format!("its gate is not met ({gate}): {}", self.counts),
         }
     }
 }
@@ -134,13 +161,15 @@ pub(crate) fn progress(members: &Members, rollout: &RolloutRule, now: Timestamp)
     let last = titles(rollout).len().saturating_sub(1);
     let at = |phase, step, free: &[Waiting<'_>]| {
         let counts = groups.counts(free.iter().filter(|one| one.failed).count());
-        Progress { phase, step, counts, free: free.iter().map(|one| one.key.clone()).collect() }
+        let waiting = groups.canaries.len() + groups.others.len();
+        let is_untouched = groups.is_untouched(rollout, step);
+        Progress { phase, step, counts, waiting, is_untouched, free: free.iter().map(|one| one.key.clone()).collect() }
     };
     if groups.is_taken_back {
         return at(Phase::TakingBack, 0, &[]);
     }
     if groups.canaries.is_empty() && groups.others.is_empty() {
-        return Progress::default();
+        return Progress { counts: groups.counts(0), ..Progress::default() };
     }
     let mut step = groups.first_step(rollout);
     while step < last {
@@ -237,6 +266,17 @@ impl<'m> Groups<'m> {
         let all = self.others.len() + self.reached_others;
         let is_over = |share: &&u8| part_of(all, **share) < self.reached_others.max(1);
         canaries + rollout.steps.iter().take_while(is_over).count()
+    }
+
+    /// Returns whether no release of a step was reached.
+    fn is_untouched(&self, rollout: &RolloutRule, step: usize) -> bool {
+        let Some(index) = step.checked_sub(usize::from(rollout.canary.is_some())) else {
+            return self.reached_canaries + self.reached_others == 0;
+        };
+        let all = self.others.len() + self.reached_others;
+        let before =
+            index.checked_sub(1).and_then(|before| rollout.steps.get(before)).map_or(0, |share| part_of(all, *share));
+        self.reached_others <= before
     }
 
     /// Returns the waiting releases of a step. A canary that is late is never beyond it.

@@ -7,6 +7,7 @@ use controller::runtime::key::ResourceKey;
 use jiff::Timestamp;
 use outside::sync;
 
+use super::milestones::{Milestone, Told};
 use super::progression::{Member, Members, Part, Phase, Progress, progress};
 use crate::watches::RolloutRule;
 
@@ -24,6 +25,9 @@ pub(crate) struct Turns {
 struct State {
     members: Members,
     progress: Progress,
+    told: Told,
+    /// What happened and was not told yet.
+    milestones: Vec<(Milestone, Progress)>,
 }
 
 /// A release's turn.
@@ -57,6 +61,7 @@ impl Turns {
         let mut state = sync::lock(&self.state);
         state.members = members;
         state.members.values_mut().for_each(|member| member.settle(None, now));
+        state.told = Told::restored(&progress(&state.members, rule, now));
         state.replan(rule, now);
     }
 
@@ -105,6 +110,11 @@ impl Turns {
     pub(crate) fn progress(&self) -> Progress {
         sync::lock(&self.state).progress.clone()
     }
+
+    /// Returns what has happened since the last call, each with how far the rollout was then.
+    pub(crate) fn take_milestones(&self) -> Vec<(Milestone, Progress)> {
+        std::mem::take(&mut sync::lock(&self.state).milestones)
+    }
 }
 
 impl Member {
@@ -126,6 +136,9 @@ impl State {
     /// Decides how far the rollout is. Returns the releases whose turn that changes.
     fn replan(&mut self, rule: &RolloutRule, now: Timestamp) -> Vec<ResourceKey> {
         let before = std::mem::replace(&mut self.progress, progress(&self.members, rule, now));
+        if let Some(milestone) = self.told.tell(&self.progress) {
+            self.milestones.push((milestone, self.progress.clone()));
+        }
         let (old, new) = (&before, &self.progress);
         if old.phase != new.phase || old.step != new.step {
             report(rule, new);

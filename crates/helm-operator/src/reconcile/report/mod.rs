@@ -13,6 +13,7 @@ pub(crate) mod diagnose;
 pub(crate) mod diagnoses;
 pub(crate) mod hook_log;
 pub(crate) mod pods;
+pub(crate) mod rollout;
 
 pub(crate) mod fields;
 pub(crate) mod history;

@@ -31,7 +31,9 @@ impl StepContext<'_> {
         if !turns.knows(self.key) {
             self.note_part(primary, None);
         }
-        turns.turn(self.key, outside::now())
+        let turn = turns.turn(self.key, outside::now());
+        self.shared.announce_rollout();
+        turn
     }
 
     /// Tells the rollout how this release is, and wakes those whose turn that changes.
@@ -39,6 +41,7 @@ impl StepContext<'_> {
         if self.shared.turns.rule().is_some() {
             let woken = self.shared.turns.note(self.key, Some(self.member(primary, health)), outside::now());
             woken.into_iter().filter(|key| key != self.key).for_each(|key| self.shared.wake(key));
+            self.shared.announce_rollout();
         }
     }
 
@@ -150,17 +153,14 @@ impl StepContext<'_> {
         let (reason, message) = match progress.phase {
             Phase::TakingBack => (
                 TAKEN_BACK,
-                format!(
-                    "the rollout of the chart was rolled back, because {}; {GO_ON}",
-                    unmet(&rule.gate(), &progress)
-                ),
+                format!("the rollout of the chart was rolled back, because {}; {GO_ON}", progress.unmet(rule)),
             ),
             Phase::Halted => (
                 HALTED,
                 format!(
                     "the rollout of the chart is {}, because {}; it goes on once the gate is met, or {GO_ON}",
                     progress.text(rule),
-                    unmet(&rule.gate(), &progress)
+                    progress.unmet(rule)
                 ),
             ),
             _ => (WAITING, "waiting for its turn in the rollout of the chart".to_owned()),
@@ -179,17 +179,6 @@ impl StepContext<'_> {
 /// How a rollout goes on.
 const GO_ON: &str = "change the chart or the override values to begin another, or set the annotation \
     helm.sdk.operatorframework.io/reconcile-now to upgrade this release alone";
-
-fn unmet(gate: &str, progress: &Progress) -> String {
-    let counts = &progress.counts;
-    match counts.updated {
-        0 => format!("its gate was not met ({gate})"),
-        updated => format!(
-            "its gate is not met ({gate}): {updated} upgraded, {} ready, {} failed",
-            counts.ready, counts.failed
-        ),
-    }
-}
 
 /// Returns when a release came to rest, if its record and status say it.
 fn rested(primary: &Primary, newest: &Revision, state: Reached) -> Option<Timestamp> {

@@ -1,0 +1,131 @@
+//! Decides what people are told of a rollout: each step that begins, a halt, and the end, once. Pure.
+//!
+//! What was told is not recorded. A process that starts takes it from the state that it finds: it tells of a step only if no
+//! release of the step was reached yet, and of no halt that its predecessor found.
+
+use super::progression::{Phase, Progress};
+
+/// What happens in a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Milestone {
+    /// The first step begins.
+    Started,
+    /// Another step begins.
+    Step,
+    /// The gate is not met, and the others stay as they are.
+    Halted,
+    /// It goes on after a halt, or although it was taken back.
+    Resumed,
+    /// The gate is not met, and what was reached is taken back.
+    TakenBack,
+    /// No release waits for it any more.
+    Completed,
+}
+
+/// What people were told of a rollout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The last step that began; `None` before the first one.
+    step: Option<usize>,
+    /// Why it stands still.
+    stop: Option<Milestone>,
+}
+
+impl Told {
+    /// Returns what an earlier process has told of the state that this one finds.
+    pub(crate) fn restored(found: &Progress) -> Told {
+        match found.phase {
+            Phase::Over => Told::default(),
+            Phase::Moving if found.is_untouched => Told { step: found.step.checked_sub(1), stop: None },
+            phase => Told { step: Some(found.step), stop: stop(phase) },
+        }
+    }
+
+    /// Returns what to tell of the next state.
+    pub(crate) fn tell(&mut self, now: &Progress) -> Option<Milestone> {
+        let before = *self;
+        if now.phase == Phase::Over {
+            *self = Told::default();
+            let is_complete = before.step.is_some() && before.stop != Some(Milestone::TakenBack);
+            return is_complete.then_some(Milestone::Completed);
+        }
+        *self = Told { step: before.step.max(Some(now.step)), stop: stop(now.phase) };
+        match (self.stop, before.stop, before.step) {
+            (Some(stop), told, _) => Some(stop).filter(|_| told != self.stop),
+            (None, Some(_), _) => Some(Milestone::Resumed),
+            (None, None, None) => Some(Milestone::Started),
+            (None, None, step) => (step < Some(now.step)).then_some(Milestone::Step),
+        }
+    }
+}
+
+fn stop(phase: Phase) -> Option<Milestone> {
+    match phase {
+        Phase::Halted => Some(Milestone::Halted),
+        Phase::TakingBack => Some(Milestone::TakenBack),
+        Phase::Over | Phase::Moving | Phase::Baking(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use Milestone::{Completed, Halted, Resumed, Started, Step, TakenBack};
+
+    fn at(phase: Phase, step: usize) -> Progress {
+        Progress { phase, step, ..Progress::default() }
+    }
+
+    fn untouched(step: usize) -> Progress {
+        Progress { is_untouched: true, ..at(Phase::Moving, step) }
+    }
+
+    #[test]
+    fn each_change_of_a_rollout_is_told_once() {
+        let (moving, halted) = (|step| at(Phase::Moving, step), |step| at(Phase::Halted, step));
+        let baking = |step| at(Phase::Baking(Timestamp::UNIX_EPOCH), step);
+        let (back, over) = (at(Phase::TakingBack, 0), Progress::default());
+        for (behaviour, states, expected) in [
+            ("nothing", vec![over.clone(), over.clone()], vec![]),
+            (
+                "a whole one",
+                vec![moving(0), baking(0), moving(1), moving(2), over.clone()],
+                vec![Started, Step, Step, Completed],
+            ),
+            ("a resource that comes moves a share back", vec![moving(1), moving(0), moving(1)], vec![Started]),
+            (
+                "a halt",
+                vec![moving(0), halted(0), halted(0), moving(0), moving(1)],
+                vec![Started, Halted, Resumed, Step],
+            ),
+            (
+                "a halt after a halt",
+                vec![moving(0), halted(0), moving(1), halted(1)],
+                vec![Started, Halted, Resumed, Halted],
+            ),
+            ("a rollback", vec![moving(1), back.clone(), back.clone(), over.clone()], vec![Started, TakenBack]),
+            ("a halt that becomes a rollback", vec![halted(0), back], vec![Halted, TakenBack]),
+        ] {
+            let mut told = Told::default();
+            let heard: Vec<Milestone> = states.iter().filter_map(|state| told.tell(state)).collect();
+            assert_eq!(heard, expected, "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_starts_does_not_repeat_what_its_predecessor_told() {
+        for (found, expected) in [
+            (Progress::default(), None),
+            (untouched(0), Some(Started)),
+            (untouched(2), Some(Step)),
+            (at(Phase::Moving, 0), None),
+            (at(Phase::Baking(Timestamp::UNIX_EPOCH), 1), None),
+            (at(Phase::Halted, 1), None),
+            (at(Phase::TakingBack, 0), None),
+        ] {
+            assert_eq!(Told::restored(&found).tell(&found), expected, "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Publishes what happens in a rollout, as events that concern no single release.
+
+use controller::report::Outcome;
+
+use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::milestones::Milestone;
+use crate::reconcile::decide::progression::{Progress, titles};
+use crate::watches::RolloutRule;
+
+/// The action of these events.
+const ACTION: &str = "Rollout";
+
+impl ControllerContext {
+    /// Publishes what has happened in the rollout since the last call.
+    pub(crate) fn announce_rollout(&self) {
+        let Some(rule) = self.turns.rule() else { return };
+        for (milestone, progress) in self.turns.take_milestones() {
+            let (kind, name, version) =
+                (&self.resource.kind, self.renderer.chart_name(), self.renderer.chart_version());
+            let chart = if version.is_empty() { name.to_owned() } else { format!("{name}-{version}") };
+            let what = format!("the rollout of chart {chart} to {kind}");
+            self.publish_for_process(outcome(milestone, &what, &progress, rule));
+        }
+    }
+}
+
+fn outcome(milestone: Milestone, what: &str, progress: &Progress, rule: &RolloutRule) -> Outcome {
+    let counts = progress.counts;
+    let step = progress.step_text(rule);
+    match milestone {
+        Milestone::Started => {
+            let note = format!("{what} begins: {} releases, {step}", counts.total);
+            Outcome::normal("RolloutStarted", ACTION, note)
+        }
+        Milestone::Step => {
+            let before = titles(rule).get(progress.step.wrapping_sub(1)).cloned().unwrap_or_default();
+            let note = format!("{what} has passed its gate ({before}): {counts}; now {step}");
+            Outcome::normal("RolloutStep", ACTION, note)
+        }
+        Milestone::Resumed => Outcome::normal("RolloutResumed", ACTION, format!("{what} goes on: {counts}; {step}")),
+        Milestone::Completed => {
+            let note = format!("{what} is complete: no release waits; {counts}");
+            Outcome::normal("RolloutCompleted", ACTION, note)
+        }
+        Milestone::Halted => {
+            let note = format!("{what} is halted at {step}, because {}", progress.unmet(rule));
+            Outcome::warning("RolloutHalted", ACTION, note)
+        }
+        Milestone::TakenBack => {
+            let note = format!("{what} is rolled back, because {}", progress.unmet(rule));
+            Outcome::warning("RolloutRolledBack", ACTION, note)
+        }
+    }
+}
