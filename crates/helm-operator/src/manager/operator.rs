@@ -156,16 +156,17 @@ impl Operator {
 
     /// Keeps only the charts that `serves` selects, without the program's own controllers and webhooks. They are loaded
     /// from `chart` if it is given.
-    pub(crate) fn only(mut self, serves: impl Fn(&Watch) -> bool, chart: Option<&Path>) -> Operator {
+    ///
+    /// # Errors
+    /// The chart is a URL that cannot be used.
+    pub(crate) fn only(mut self, serves: impl Fn(&Watch) -> bool, chart: Option<&Path>) -> Result<Operator, String> {
         self.watches.retain(|watch| serves(watch));
         self.own.retain(|(watch, _)| serves(watch));
         self.charts.retain(|(kind, _)| self.watches.iter().any(|watch| is_named(watch, kind)));
         if let Some(chart) = chart {
-            for watch in &mut self.watches {
-                (watch.chart, watch.pull) = (chart.to_owned(), None);
-            }
+            self.watches.iter_mut().try_for_each(|watch| watch.replace_chart(chart))?;
         }
-        Operator { controllers: Vec::new(), webhooks: Webhooks::default(), ..self }
+        Ok(Operator { controllers: Vec::new(), webhooks: Webhooks::default(), ..self })
     }
 
     /// Returns the manager that runs all of this with the configuration.

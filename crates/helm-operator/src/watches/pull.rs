@@ -1,7 +1,7 @@
 //! Decodes how a chart is fetched: a `chart` that is a URL, and `pull` in watches.yaml. Upstream has no counterpart, so
 //! unknown keys are errors.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::uri::Scheme;
@@ -11,7 +11,7 @@ use super::decode::wrong;
 use super::duration::parse_duration;
 use super::node::{Entry, Node};
 use super::rules::{map, string, unknown};
-use super::{Error, Warning};
+use super::{Error, Warning, Watch};
 
 /// How often to look for a newer version, if the entry does not say it.
 const INTERVAL: Duration = Duration::from_secs(600);
@@ -49,6 +49,62 @@ impl Pull {
         });
         self.secret.as_deref().into_iter().chain(names)
     }
+}
+
+impl Watch {
+    /// Serves another chart: one on disk, or `oci://registry/name:version`, `oci://registry/name@digest` or an archive's
+    /// URL, which is fetched with the authority, the key and the Secret of the watch's own.
+    ///
+    /// # Errors
+    /// It is no such URL; the text says why.
+    pub(crate) fn replace_chart(&mut self, chart: &Path) -> Result<(), String> {
+        let before = self.pull.take();
+        self.chart = chart.to_owned();
+        let Some(text) = chart.to_str().filter(|text| Place::is_meant(text)) else { return Ok(()) };
+        let (place, wanted) = named(text).map_err(|why| format!("{text}: {why}"))?;
+        let is_plain_allowed = before.as_ref().is_some_and(|pull| pull.source.plain);
+        let plain = match &place {
+            Place::Registry { .. } => is_plain_allowed,
+            Place::Archive(uri) => uri.scheme() == Some(&Scheme::HTTP),
+        };
+        if plain && !is_plain_allowed {
+            return Err(format!("{text}: must be https"));
+        }
+        self.chart = place.to_string().into();
+        let Pull { secret, ca, key, .. } =
+            before.unwrap_or_else(|| Pull::of(Source { place: place.clone(), wanted: None, plain }));
+        self.pull = Some(Pull { secret, ca, key, ..Pull::of(Source { place, wanted, plain }) });
+        Ok(())
+    }
+}
+
+impl Pull {
+    /// Returns how a chart is fetched without credentials and checks, and never looked up again.
+    fn of(source: Source) -> Pull {
+        Pull { source, interval: Duration::ZERO, secret: None, ca: None, key: None }
+    }
+}
+
+/// Parses `oci://registry/name:version`, `oci://registry/name@digest` or the URL of an archive.
+fn named(text: &str) -> Result<(Place, Option<Wanted>), String> {
+    let path = text.strip_prefix("oci://").map_or(0, |rest| text.len() - rest.len() + rest.rfind('/').unwrap_or(0));
+    let (base, said) = match (path, text[path..].find(['@', ':'])) {
+        (1.., Some(at)) => (&text[..path + at], Some(&text[path + at..])),
+        _ => (text, None),
+    };
+    let place: Place = base.parse().map_err(|cause: registry::PlaceError| cause.to_string())?;
+    let wanted = match (&place, said) {
+        (Place::Archive(_), _) => None,
+        (_, Some(digest)) if digest.starts_with('@') => {
+            Some(Wanted::Digest(digest[1..].parse().map_err(|cause| format!("{cause}"))?))
+        }
+        // Tags spell `+` as `_`.
+        (_, said) => {
+            let version = said.map_or(NEWEST.to_owned(), |said| said[1..].replace('_', "+"));
+            Some(Wanted::parse(&version).map_err(|cause| format!("version {cause}"))?)
+        }
+    };
+    Ok((place, wanted))
 }
 
 /// Where a text in PEM is.
@@ -229,6 +285,41 @@ mod tests {
         assert!(pull.source.moves() && !pull.source.plain && warnings.is_empty());
         let pull = read("oci://r.io/shop", "").unwrap().0.pull.unwrap();
         assert_eq!((pull.source.wanted.unwrap().to_string().as_str(), pull.interval), ("*", INTERVAL));
+    }
+
+    #[test]
+    fn another_chart_is_named_with_its_version_and_fetched_like_the_one_before() {
+        let before = "{version: ^1, ca: /ca.crt, verify: {cosign: {key: /c.pub}}}";
+        let replaced = |pull: &str, chart: &str| {
+            let mut watch = read("oci://r.io:5000/charts/shop", pull).unwrap().0;
+            watch.replace_chart(Path::new(chart)).map(|()| watch)
+        };
+        let digest = format!("sha256:{}", "0".repeat(64));
+        for (chart, place, wanted) in [
+            ("oci://r.io:5000/charts/shop:1.2.0", "oci://r.io:5000/charts/shop", "1.2.0"),
+            ("oci://r.io:5000/charts/shop:1.2.0_b1", "oci://r.io:5000/charts/shop", "1.2.0+b1"),
+            ("oci://r.io:5000/shop", "oci://r.io:5000/shop", "*"),
+            ("oci://r.io/shop:^2", "oci://r.io/shop", "^2"),
+            (&format!("oci://r.io/shop@{digest}"), "oci://r.io/shop", &digest),
+        ] {
+            let pull = replaced(before, chart).unwrap().pull.unwrap();
+            assert_eq!(pull.source.place.to_string(), place);
+            assert_eq!(pull.source.wanted.map(|wanted| wanted.to_string()).as_deref(), Some(wanted), "{chart}");
+            assert_eq!((pull.ca, pull.key), (Some(Pem::File("/ca.crt".into())), Some(Pem::File("/c.pub".into()))));
+        }
+        let archive = replaced("", "https://r.io/shop-1.0.0.tgz").unwrap();
+        assert!(archive.pull.unwrap().source.wanted.is_none());
+        assert!(replaced(before, "../shop").unwrap().pull.is_none());
+        assert!(replaced("{plainHttp: true}", "oci://r.io/shop:1.0.0").unwrap().pull.unwrap().source.plain);
+        for (chart, why) in [
+            ("oci://r.io/shop:latest", "version must be a version such as 1.2.3"),
+            ("oci://r.io/shop@sha256:00", "must be sha256: and 64"),
+            ("http://r.io/shop.tgz", "must be https"),
+            ("oci://r.io", "must be a URL such as"),
+        ] {
+            let error = replaced("", chart).unwrap_err();
+            assert!(error.starts_with(chart) && error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub(crate) struct Diff {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// The chart to come, in place of the one in the watches file
-    #[arg(long, value_name = "DIR")]
+    /// The chart to come, in place of the one in the watches file: a folder, an archive, oci://registry/name:version or a URL
+    #[arg(long, value_name = "CHART")]
     pub(crate) chart: Option<PathBuf>,
 
     /// Compare the renders of both charts for the files' resources, without a cluster
@@ -106,6 +106,7 @@ pub(super) fn examples(name: &str) -> String {
     format!(
         "Examples:\n  # What applying this file would make the operator do\n  {name} diff -f config/samples/shop.yaml\n\n  \
          # What a new version of the chart changes in every release\n  {name} diff Shop --all -A --chart ../shop-0.3.0\n\n  \
+         # The same with a version in a registry\n  {name} diff Shop --all -A --chart oci://registry.example.com/charts/shop:0.3.0\n\n  \
          # The same for files, without a cluster: only what the charts render\n  {name} diff -f resources/ --chart ../shop-0.3.0 --offline\n\n  \
          # A comment for a pull request\n  {name} diff -f resources/ -o markdown\n\n\
          Exit codes: 0 nothing changes, 1 something changes, 2 an error, or a reconcile that would fail.\n\

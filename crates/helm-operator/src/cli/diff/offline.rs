@@ -46,13 +46,17 @@ fn one(diff: &Diff, watch: &Watch, chart: &Path, document: &Json) -> Result<Rehe
     let of_file = Some(text(&document["metadata"]["namespace"])).filter(|namespace| !namespace.is_empty());
     let namespace = of_file.or_else(|| diff.namespace.clone()).unwrap_or_else(|| "default".to_owned());
     let resource = Name { api_version, kind, namespace, name: text(&document["metadata"]["name"]) };
-    let render = |chart: &Path| objects(watch, chart, &resource, &document["spec"]);
-    let pulled = pull::local(watch).map_err(|error| Failure::Render {
-        chart: watch.chart.clone(),
-        what: resource.to_string(),
-        why: chain(&error),
-    })?;
-    let plan = compare(resource.clone(), &render(&pulled)?, &render(chart)?);
+    let mut next = watch.clone();
+    next.replace_chart(chart).map_err(Failure::Usage)?;
+    let render = |watch: &Watch| {
+        let pulled = pull::local(watch).map_err(|error| Failure::Render {
+            chart: watch.chart.clone(),
+            what: resource.to_string(),
+            why: chain(&error),
+        })?;
+        objects(watch, &pulled, &resource, &document["spec"])
+    };
+    let plan = compare(resource.clone(), &render(watch)?, &render(&next)?);
     Ok(Rehearsed { plan, mask: Mask::default() })
 }
 

@@ -62,7 +62,8 @@ pub(super) fn plans(diff: &Diff, operator: Operator) -> Result<(Vec<Rehearsed>, 
     check(diff, &documents)?;
     let operator = operator.watches(&diff.watches_file)?;
     let wanted = wanted(diff, &documents, operator.entries())?;
-    let operator = operator.only(|watch| wanted.contains(&gvk(watch)), diff.chart.as_deref());
+    let operator =
+        operator.only(|watch| wanted.contains(&gvk(watch)), diff.chart.as_deref()).map_err(Failure::Usage)?;
     let failed = |error: io::Error| Failure::Cluster(error.to_string());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
     let planned = runtime.block_on(async {
