@@ -310,6 +310,50 @@ fn two_charts_are_compared_without_a_cluster() {
     assert!(code == Some(2) && error.contains("cannot render Holder default/web with chart chart: "), "{error}");
 }
 
+#[test]
+fn an_offline_comparison_and_a_render_contain_the_patches_and_labels_of_the_watch() {
+    const HOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/holder");
+    let folder = tempfile::tempdir().unwrap();
+    let watch = json!([{
+        "group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": HOLDER, "commonLabels": {"team": "shop"},
+        "overrideValues": {"value": "over"},
+        "patches": [{"target": {"kind": "ConfigMap"}, "patch": "[{op: add, path: /data/patched, value: 'yes'}]"}],
+    }]);
+    fs::write(folder.path().join("watches.yaml"), watch.to_string()).unwrap();
+    let holder = json!({
+        "apiVersion": "test.my.domain/v1", "kind": "Holder", "metadata": {"name": "web"}, "spec": {"map": "own", "value": "1"},
+    });
+    fs::write(folder.path().join("web.yaml"), holder.to_string()).unwrap();
+    let chart = folder.path().join("chart");
+    copy(Path::new(HOLDER), &chart);
+    let more = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: more\ndata:\n  a: b\n";
+    fs::write(chart.join("templates/more.yaml"), more).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+        let output = command.args(arguments).current_dir(folder.path()).env("KUBECONFIG", "/nothing").output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, text, _) = run(&["diff", "--offline", "-f", "web.yaml", "--chart", "chart"]);
+    assert_eq!((code, text.lines().last()), (Some(1), Some("Holder default/web: +1 ~0 -0")), "{text}");
+    assert!(text.contains("+  patched: \"yes\"") && text.contains("+    team: shop"), "{text}");
+
+    let kind = ["template", "web", HOLDER, "--set", "map=own", "--watches-file", "watches.yaml"];
+    let (_, plain, _) = run(&kind[..5]);
+    assert!(plain.contains("name: own") && !plain.contains("patched"), "{plain}");
+    let (code, text, error) = run(&kind);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    for line in ["# Source: holder/templates/all.yaml", "  patched: \"yes\"", "    team: shop", "  value: over"] {
+        assert!(text.lines().any(|one| one == line), "no {line:?} in\n{text}");
+    }
+    let (code, _, error) = run(&["template", "web", "chart", "--watches-file", "watches.yaml"]);
+    let expected =
+        "Error: watches.yaml has no entry for chart chart: choose with --kind, one of Holder.test.my.domain\n";
+    assert_eq!((code, error.as_str()), (Some(1), expected));
+    let (code, text, _) = run(&["template", "web", "chart", "--watches-file", "watches.yaml", "--kind", "holder"]);
+    assert!(code == Some(0) && text.matches("patched: \"yes\"").count() >= 1, "{text}");
+}
+
 /// Returns a Role, a RoleBinding to it, and a ConfigMap that is applied after both.
 fn bound() -> [Value; 3] {
     let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]});

@@ -1,15 +1,18 @@
-//! Renders a chart without a cluster, as a first install.
+//! Renders a chart without a cluster, as a first install, with what its watch adds to the objects.
 
 use controller::report::chain;
 use go_template::Map;
-use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
+use helm::engine::{Capabilities, Engine, ReleaseOptions, Rendered, Request};
+use helm::manifest;
 
+use crate::rendering::{labels, patches};
 use crate::watches::Watch;
 
-/// Returns the documents of a chart's manifest and hooks, with the watch's overrides over the values.
+/// Returns the documents of a chart's manifest and hooks, with the watch's overrides over the values, its patches and its
+/// labels.
 ///
 /// # Errors
-/// The chart does not render; the message has no values.
+/// The chart does not render, or a patch cannot be applied; the message has no values.
 pub(super) fn documents(
     watch: &Watch,
     engine: &Engine,
@@ -23,6 +26,30 @@ pub(super) fn documents(
     let (capabilities, skip_schema) = (&Capabilities::default(), watch.schema.skip);
     let request = Request { values: &values, release: &release, capabilities, lookup: None, skip_schema };
     let rendered = engine.render(&request).map_err(|error| error.without_values())?;
+    let rendered = decorated(watch, rendered, namespace)?;
     let manifests = rendered.manifests.into_iter().map(|manifest| manifest.content);
     Ok(manifests.chain(rendered.hooks.into_iter().map(|hook| hook.manifest)).collect())
+}
+
+/// Applies the watch's patches and labels to a render, in the order in which the operator does. Without any, it stays as it
+/// is.
+///
+/// # Errors
+/// A patch cannot be applied.
+pub(super) fn decorated(watch: &Watch, rendered: Rendered, namespace: &str) -> Result<Rendered, String> {
+    let (changes, added) = (&watch.patches, &watch.common_labels.0);
+    if changes.0.is_empty() && added.is_empty() {
+        return Ok(rendered);
+    }
+    let hooks = rendered.hooks.iter().map(|hook| (hook.path.as_str(), hook.manifest.as_str()));
+    let mut stream = manifest::join(&rendered.manifest(), hooks);
+    if !changes.0.is_empty() {
+        stream = patches::apply_to_text(&stream, changes, namespace)
+            .map_err(|error| format!("cannot apply patches: {}", chain(&error)))?;
+    }
+    if !added.is_empty() {
+        stream = labels::add_to_text(&stream, added).map_err(|error| format!("cannot add commonLabels: {error}"))?;
+    }
+    let (manifests, hooks) = manifest::documents(&stream).map_err(|error| chain(&error))?;
+    Ok(Rendered { manifests, hooks, ..rendered })
 }

@@ -42,7 +42,10 @@ pub(crate) fn add(
 }
 
 /// Adds the labels to each document; keeps the comments before it, such as `# Source: chart/templates/a.yaml`.
-fn add_to_text(manifest: &str, labels: &BTreeMap<String, String>) -> Result<String, Error> {
+///
+/// # Errors
+/// A document cannot be read.
+pub(crate) fn add_to_text(manifest: &str, labels: &BTreeMap<String, String>) -> Result<String, Error> {
     let mut text = String::new();
     for document in yaml::split(manifest.as_bytes())? {
         let labelled = labelled(&yaml::parse_preserving_ints(&document)?, labels);

@@ -15,7 +15,7 @@ pub(crate) use recorded::recorded;
 pub(crate) use sort::sort_files;
 pub use sort::{HeadError, SortError};
 pub use split::split;
-pub use stream::{join, separate};
+pub use stream::{documents, join, separate};
 
 /// The annotation that makes a manifest a hook.
 pub const HOOK_ANNOTATION: &str = "helm.sh/hook";

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Hook, SortError, recorded, sort_files, split};
+use super::{Hook, Manifest, SortError, recorded, sort_files, split};
 
 const SOURCE: &str = "# Source: ";
 
@@ -24,6 +24,15 @@ pub fn join<'a>(manifest: &str, hooks: impl IntoIterator<Item = (&'a str, &'a st
 /// # Errors
 /// Fails for the first document that is not a valid manifest.
 pub fn separate(stream: &str) -> Result<(String, Vec<Hook>), SortError> {
+    let (manifests, hooks) = documents(stream)?;
+    Ok((recorded(&manifests), hooks))
+}
+
+/// Separates the hooks from a stream as [`separate`] does; returns the other documents one by one.
+///
+/// # Errors
+/// Fails for the first document that is not a valid manifest.
+pub fn documents(stream: &str) -> Result<(Vec<Manifest>, Vec<Hook>), SortError> {
     let mut files: BTreeMap<&str, String> = BTreeMap::new();
     for document in split(stream) {
         let (path, text) = source(document).unwrap_or((ADDED, document));
@@ -33,7 +42,7 @@ pub fn separate(stream: &str) -> Result<(String, Vec<Hook>), SortError> {
         file.push('\n');
     }
     let sorted = sort_files(files.iter().map(|(path, text)| (*path, text.as_str())))?;
-    Ok((recorded(&sorted.manifests), sorted.hooks))
+    Ok((sorted.manifests, sorted.hooks))
 }
 
 /// Returns the path in a document's first line, and the rest of the document.

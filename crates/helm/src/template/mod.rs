@@ -14,7 +14,7 @@ pub use user_values::ValuesError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use go_template::Value;
+use go_template::{Map, Value};
 use golibs::strconv::parse_bool;
 
 use crate::chart::Chart;
@@ -105,11 +105,24 @@ impl Options {
     /// The outer error concerns flags and charts, the inner error rendering.
     #[allow(clippy::type_complexity)] // Callers handle the two stages differently.
     pub fn render(&self, cluster: Option<Cluster>) -> Result<(Result<Rendered, engine::Error>, Vec<String>), Error> {
+        self.render_over(cluster, Ok)
+    }
+
+    /// Renders as [`render`](Options::render) does, with values that the caller changes once more.
+    ///
+    /// # Errors
+    /// As of [`render`](Options::render), and what `over` says.
+    #[allow(clippy::type_complexity)] // Callers handle the two stages differently.
+    pub fn render_over(
+        &self,
+        cluster: Option<Cluster>,
+        over: impl FnOnce(Map) -> Result<Map, String>,
+    ) -> Result<(Result<Rendered, engine::Error>, Vec<String>), Error> {
         self.check()?;
         let capabilities = self.capabilities(cluster.as_ref())?;
         let (name, path) = self.name_and_chart()?;
         let path = locate(&path)?;
-        let values = user_values::merged(self)?;
+        let values = over(user_values::merged(self)?).map_err(Error::Caller)?;
         let chart = Chart::load(&path)?;
         check_installable(&chart)?;
         release_name::check(&name).map_err(UsageError::ReleaseName)?;

@@ -59,6 +59,9 @@ const FOLLOWED: &[(&str, Kind)] = &[
     ("skip-tests", Bool),
     ("validate", Bool),
     ("values", List),
+    // Our own, for what the operator adds.
+    ("kind", Text),
+    ("watches-file", Text),
 ];
 
 /// Helm's flags that do not affect rendering a chart on disk, or that [`Line::refused`] rejects.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use controller::report::chain;
+use go_template::Map;
 use helm::engine::{Capabilities, KubeVersion, Rendered};
 use helm::template::{Cluster, Error, Options, Output};
 use helm_release::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object, objects_of};
@@ -15,7 +16,12 @@ use crate::cli::kubeconfig;
 use crate::rendering::lookup::{Blocking, ClusterLookup, LookupReach};
 
 /// Renders with the cluster's capabilities and objects, and has its server check the result.
-pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Output, Error> {
+pub(super) fn output(
+    options: &Options,
+    (kubeconfig, context): (Option<&Path>, Option<&str>),
+    over: impl FnOnce(Map) -> Result<Map, String>,
+    decorated: impl FnOnce(Rendered) -> Result<Rendered, Error>,
+) -> Result<Output, Error> {
     options.check()?;
     let unreachable = |cause: String| Error::Cluster(format!("Kubernetes cluster unreachable: {cause}"));
     // One more thread, which answers `lookup` while this one renders.
@@ -25,7 +31,11 @@ pub(super) fn output(options: &Options, kubeconfig: Option<&Path>, context: Opti
     let capabilities = runtime.block_on(server.capabilities()).map_err(unreachable)?;
     let lookup = ClusterLookup::new(server.0.clone(), runtime.handle().clone(), LookupReach::Everything);
     let lookup = Arc::new(Blocking(Arc::new(lookup)));
-    let (rendered, warnings) = options.render(Some(Cluster { capabilities, lookup }))?;
+    let (rendered, warnings) = options.render_over(Some(Cluster { capabilities, lookup }), over)?;
+    let rendered = match rendered {
+        Ok(rendered) => Ok(decorated(rendered)?),
+        failed => failed,
+    };
     if let Ok(rendered) = &rendered {
         runtime.block_on(server.check(rendered, &options.namespace)).map_err(Error::Cluster)?;
     }

@@ -1,7 +1,7 @@
 //! `template`: prints what `helm template` prints, from the same arguments. Counterpart: Helm's `pkg/cmd/template.go`.
 //!
 //! Standard output and error messages are Helm's. Only `--validate` and `--dry-run=server` start a runtime or look for
-//! a cluster.
+//! a cluster. `--watches-file` adds what the operator adds.
 
 mod args;
 pub(super) mod cluster;
@@ -10,15 +10,19 @@ mod excerpt;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod watch;
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use controller::report::chain;
 use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::chart::Chart;
 use helm::template::{Error, Options, Output};
+
+use crate::watches::Watch;
 
 /// The flags of `template`.
 #[derive(Args, Clone, Debug)]
@@ -33,6 +37,14 @@ pub(crate) struct Template {
     /// The kubeconfig's context
     #[arg(long, value_name = "NAME")]
     kube_context: Option<String>,
+
+    /// Add what an entry of this watches file adds: override values, patches and commonLabels
+    #[arg(long, value_name = "PATH")]
+    watches_file: Option<PathBuf>,
+
+    /// The kind of that entry; needed if not exactly one has this chart
+    #[arg(long, requires = "watches_file", value_name = "KIND")]
+    kind: Option<String>,
 }
 
 /// The exit code when the reader closes the pipe, as `head` does. It is the code that a shell reports for Helm, which
@@ -46,7 +58,8 @@ pub(super) fn examples(name: &str) -> String {
          {name} template rel ./chart\n\n  # With values, for a namespace and a version of Kubernetes\n  \
          {name} template rel ./chart -f values.yaml --set image.tag=1.2 -n demo --kube-version 1.36\n\n  # One template's output\n  \
          {name} template rel ./chart --show-only templates/deployment.yaml\n\n  # With the cluster's capabilities and objects, each result \
-         checked by its API server\n  {name} template rel ./chart --validate\n\n\
+         checked by its API server\n  {name} template rel ./chart --validate\n\n  # As the operator would apply it: override values, \
+         patches and labels of watches.yaml\n  {name} template rel ./chart --watches-file watches.yaml\n\n\
          An error in a template is followed by an excerpt of the template where standard error is a terminal, or with --debug."
     )
 }
@@ -84,10 +97,32 @@ pub(super) fn run(template: &Template) -> ExitCode {
 
 impl Template {
     fn output(&self) -> Result<Output, Error> {
-        if self.options.wants_cluster() {
-            return cluster::output(&self.options, self.kubeconfig.as_deref(), self.kube_context.as_deref());
+        let Template { options, kubeconfig, kube_context, .. } = self;
+        let watch = self.watch()?;
+        let over = |values| match &watch {
+            Some(watch) => watch.overrides.over(values).map_err(|error| chain(&error)),
+            None => Ok(values),
+        };
+        let decorated = |rendered| match &watch {
+            Some(watch) => watch::decorated(watch, rendered, &options.namespace),
+            None => Ok(rendered),
+        };
+        if options.wants_cluster() {
+            return cluster::output(options, (kubeconfig.as_deref(), kube_context.as_deref()), over, decorated);
         }
-        self.options.run()
+        let (rendered, warnings) = options.render_over(None, over)?;
+        let rendered = match rendered {
+            Ok(rendered) => Ok(decorated(rendered)?),
+            failed => failed,
+        };
+        options.output(rendered, warnings)
+    }
+
+    /// Returns the entry of the watches file that adds something.
+    fn watch(&self) -> Result<Option<Watch>, Error> {
+        let Some(file) = &self.watches_file else { return Ok(None) };
+        let chart = self.options.name_and_chart.last().map_or("", String::as_str);
+        watch::entry(file, self.kind.as_deref(), chart).map(Some)
     }
 
     fn print(&self, output: Output) -> ExitCode {

@@ -60,7 +60,11 @@ struct Document {
     is_patched: bool,
 }
 
-fn apply_to_text(stream: &str, patches: &Patches, namespace: &str) -> Result<String, Error> {
+/// Applies the patches to a stream of documents.
+///
+/// # Errors
+/// As of [`apply`], except that the result need not be a release.
+pub(crate) fn apply_to_text(stream: &str, patches: &Patches, namespace: &str) -> Result<String, Error> {
     let mut documents = Vec::new();
     for text in yaml::split(stream.as_bytes())? {
         let object = json::to_serde(&yaml::parse_preserving_ints(&text)?);
