@@ -62,6 +62,9 @@ pub(super) fn run(asked: &Dag) -> ExitCode {
                 }
                 .trim_end(),
             );
+            for late in sequence.late(&manifests) {
+                eprintln!("Warning: {late}");
+            }
             for problem in &sequence.problems {
                 eprintln!("Error: {problem}");
             }

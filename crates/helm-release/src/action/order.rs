@@ -176,7 +176,7 @@ impl Wait<'_> {
         }
         let (number, of) = self.round;
         let more = if pending.len() > 1 { format!(" and {} more", pending.len() - 1) } else { String::new() };
-        self.env.slot.waiting_for(&format!("waiting for group {group} (round {number} of {of}): {first}{more}"));
+        self.env.slot.waiting_for(&format!("group {group} (round {number} of {of}): {first}{more}"));
         Ok(true)
     }
 }

@@ -8,6 +8,7 @@ mod charts;
 mod conditions;
 mod graph;
 mod groups;
+mod late;
 mod path;
 mod problem;
 mod readiness;
@@ -21,6 +22,7 @@ use crate::chart::Chart;
 use crate::manifest::Manifest;
 
 pub use charts::{Subcharts, chart_of};
+pub use late::Late;
 pub use problem::{Problem, SequenceError};
 pub use readiness::{FAILURE, SUCCESS, Verdict, judge};
 pub use turn::Turn;

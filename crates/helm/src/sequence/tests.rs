@@ -314,3 +314,67 @@ fn conditions_compare_what_a_path_finds_in_the_status() {
         assert_eq!(judge(Some(&serde_json::json!([malformed]).to_string()), Some(never), &status), None, "{malformed}");
     }
 }
+
+/// Returns an object with this text, in a group.
+fn written(text: &str, group: &str, on: &str) -> Manifest {
+    let text = text.replace('\'', "\"");
+    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut one = own(object["metadata"]["name"].as_str().unwrap(), group, on);
+    one.head.kind = object["kind"].as_str().unwrap().to_owned();
+    Manifest { content: text, ..one }
+}
+
+#[test]
+fn a_pod_that_others_wait_for_must_not_need_what_comes_later() {
+    let web = |pod: &str| {
+        format!("{{'kind': 'Deployment', 'metadata': {{'name': 'web'}}, 'spec': {{'template': {{'spec': {pod}}}}}}}")
+    };
+    let of = |kind: &str| format!("{{'kind': '{kind}', 'metadata': {{'name': 'n'}}}}");
+    let container = |part: &str| format!("{{'containers': [{part}]}}");
+    for (behaviour, pod, kind, group, expected) in [
+        ("an account", "{'serviceAccountName': 'n'}".to_owned(), "ServiceAccount", "", true),
+        ("an account of its own group", "{'serviceAccountName': 'n'}".to_owned(), "ServiceAccount", "web", false),
+        ("another's account", "{'serviceAccountName': 'm'}".to_owned(), "ServiceAccount", "", false),
+        ("a volume", "{'volumes': [{'configMap': {'name': 'n'}}]}".to_owned(), "ConfigMap", "", true),
+        ("a secret volume", "{'volumes': [{'secret': {'secretName': 'n'}}]}".to_owned(), "Secret", "", true),
+        (
+            "an optional one",
+            "{'volumes': [{'secret': {'secretName': 'n', 'optional': true}}]}".to_owned(),
+            "Secret",
+            "",
+            false,
+        ),
+        (
+            "a projected one",
+            "{'volumes': [{'projected': {'sources': [{'secret': {'name': 'n'}}]}}]}".to_owned(),
+            "Secret",
+            "",
+            true,
+        ),
+        (
+            "a claim",
+            "{'volumes': [{'persistentVolumeClaim': {'claimName': 'n'}}]}".to_owned(),
+            "PersistentVolumeClaim",
+            "",
+            true,
+        ),
+        ("variables", container("{'envFrom': [{'configMapRef': {'name': 'n'}}]}"), "ConfigMap", "", true),
+        ("a variable", container("{'env': [{'valueFrom': {'secretKeyRef': {'name': 'n'}}}]}"), "Secret", "", true),
+    ] {
+        let manifests =
+            [written(&web(&pod), "web", ""), own("app", "app", r#"["web"]"#), written(&of(kind), group, "")];
+        let late = sequence(&plain(), &manifests).unwrap().late(&manifests);
+        assert_eq!(!late.is_empty(), expected, "{behaviour}: {late:?}");
+    }
+    let manifests = [
+        written(&web("{'serviceAccountName': 'n'}"), "web", ""),
+        own("app", "app", r#"["web"]"#),
+        written(&of("ServiceAccount"), "", ""),
+    ];
+    let late = sequence(&plain(), &manifests).unwrap().late(&manifests);
+    let expected = "Deployment web of round 1 needs ServiceAccount n, which comes in round 3 only: put that into the same group, \
+                    or one before";
+    assert_eq!(late.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+    let last = [written(&web("{'serviceAccountName': 'n'}"), "", ""), written(&of("ServiceAccount"), "", "")];
+    assert_eq!(sequence(&plain(), &last).unwrap().late(&last), [], "nothing waits for the last round");
+}

@@ -188,7 +188,11 @@ impl Checked<'_> {
     fn order(&self, manifests: &[Manifest]) -> Vec<Finding> {
         let finding = |message: String| Finding::error(self.folder, None, message);
         match sequence(self.engine.chart(), manifests) {
-            Ok(order) => order.problems.iter().map(|problem| finding(problem.to_string())).collect(),
+            Ok(order) => {
+                let late = order.late(manifests).into_iter();
+                let late = late.map(|late| Finding::warning(self.folder, None, late.to_string()));
+                order.problems.iter().map(|problem| finding(problem.to_string())).chain(late).collect()
+            }
             Err(error) => vec![finding(error.to_string())],
         }
     }

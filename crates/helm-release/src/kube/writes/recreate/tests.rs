@@ -230,7 +230,7 @@ async fn an_object_that_takes_its_time_to_go_is_waited_for_within_a_limit() {
     let text = "cannot recreate Job \"web\": after 120 s it is still being deleted (finalizers: foregroundDeletion)";
     assert_eq!(error.to_string(), text);
     assert!(crate::action::Error::from(error).is_unanswered());
-    assert!(told.lines().contains(&"waiting for Job \"web\" to be deleted, to create it anew".to_owned()));
+    assert!(told.lines().contains(&"Job \"web\" to be deleted, to create it anew".to_owned()));
     assert_eq!(told.lines().last().unwrap(), "enter");
 
     let deletions = |server: &MemoryApi| server.log().iter().filter(|line| line.starts_with("DELETE")).count();
