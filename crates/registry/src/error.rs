@@ -84,8 +84,13 @@ pub enum Error {
         before: String,
     },
     /// The key does not vouch for the chart.
-    #[error("{0}")]
-    Unverified(&'static str),
+    #[error("{why}: {chart}")]
+    Unverified {
+        /// Why not.
+        why: &'static str,
+        /// Its version, if it has one, and digest.
+        chart: String,
+    },
     /// Docker's configuration cannot be read.
     #[error("the credentials are not a configuration of Docker: an object with auths")]
     Credentials,
@@ -113,6 +118,6 @@ fn hint(status: StatusCode) -> &'static str {
 impl Error {
     /// Returns whether the chart is there, but not vouched for.
     pub fn is_unverified(&self) -> bool {
-        matches!(self, Error::Unverified(_))
+        matches!(self, Error::Unverified { .. })
     }
 }

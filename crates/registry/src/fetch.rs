@@ -197,12 +197,17 @@ impl Source {
         if let Some(Wanted::Digest(wanted)) = &self.wanted {
             same(wanted, found)?;
         }
+        let unverified = |why| {
+            let digest = found.to_string();
+            let chart = entry.version.as_ref().map_or(digest.clone(), |version| format!("{version}, {digest}"));
+            Err(Error::Unverified { why, chart })
+        };
         match key {
             None => Ok(()),
-            Some(_) if entry.manifest.is_none() => Err(Error::Unverified("only charts of registries have signatures")),
+            Some(_) if entry.manifest.is_none() => unverified("only charts of registries have signatures"),
             Some(key) if is_signed(key, &found, &entry.signatures) => Ok(()),
-            Some(_) if entry.signatures.is_empty() => Err(Error::Unverified(UNSIGNED)),
-            Some(_) => Err(Error::Unverified("none of the chart's signatures is of the key")),
+            Some(_) if entry.signatures.is_empty() => unverified(UNSIGNED),
+            Some(_) => unverified("none of the chart's signatures is of the key"),
         }
     }
 }

@@ -292,6 +292,7 @@ async fn with_a_key_only_a_signed_chart_is_used_from_the_registry_or_the_cache()
     let (source, key) = (server.source("1.0.0"), own.public());
     let error = source.fetch(&cache, with(&key)).await.unwrap_err();
     assert!(error.is_unverified() && error.to_string().contains("no signature under its tag"), "{error}");
+    assert!(error.to_string().ends_with(&format!(": 1.0.0, {manifest}")), "{error}");
     server.sign(&manifest, &other);
     let error = source.fetch(&cache, with(&key)).await.unwrap_err();
     assert!(error.is_unverified() && error.to_string().contains("is of the key"), "{error}");

@@ -102,7 +102,9 @@ pub enum Error {
     #[error("{0} has no sources of the library: it needs crates/helm-operator, or must be that folder itself")]
     NoLibrary(String),
     /// The chart is in a repository.
-    #[error("cannot download charts; run 'helm pull {0} --untar' and pass the folder")]
+    #[error(
+        "cannot download charts; run 'helm pull {0} --untar' and pass the folder; watches.yaml can name the URL afterwards"
+    )]
     Remote(String),
     /// A symbolic link leaves its folder.
     #[error(

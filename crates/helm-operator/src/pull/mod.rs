@@ -58,7 +58,9 @@ pub(crate) enum Error {
         key: String,
     },
     /// A Secret is needed without a cluster.
-    #[error("Secret {0} is needed to fetch the chart, and only a running operator reads Secrets; name a file instead")]
+    #[error(
+        "Secret {0} is needed to fetch the chart, and only a running operator reads Secrets: what is public, a certificate or a key, can be a file of the project"
+    )]
     NoCluster(String),
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
@@ -92,7 +94,8 @@ impl Error {
 }
 
 impl Puller {
-    /// Creates what fetches the chart. Without Secrets, only files are read.
+    /// Creates what fetches the chart. Without Secrets, only files are read, and the caller's own configuration of Docker
+    /// has the credentials.
     pub(crate) fn new(pull: Pull, cache: Arc<Cache>, secrets: Option<Secrets>) -> Puller {
         Puller { pull, cache, secrets }
     }
@@ -108,8 +111,8 @@ impl Puller {
     /// It cannot be had, or must not be used.
     pub(crate) async fn fetch(&self) -> Result<Fetched, Error> {
         let config = match &self.pull.secret {
-            Some(name) => Some(self.secret(name, DOCKER_CONFIG).await?),
-            None => docker_config(|name| std::env::var_os(name))?,
+            Some(name) if self.secrets.is_some() => Some(self.secret(name, DOCKER_CONFIG).await?),
+            _ => docker_config(|name| std::env::var_os(name))?,
         };
         let ca = match &self.pull.ca {
             Some(pem) => self.read(pem).await?,
@@ -178,6 +181,22 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_command_without_a_cluster_needs_no_secret_for_credentials_but_for_what_it_checks() {
+        let cache = tempfile::tempdir().unwrap();
+        let fetched = async |keys: &str| {
+            let text = format!("- {{version: v1, kind: Shop, chart: 'oci://127.0.0.1:1/shop', pull: {{{keys}}}}}");
+            let pull = crate::watches::parse(&text, |_| None).unwrap().watches.remove(0).pull.unwrap();
+            let puller = Puller::new(pull, Arc::new(Cache::new(cache.path(), 1)), None);
+            puller.fetch().await.unwrap_err().to_string()
+        };
+        let asked = fetched("secret: credentials").await;
+        assert!(asked.contains("127.0.0.1:1") && !asked.contains("credentials"), "{asked}");
+        for keys in ["ca: {secret: ca, key: k}", "verify: {cosign: {key: {secret: ca, key: k}}}"] {
+            assert!(fetched(keys).await.starts_with("Secret ca is needed to fetch the chart"));
+        }
+    }
 
     #[test]
     fn dockers_configuration_is_where_docker_looks_for_it() {
