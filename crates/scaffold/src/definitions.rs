@@ -58,6 +58,13 @@ impl Definitions {
         self.all.iter().find(|one| defines(&one.document.content, group, kind))
     }
 
+    /// Returns the kinds of a group.
+    pub(crate) fn kinds(&self, group: &str) -> Vec<String> {
+        let of_group = self.all.iter().filter(|one| one.document.text("/spec/group") == group);
+        let kinds: BTreeSet<String> = of_group.map(|one| one.document.text("/spec/names/kind").to_owned()).collect();
+        kinds.into_iter().collect()
+    }
+
     /// Returns the kind's plural name: its definition's, or the one that client tools guess.
     pub(crate) fn plural(&self, group: &str, kind: &str) -> String {
         let known = self.find(group, kind).map(|one| one.document.text("/spec/names/plural"));

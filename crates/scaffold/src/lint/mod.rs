@@ -106,6 +106,7 @@ pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Erro
     for (at, watch) in watches.iter().enumerate() {
         let line = |key: &str| lines.line(&[&at.to_string(), key]);
         found.extend(undefined(watch, &definitions, line("kind")));
+        found.extend(unknown_dependencies(watch, &definitions, line));
         found.extend(left_open(&watch.undecided).map(|open| Finding::warning(watches::PATH, line("kind"), open)));
         match charts::check(project, watch, &samples, line("chart")) {
             Ok(more) => found.extend(more),
@@ -126,6 +127,21 @@ pub fn check(project: &Project, natives: &[Native]) -> Result<Vec<Finding>, Erro
         is_new
     });
     Ok(found)
+}
+
+/// Returns a finding for each kind to wait for that is missing in a group that the project defines.
+fn unknown_dependencies(
+    watch: &Watch,
+    definitions: &Definitions,
+    line: impl Fn(&str) -> Option<usize>,
+) -> Vec<Finding> {
+    let unknown = watch.depends_on.iter().filter(|(group, kind, _)| definitions.find(group, kind).is_none());
+    let finding = |(group, kind, key): &(String, String, &'static str)| {
+        let known = definitions.kinds(group);
+        let message = format!("{key} names {kind} in group {group}, of which the project defines {}", known.join(", "));
+        (!known.is_empty()).then(|| Finding::warning(watches::PATH, line(key), message))
+    };
+    unknown.filter_map(finding).collect()
 }
 
 /// Returns a finding for a watched kind whose version no definition serves.

@@ -59,6 +59,24 @@ fn a_watch_needs_its_chart_and_a_definition_that_serves_it() {
 }
 
 #[test]
+fn a_kind_to_wait_for_is_one_of_those_that_its_group_has() {
+    let watch = |kind: &str, group: &str| {
+        format!(
+            "- group: web.my.domain\n  version: v1\n  kind: Web\n  chart: {WEB}\n  serviceAccountName: $(operator)\n  \
+             storageNamespace: $(release)\n  dependsOn:\n  - {{group: {group}, kind: {kind}, name: x}}\n"
+        )
+    };
+    let told = |text: &str| {
+        lint(&[("watches.yaml", text)]).into_iter().filter(|one| one.contains("names")).collect::<Vec<_>>()
+    };
+    let expected =
+        "watches.yaml:7: warning: dependsOn names Wbe in group web.my.domain, of which the project defines Web";
+    assert_eq!(told(&watch("Wbe", "web.my.domain")), [expected]);
+    assert_eq!(told(&watch("Web", "web.my.domain")), [""; 0]);
+    assert_eq!(told(&watch("Wbe", "other.domain")), [""; 0], "another project's");
+}
+
+#[test]
 fn a_watch_says_whose_rights_count_and_where_records_are() {
     let watch = format!("- group: web.my.domain\n  version: v1\n  kind: Web\n  chart: {WEB}\n");
     let place = "watches.yaml:3: warning: ";
