@@ -15,3 +15,4 @@ mod image;
 mod make;
 mod process;
 mod project;
+mod pulled;
