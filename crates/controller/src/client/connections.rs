@@ -88,7 +88,8 @@ fn connector(config: &Config) -> Result<Https, kube::Error> {
 }
 
 impl<S: Clone> Connections<S> {
-    fn new(open: impl Fn() -> S + Send + Sync + 'static) -> Connections<S> {
+    /// Returns connections that `open` opens one by one.
+    pub(super) fn new(open: impl Fn() -> S + Send + Sync + 'static) -> Connections<S> {
         Connections { requests: open(), open: Arc::new(open), watches: Arc::default() }
     }
 

@@ -18,17 +18,20 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use http::{HeaderValue, Request, Response, header};
-use kube::client::{ClientBuilder, ConfigExt as _};
+use http_body::Body as HttpBody;
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::{Client, Config};
 use tower::retry::RetryLayer;
+use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 use tracing::Instrument as _;
 
 use crate::client::bounded::{Bounded, TooLarge};
 pub use crate::client::certificates::CertificatesError;
 pub(crate) use crate::client::certificates::certificates;
-use crate::client::connections::is_watch;
+use crate::client::connections::{Connections, is_watch};
 pub(crate) use crate::client::connections::{HttpClient, to_others};
 pub use crate::client::contact::Contact;
 pub use crate::client::find::NoCluster;
@@ -42,6 +45,9 @@ use crate::metrics::Metrics;
 
 /// How long the server may take to start a response. Watches may take longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Sends a request to the API server; what clients have instead of connections where the server is in the same process.
+pub type Hop = BoxCloneSyncService<Request<Body>, Response<axum::body::Body>, BoxError>;
 
 /// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -75,32 +81,77 @@ impl From<Client> for Connection {
 ///
 /// # Errors
 /// The configuration cannot be used.
-pub fn connect(mut config: Config, program: &str, metrics: &Metrics, term: &Term) -> Result<Connection, Error> {
-    let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
-    config.headers.extend(HeaderValue::from_str(&agent).ok().map(|agent| (header::USER_AGENT, agent)));
+pub fn connect(config: Config, program: &str, metrics: &Metrics, term: &Term) -> Result<Connection, Error> {
+    let (config, contact) = (with_agent(config, program), Contact::default());
     let namespace = config.default_namespace.clone();
-    let contact = Contact::default();
     let client = client(config, metrics, term, &contact).map_err(Error::Client)?;
     Ok(Connection { client: Client::new(Pages::new(client), namespace), contact })
 }
 
-/// Builds a client like kube's own, with our connections. Retries a request that the server turns away (429, 503, 504)
-/// when the server asks for it.
+/// Creates the same client, whose requests end at `hop` instead of on a connection. The configuration says nothing but
+/// the address, the namespace and what is added to requests.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub fn connect_over(
+    hop: Hop,
+    config: Config,
+    program: &str,
+    metrics: &Metrics,
+    term: &Term,
+) -> Result<Connection, Error> {
+    let (config, contact) = (with_agent(config, program), Contact::default());
+    let namespace = config.default_namespace.clone();
+    let connections = Connections::new(move || hop.clone());
+    let client = layered(connections, config, metrics, term, &contact).map_err(Error::Client)?;
+    Ok(Connection { client: Client::new(Pages::new(client), namespace), contact })
+}
+
+fn with_agent(mut config: Config, program: &str) -> Config {
+    let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
+    config.headers.extend(HeaderValue::from_str(&agent).ok().map(|agent| (header::USER_AGENT, agent)));
+    config
+}
+
+/// Builds a client like kube's own, with our connections.
 fn client(config: Config, metrics: &Metrics, term: &Term, contact: &Contact) -> Result<Client, kube::Error> {
-    metrics.api_server(config.cluster_url.authority().map_or("", |host| host.as_str()));
-    let (counted, within_term) = (Counted(metrics.clone()), WithinTerm(term.clone()));
     if config.proxy_url.is_some() {
+        metrics.api_server(host(&config));
+        let (counted, within_term) = (Counted(metrics.clone()), WithinTerm(term.clone()));
         return Ok(ClientBuilder::try_from(config)?.with_layer(&within_term).with_layer(&counted).build());
     }
+    layered(connections::connections(&config)?, config, metrics, term, contact)
+}
+
+/// Builds a client over connections. Retries a request that the server turns away (429, 503, 504), as the server asks.
+fn layered<S, B>(
+    connections: Connections<S>,
+    config: Config,
+    metrics: &Metrics,
+    term: &Term,
+    contact: &Contact,
+) -> Result<Client, kube::Error>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    metrics.api_server(host(&config));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(|| RetryLayer::new(AfterRestart::of(contact.clone()))))
         .layer(Resuming::of(contact.clone()))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .layer(within_term)
-        .service(connections::connections(&config)?);
-    Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&counted).build())
+        .layer(WithinTerm(term.clone()))
+        .service(connections);
+    Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&Counted(metrics.clone())).build())
+}
+
+fn host(config: &Config) -> &str {
+    config.cluster_url.authority().map_or("", |host| host.as_str())
 }
 
 /// Counts requests by code and method, gives them spans, and limits how long a response may take.
@@ -246,5 +297,36 @@ mod tests {
         assert_eq!(lines, ["POST /api/v1/namespaces/ns/configmaps HTTP/1.1", "GET /api HTTP/1.1"]);
         term.set_end(tokio::time::Instant::now() + Duration::from_secs(60));
         send(write()).await.unwrap();
+    }
+
+    /// Requests with their user agents.
+    type Arrived = Arc<Mutex<Vec<(String, String)>>>;
+
+    /// Returns a client over a server that turns the first request away, then answers; and the requests that arrive.
+    fn over(term: &Term) -> (Client, Arrived) {
+        let arrived = Arrived::default();
+        let log = arrived.clone();
+        let hop = tower::service_fn(move |request: Request<Body>| {
+            let agent = request.headers()[header::USER_AGENT].to_str().unwrap().to_owned();
+            log.lock().unwrap().push((format!("{} {}", request.method(), request.uri()), agent));
+            let status = if log.lock().unwrap().len() == 1 { 503 } else { 200 };
+            std::future::ready(Response::builder().status(status).body("{}".into()))
+        });
+        let config = Config::new("http://here".parse().unwrap());
+        let hop = Hop::new(ServiceBuilder::new().map_err(BoxError::from).service(hop));
+        (connect_over(hop, config, "shop", &Metrics::default(), term).unwrap().client, arrived)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_over_a_hop_repeats_pages_and_refuses_like_any_other() {
+        let term = Term::default();
+        let (client, arrived) = over(&term);
+        let send = |call| outside::Api::send(&client, call);
+        send(outside::Call::get("/api/v1/pods?limit=500")).await.unwrap();
+        term.set_end(tokio::time::Instant::now());
+        assert!(send(outside::Call::post("/api/v1/namespaces/ns/pods", b"{}".to_vec())).await.is_err());
+        let page = "GET http://here/api/v1/pods?limit=20".to_owned();
+        let agent = concat!("shop/", env!("CARGO_PKG_VERSION")).to_owned();
+        assert_eq!(*arrived.lock().unwrap(), [(page.clone(), agent.clone()), (page, agent)]);
     }
 }

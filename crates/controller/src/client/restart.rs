@@ -1,50 +1,88 @@
-//! Decides which requests are retried: those that the server turns away, as in kube's own client, and those that it
-//! forbids while it starts. A server that has just started answers before it has loaded all roles and bindings.
+//! Decides which requests are retried: those that the server turns away (429, 503, 504), and those that it forbids
+//! while it starts. A server that has just started answers before it has loaded all roles and bindings.
+//!
+//! The first is what kube's `RetryPolicy::server_retry` does. Its jitter comes from a source that a simulation cannot
+//! replace.
 
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use kube::client::Body;
-use kube::client::retry::RetryPolicy;
 use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
 use super::contact::Contact;
 
-/// The pause between two attempts.
+/// The pause between two attempts while the server starts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// kube's retry policy, which also retries forbidden requests while the server may be starting. At any other time a 403
-/// is final at once.
+/// The pause after the first attempt at a busy server, doubled after each further one.
+const FIRST: Duration = Duration::from_millis(5);
+
+/// The longest pause without jitter.
+const LONGEST: Duration = Duration::from_secs(1000);
+
+/// How often a request to a busy server is retried.
+const RETRIES: u32 = 15;
+
+/// Retries requests at a server that is busy or starting. At any other time a 403 is final at once.
 #[derive(Clone)]
 pub(super) struct AfterRestart {
     contact: Contact,
-    busy: RetryPolicy,
+    retries: u32,
 }
 
 impl AfterRestart {
     pub(super) fn of(contact: Contact) -> AfterRestart {
-        AfterRestart { contact, busy: RetryPolicy::server_retry() }
+        AfterRestart { contact, retries: 0 }
     }
 }
 
 impl<B> Policy<Request<Body>, Response<B>, BoxError> for AfterRestart {
     type Future = Sleep;
 
-    fn retry(&mut self, request: &mut Request<Body>, answer: &mut Result<Response<B>, BoxError>) -> Option<Sleep> {
-        match answer {
-            Err(_) => None,
-            Ok(refusal) if refusal.status() == StatusCode::FORBIDDEN => {
-                self.contact.may_be_starting().then(|| sleep(PAUSE))
+    fn retry(&mut self, _: &mut Request<Body>, answer: &mut Result<Response<B>, BoxError>) -> Option<Sleep> {
+        let refusal = answer.as_ref().ok()?;
+        match refusal.status() {
+            StatusCode::FORBIDDEN => self.contact.may_be_starting().then(|| sleep(PAUSE)),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+                if self.retries < RETRIES =>
+            {
+                let pause = jittered(pause_after(self.retries)).max(asked(refusal.headers()));
+                self.retries += 1;
+                Some(sleep(pause))
             }
-            Ok(_) => self.busy.retry(request, answer),
+            _ => None,
         }
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
-        Policy::<_, Response<B>, _>::clone_request(&mut self.busy, request)
+        let mut again = Request::new(request.body().try_clone()?);
+        *again.method_mut() = request.method().clone();
+        *again.uri_mut() = request.uri().clone();
+        *again.version_mut() = request.version();
+        *again.headers_mut() = request.headers().clone();
+        *again.extensions_mut() = request.extensions().clone();
+        Some(again)
     }
+}
+
+/// Returns the pause after this many retries, without jitter.
+fn pause_after(retries: u32) -> Duration {
+    FIRST.saturating_mul(2_u32.saturating_pow(retries)).min(LONGEST)
+}
+
+/// Lengthens a pause by up to twice its length, so that clients do not try in step.
+fn jittered(pause: Duration) -> Duration {
+    let share = (outside::random() >> 11) as f64 / (1_u64 << 53) as f64;
+    pause + pause.mul_f64(2.0 * share)
+}
+
+/// Returns the pause that the server asks for.
+fn asked(headers: &HeaderMap) -> Duration {
+    let seconds = headers.get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
+    Duration::from_secs(seconds.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -99,5 +137,37 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_of_a_server_that_was_always_there_is_final() {
         assert_eq!(answers(0, 60 * SECOND).await, [(Some(403), Duration::ZERO); 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_server_is_asked_again_after_growing_pauses_or_when_it_wants() {
+        let (mut policy, request) = (AfterRestart::of(Contact::default()), &mut Request::new(Body::empty()));
+        let mut pause = |code: u16, after: Option<&str>| {
+            let mut answer = Response::builder().status(code).body(()).unwrap();
+            answer.headers_mut().extend(after.map(|after| (header::RETRY_AFTER, after.parse().unwrap())));
+            policy.retry(request, &mut Ok(answer)).map(|sleep| sleep.deadline() - Instant::now())
+        };
+        for (code, after) in [(500, None), (404, None), (409, Some("1"))] {
+            assert_eq!(pause(code, after), None, "{code} is final");
+        }
+        assert_eq!(pause(429, Some("7")), Some(7 * SECOND));
+        for retries in 1..RETRIES {
+            let (least, found) = (pause_after(retries), pause(503, (retries == 2).then_some("soon")).unwrap());
+            assert!(found >= least && found <= 3 * least, "{retries}: {found:?}");
+        }
+        assert_eq!(pause(429, Some("1")), None, "enough");
+        assert_eq!(pause_after(60), LONGEST);
+    }
+
+    #[test]
+    fn a_retried_request_is_the_same() {
+        let mut request = Request::patch("/api?a=b").header("X-A", "b").body(Body::from(b"{}".to_vec())).unwrap();
+        request.extensions_mut().insert(7_u8);
+        let again = Policy::<_, Response<()>, _>::clone_request(&mut AfterRestart::of(Contact::default()), &request);
+        let again = again.unwrap();
+        assert_eq!(
+            (again.method(), again.uri(), again.headers(), again.extensions().get::<u8>()),
+            (request.method(), request.uri(), request.headers(), Some(&7))
+        );
     }
 }

@@ -10,12 +10,13 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
 use kube::Client;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Connection;
-pub use crate::client::{Error as ClientError, NoCluster};
+pub use crate::client::{Error as ClientError, Hop, NoCluster};
 use crate::context::{ControllerConfig, Parts};
 pub use crate::lease::Lost;
 use crate::metrics::Metrics;
@@ -226,7 +227,8 @@ impl Manager {
     pub async fn run_or_stop(mut self, shutdown: CancellationToken) -> Result<(), Error> {
         let cluster = client::find_cluster().await.map_err(client::Error::from)?;
         self.server = cluster.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let clients = self.clients(&cluster)?;
+        let clients =
+            self.clients(|| client::connect(cluster.clone(), &self.config.program, &self.metrics, &self.term))?;
         let abort = CancellationToken::new();
         let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
         let result = self.run_until_interrupted(clients, shutdown, abort).await;
@@ -235,8 +237,7 @@ impl Manager {
     }
 
     /// Creates a client for each runtime, so that neither waits for the other's connections.
-    fn clients(&self, cluster: &kube::Config) -> Result<Clients, Error> {
-        let connect = || client::connect(cluster.clone(), &self.config.program, &self.metrics, &self.term);
+    fn clients(&self, connect: impl Fn() -> Result<Connection, client::Error>) -> Result<Clients, Error> {
         let own = connect()?.client;
         let _entered = self.workers.as_ref().map(Handle::enter);
         Ok(Clients { own, controllers: connect()? })
@@ -263,7 +264,22 @@ impl Manager {
     pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
         run::run(self, Clients { own: client.clone(), controllers: client.into() }, shutdown).await
     }
+
+    /// Runs everything until `shutdown` is cancelled, with the clients of [`run`](Self::run), whose requests end at
+    /// `hop`: they retry, resume watches, and refuse writes after the term.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_over(self, hop: Hop, shutdown: CancellationToken) -> Result<(), Error> {
+        let cluster = kube::Config::new(Uri::from_static(SAME_PROCESS));
+        let (program, metrics, term) = (&self.config.program, &self.metrics, &self.term);
+        let clients = self.clients(|| client::connect_over(hop.clone(), cluster.clone(), program, metrics, term))?;
+        run::run(self, clients, shutdown).await
+    }
 }
+
+/// The address of a cluster in the same process.
+const SAME_PROCESS: &str = "http://kubernetes.default.svc";
 
 /// The clients of a process.
 struct Clients {

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use controller::manager::{
-    CertificateError, CertificateFiles, ClientError, Config as ProcessConfig, Error as RunError, Lost, NoCluster,
+    CertificateError, CertificateFiles, ClientError, Config as ProcessConfig, Error as RunError, Hop, Lost, NoCluster,
     ServerError, Tls,
 };
 use controller::runtime::readiness::Readiness;
@@ -139,6 +139,15 @@ impl Manager {
     /// As [`run`](Self::run).
     pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
         Ok(self.of_controllers()?.run_until(client, shutdown).await?)
+    }
+
+    /// Runs everything until `shutdown` is cancelled, with the clients of [`run`](Self::run), whose requests end at
+    /// `hop`.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_over(self, hop: Hop, shutdown: CancellationToken) -> Result<(), Error> {
+        Ok(self.of_controllers()?.run_over(hop, shutdown).await?)
     }
 
     /// Returns the manager of the operator's controllers.
