@@ -42,11 +42,11 @@ pub const KEEP: &str = "helm.sh/resource-policy";
 pub const INJECTED: &str = "webhook.example.com/injected";
 
 /// Runs workloads, scales them, collects garbage, empties namespaces, and removes the other operator's finalizers from
-/// deleted objects, until dropped.
-pub async fn control(world: Arc<World>) {
+/// deleted objects, until dropped. Slow Deployments take as long as Jobs to become ready.
+pub async fn control(world: Arc<World>, is_slow: bool) {
     let seed = world.state().random.u64(..);
     let mut all: Vec<(&str, Box<dyn Controller + Send>)> = vec![
-        ("kubelet", Box::new(Kubelet::new(fates(seed)))),
+        ("kubelet", Box::new(Kubelet::new(fates(seed, is_slow)))),
         ("gc", Box::new(Collector)),
         ("ttl", Box::new(TimeToLive)),
         ("namespaces", Box::new(Namespaces)),
@@ -76,17 +76,20 @@ pub async fn control(world: Arc<World>) {
 
 /// Decides the outcome of workloads: Jobs succeed after a while, and Deployments become ready, except those of the
 /// chart that never does.
-fn fates(seed: u64) -> impl FnMut(&str, &Value) -> Fate + Send {
-    let (mut random, mut ends) = (fastrand::Rng::with_seed(seed), BTreeMap::<String, Instant>::new());
+fn fates(seed: u64, is_slow: bool) -> impl FnMut(&str, &Value) -> Fate + Send {
+    let (mut random, mut ends) = (fastrand::Rng::with_seed(seed), BTreeMap::<(String, u64), Instant>::new());
     move |path, object| {
-        if path.contains("/deployments/") {
-            let image = object.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
-            return if image == Some("web:3.0.0") { Fate::Waits } else { Fate::Ready };
+        let is_deployment = path.contains("/deployments/");
+        let image = object.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
+        if is_deployment && image == Some("web:3.0.0") {
+            return Fate::Waits;
         }
-        if !path.contains("/jobs/") {
+        if !path.contains("/jobs/") && !(is_deployment && is_slow) {
             return Fate::Ready;
         }
-        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let metadata = &object["metadata"];
+        let generation = if is_deployment { metadata["generation"].as_u64().unwrap_or_default() } else { 0 };
+        let uid = (metadata["uid"].as_str().unwrap_or_default().to_owned(), generation);
         let end = ends.entry(uid).or_insert_with(|| Instant::now() + Duration::from_millis(random.u64(0..JOB)));
         if *end <= Instant::now() { Fate::Ready } else { Fate::Waits }
     }

@@ -9,8 +9,9 @@ use serde_json::Value;
 use crate::actors::{FINALIZER, KEEP, NOTE};
 use crate::helm::Command;
 use crate::names::{self, JOBS, NAMES, OBJECTS, OTHER, SOME};
+use crate::order::Order;
 use crate::quiet::{End, records};
-use crate::rollout::Rollout;
+use crate::rollout::{Rollout, is_broken};
 use crate::script::Action;
 use crate::world::Change;
 
@@ -39,6 +40,8 @@ pub struct Checks {
     is_emptied: bool,
     /// The upgrades that must wait for each other.
     pub rollout: Rollout,
+    /// The order of a chart's objects.
+    pub order: Order,
 }
 
 /// What people requested for one resource, and its history.
@@ -186,7 +189,23 @@ impl Checks {
                 .or_else(|| self.rollout.written(change)),
             false => wrong,
         };
+        let wrong = self.ordered(change, objects).or(wrong);
         wrong.or_else(|| self.revision(change)).or_else(|| self.values(change)).or_else(|| self.job(change))
+    }
+
+    /// Checks (l) the order of a chart's objects. What waits for a group that never becomes ready fails in the end, as
+    /// if the server had rejected it.
+    fn ordered(&mut self, change: &Change, objects: &Objects) -> Option<String> {
+        let name = names::owner(&change.path).or_else(|| names::record(&change.path).map(|(name, _)| name));
+        let resource = name.and_then(|name| self.resources.get_mut(name));
+        let is_broken = |after: &Arc<Value>| change.path.contains("/deployments/") && is_broken(after);
+        let (mut is_leaving, mut is_exempt) = (false, false);
+        if let Some(resource) = resource {
+            is_leaving = !resource.exists;
+            is_exempt = resource.is_foreign || resource.is_claimed || resource.is_helms || resource.leaves_orphans;
+            resource.judged |= self.order.is_on && change.after.as_ref().is_some_and(is_broken);
+        }
+        self.order.written(change, objects, is_leaving).filter(|_| !is_exempt)
     }
 
     fn note_holder(&mut self, change: &Change) {

@@ -1,5 +1,6 @@
 //! The faults between a process and the server: refusals, lost requests, lost responses, delays, broken watches.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use helm_release::kube::Call;
@@ -47,6 +48,8 @@ pub enum How {
     AnswerLost,
     /// The request takes this many milliseconds longer, half of them before it is served.
     Slow(u64),
+    /// The server has not loaded its roles yet and forbids the request.
+    Starting,
 }
 
 /// A temporary fault.
@@ -69,12 +72,15 @@ pub struct Breaks {
     pub cuts: u32,
     /// How often all watches expired.
     pub expiries: u32,
+    /// How often the server restarted.
+    pub restarts: u32,
 }
 
 /// The active faults.
 #[derive(Default)]
 pub struct Faults {
-    all: Vec<(Fault, Duration)>,
+    /// The faults, and when each begins and ends.
+    all: Vec<(Fault, Range<Duration>)>,
     /// The requests that the server forbids per namespace, until the end of the run.
     forbidden: Vec<(Which, String)>,
     /// The failures of running watches.
@@ -85,7 +91,16 @@ impl Faults {
     /// Begins a fault.
     pub fn begin(&mut self, fault: Fault, now: Duration) {
         let until = now + Duration::from_millis(fault.for_ms);
-        self.all.push((fault, until));
+        self.all.push((fault, now..until));
+    }
+
+    /// Restarts the server: connections break, it is away for so many milliseconds, and then forbids everything until
+    /// it has loaded its roles.
+    pub fn restart(&mut self, away: u64, loading: u64, now: Duration) {
+        self.breaks.restarts += 1;
+        let fault = |how, for_ms| Fault { which: Which::All, how, of_ten: 10, for_ms };
+        self.begin(fault(How::Unreachable, away), now);
+        self.begin(fault(How::Starting, loading), now + Duration::from_millis(away));
     }
 
     /// Forbids requests for a namespace, and ends running watches.
@@ -111,8 +126,8 @@ impl Faults {
         if self.forbidden.iter().any(|(which, namespace)| concerns(*which, call) && is_in(namespace)) {
             return Some(How::Status(403));
         }
-        self.all.retain(|(_, until)| *until > now);
-        let concerned = self.all.iter().filter(|(fault, _)| concerns(fault.which, call));
+        self.all.retain(|(_, when)| when.end > now);
+        let concerned = self.all.iter().filter(|(fault, when)| when.contains(&now) && concerns(fault.which, call));
         concerned.filter(|(fault, _)| random.u8(0..10) < fault.of_ten).map(|(fault, _)| fault.how).next()
     }
 }

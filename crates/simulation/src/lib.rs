@@ -1,10 +1,10 @@
 //! Runs whole managers against a cluster in memory, on one thread with paused time: one seed decides every action,
 //! delay and fault.
 //!
-//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`); `run` plays it, and `shrink`
+//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`); `run` plays it, and `shrink`
 //! finds a shorter script that fails alike. `world` is the cluster, `network` the connection to it, `faults` the
 //! failures of that connection, `process` a manager, `actors` and `helm` everyone else who acts. `checks` holds the
-//! invariants of every write (`rollout`: of rollouts), `quiet` those at the end, and `trace` the log. See
+//! invariants of every write (`rollout`: of rollouts, `order`: of groups), `quiet` those at the end, and `trace` the log. See
 //! docs/decisions/0057-simulation.md.
 
 pub mod actors;
@@ -14,6 +14,8 @@ pub mod faults;
 pub mod helm;
 pub mod names;
 pub mod network;
+pub mod newer;
+pub mod order;
 pub mod process;
 pub mod quiet;
 pub mod rollout;

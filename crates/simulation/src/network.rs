@@ -2,15 +2,16 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt as _};
+use helm_operator::manager::Hop;
 use helm_release::kube::Call;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::Frame;
 use kube::client::Body;
 use memory_api::{Status, error_event};
@@ -21,9 +22,6 @@ use crate::faults::{Breaks, How};
 use crate::names::NAMESPACE;
 use crate::world::{Answer, World, request, trimmed};
 
-/// Maximum usual latency of a request in each direction.
-const USUAL: Duration = Duration::from_millis(15);
-
 /// Maximum usual delay of an event.
 const LATE: Duration = Duration::from_millis(40);
 
@@ -33,26 +31,52 @@ const VERY_LATE: Duration = Duration::from_secs(4);
 /// How long a request waits for a lost response.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long a process may write after it sent the renewal of its lease (client-go's renew deadline).
+const TERM: Duration = Duration::from_secs(10);
+
 /// One process's connection.
 #[derive(Clone)]
 pub struct Connection {
-    /// The cluster.
-    pub world: Arc<World>,
+    world: Arc<World>,
     /// The process's name.
-    pub name: Arc<str>,
+    name: Arc<str>,
     /// Whether the process still runs. A killed process sends no further requests.
-    pub alive: Arc<AtomicBool>,
+    alive: Arc<AtomicBool>,
+    /// When the process sent the last write of its lease that arrived.
+    renewed: Arc<Mutex<Option<Instant>>>,
+    /// After how many more writes the process dies; 0 if none of them kills it.
+    writes: Arc<AtomicU64>,
+}
+
+/// What happens to a request, and how long its ways take.
+struct Passage {
+    how: Option<How>,
+    there: Duration,
+    back: Duration,
 }
 
 /// Why a request failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The page size of lists: small, so that lists are interrupted midway.
-const PAGE: &str = "limit=4";
+const PAGE: u32 = 4;
 
 impl Connection {
-    /// Returns a client that uses this connection.
-    pub fn client(self) -> kube::Client {
+    /// Creates the connection of the process with this name, which sends requests as long as it is alive.
+    pub fn new(world: Arc<World>, name: &str, alive: Arc<AtomicBool>) -> Connection {
+        Connection { world, name: name.into(), alive, renewed: Arc::default(), writes: Arc::default() }
+    }
+
+    /// Returns the last hop of a process's client.
+    pub fn hop(self) -> Hop {
+        Hop::new(tower::service_fn(move |request: Request<Body>| {
+            let answer = self.clone().send(request);
+            async move { Ok(answer.await?.map(axum::body::Body::new)) }
+        }))
+    }
+
+    /// Returns a client without the layers of a process's client.
+    pub fn bare_client(self) -> kube::Client {
         let service = tower::service_fn(move |request: Request<Body>| self.clone().send(request));
         kube::Client::new(service, NAMESPACE)
     }
@@ -62,19 +86,52 @@ impl Connection {
             std::future::pending::<()>().await;
         }
         let call = Call::received(request).await?;
-        let call = Call { path: call.path.replace("limit=500", PAGE), ..call };
+        let call = Call { path: with_small_pages(&call.path), ..call };
+        self.check_term(&call);
         if call.path.contains("watch=true") {
             return self.watch(&call).await;
         }
-        // A request in flight arrives even if its process is killed meanwhile.
         self.ask(&call);
-        let (answer, answered) = oneshot::channel();
-        tokio::spawn(async move { _ = answer.send(self.exchange(&call).await) });
-        let limited = tokio::time::timeout(ANSWER_LIMIT, answered).await;
-        let (code, body) = limited.map_err(|_| "no answer in time")?.map_err(|_| "connection closed")??;
+        let (code, body) =
+            tokio::time::timeout(ANSWER_LIMIT, self.exchange(call)).await.map_err(|_| "no answer in time")??;
         let mut response = Response::new(Stream::whole(body));
         *response.status_mut() = StatusCode::from_u16(code)?;
+        if code == 429 {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         Ok(response)
+    }
+
+    /// Checks (h) that a process sends no write once the term that it knows of is over. The server may not have given
+    /// the lease to another one yet.
+    fn check_term(&self, call: &Call) {
+        let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = renewed.is_some_and(|at| at.elapsed() > TERM);
+        let mut state = self.world.state();
+        if is_over && state.checks.elects && is_limited(call) {
+            let what = format!("(h) {} sent {} {} after its term", self.name, call.method, trimmed(&call.path));
+            state.trace.violation(self.world.elapsed(), what);
+        }
+    }
+
+    /// Serves a request, and notes when it renews the lease.
+    fn serve(&self, call: &Call, sent: Instant) -> Answer {
+        let answer = self.world.serve(&self.name, call);
+        if answer.0 < 300 && call.method != http::Method::GET && call.path.contains("/leases") {
+            *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
+        }
+        if is_limited(call)
+            && self.writes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) == Ok(1)
+        {
+            self.note(&format!("{} {}", call.method, trimmed(&call.path)), "killed after this write");
+            self.alive.store(false, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// Lets the process die once this many further writes are served.
+    pub fn cut_after(&self, writes: u64) {
+        self.writes.store(writes, Ordering::Relaxed);
     }
 
     /// Records the last request other than for leases, lists and watches.
@@ -86,30 +143,57 @@ impl Connection {
         }
     }
 
-    /// Draws the outcome and the latencies of a request.
-    fn fate(&self, call: &Call) -> (Option<How>, Duration, Duration) {
+    /// Draws what happens to a request.
+    fn fate(&self, call: &Call) -> Passage {
         let now = self.world.elapsed();
         let state = &mut *self.world.state();
         let how = state.faults.of(call, now, &mut state.random);
-        let mut usual = || Duration::from_micros(state.random.u64(200..15_000));
-        let (there, back) = (usual(), usual());
-        (how, there.min(USUAL), back.min(USUAL))
-    }
-
-    async fn exchange(&self, call: &Call) -> Result<Answer, Failure> {
-        let (how, there, back) = self.fate(call);
         let late = match how {
             Some(How::Slow(ms)) => Duration::from_millis(ms / 2),
             _ => Duration::ZERO,
         };
-        sleep(there + late).await;
-        let answer = match how {
+        let mut usual = || Duration::from_micros(state.random.u64(200..15_000));
+        Passage { how, there: usual() + late, back: usual() + late }
+    }
+
+    /// Sends a request and waits for its answer.
+    async fn exchange(self, call: Call) -> Result<Answer, Failure> {
+        let (restarts, fate) = (self.restarts(), self.fate(&call));
+        let (how, back) = (fate.how, fate.back);
+        let what = format!("{} {}", call.method, trimmed(&call.path));
+        // A request in flight arrives even if its process is killed meanwhile.
+        let (answer, answered) = oneshot::channel();
+        let sent = self.clone();
+        tokio::spawn(async move { _ = answer.send(sent.arrive(&call, fate).await) });
+        let answer = answered.await.map_err(|_| "connection closed")??;
+        sleep(back).await;
+        if how == Some(How::AnswerLost) || self.restarts() != restarts {
+            self.note(&what, "answer lost");
+            return Err("connection reset".into());
+        }
+        Ok(answer)
+    }
+
+    /// Lets a request arrive and the server answer it.
+    async fn arrive(&self, call: &Call, fate: Passage) -> Result<Answer, Failure> {
+        let (sent, restarts) = (Instant::now(), self.restarts());
+        sleep(fate.there).await;
+        let what = format!("{} {}", call.method, trimmed(&call.path));
+        if self.restarts() != restarts {
+            self.note(&what, "lost");
+            return Err("connection reset".into());
+        }
+        Ok(match fate.how {
             Some(How::Unreachable) => {
-                self.note(call, "unreachable");
+                self.note(&what, "unreachable");
                 return Err("connection refused".into());
             }
+            Some(How::Starting) => {
+                self.note(&what, "refused 403, the server starts");
+                (403, refusal(403))
+            }
             Some(How::Status(code)) => {
-                self.note(call, &format!("refused {code}"));
+                self.note(&what, &format!("refused {code}"));
                 if is_final(code) {
                     let checks = &mut self.world.state().checks;
                     match call.method {
@@ -119,38 +203,39 @@ impl Connection {
                 }
                 (code, refusal(code))
             }
-            _ => self.world.serve(&self.name, call),
-        };
-        sleep(back + late).await;
-        if how == Some(How::AnswerLost) {
-            self.note(call, "answer lost");
-            return Err("connection reset".into());
-        }
-        Ok(answer)
+            _ => self.serve(call, sent),
+        })
     }
 
-    fn note(&self, call: &Call, what: &str) {
+    /// Returns how often the server has restarted.
+    fn restarts(&self) -> u32 {
+        self.world.state().faults.breaks.restarts
+    }
+
+    fn note(&self, request: &str, what: &str) {
         let elapsed = self.world.elapsed();
-        let line = || format!("{} {}: {what}", call.method, trimmed(&call.path));
+        let line = || format!("{request}: {what}");
         self.world.state().trace.step(elapsed, &self.name, line);
     }
 
     /// Starts a watch.
     async fn watch(self, call: &Call) -> Result<Response<Stream>, Failure> {
-        let (how, there, back) = self.fate(call);
+        let Passage { how, there, back } = self.fate(call);
         sleep(there + back).await;
-        match how {
+        let what = format!("{} {}", call.method, trimmed(&call.path));
+        let refused = match how {
             Some(How::Unreachable | How::AnswerLost) => return Err("connection refused".into()),
-            Some(How::Status(code)) => {
-                self.note(call, &format!("refused {code}"));
-                let mut response = Response::new(Stream::whole(refusal(code)));
-                *response.status_mut() = StatusCode::from_u16(code)?;
-                return Ok(response);
-            }
-            Some(How::Slow(ms)) => sleep(Duration::from_millis(ms)).await,
-            None => {}
+            Some(How::Status(code)) => Some(code),
+            Some(How::Starting) => Some(403),
+            Some(How::Slow(_)) | None => None,
+        };
+        if let Some(code) = refused {
+            self.note(&what, &format!("refused {code}"));
+            let mut response = Response::new(Stream::whole(refusal(code)));
+            *response.status_mut() = StatusCode::from_u16(code)?;
+            return Ok(response);
         }
-        self.note(call, "watch");
+        self.note(&what, "watch");
         let opened = self.world.server().watch(&request(call));
         match opened {
             Ok(watch) => Ok(Response::new(Stream(Watch::new(self, call, watch).lines()))),
@@ -161,6 +246,19 @@ impl Connection {
             }
         }
     }
+}
+
+/// Returns whether the term limits a request: a write of anything but the lease.
+fn is_limited(call: &Call) -> bool {
+    call.method != http::Method::GET && !call.path.contains("/leases")
+}
+
+/// Returns the path with pages of at most [`PAGE`] objects.
+fn with_small_pages(path: &str) -> String {
+    let Some((before, rest)) = path.split_once("limit=") else { return path.to_owned() };
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let limit = rest[..digits].parse().unwrap_or(PAGE).min(PAGE);
+    format!("{before}limit={limit}{}", &rest[digits..])
 }
 
 /// Returns whether a refusal is a verdict on the sent object.
@@ -256,7 +354,8 @@ impl Watch {
             return Some(None);
         }
         let breaks = self.connection.world.state().faults.breaks;
-        let (is_cut, is_expired) = (breaks.cuts > self.breaks.cuts, breaks.expiries > self.breaks.expiries);
+        let is_cut = breaks.cuts > self.breaks.cuts || breaks.restarts > self.breaks.restarts;
+        let is_expired = breaks.expiries > self.breaks.expiries;
         self.has_failed = is_cut || is_expired;
         if is_cut {
             return Some(Some(Err("connection reset".into())));

@@ -1,16 +1,20 @@
 //! One operator process: a whole manager that can be stopped, killed at any await, and started again with another
 //! configuration.
 
+use std::future::poll_fn;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt as _};
 use helm_operator::Operator;
 use helm_operator::context::{ControllerConfig, Namespaces};
 use helm_operator::manager::{Config, ProcessConfig};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::names::NAMESPACE;
@@ -20,7 +24,8 @@ use crate::world::World;
 /// The configuration of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
-    /// The chart: `web1`, `web2` with one more object, or `web3`, which never becomes ready.
+    /// The chart: `web1`, `web2` with one more object, or `web3`, which never becomes ready. `tiers1` to `tiers3` are
+    /// the same in groups.
     pub chart: String,
     /// Additional keys of the entry in watches.yaml.
     pub watch: String,
@@ -34,6 +39,9 @@ pub struct Setup {
     /// Whether it also serves another kind with the same chart.
     #[serde(default)]
     pub sites: bool,
+    /// Whether its client lacks the layers of a real process, to show that they are needed.
+    #[serde(default)]
+    pub bare: bool,
 }
 
 impl Default for Setup {
@@ -45,13 +53,32 @@ impl Default for Setup {
             elects: true,
             namespaces: String::new(),
             sites: false,
+            bare: false,
         }
     }
 }
 
+impl Setup {
+    /// Returns whether the chart's objects are applied in the order of their groups.
+    pub fn is_ordered(&self) -> bool {
+        self.watch.contains(ORDERED)
+    }
+
+    /// Applies the chart's objects in the order of their groups from now on.
+    pub fn order(&mut self) {
+        self.chart = self.chart.replace("web", "tiers");
+        self.watch = format!("{}\n{ORDERED}\nprogressTimeout: 1m", self.watch).trim().to_owned();
+    }
+}
+
+/// The key of watches.yaml that makes the order of groups count.
+const ORDERED: &str = "sequencing: ordered";
+
 /// A running process.
 pub struct Process {
     alive: Arc<AtomicBool>,
+    connection: Connection,
+    stall: Arc<Stall>,
     shutdown: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -64,16 +91,20 @@ impl Process {
     pub fn start(world: &Arc<World>, name: &str, setup: &Setup) -> anyhow::Result<Process> {
         let operator = operator(setup)?;
         let (alive, shutdown) = (Arc::new(AtomicBool::new(true)), CancellationToken::new());
-        let connection = Connection { world: world.clone(), name: name.into(), alive: alive.clone() };
+        let connection = Connection::new(world.clone(), name, alive.clone());
         let manager = operator.manager(config(name, setup));
-        let running = manager.run_until(connection.client(), shutdown.clone());
-        let (world, name) = (world.clone(), name.to_owned());
+        let running: BoxFuture<'static, _> = match setup.bare {
+            true => Box::pin(manager.run_until(connection.clone().bare_client(), shutdown.clone())),
+            false => Box::pin(manager.run_over(connection.clone().hop(), shutdown.clone())),
+        };
+        let (world, name, stall) = (world.clone(), name.to_owned(), Arc::new(Stall::default()));
+        let running = stall.clone().holding(running);
         let task = tokio::spawn(async move {
             let ended = running.await;
             let (elapsed, why) = (world.elapsed(), ended.err().map_or("in order".into(), |error| error.to_string()));
             world.state().trace.step(elapsed, &name, || format!("ended: {why}"));
         });
-        Ok(Process { alive, shutdown, task })
+        Ok(Process { alive, connection, stall, shutdown, task })
     }
 
     /// Requests a graceful shutdown.
@@ -87,9 +118,54 @@ impl Process {
         self.task.abort();
     }
 
+    /// Stops what holds the lease for a while, as if its thread got no time. Controllers go on: they have threads of
+    /// their own.
+    pub fn stall(&self, time: Duration) {
+        self.stall.begin(time);
+    }
+
+    /// Kills the process once the server has served this many further writes of it.
+    pub fn kill_after(&self, writes: u64) {
+        self.connection.cut_after(writes);
+    }
+
+    /// Returns whether it was killed by a write and still holds its place.
+    pub fn is_cut(&self) -> bool {
+        !self.alive.load(Ordering::Relaxed)
+    }
+
     /// Returns whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.task.is_finished()
+    }
+}
+
+/// Until when a future is not polled.
+#[derive(Default)]
+struct Stall(Mutex<Option<Instant>>);
+
+impl Stall {
+    fn begin(&self, time: Duration) {
+        *self.lock() = Some(Instant::now() + time);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a future that runs another one, except while this lasts.
+    async fn holding<F: Future + Unpin>(self: Arc<Self>, mut future: F) -> F::Output {
+        let mut end = Box::pin(sleep_until(Instant::now()));
+        poll_fn(move |task| {
+            if let Some(until) = self.lock().filter(|until| Instant::now() < *until) {
+                end.as_mut().reset(until);
+                if end.as_mut().poll(task).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            future.poll_unpin(task)
+        })
+        .await
     }
 }
 
@@ -105,8 +181,9 @@ fn operator(setup: &Setup) -> anyhow::Result<Operator> {
 }
 
 /// The files of the chart, except Chart.yaml. They are part of the program, so that it runs anywhere.
-const CHART: [(&str, &str); 6] = [
+const CHART: [(&str, &str); 7] = [
     ("values.yaml", include_str!("../charts/web/values.yaml")),
+    ("templates/_groups.tpl", include_str!("../charts/web/templates/_groups.tpl")),
     ("templates/config.yaml", include_str!("../charts/web/templates/config.yaml")),
     ("templates/jobs.yaml", include_str!("../charts/web/templates/jobs.yaml")),
     ("templates/secrets.yaml", include_str!("../charts/web/templates/secrets.yaml")),
@@ -114,19 +191,23 @@ const CHART: [(&str, &str); 6] = [
     ("templates/workloads.yaml", include_str!("../charts/web/templates/workloads.yaml")),
 ];
 
-/// Returns the folder with the versions of the chart, which differ only in their number.
+/// Returns the folder with the versions of the chart, which differ only in their number, and in whether their objects
+/// have an order.
 fn charts() -> anyhow::Result<&'static Path> {
     static CHARTS: OnceLock<tempfile::TempDir> = OnceLock::new();
     if let Some(made) = CHARTS.get() {
         return Ok(made.path());
     }
     let made = tempfile::tempdir()?;
-    for version in 1..=3 {
-        let to = made.path().join(format!("web{version}"));
+    for (name, version) in ["web", "tiers"].into_iter().flat_map(|name| (1..=3).map(move |version| (name, version))) {
+        let to = made.path().join(format!("{name}{version}"));
         std::fs::create_dir_all(to.join("templates"))?;
         std::fs::write(to.join("Chart.yaml"), format!("apiVersion: v2\nname: web\nversion: {version}.0.0\n"))?;
         for (name, text) in CHART {
             std::fs::write(to.join(name), text)?;
+        }
+        if name == "tiers" {
+            std::fs::write(to.join("values.yaml"), format!("{}ordered: true\n", CHART[0].1))?;
         }
     }
     // Another thread may have been faster.

@@ -62,7 +62,7 @@ impl End {
         if is_ready {
             found.extend(self.bound(name, objects));
         }
-        let is_stuck = self.chart.as_deref() == Some("web3");
+        let is_stuck = self.chart.as_deref().is_some_and(|chart| chart.ends_with('3'));
         if !is_ready && !is_stuck {
             found.push(format!("(j) resource {name} is not ready: {why}"));
         }
@@ -89,7 +89,7 @@ impl End {
         let mut found = Vec::new();
         let mut wanted: Vec<String> = OBJECTS.iter().map(|object| names::path(object, name)).collect();
         // A chart that never becomes ready may wait before some releases.
-        let has_more = self.chart.as_ref().filter(|chart| *chart != "web3").map(|chart| chart != "web1");
+        let has_more = self.chart.as_ref().filter(|chart| !chart.ends_with('3')).map(|chart| !chart.ends_with('1'));
         for (some, is_wanted) in SOME.iter().zip([Some(resource["spec"]["cache"] == true), has_more]) {
             let path = names::path(some, name);
             let is_there = objects.get(&*path).is_some_and(|some| some["metadata"]["annotations"][KEEP].is_null());

@@ -45,16 +45,12 @@ impl Rollout {
     /// Checks (k) that no second release gets the broken chart while a first one has it.
     pub fn written(&mut self, change: &Change) -> Option<String> {
         let name = names::owner(&change.path).filter(|_| change.path.contains("/deployments/"))?;
-        let image = |object: &Value| {
-            object.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str) == Some(BROKEN)
-        };
-        let is_broken = change.after.as_ref().is_some_and(|after| image(after));
-        if !is_broken {
+        if !change.after.as_ref().is_some_and(|after| is_broken(after)) {
             self.broken.remove(name);
             return None;
         }
         // Installs need no permit.
-        if change.before.as_ref().is_none_or(|before| image(before)) {
+        if change.before.as_ref().is_none_or(|before| is_broken(before)) {
             return None;
         }
         let waits = self.is_limited && !self.edited.get(name).copied().unwrap_or(true);
@@ -63,4 +59,9 @@ impl Rollout {
         let other = other.filter(|other| waits && other != name)?;
         Some(format!("(k) {name} got the broken chart while {other} had it and was not ready"))
     }
+}
+
+/// Returns whether a Deployment is of the chart that never becomes ready.
+pub(crate) fn is_broken(deployment: &Value) -> bool {
+    deployment.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str) == Some(BROKEN)
 }

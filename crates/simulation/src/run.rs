@@ -64,17 +64,25 @@ struct Place {
     running: Option<Process>,
     /// The time of its next start.
     starts: Instant,
+    /// How long it stays away once a write has killed it.
+    down: Duration,
 }
 
 impl Processes {
     fn new(world: &Arc<World>, setups: &[Setup]) -> Processes {
-        let place = |setup: &Setup| Place { setup: setup.clone(), running: None, starts: Instant::now() };
+        let place =
+            |setup: &Setup| Place { setup: setup.clone(), running: None, starts: Instant::now(), down: Duration::ZERO };
         Processes { world: world.clone(), all: setups.iter().map(place).collect() }
     }
 
     /// Starts the processes that should run. Restarts a process that ended by itself after a second.
     fn tend(&mut self) {
         for (number, place) in self.all.iter_mut().enumerate() {
+            if let Some(process) = place.running.take_if(|process| process.is_cut()) {
+                process.kill();
+                self.world.state().checks.process_ends();
+                place.starts = place.starts.max(Instant::now() + place.down);
+            }
             if place.running.as_ref().is_some_and(Process::has_ended) {
                 place.running = None;
                 self.world.state().checks.process_ends();
@@ -101,15 +109,34 @@ impl Processes {
         place.starts = Instant::now() + Duration::from_millis(down);
     }
 
+    fn stall(&mut self, number: usize, time: Duration) {
+        if let Some(process) = self.all.get(number).and_then(|place| place.running.as_ref()) {
+            process.stall(time);
+        }
+    }
+
+    fn kill_after(&mut self, number: usize, writes: u64, down: u64) {
+        let Some(place) = self.all.get_mut(number) else { return };
+        place.down = Duration::from_millis(down);
+        if let Some(process) = &place.running {
+            process.kill_after(writes);
+        }
+    }
+
     /// Changes the configuration of a process, effective from its next start.
     fn configure(&mut self, number: usize, setup: &Setup) {
         let Some(place) = self.all.get_mut(number) else { return };
         place.setup = setup.clone();
-        let (is_mixed, is_limited) = (self.is_mixed(), self.is_limited());
+        let (is_mixed, is_limited, is_ordered) = (self.is_mixed(), self.is_limited(), self.is_ordered());
         let checks = &mut self.world.state().checks;
         checks.setup_changes();
         checks.is_mixed = is_mixed;
         checks.rollout.is_limited = is_limited;
+        checks.order.is_on &= is_ordered;
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.all.iter().all(|place| place.setup.is_ordered())
     }
 
     fn is_limited(&self) -> bool {
@@ -168,13 +195,14 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap_or_default();
     let _simulation = Simulation::begin(start, script.seed);
     let world = World::new(script.seed, if is_printed { Trace::printed() } else { Trace::default() });
-    let controllers = tokio::spawn(actors::control(world.clone()));
     let mut processes = Processes::new(&world, &script.setups);
+    let controllers = tokio::spawn(actors::control(world.clone(), processes.is_ordered()));
     {
         let checks = &mut world.state().checks;
         checks.elects = script.setups.iter().all(|setup| setup.elects);
         checks.is_mixed = processes.is_mixed();
         checks.rollout.is_limited = processes.is_limited();
+        checks.order.is_on = processes.is_ordered();
     }
     let began = Instant::now();
     for step in &script.steps {
@@ -183,6 +211,10 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
             break;
         }
         perform(&world, &mut processes, &step.what);
+        if let Action::Suspend(ms) = step.what {
+            // No task runs until the time has passed.
+            tokio::time::advance(Duration::from_millis(ms)).await;
+        }
     }
     processes.until(began + script.end()).await;
     world.state().faults.end();
@@ -201,6 +233,7 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     match action {
         Action::Fault(fault) => world.state().faults.begin(fault.clone(), elapsed),
         Action::Forbid(which, namespace) => world.state().faults.forbid(*which, namespace),
+        Action::RestartServer(away, loading) => world.state().faults.restart(*away, *loading, elapsed),
         Action::Cut => world.state().faults.breaks.cuts += 1,
         Action::Expire => {
             {
@@ -211,6 +244,8 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
             world.state().faults.breaks.expiries += 1;
         }
         Action::Kill(number, down) => processes.kill(*number, *down),
+        Action::Stall(number, ms) => processes.stall(*number, Duration::from_millis(*ms)),
+        Action::KillAfter(number, writes, down) => processes.kill_after(*number, *writes, *down),
         Action::Stop(number, down) => processes.stop(*number, *down),
         Action::Restart(number, down, setup) => {
             processes.kill(*number, *down);
@@ -225,7 +260,10 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
             actors::act(world, other);
         }
     }
-    if matches!(action, Action::Forbid(..) | Action::Cut | Action::Expire | Action::Operator(_)) {
+    if matches!(
+        action,
+        Action::Forbid(..) | Action::Cut | Action::RestartServer(..) | Action::Expire | Action::Operator(_)
+    ) {
         world.wake();
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::faults::{Fault, Which};
 use crate::helm::Command;
 use crate::process::Setup;
-use crate::{draw, stories};
+use crate::{draw, newer, stories};
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,8 +78,18 @@ pub enum Action {
     Cut,
     /// The server compacts its history, so running watches expire.
     Expire,
+    /// The server restarts: it is away for so many milliseconds, then forbids everything for so many until it has
+    /// loaded its roles.
+    RestartServer(u64, u64),
+    /// Everything is suspended for this many milliseconds, like a virtual machine.
+    Suspend(u64),
+    /// What holds the lease in a process gets no time for this many milliseconds, while its controllers go on.
+    Stall(usize, u64),
     /// A process is killed and starts again after this many milliseconds.
     Kill(usize, u64),
+    /// A process is killed by its so many-th write from now on, other than of the lease, and starts again after so many
+    /// milliseconds.
+    KillAfter(usize, u64, u64),
     /// A process is stopped gracefully and starts again after this many milliseconds.
     Stop(usize, u64),
     /// A process is killed and starts again after this many milliseconds with this configuration.
@@ -132,6 +142,8 @@ impl Script {
         let mut script = draw::begin(seed, &mut random);
         stories::tell(&mut random, &mut script);
         draw::go_on(&mut random, &mut script);
+        // A generator of its own: a seed still draws what it drew before there were these.
+        newer::add(&mut fastrand::Rng::with_seed(!seed), &mut script);
         script
     }
 
@@ -139,7 +151,13 @@ impl Script {
     pub fn end(&self) -> Duration {
         let ends = self.steps.iter().map(|step| match &step.what {
             Action::Fault(fault) => step.at_ms + fault.for_ms,
-            Action::Kill(_, down) | Action::Stop(_, down) | Action::Restart(_, down, _) => step.at_ms + down,
+            Action::RestartServer(away, loading) => step.at_ms + away + loading,
+            Action::KillAfter(_, _, down) => step.at_ms + down,
+            Action::Kill(_, down)
+            | Action::Suspend(down)
+            | Action::Stall(_, down)
+            | Action::Stop(_, down)
+            | Action::Restart(_, down, _) => step.at_ms + down,
             _ => step.at_ms,
         });
         Duration::from_millis(ends.max().unwrap_or(0))

@@ -31,7 +31,8 @@ pub fn tell(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-fn later(random: &mut fastrand::Rng) -> u64 {
+/// Draws a pause after which everything has usually settled.
+pub(crate) fn later(random: &mut fastrand::Rng) -> u64 {
     random.u64(12_000..30_000)
 }
 
@@ -40,7 +41,7 @@ fn fault(which: Which, how: How, for_ms: u64) -> Action {
 }
 
 /// Returns values that include the Service, the chart's last object.
-fn with_service(random: &mut fastrand::Rng, name: &str) -> Action {
+pub(crate) fn with_service(random: &mut fastrand::Rng, name: &str) -> Action {
     match put(random, name) {
         Action::Put(name, mut values) => {
             (values["cache"], values["broken"]) = (true.into(), false.into());

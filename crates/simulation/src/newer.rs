@@ -1,0 +1,144 @@
+//! Additions to the scripts of some seeds: what later versions of the simulation can do.
+
+use crate::draw;
+use crate::process::Setup;
+use crate::script::{Action, Script, Step};
+use crate::stories::{later, with_service};
+
+/// Adds to a script, or leaves it as it is.
+pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
+    match random.u8(0..12) {
+        0 => (0..random.usize(1..4)).for_each(|_| suspend(random, script)),
+        1 => (0..random.usize(1..3)).for_each(|_| restart_server(random, script)),
+        2 => (0..random.usize(1..4)).for_each(|_| kill_after(random, script)),
+        3 => (0..random.usize(1..3)).for_each(|_| stall(random, script)),
+        4..7 => ordered(random, script),
+        _ => {}
+    }
+}
+
+/// Gives the chart an order: in the script as it is, or in a story about order.
+fn ordered(random: &mut fastrand::Rng, script: &mut Script) {
+    let story = match random.u8(0..5) {
+        0 => Some(killed_while_it_waits as fn(&mut fastrand::Rng, &mut Script)),
+        1 => Some(never_ready as fn(&mut fastrand::Rng, &mut Script)),
+        2 => Some(uninstalled_and_killed as fn(&mut fastrand::Rng, &mut Script)),
+        _ => None,
+    };
+    if let Some(story) = story {
+        script.steps.clear();
+        story(random, script);
+        draw::go_on(random, script);
+    }
+    script.order();
+}
+
+impl Script {
+    /// Applies the chart's objects in the order of their groups.
+    pub fn order(&mut self) {
+        self.setups.iter_mut().for_each(Setup::order);
+        for step in &mut self.steps {
+            if let Action::Restart(_, _, setup) = &mut step.what {
+                setup.order();
+            }
+        }
+    }
+}
+
+/// Adds a story: processes die at a write, or while a group waits for another one.
+fn killed_while_it_waits(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    for _ in 0..random.usize(1..5) {
+        die(random, script);
+    }
+    let after = later(random);
+    script.then(after, with_service(random, "a"));
+    die(random, script);
+}
+
+/// Adds a story: a group never becomes ready, in an install or in an upgrade, until the chart is another one.
+fn never_ready(random: &mut fastrand::Rng, script: &mut Script) {
+    let good: Vec<Setup> = script.setups.clone();
+    let bad = |setup: &Setup| Setup { chart: "web3".into(), ..setup.clone() };
+    let is_upgrade = random.bool();
+    if !is_upgrade {
+        script.setups = good.iter().map(bad).collect();
+    }
+    script.then(0, with_service(random, "a"));
+    if is_upgrade {
+        restart(random, script, good.iter().map(bad).collect());
+    }
+    if random.bool() {
+        die(random, script);
+    }
+    script.then(random.u64(0..200_000), with_service(random, "a"));
+    restart(random, script, good);
+}
+
+/// Adds a story: processes die while they uninstall a release.
+fn uninstalled_and_killed(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, Action::Delete("a".into(), String::new()));
+    for _ in 0..random.usize(1..4) {
+        die(random, script);
+    }
+}
+
+/// Restarts all processes with other configurations.
+fn restart(random: &mut fastrand::Rng, script: &mut Script, setups: Vec<Setup>) {
+    let mut after = later(random);
+    for (process, setup) in setups.into_iter().enumerate() {
+        script.then(std::mem::take(&mut after), Action::Restart(process, random.u64(0..2000), setup));
+    }
+}
+
+/// Lets all processes die soon.
+fn die(random: &mut fastrand::Rng, script: &mut Script) {
+    let (mut after, writes, down) = (random.u64(0..4000), random.u64(0..15), random.u64(0..2000));
+    for process in 0..script.setups.len() {
+        let death = if writes == 0 { Action::Kill(process, down) } else { Action::KillAfter(process, writes, down) };
+        script.then(std::mem::take(&mut after), death);
+    }
+}
+
+/// Kills a process by one of its next writes.
+fn kill_after(random: &mut fastrand::Rng, script: &mut Script) {
+    let process = random.usize(0..script.setups.len());
+    let kill = Action::KillAfter(process, random.u64(1..20), random.u64(0..5000));
+    let at = moment(random, script);
+    insert(script, at, kill);
+}
+
+/// Suspends everything, mostly for longer than a lease lasts.
+fn suspend(random: &mut fastrand::Rng, script: &mut Script) {
+    let ms = if random.u8(0..4) == 0 { random.u64(100..9000) } else { random.u64(9000..40_000) };
+    let at = moment(random, script);
+    insert(script, at, Action::Suspend(ms));
+}
+
+/// Lets a process hold the lease no longer, while its controllers go on for a while.
+fn stall(random: &mut fastrand::Rng, script: &mut Script) {
+    let process = random.usize(0..script.setups.len());
+    let at = moment(random, script);
+    insert(script, at, Action::Stall(process, random.u64(5000..40_000)));
+}
+
+/// Restarts the server while something is going on.
+fn restart_server(random: &mut fastrand::Rng, script: &mut Script) {
+    let restart = Action::RestartServer(random.u64(500..12_000), random.u64(0..6000));
+    let at = moment(random, script);
+    insert(script, at, restart);
+}
+
+/// Draws a time soon after a step.
+fn moment(random: &mut fastrand::Rng, script: &Script) -> u64 {
+    let after = script.steps.get(random.usize(0..script.steps.len().max(1))).map_or(0, |step| step.at_ms);
+    after + if random.bool() { random.u64(0..1000) } else { random.u64(0..12_000) }
+}
+
+/// Adds a step at a time.
+fn insert(script: &mut Script, at_ms: u64, what: Action) {
+    let place = script.steps.partition_point(|step| step.at_ms <= at_ms);
+    script.steps.insert(place, Step { at_ms, what });
+}

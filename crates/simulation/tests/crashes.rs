@@ -1,0 +1,49 @@
+//! Processes that die at a write: whatever that was, the next process goes on from there.
+
+use serde_json::json;
+use simulation::process::Setup;
+use simulation::run::play;
+use simulation::script::{Action, Script, Step};
+
+/// More writes than any action has.
+const WRITES: u64 = 30;
+
+/// Returns a script: an install, an upgrade and an uninstall, one of which ends with its so many-th write.
+fn script(interrupted: usize, writes: u64) -> Script {
+    let values = |message| json!({"message": message, "replicas": 1, "cache": true, "hooks": true, "farewell": true});
+    let actions = [
+        Action::Put("a".into(), values("first")),
+        Action::Put("a".into(), values("second")),
+        Action::Delete("a".into(), String::new()),
+    ];
+    let mut script = Script { seed: writes, setups: vec![Setup::default()], steps: Vec::new() };
+    for (number, action) in actions.into_iter().enumerate() {
+        let at_ms = 60_000 * number as u64 + 5000;
+        if number == interrupted {
+            script.steps.push(Step { at_ms: at_ms - 1, what: Action::KillAfter(0, writes, 100) });
+        }
+        script.steps.push(Step { at_ms, what: action });
+    }
+    script
+}
+
+fn check(order: impl Fn(&mut Script)) {
+    for interrupted in 0..3 {
+        for writes in 1..=WRITES {
+            let mut script = script(interrupted, writes);
+            order(&mut script);
+            let violation = play(&script, false).violation.map(|violation| violation.what);
+            assert_eq!(violation, None, "action {interrupted}, write {writes}:\n{script}");
+        }
+    }
+}
+
+#[test]
+fn a_crash_after_any_write_resumes() {
+    check(|_| {});
+}
+
+#[test]
+fn a_crash_after_any_write_of_an_ordered_chart_resumes() {
+    check(Script::order);
+}
