@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, Uri, header};
 use serde::Deserialize;
 
 use crate::cache::Entry;
-use crate::client::{Ask, Client};
+use crate::client::{Ask, Client, Hop};
 use crate::manifest::{self, Content, MANIFEST};
 use crate::signature::{Signature, is_signed};
 use crate::wanted::{is_older, newest, tag};
@@ -46,6 +46,8 @@ pub struct Access<'a> {
     pub ca: &'a [u8],
     /// The key that has to vouch for the chart.
     pub key: Option<&'a Key>,
+    /// What sends the requests; `None` for the network.
+    pub hop: Option<&'a Hop>,
 }
 
 /// A chart that may be used.
@@ -96,7 +98,7 @@ impl Source {
             return Ok(cached);
         }
         let config = access.docker_config.map(|config| credentials::find(config, &self.place)).transpose()?;
-        let mut client = Client::new(&self.place, self.plain, access.ca, config.flatten())?;
+        let mut client = Client::new(&self.place, self.plain, access.ca, config.flatten(), access.hop)?;
         let (entry, archive) = match &self.place {
             Place::Registry { repository, .. } => self.ask_registry(&mut client, repository, cache, access.key).await?,
             Place::Archive(uri) => self.ask_server(&mut client, uri.path(), cache, access.key).await?,

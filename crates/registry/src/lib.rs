@@ -14,6 +14,7 @@ mod tests;
 mod wanted;
 
 pub use cache::Cache;
+pub use client::Hop;
 pub use digest::Digest;
 pub use error::Error;
 pub use fetch::{Access, Fetched, Source};

@@ -1,17 +1,20 @@
 //! Fetches from a registry in this process, whose answers a test decides.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::manifest::MANIFEST;
 use crate::signature::tests::{Pair, text};
-use crate::{Access, Cache, Digest, Error, Key, MAX_ARCHIVE_BYTES, Source, Wanted};
+use crate::{Access, Cache, Digest, Error, Hop, Key, MAX_ARCHIVE_BYTES, Place, Source, Wanted};
 
 /// An answer: status, further headers, content.
 #[derive(Clone)]
@@ -411,4 +414,36 @@ async fn an_archive_on_a_web_server_is_fetched_by_its_digest_or_as_it_is() {
     assert!(refused(&pinned, &empty).await.contains("has another digest"));
     let key = Pair::new().public();
     assert!(open.fetch(&cache, with(&key)).await.unwrap_err().is_unverified());
+}
+
+#[tokio::test]
+async fn requests_go_over_a_hop_instead_of_the_network() {
+    let archive = b"one";
+    let described = |media_type: &str, content: &[u8]| {
+        let digest = Digest::of(content).to_string();
+        json!({"mediaType": media_type, "digest": digest, "size": content.len()})
+    };
+    let layer = described("application/vnd.cncf.helm.chart.content.v1.tar+gzip", archive);
+    let config = described("application/vnd.cncf.helm.config.v1+json", b"{}");
+    let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]}).to_string();
+    let hop = Hop::new(tower::service_fn(move |request: Request<_>| {
+        let path = request.uri().to_string();
+        let body = match path.strip_prefix("https://registry.example.com/v2/shop/") {
+            Some("manifests/1.0.0") => manifest.clone(),
+            Some(blob) if blob.starts_with("blobs/") => "one".to_owned(),
+            _ => return ready(Err(format!("{path} was asked").into())),
+        };
+        ready(Ok(Response::new(Full::from(body).map_err(|never| match never {}).boxed_unsync())))
+    }));
+    let (place, (_folder, cache)) = ("oci://registry.example.com/shop".parse().unwrap(), cache());
+    let source =
+        |version: &str| Source { place: Place::clone(&place), wanted: Wanted::parse(version).ok(), plain: false };
+    let access = Access { hop: Some(&hop), ..Access::default() };
+    let fetched = source("1.0.0").fetch(&cache, access).await.unwrap();
+    assert_eq!(std::fs::read(fetched.archive).unwrap(), archive);
+    let error = said(&source("2.0.0").fetch(&cache, access).await.unwrap_err());
+    assert_eq!(
+        error,
+        "cannot ask registry.example.com: https://registry.example.com/v2/shop/manifests/2.0.0 was asked"
+    );
 }

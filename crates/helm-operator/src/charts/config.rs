@@ -33,6 +33,8 @@ pub struct ChartConfig {
     pub chart_cache: PathBuf,
     /// How many bytes of fetched charts are kept besides those that are served. Default: 256 MiB.
     pub chart_cache_size: u64,
+    /// What asks registries and web servers for charts. Default: `None`, for the network.
+    pub chart_hop: Option<registry::Hop>,
     /// The namespace of the Secret with the key of release records. Empty means the pod's own or, outside a cluster,
     /// the kubeconfig's. Default: empty.
     pub record_key_namespace: String,
@@ -57,6 +59,7 @@ impl Default for ChartConfig {
             rendering: Rendering::default(),
             chart_cache: std::env::temp_dir().join("helm-operator-charts"),
             chart_cache_size: CHART_CACHE,
+            chart_hop: None,
             record_key_namespace: String::new(),
         }
     }

@@ -96,9 +96,10 @@ fn cache(context: &Context) -> Arc<Cache> {
 
 /// Runs the controller until the process ends.
 pub(super) async fn run(controller: ChartController, pull: Pull, context: Context) -> Result<(), reconciler::Error> {
-    let namespace = ChartConfig::of(&context).own_namespace(&context.client).to_owned();
+    let config = ChartConfig::of(&context);
+    let namespace = config.own_namespace(&context.client).to_owned();
     let secrets = Secrets { client: context.client.clone(), namespace };
-    let puller = Puller::new(pull, cache(&context), Some(secrets));
+    let puller = Puller::new(pull, cache(&context), Some(secrets)).over(config.chart_hop);
     let lookout = Lookout { watch: controller.watch.clone(), puller, context: context.clone() };
     let mut serving = tokio::select! {
         serving = lookout.first() => serving,

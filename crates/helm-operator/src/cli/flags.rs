@@ -288,6 +288,7 @@ impl Run {
             rendering: self.rendering(rendering::memory_limit()),
             chart_cache: self.chart_cache.clone().unwrap_or_else(|| ChartConfig::default().chart_cache),
             chart_cache_size: self.chart_cache_size,
+            chart_hop: None,
             record_key_namespace: match &self.record_key_namespace {
                 own if own.is_empty() => self.leader_election_namespace.clone(),
                 own => own.clone(),

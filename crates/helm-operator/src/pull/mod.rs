@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use registry::{Access, Cache, Fetched, Key, KeyError};
+use registry::{Access, Cache, Fetched, Hop, Key, KeyError};
 
 use crate::watches::{Pem, Pull};
 pub(crate) use here::{archive, local};
@@ -25,6 +25,7 @@ pub(crate) struct Puller {
     pull: Pull,
     cache: Arc<Cache>,
     secrets: Option<Secrets>,
+    hop: Option<Hop>,
 }
 
 /// Where Secrets are read.
@@ -97,7 +98,12 @@ impl Puller {
     /// Creates what fetches the chart. Without Secrets, only files are read, and the caller's own configuration of Docker
     /// has the credentials.
     pub(crate) fn new(pull: Pull, cache: Arc<Cache>, secrets: Option<Secrets>) -> Puller {
-        Puller { pull, cache, secrets }
+        Puller { pull, cache, secrets, hop: None }
+    }
+
+    /// Sends requests over `hop` rather than over the network.
+    pub(crate) fn over(self, hop: Option<Hop>) -> Puller {
+        Puller { hop, ..self }
     }
 
     /// Returns how the chart is fetched.
@@ -119,7 +125,7 @@ impl Puller {
             None => Vec::new(),
         };
         let key = self.key().await?;
-        let access = Access { docker_config: config.as_deref(), ca: &ca, key: key.as_ref() };
+        let access = Access { docker_config: config.as_deref(), ca: &ca, key: key.as_ref(), hop: self.hop.as_ref() };
         Ok(self.pull.source.fetch(&self.cache, access).await?)
     }
 

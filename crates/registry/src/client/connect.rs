@@ -1,13 +1,15 @@
 //! Opens connections: over TLS, and through the proxy that the environment names (`HTTPS_PROXY`, `NO_PROXY`).
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Uri;
-use http_body_util::Empty;
+use http::{Request, Response, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Empty};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -20,21 +22,30 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
-use tower::{BoxError, Service};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceExt};
 
 use crate::Error;
 
 /// How long a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// A connector over TLS.
-pub(super) type Https = HttpsConnector<Proxied>;
+/// Sends a request to a server: over the network, or in its place.
+pub type Hop = BoxCloneSyncService<Request<Empty<Bytes>>, Response<UnsyncBoxBody<Bytes, io::Error>>, BoxError>;
 
-/// Returns a client that trusts the system's certificates and these, in PEM.
+/// A connector over TLS.
+type Https = HttpsConnector<Proxied>;
+
+/// Returns the way over the network, which trusts the system's certificates and these, in PEM.
 ///
 /// # Errors
 /// The certificates cannot be used.
-pub(super) fn client(ca: &[u8]) -> Result<Client<Https, Empty<Bytes>>, Error> {
+pub(super) fn network(ca: &[u8]) -> Result<Hop, Error> {
+    let client = ServiceExt::<Request<Empty<Bytes>>>::map_err(client(ca)?, BoxError::from);
+    Ok(Hop::new(client.map_response(|answer| answer.map(|body| body.map_err(io::Error::other).boxed_unsync()))))
+}
+
+fn client(ca: &[u8]) -> Result<Client<Https, Empty<Bytes>>, Error> {
     let mut direct = HttpConnector::new();
     direct.enforce_http(false);
     direct.set_connect_timeout(Some(CONNECT_LIMIT));
@@ -60,7 +71,7 @@ fn tls(ca: &[u8]) -> Result<ClientConfig, Error> {
 
 /// Connects directly or through a proxy.
 #[derive(Clone)]
-pub(super) struct Proxied {
+struct Proxied {
     direct: HttpConnector,
     proxies: Arc<Matcher>,
 }

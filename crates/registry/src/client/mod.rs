@@ -9,14 +9,14 @@ use bytes::Bytes;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
-use hyper_util::client::legacy::Client as Hyper;
 use serde::Deserialize;
 use tokio::time::timeout;
+use tower::ServiceExt as _;
 
 use crate::credentials::Credentials;
 use crate::{Error, Place};
 use challenge::Challenge;
-use connect::Https;
+pub use connect::Hop;
 
 /// How long one answer may take, with its content.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ const AGENT: &str = concat!("helm-operator/", env!("CARGO_PKG_VERSION"));
 
 /// A client of one server. Remembers what the server wants to see from it.
 pub(crate) struct Client {
-    http: Hyper<Https, Empty<Bytes>>,
+    http: Hop,
     scheme: Scheme,
     host: Authority,
     credentials: Option<Credentials>,
@@ -58,7 +58,8 @@ pub(crate) struct Answer {
 }
 
 impl Client {
-    /// Creates a client of the server at a place. Certificates in PEM are trusted besides the system's.
+    /// Creates a client of the server at a place. Certificates in PEM are trusted besides the system's. Requests are
+    /// sent over `hop`, if there is one, and else over the network.
     ///
     /// # Errors
     /// The certificates cannot be used.
@@ -67,13 +68,14 @@ impl Client {
         plain: bool,
         ca: &[u8],
         credentials: Option<Credentials>,
+        hop: Option<&Hop>,
     ) -> Result<Client, Error> {
         let host = match place.host() {
             "docker.io" => "registry-1.docker.io",
             host => host,
         };
         Ok(Client {
-            http: connect::client(ca)?,
+            http: hop.map_or_else(|| connect::network(ca), |hop| Ok(hop.clone()))?,
             scheme: if plain { Scheme::HTTP } else { Scheme::HTTPS },
             host: host.parse().map_err(|_| Error::Tls(format!("{host} is not a host")))?,
             credentials,
@@ -119,11 +121,8 @@ impl Client {
         }
         let request = request.body(Empty::new()).map_err(|_| self.answer("an address that cannot be asked"))?;
         let asked = async {
-            let answer = self
-                .http
-                .request(request)
-                .await
-                .map_err(|error| Error::Request { host: host(), source: error.into() })?;
+            let answer = self.http.clone().oneshot(request).await;
+            let answer = answer.map_err(|source| Error::Request { host: host(), source })?;
             let (parts, body) = answer.into_parts();
             match parts.status {
                 StatusCode::UNAUTHORIZED => return Ok(Reply::Challenged(parts.headers)),
