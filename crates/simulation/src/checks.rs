@@ -11,6 +11,7 @@ use crate::helm::Command;
 use crate::names::{self, JOBS, NAMES, OBJECTS, OTHER, SOME};
 use crate::order::Order;
 use crate::quiet::{End, records};
+use crate::registry::{FIRST, WRONG};
 use crate::rollout::{Rollout, is_broken};
 use crate::script::Action;
 use crate::world::Change;
@@ -42,7 +43,14 @@ pub struct Checks {
     pub rollout: Rollout,
     /// The order of a chart's objects.
     pub order: Order,
+    /// Whether a process takes its chart from the registry.
+    pub is_pulled: bool,
+    /// Whether the chart's digest is given.
+    pub is_pinned: bool,
 }
+
+/// How many changes of the registry processes may notice only after a resource was created.
+const UNNOTICED: u32 = 2;
 
 /// What people requested for one resource, and its history.
 #[derive(Default)]
@@ -189,7 +197,7 @@ impl Checks {
                 .or_else(|| self.rollout.written(change)),
             false => wrong,
         };
-        let wrong = self.ordered(change, objects).or(wrong);
+        let wrong = self.ordered(change, objects).or(wrong).or_else(|| self.chart(change));
         wrong.or_else(|| self.revision(change)).or_else(|| self.values(change)).or_else(|| self.job(change))
     }
 
@@ -208,6 +216,13 @@ impl Checks {
         self.order.written(change, objects, is_leaving).filter(|_| !is_exempt)
     }
 
+    /// Checks (m) that no chart is used but one with the digest that is wanted.
+    fn chart(&self, change: &Change) -> Option<String> {
+        let version = change.after.as_ref()?["data"]["chart"].as_str().filter(|_| change.by.starts_with("op-"))?;
+        let is_wrong = version == WRONG || (self.is_pinned && version != FIRST);
+        is_wrong.then(|| format!("(m) {} applied version {version} of the chart to {}", change.by, change.path))
+    }
+
     fn note_holder(&mut self, change: &Change) {
         let holder = change.after.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
         let holder = holder.and_then(|holder| holder.split('_').next()).unwrap_or_default().to_owned();
@@ -218,7 +233,8 @@ impl Checks {
     }
 
     fn note_resource(&mut self, name: &str, change: &Change, objects: &Objects) {
-        let setups = self.setups;
+        // A new version in the registry counts from before it is noticed.
+        let setups = self.setups.saturating_sub(if self.is_pulled { UNNOTICED } else { 0 });
         let resource = self.resources.entry(name.to_owned()).or_default();
         let (before, after) = (change.before.as_deref(), change.after.as_deref());
         let Some(after) = after else {
@@ -418,6 +434,10 @@ impl Checks {
             }
             (_, Some(job)) if !is_hook => {
                 let task = resource.task.as_mut()?;
+                if task.image != image(job) {
+                    // A revision that is not recorded yet changed it.
+                    (task.ends, task.is_recorded) = (self.ends, false);
+                }
                 (task.image, task.has_finished) = (image(job), job["status"]["succeeded"] == 1);
                 None
             }

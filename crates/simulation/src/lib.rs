@@ -1,11 +1,11 @@
 //! Runs whole managers against a cluster in memory, on one thread with paused time: one seed decides every action,
 //! delay and fault.
 //!
-//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`); `run` plays it, and `shrink`
-//! finds a shorter script that fails alike. `world` is the cluster, `network` the connection to it, `faults` the
-//! failures of that connection, `process` a manager, `actors` and `helm` everyone else who acts. `checks` holds the
-//! invariants of every write (`rollout`: of rollouts, `order`: of groups), `quiet` those at the end, and `trace` the log. See
-//! docs/decisions/0057-simulation.md.
+//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`); `run` plays it, and
+//! `shrink` finds a shorter script that fails alike. `world` is the cluster, `network` the connection to it, `faults` the
+//! failures of that connection, `registry` has charts, `process` is a manager, `actors` and `helm` everyone else who
+//! acts. `checks` holds the invariants of every write (`rollout`: of rollouts, `order`: of groups), `quiet` those at the
+//! end, and `trace` the log. See docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;
@@ -18,6 +18,7 @@ pub mod newer;
 pub mod order;
 pub mod process;
 pub mod quiet;
+pub mod registry;
 pub mod rollout;
 pub mod run;
 pub mod script;

@@ -2,6 +2,7 @@
 
 use crate::draw;
 use crate::process::Setup;
+use crate::registry::Mood;
 use crate::script::{Action, Script, Step};
 use crate::stories::{later, with_service};
 
@@ -13,6 +14,7 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
         2 => (0..random.usize(1..4)).for_each(|_| kill_after(random, script)),
         3 => (0..random.usize(1..3)).for_each(|_| stall(random, script)),
         4..7 => ordered(random, script),
+        7..9 => pulled(random, script),
         _ => {}
     }
 }
@@ -33,13 +35,88 @@ fn ordered(random: &mut fastrand::Rng, script: &mut Script) {
     script.order();
 }
 
+/// Takes the chart from a registry that fails: in the script as it is, or in a story about registries.
+fn pulled(random: &mut fastrand::Rng, script: &mut Script) {
+    let is_pinned = random.u8(0..3) == 0;
+    let story = match random.u8(0..4) {
+        0 => Some(away_at_the_start as fn(&mut fastrand::Rng, &mut Script)),
+        1 => Some(away_for_good as fn(&mut fastrand::Rng, &mut Script)),
+        2 => Some(pushed_meanwhile as fn(&mut fastrand::Rng, &mut Script)),
+        _ => None,
+    };
+    match story {
+        Some(story) => {
+            script.steps.clear();
+            story(random, script);
+        }
+        None => {
+            for _ in 0..random.usize(1..5) {
+                let (at, what) = (moment(random, script), fail(random, is_pinned));
+                insert(script, at, what);
+            }
+        }
+    }
+    let chart = if is_pinned { "pinned" } else { "range" };
+    script.configure(|setup| setup.chart = chart.to_owned());
+}
+
+/// Draws what happens to the registry.
+fn fail(random: &mut fastrand::Rng, is_pinned: bool) -> Action {
+    match random.u8(0..6) {
+        0..2 => Action::Push(random.choice(["1.1.0", "2.0.0", "2.1.0"]).unwrap_or("1.1.0").to_owned()),
+        2 if is_pinned => Action::MoveTag,
+        3 => Action::ForgetCharts,
+        _ => Action::Registry(mood(random), random.u64(1000..60_000)),
+    }
+}
+
+fn mood(random: &mut fastrand::Rng) -> Mood {
+    let moods = [Mood::Away, Mood::Silent, Mood::Status(503), Mood::Status(404), Mood::Wrong, Mood::Wrong, Mood::Cut];
+    random.choice(moods).unwrap_or(Mood::Away)
+}
+
+/// Adds a story: the registry fails when the process starts, which has no chart yet.
+fn away_at_the_start(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, Action::Registry(mood(random), random.u64(1000..200_000)));
+    script.then(random.u64(0..30_000), with_service(random, "a"));
+    draw::go_on(random, script);
+}
+
+/// Adds a story: the registry fails for good, but what runs goes on.
+fn away_for_good(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, Action::Registry(mood(random), 0));
+    draw::go_on(random, script);
+}
+
+/// Adds a story: a newer version is there while resources are reconciled, and the registry fails while it is fetched.
+fn pushed_meanwhile(random: &mut fastrand::Rng, script: &mut Script) {
+    script.then(0, with_service(random, "a"));
+    let after = later(random);
+    script.then(after, Action::Push("2.0.0".into()));
+    if random.bool() {
+        script.then(random.u64(0..12_000), Action::Registry(mood(random), random.u64(1000..40_000)));
+    }
+    for _ in 0..random.usize(1..4) {
+        script.then(random.u64(0..6000), with_service(random, "a"));
+    }
+    die(random, script);
+    draw::go_on(random, script);
+}
+
 impl Script {
     /// Applies the chart's objects in the order of their groups.
     pub fn order(&mut self) {
-        self.setups.iter_mut().for_each(Setup::order);
+        self.configure(Setup::order);
+    }
+
+    /// Changes every configuration.
+    fn configure(&mut self, change: impl Fn(&mut Setup)) {
+        self.setups.iter_mut().for_each(&change);
         for step in &mut self.steps {
             if let Action::Restart(_, _, setup) = &mut step.what {
-                setup.order();
+                change(setup);
             }
         }
     }
@@ -79,8 +156,11 @@ fn never_ready(random: &mut fastrand::Rng, script: &mut Script) {
 fn uninstalled_and_killed(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     let after = later(random);
-    script.then(after, Action::Delete("a".into(), String::new()));
-    for _ in 0..random.usize(1..4) {
+    // Another operator's finalizer holds a later group up.
+    let held = random.choice(["services/a-cache", "deployments/a-server", "configmaps/a-config"]).unwrap_or_default();
+    script.then(after, Action::Note(held.into(), "other".into()));
+    script.then(random.u64(0..2000), Action::Delete("a".into(), String::new()));
+    for _ in 0..random.usize(0..4) {
         die(random, script);
     }
 }

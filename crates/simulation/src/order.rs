@@ -1,5 +1,5 @@
-//! The invariants of charts whose objects have an order: an object is created once everything in earlier groups has been
-//! ready in this revision, and deleted with its release once everything in later groups is gone.
+//! The invariants of charts whose objects have an order: an object is created once everything in earlier groups has
+//! been ready in this revision, and deleted with its release once everything in later groups is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

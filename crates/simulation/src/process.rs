@@ -19,13 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::names::NAMESPACE;
 use crate::network::Connection;
+use crate::registry;
 use crate::world::World;
 
 /// The configuration of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     /// The chart: `web1`, `web2` with one more object, or `web3`, which never becomes ready. `tiers1` to `tiers3` are
-    /// the same in groups.
+    /// the same in groups. `range` is the newest version of a registry, `pinned` the first one by its digest.
     pub chart: String,
     /// Additional keys of the entry in watches.yaml.
     pub watch: String,
@@ -59,6 +60,11 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// Returns whether the chart is in the registry.
+    pub fn is_pulled(&self) -> bool {
+        matches!(&*self.chart, "range" | "pinned")
+    }
+
     /// Returns whether the chart's objects are applied in the order of their groups.
     pub fn is_ordered(&self) -> bool {
         self.watch.contains(ORDERED)
@@ -90,9 +96,13 @@ impl Process {
     /// Fails if its watches.yaml is invalid.
     pub fn start(world: &Arc<World>, name: &str, setup: &Setup) -> anyhow::Result<Process> {
         let operator = operator(setup)?;
+        if setup.is_pulled() {
+            // What it finds may be older or newer than what runs.
+            world.state().checks.setup_changes();
+        }
         let (alive, shutdown) = (Arc::new(AtomicBool::new(true)), CancellationToken::new());
         let connection = Connection::new(world.clone(), name, alive.clone());
-        let manager = operator.manager(config(name, setup));
+        let manager = operator.manager(config(world, name, setup)?);
         let running: BoxFuture<'static, _> = match setup.bare {
             true => Box::pin(manager.run_until(connection.clone().bare_client(), shutdown.clone())),
             false => Box::pin(manager.run_over(connection.clone().hop(), shutdown.clone())),
@@ -170,8 +180,12 @@ impl Stall {
 }
 
 fn operator(setup: &Setup) -> anyhow::Result<Operator> {
-    let chart = charts()?.join(&setup.chart);
-    let more: String = setup.watch.lines().map(|line| format!("  {line}\n")).collect();
+    let (chart, pull) = match &*setup.chart {
+        "range" => (registry::PLACE.into(), "pull: {version: '>=1.0.0', interval: 10s}".to_owned()),
+        "pinned" => (registry::PLACE.into(), format!("pull: {{digest: '{}'}}", registry::digest_of(registry::FIRST))),
+        on_disk => (charts()?.join(on_disk), String::new()),
+    };
+    let more: String = setup.watch.lines().chain(pull.lines()).map(|line| format!("  {line}\n")).collect();
     let entry =
         |kind| format!("- group: sim.example.com\n  version: v1\n  kind: {kind}\n  chart: {}\n{more}", chart.display());
     let kinds = if setup.sites { &["Web", "Site"][..] } else { &["Web"] };
@@ -181,7 +195,7 @@ fn operator(setup: &Setup) -> anyhow::Result<Operator> {
 }
 
 /// The files of the chart, except Chart.yaml. They are part of the program, so that it runs anywhere.
-const CHART: [(&str, &str); 7] = [
+pub(crate) const CHART: [(&str, &str); 7] = [
     ("values.yaml", include_str!("../charts/web/values.yaml")),
     ("templates/_groups.tpl", include_str!("../charts/web/templates/_groups.tpl")),
     ("templates/config.yaml", include_str!("../charts/web/templates/config.yaml")),
@@ -214,7 +228,7 @@ fn charts() -> anyhow::Result<&'static Path> {
     Ok(CHARTS.get_or_init(|| made).path())
 }
 
-fn config(name: &str, setup: &Setup) -> Config {
+fn config(world: &Arc<World>, name: &str, setup: &Setup) -> anyhow::Result<Config> {
     let nowhere = || "0".to_owned();
     let controllers = ControllerConfig {
         namespaces: Namespaces::parse(&setup.namespaces),
@@ -232,5 +246,10 @@ fn config(name: &str, setup: &Setup) -> Config {
         leader_election_namespace: NAMESPACE.into(),
         ..defaults.process
     };
-    Config { process, ..defaults }
+    let mut charts = defaults.charts;
+    if setup.is_pulled() {
+        charts.chart_cache = world.chart_cache()?.join("charts");
+        charts.chart_hop = Some(registry::hop(world, name));
+    }
+    Ok(Config { process, charts })
 }

@@ -14,6 +14,8 @@ use crate::names::{self, NAMESPACE, OBJECTS, SOME};
 pub struct End {
     /// The chart, if all processes have the same.
     pub chart: Option<String>,
+    /// The version of a chart that is in the registry.
+    pub version: Option<String>,
     /// Whether an attempt may be the last one.
     pub gives_up: bool,
     /// Whether all processes take values from the Secret.
@@ -113,6 +115,7 @@ impl End {
         let mut fields = vec![(OBJECTS[5], "/spec/replicas", replicas.clone())];
         if self.looks {
             fields.push((OBJECTS[0], "/data/message", spec["message"].clone()));
+            fields.extend(self.version.clone().map(|version| (OBJECTS[0], "/data/chart", version.into())));
             fields.extend(shared.map(|shared| (OBJECTS[0], "/data/shared", shared.into())));
         }
         let mut found = Vec::new();

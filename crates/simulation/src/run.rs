@@ -13,7 +13,7 @@ use crate::quiet::End;
 use crate::script::{Action, Script};
 use crate::trace::{Trace, Violation};
 use crate::world::World;
-use crate::{actors, helm};
+use crate::{actors, helm, registry};
 
 /// Maximum time until a cluster without faults stops writing.
 const BOUND: Duration = Duration::from_secs(1800);
@@ -144,7 +144,8 @@ impl Processes {
     }
 
     fn is_mixed(&self) -> bool {
-        self.all.iter().any(|place| place.setup != self.all[0].setup)
+        // Processes may have found different versions in the registry.
+        self.all.iter().any(|place| place.setup != self.all[0].setup || place.setup.is_pulled())
     }
 
     fn any(&self, key: &str) -> bool {
@@ -158,10 +159,18 @@ impl Processes {
         let is_blind = faults.has_forbidden(Which::Sources);
         let charts: Vec<&String> = self.all.iter().map(|place| &place.setup.chart).collect();
         End {
-            chart: charts
-                .first()
-                .filter(|first| charts.iter().all(|chart| chart == *first))
-                .map(|chart| (*chart).clone()),
+            chart: charts.first().filter(|first| charts.iter().all(|chart| chart == *first)).map(
+                |chart| match &***chart {
+                    "range" => format!("web{}", &state.registry.newest()[..1]),
+                    "pinned" => "web1".to_owned(),
+                    on_disk => on_disk.to_owned(),
+                },
+            ),
+            version: match &**charts[0] {
+                "range" => Some(state.registry.newest().to_owned()),
+                "pinned" => Some(registry::FIRST.to_owned()),
+                _ => None,
+            },
             gives_up: self.any("retries") || self.any("uninstall"),
             has_sources: self.all.iter().all(|place| place.setup.watch.contains("valuesFrom")),
             looks: !is_blind && !faults.has_forbidden(Which::Maps)
@@ -203,6 +212,8 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
         checks.is_mixed = processes.is_mixed();
         checks.rollout.is_limited = processes.is_limited();
         checks.order.is_on = processes.is_ordered();
+        checks.is_pulled = script.setups.iter().any(Setup::is_pulled);
+        checks.is_pinned = script.setups.iter().all(|setup| setup.chart == "pinned");
     }
     let began = Instant::now();
     for step in &script.steps {
@@ -218,6 +229,7 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
     }
     processes.until(began + script.end()).await;
     world.state().faults.end();
+    world.state().registry.recover();
     settle(&world, &mut processes).await;
     controllers.abort();
     let elapsed = world.elapsed();
@@ -244,6 +256,20 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
             world.state().faults.breaks.expiries += 1;
         }
         Action::Kill(number, down) => processes.kill(*number, *down),
+        Action::Push(version) => {
+            let state = &mut *world.state();
+            state.registry.push(version, version);
+            state.checks.setup_changes();
+        }
+        Action::MoveTag => world.state().registry.push(registry::FIRST, registry::WRONG),
+        Action::Registry(mood, for_ms) => {
+            let state = &mut *world.state();
+            state.registry.fail(*mood, *for_ms);
+            // A process that starts meanwhile may find an older version, and a newer one afterwards.
+            state.checks.setup_changes();
+            state.checks.setup_changes();
+        }
+        Action::ForgetCharts => world.forget_charts(),
         Action::Stall(number, ms) => processes.stall(*number, Duration::from_millis(*ms)),
         Action::KillAfter(number, writes, down) => processes.kill_after(*number, *writes, *down),
         Action::Stop(number, down) => processes.stop(*number, *down),

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::faults::{Fault, Which};
 use crate::helm::Command;
 use crate::process::Setup;
+use crate::registry::Mood;
 use crate::{draw, newer, stories};
 
 /// A whole run.
@@ -78,6 +79,14 @@ pub enum Action {
     Cut,
     /// The server compacts its history, so running watches expire.
     Expire,
+    /// The registry gets this version of the chart.
+    Push(String),
+    /// The tag of the first version moves to another chart.
+    MoveTag,
+    /// The registry fails for this many milliseconds; 0 for good.
+    Registry(Mood, u64),
+    /// Fetched charts are lost.
+    ForgetCharts,
     /// The server restarts: it is away for so many milliseconds, then forbids everything for so many until it has
     /// loaded its roles.
     RestartServer(u64, u64),
@@ -152,6 +161,7 @@ impl Script {
         let ends = self.steps.iter().map(|step| match &step.what {
             Action::Fault(fault) => step.at_ms + fault.for_ms,
             Action::RestartServer(away, loading) => step.at_ms + away + loading,
+            Action::Registry(_, for_ms) => step.at_ms + for_ms,
             Action::KillAfter(_, _, down) => step.at_ms + down,
             Action::Kill(_, down)
             | Action::Suspend(down)

@@ -1,7 +1,8 @@
 //! The shared cluster: an API server in memory, and the log of its changes, which actors and checks read.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use helm_release::kube::Call;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use crate::checks::Checks;
 use crate::faults::Faults;
 use crate::names::{self, API_VERSION, NAMES, OBJECTS, OTHER};
+use crate::registry::Registry;
 use crate::trace::Trace;
 
 /// One change of one object.
@@ -41,6 +43,8 @@ pub struct World {
     news: Notify,
     began: Instant,
     start: i64,
+    /// The folder of fetched charts, which all processes share.
+    chart_cache: OnceLock<tempfile::TempDir>,
 }
 
 /// The state behind the lock.
@@ -53,6 +57,8 @@ pub struct State {
     pub written: Option<Instant>,
     /// The active faults.
     pub faults: Faults,
+    /// The registry with charts.
+    pub registry: Registry,
     /// The steps so far, as a hash and, on request, as text.
     pub trace: Trace,
     /// The invariants.
@@ -77,6 +83,7 @@ impl World {
             changes: 0,
             written: None,
             faults: Faults::default(),
+            registry: Registry::default(),
             trace,
             checks: Checks::new(),
             asked: None,
@@ -84,7 +91,8 @@ impl World {
             random: fastrand::Rng::with_seed(seed),
         };
         let (start, state) = (server.time(), Mutex::new(state));
-        let world = World { server: Mutex::new(server), state, news: Notify::new(), began: Instant::now(), start };
+        let (server, news, began, chart_cache) = (Mutex::new(server), Notify::new(), Instant::now(), OnceLock::new());
+        let world = World { server, state, news, began, start, chart_cache };
         world.add_namespace();
         Arc::new(world)
     }
@@ -105,6 +113,24 @@ impl World {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         server.set_time(self.start + i64::try_from(self.elapsed().as_secs()).unwrap_or(0));
         server
+    }
+
+    /// Returns the folder in which processes keep fetched charts.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn chart_cache(&self) -> std::io::Result<&Path> {
+        if self.chart_cache.get().is_none() {
+            _ = self.chart_cache.set(tempfile::tempdir()?);
+        }
+        Ok(self.chart_cache.get().map_or(Path::new(""), tempfile::TempDir::path))
+    }
+
+    /// Forgets all fetched charts.
+    pub fn forget_charts(&self) {
+        if let Some(folder) = self.chart_cache.get() {
+            _ = std::fs::remove_dir_all(folder.path().join("charts"));
+        }
     }
 
     /// Returns the simulated time since the beginning.

@@ -5,8 +5,8 @@ use simulation::process::Setup;
 use simulation::run::play;
 use simulation::script::{Action, Script, Step};
 
-/// More writes than any action has.
-const WRITES: u64 = 30;
+/// More writes than each action has.
+const WRITES: [u64; 3] = [30, 17, 17];
 
 /// Returns a script: an install, an upgrade and an uninstall, one of which ends with its so many-th write.
 fn script(interrupted: usize, writes: u64) -> Script {
@@ -27,9 +27,10 @@ fn script(interrupted: usize, writes: u64) -> Script {
     script
 }
 
-fn check(order: impl Fn(&mut Script)) {
-    for interrupted in 0..3 {
-        for writes in 1..=WRITES {
+/// Plays every `step`-th of these scripts.
+fn check(step: usize, order: impl Fn(&mut Script)) {
+    for (interrupted, most) in WRITES.into_iter().enumerate() {
+        for writes in (1..=most).step_by(step) {
             let mut script = script(interrupted, writes);
             order(&mut script);
             let violation = play(&script, false).violation.map(|violation| violation.what);
@@ -39,11 +40,11 @@ fn check(order: impl Fn(&mut Script)) {
 }
 
 #[test]
-fn a_crash_after_any_write_resumes() {
-    check(|_| {});
+fn a_crash_after_a_write_resumes() {
+    check(2, |_| {});
 }
 
 #[test]
 fn a_crash_after_any_write_of_an_ordered_chart_resumes() {
-    check(Script::order);
+    check(1, Script::order);
 }
