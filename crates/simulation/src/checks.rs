@@ -85,6 +85,10 @@ pub(crate) struct Resource {
     found_password: bool,
     /// Whether a person ran helm on its release.
     pub(crate) is_helms: bool,
+    /// Whether a person ran `helm uninstall`, so that no record names what exists (COMPATIBILITY.md).
+    pub(crate) is_unrecorded: bool,
+    /// Whether a person deleted the Secret whose template keeps what it finds.
+    lost_guarded: bool,
     /// The revision and values of the last hook.
     hook: Option<String>,
     /// The newest Job of the chart.
@@ -167,6 +171,7 @@ impl Checks {
         let resource = self.resources.entry(name.to_owned()).or_default();
         resource.causes += 2;
         resource.is_helms = true;
+        resource.is_unrecorded |= command == Command::Uninstall;
     }
 
     /// Checks a write; returns the violation, if any. `objects` is the state after it.
@@ -242,6 +247,7 @@ impl Checks {
             *resource = Resource {
                 before,
                 is_helms: resource.is_helms,
+                is_unrecorded: resource.is_unrecorded,
                 is_foreign: resource.is_foreign,
                 is_claimed: resource.is_claimed,
                 claims: resource.claims,
@@ -363,6 +369,7 @@ impl Checks {
         before?;
         if is_person(&change.by) || resource.is_claimed {
             resource.before.remove(&*change.path);
+            resource.lost_guarded |= change.path.ends_with("-guarded");
             return None;
         }
         let is_own = resource.judged && !resource.before.contains(&*change.path);
@@ -391,11 +398,13 @@ impl Checks {
         if old.is_null() || old == new || !change.by.starts_with("op-") {
             return None;
         }
-        if change.path.ends_with("-guarded") {
-            return Some(format!("(b) the password in {} changed", change.path));
-        }
         let setups = self.setups;
         let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
+        if change.path.ends_with("-guarded") {
+            // A rollback brings back what its revision recorded.
+            let is_restored = resource.lost_guarded && resource.judged;
+            return (!is_restored).then(|| format!("(b) the password in {} changed", change.path));
+        }
         resource.passwords += 1;
         let causes = resource.causes + setups - resource.setups;
         let may_change = (causes + u32::from(resource.found_password)).saturating_sub(1);
@@ -443,6 +452,11 @@ impl Checks {
             }
             _ => None,
         }
+    }
+
+    /// Returns whether a resource may wait for a release or an object of another owner, and tries again now and then.
+    pub fn is_contested(&self) -> bool {
+        self.resources.values().any(|resource| resource.is_claimed || resource.is_foreign)
     }
 
     /// Checks the invariants of a quiet cluster.

@@ -180,6 +180,7 @@ impl Helm {
         }
         self.storage.create(&new, &Marks::default()).await.ok()?;
         self.apply(&new, steps).await?;
+        self.prune(&old, &new);
         old.set_status(Status::Superseded, old.info.description.clone());
         self.storage.update(&old, &Marks::default()).await.ok()?;
         new.set_status(Status::Deployed, "Upgrade complete");
@@ -204,6 +205,17 @@ impl Helm {
             _ = self.world.write("helm", &Call::merge(format!("{path}?fieldManager=helm"), change));
         }
         Some(())
+    }
+
+    /// Deletes the objects that only the older revision has.
+    fn prune(&self, old: &Release, new: &Release) {
+        for object in SOME {
+            let path = names::path(object, &self.release);
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if old.manifest.contains(name) && !new.manifest.contains(name) {
+                _ = self.world.write("helm", &Call::delete(path, b"{}".to_vec()));
+            }
+        }
     }
 
     /// Deletes the objects, then the records.

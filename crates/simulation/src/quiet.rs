@@ -34,14 +34,14 @@ impl End {
             return Vec::new();
         }
         match objects.get(&*names::resource(name)) {
-            Some(object) if resource.exists => self.converged(name, object, objects),
+            Some(object) if resource.exists => self.converged(name, (resource, object), objects),
             Some(_) => vec![format!("(i) resource {name} is still being deleted")],
             None => left_over(name, resource, objects),
         }
     }
 
     /// Checks (d), (f) and (j) for an existing resource.
-    fn converged(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
+    fn converged(&self, name: &str, (seen, resource): (&Resource, &Value), objects: &Objects) -> Vec<String> {
         let (is_ready, why) = readiness(resource);
         // A process that cannot see changes reports so and does not act.
         if self.is_blind && !is_ready {
@@ -59,9 +59,12 @@ impl End {
         if resource["spec"]["broken"] == true {
             return found;
         }
-        found.extend(self.presence(name, resource, objects));
+        let (missing, left_over) = self.presence(name, resource, objects);
+        found.extend(missing);
+        // Without a record, only a deletion of the resource removes what its values leave out, or what a person keeps of it.
+        found.extend(left_over.into_iter().filter(|_| !seen.is_unrecorded));
         found.extend(self.differences(name, resource, objects));
-        if is_ready {
+        if is_ready && !seen.is_unrecorded {
             found.extend(self.bound(name, objects));
         }
         let is_stuck = self.chart.as_deref().is_some_and(|chart| chart.ends_with('3'));
@@ -86,9 +89,9 @@ impl End {
         own.map(|(path, _)| format!("(c) {path} is kept, and has an owner")).collect()
     }
 
-    /// Returns the objects that are missing or left over.
-    fn presence(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
-        let mut found = Vec::new();
+    /// Returns the objects that are missing, and those that are left over.
+    fn presence(&self, name: &str, resource: &Value, objects: &Objects) -> (Vec<String>, Vec<String>) {
+        let mut left_over = Vec::new();
         let mut wanted: Vec<String> = OBJECTS.iter().map(|object| names::path(object, name)).collect();
         // A chart that never becomes ready may wait before some releases.
         let has_more = self.chart.as_ref().filter(|chart| !chart.ends_with('3')).map(|chart| !chart.ends_with('1'));
@@ -97,13 +100,12 @@ impl End {
             let is_there = objects.get(&*path).is_some_and(|some| some["metadata"]["annotations"][KEEP].is_null());
             match is_wanted {
                 Some(true) => wanted.push(path),
-                Some(false) if is_there => found.push(format!("(e) {path} is left over")),
+                Some(false) if is_there => left_over.push(format!("(e) {path} is left over")),
                 _ => {}
             }
         }
         let missing = wanted.iter().filter(|path| !objects.contains_key(&***path));
-        found.extend(missing.map(|path| format!("(d) {path} is missing")));
-        found
+        (missing.map(|path| format!("(d) {path} is missing")).collect(), left_over)
     }
 
     /// Returns the fields that differ from the values.

@@ -319,9 +319,11 @@ async fn settle(world: &Arc<World>, processes: &mut Processes) {
     for what in state.checks.quiet(&state.objects, &end) {
         state.trace.violation(elapsed, what);
     }
-    // Processes must poll what they cannot watch.
-    let is_blind = state.faults.has_forbidden(Which::Sources) || state.faults.has_forbidden(Which::Maps);
-    if let Some((_, what)) = state.asked.take().filter(|(at, _)| at.elapsed() < SILENT && !is_blind) {
+    // Processes must poll what they cannot watch, and repeat what another owner prevents.
+    let may_ask = state.checks.is_contested()
+        || state.faults.has_forbidden(Which::Sources)
+        || state.faults.has_forbidden(Which::Maps);
+    if let Some((_, what)) = state.asked.take().filter(|(at, _)| at.elapsed() < SILENT && !may_ask) {
         state.trace.violation(elapsed, format!("(i) all is quiet, and still: {what}"));
     }
 }
