@@ -25,7 +25,7 @@ async fn a_fetch_of_the_test_of_proxies() {
     let ca = std::fs::read(given("FETCH_CA")).unwrap();
     let source = Source { place: given("FETCH_URL").parse().unwrap(), wanted: None, plain: false };
     let cache = Cache::new(given("FETCH_CACHE"), 1 << 20);
-    match source.fetch(&cache, Access { docker_config: None, ca: &ca, key: None }).await {
+    match source.fetch(&cache, Access { ca: &ca, ..Access::default() }).await {
         Ok(fetched) => assert_eq!(std::fs::read(fetched.archive).unwrap(), b"chart"),
         Err(error) => panic!("{}", chain(&error)),
     }
