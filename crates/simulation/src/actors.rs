@@ -84,7 +84,7 @@ fn fates(seed: u64, is_slow: bool) -> impl FnMut(&str, &Value) -> Fate + Send {
         if is_deployment && image == Some("web:3.0.0") {
             return Fate::Waits;
         }
-        if !path.contains("/jobs/") && !(is_deployment && is_slow) {
+        if !(path.contains("/jobs/") || is_deployment && is_slow) {
             return Fate::Ready;
         }
         let metadata = &object["metadata"];
