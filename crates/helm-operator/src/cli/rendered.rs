@@ -5,7 +5,7 @@ use go_template::Map;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Rendered, Request};
 use helm::manifest;
 
-use crate::rendering::{labels, patches};
+use crate::rendering::{metadata, patches};
 use crate::watches::Watch;
 
 /// Returns the documents of a chart's manifest and hooks, with the watch's overrides over the values, its patches and its
@@ -48,7 +48,7 @@ pub(super) fn decorated(watch: &Watch, rendered: Rendered, namespace: &str) -> R
             .map_err(|error| format!("cannot apply patches: {}", chain(&error)))?;
     }
     if !added.is_empty() {
-        stream = labels::add_to_text(&stream, added).map_err(|error| format!("cannot add commonLabels: {error}"))?;
+        stream = metadata::add_to_text(&stream, added).map_err(|error| format!("cannot add commonLabels: {error}"))?;
     }
     let (manifests, hooks) = manifest::documents(&stream).map_err(|error| chain(&error))?;
     Ok(Rendered { manifests, hooks, ..rendered })

@@ -12,9 +12,9 @@ mod confine;
 mod ending;
 #[cfg(test)]
 mod hostile_tests;
-pub(crate) mod labels;
 pub(crate) mod lookup;
 mod message;
+pub(crate) mod metadata;
 mod output;
 pub(crate) mod patches;
 mod pool;

@@ -15,7 +15,7 @@ use super::node::{Entry, Node};
 use super::{
     AnnotationNames, AnnotationSources, ChartTests, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
     OverrideValuesType, Overrides, Patches, RenderOn, SchemaRule, Sequencing, ValuesSource, Warning, Watch,
-    chart_tests, labels, objects, parse_duration, patches, pull, render_on, rollout, rules, sequencing,
+    chart_tests, metadata, objects, parse_duration, patches, pull, render_on, rollout, rules, sequencing,
 };
 use scaffold::lint::undecided;
 
@@ -184,7 +184,7 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
             watch.depends_on = dependencies::parse(&entry.value.to_json()).map_err(|what| wrong(entry, what))?
         }
         "dependsOnAnnotation" => watch.depends_on_annotation = rules::annotation_dependencies(entry)?,
-        "commonLabels" => watch.common_labels = labels::common_labels(entry).map_err(|what| wrong(entry, what))?,
+        "commonLabels" => watch.common_labels = metadata::common_labels(entry).map_err(|what| wrong(entry, what))?,
         "patches" => watch.patches = patches::patches(entry).map_err(|what| wrong(entry, what))?,
         "drift" => watch.drift = rules::drift(entry)?,
         "adopt" => watch.adopt = rules::adopt(entry)?,

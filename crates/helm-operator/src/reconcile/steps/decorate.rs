@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::step_context::StepContext;
-use crate::rendering::{labels, patches};
+use crate::rendering::{metadata, patches};
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::watches::Sequencing;
@@ -57,7 +57,7 @@ impl StepContext<'_> {
         if labels.is_empty() {
             return Ok(candidate);
         }
-        labels::add(candidate, labels, primary.namespace()).map_err(|error| {
+        metadata::add(candidate, labels, primary.namespace()).map_err(|error| {
             FailedAttempt::rendering(Reason::RenderError, format!("cannot add commonLabels: {error}")).into()
         })
     }

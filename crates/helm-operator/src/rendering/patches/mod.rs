@@ -12,7 +12,7 @@ use helm_release::action::Candidate;
 use helm_release::kube::ObjectError;
 use serde_json::Value;
 
-use super::labels::rewritten;
+use super::metadata::rewritten;
 use super::renderer::release_objects;
 use super::separate;
 use crate::watches::{Change, Patch, Patches, group_version};
