@@ -311,11 +311,12 @@ fn two_charts_are_compared_without_a_cluster() {
 }
 
 #[test]
-fn an_offline_comparison_and_a_render_contain_the_patches_and_labels_of_the_watch() {
+fn an_offline_comparison_and_a_render_contain_what_the_watch_adds() {
     const HOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/holder");
     let folder = tempfile::tempdir().unwrap();
     let watch = json!([{
         "group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": HOLDER, "commonLabels": {"team": "shop"},
+        "commonAnnotations": {"example.com/owner": "Shop"},
         "overrideValues": {"value": "over"},
         "patches": [{"target": {"kind": "ConfigMap"}, "patch": "[{op: add, path: /data/patched, value: 'yes'}]"}],
     }]);
@@ -337,13 +338,16 @@ fn an_offline_comparison_and_a_render_contain_the_patches_and_labels_of_the_watc
     let (code, text, _) = run(&["diff", "--offline", "-f", "web.yaml", "--chart", "chart"]);
     assert_eq!((code, text.lines().last()), (Some(1), Some("Holder default/web: +1 ~0 -0")), "{text}");
     assert!(text.contains("+  patched: \"yes\"") && text.contains("+    team: shop"), "{text}");
+    assert!(text.contains("+    example.com/owner: Shop"), "{text}");
 
     let kind = ["template", "web", HOLDER, "--set", "map=own", "--watches-file", "watches.yaml"];
     let (_, plain, _) = run(&kind[..5]);
     assert!(plain.contains("name: own") && !plain.contains("patched"), "{plain}");
     let (code, text, error) = run(&kind);
     assert_eq!((code, error.as_str()), (Some(0), ""));
-    for line in ["# Source: holder/templates/all.yaml", "  patched: \"yes\"", "    team: shop", "  value: over"] {
+    let owner = "    example.com/owner: Shop";
+    for line in ["# Source: holder/templates/all.yaml", "  patched: \"yes\"", "    team: shop", owner, "  value: over"]
+    {
         assert!(text.lines().any(|one| one == line), "no {line:?} in\n{text}");
     }
     let (code, _, error) = run(&["template", "web", "chart", "--watches-file", "watches.yaml"]);

@@ -274,6 +274,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         depends_on: watch.depends_on.clone().into(),
         depends_on_annotation: watch.depends_on_annotation.clone(),
         common_labels: watch.common_labels.clone(),
+        common_annotations: watch.common_annotations.clone(),
         patches: watch.patches.clone(),
         drift: watch.drift.clone(),
         adopt: watch.adopt,

@@ -5,11 +5,12 @@ use go_template::Map;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Rendered, Request};
 use helm::manifest;
 
-use crate::rendering::{metadata, patches};
+use crate::rendering::metadata::{self, Added};
+use crate::rendering::patches;
 use crate::watches::Watch;
 
-/// Returns the documents of a chart's manifest and hooks, with the watch's overrides over the values, its patches and its
-/// labels.
+/// Returns the documents of a chart's manifest and hooks, with the watch's overrides over the values, its patches, its
+/// labels and its annotations.
 ///
 /// # Errors
 /// The chart does not render, or a patch cannot be applied; the message has no values.
@@ -31,13 +32,14 @@ pub(super) fn documents(
     Ok(manifests.chain(rendered.hooks.into_iter().map(|hook| hook.manifest)).collect())
 }
 
-/// Applies the watch's patches and labels to a render, in the order in which the operator does. Without any, it stays as it
-/// is.
+/// Applies the watch's patches, and adds its labels and annotations, to a render, in the order in which the operator does.
+/// Without any, it stays as it is.
 ///
 /// # Errors
 /// A patch cannot be applied.
 pub(super) fn decorated(watch: &Watch, rendered: Rendered, namespace: &str) -> Result<Rendered, String> {
-    let (changes, added) = (&watch.patches, &watch.common_labels.0);
+    let changes = &watch.patches;
+    let added = Added { labels: &watch.common_labels, annotations: &watch.common_annotations };
     if changes.0.is_empty() && added.is_empty() {
         return Ok(rendered);
     }
@@ -48,7 +50,8 @@ pub(super) fn decorated(watch: &Watch, rendered: Rendered, namespace: &str) -> R
             .map_err(|error| format!("cannot apply patches: {}", chain(&error)))?;
     }
     if !added.is_empty() {
-        stream = metadata::add_to_text(&stream, added).map_err(|error| format!("cannot add commonLabels: {error}"))?;
+        stream = metadata::add_to_text(&stream, added)
+            .map_err(|error| format!("cannot add commonLabels or commonAnnotations: {error}"))?;
     }
     let (manifests, hooks) = manifest::documents(&stream).map_err(|error| chain(&error))?;
     Ok(Rendered { manifests, hooks, ..rendered })

@@ -30,8 +30,8 @@ use crate::view::dependencies::registry::Dependencies;
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
 use crate::watches::{
-    AnnotationRule, AnnotationSources, ChartTests, CommonLabels, Dependency, Drift, Expressions, OnFailure, Patches,
-    RenderOn, RolloutRule, Sequencing, ServiceAccount,
+    AnnotationRule, AnnotationSources, ChartTests, CommonAnnotations, CommonLabels, Dependency, Drift, Expressions,
+    OnFailure, Patches, RenderOn, RolloutRule, Sequencing, ServiceAccount,
 };
 
 /// The state that all reconciles of one controller share.
@@ -104,6 +104,8 @@ pub(crate) struct Settings {
     pub(crate) depends_on_annotation: Option<AnnotationRule>,
     /// Labels that each object gets.
     pub(crate) common_labels: CommonLabels,
+    /// Annotations that each object gets.
+    pub(crate) common_annotations: CommonAnnotations,
     /// What changes rendered objects.
     pub(crate) patches: Patches,
     pub(crate) drift: Drift,

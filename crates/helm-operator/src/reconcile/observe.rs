@@ -134,6 +134,7 @@ impl StepContext<'_> {
         all.extend(self.sources_digest(primary));
         all.extend(self.post_renderers());
         all.extend(self.common_labels());
+        all.extend(self.common_annotations());
         all.extend(self.patches());
         all.extend(self.capabilities());
         all.extend(self.keeps_strings().then(|| json!("override values are strings")));

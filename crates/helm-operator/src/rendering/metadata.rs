@@ -1,5 +1,6 @@
-//! Adds the labels of watches.yaml to a rendered release, in the text that the record keeps: `helm get manifest` shows
-//! them, and a change of them is a revision. Labels of pods in templates, and selectors, stay as they are.
+//! Adds the labels and annotations of watches.yaml to a rendered release, in the text that the record keeps:
+//! `helm get manifest` shows them, and a change of them is a revision. Selectors, and the metadata of pods in templates,
+//! stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,31 @@ use helm_release::action::Candidate;
 use helm_release::kube::ObjectError;
 
 use super::renderer::release_objects;
+use crate::watches::{CommonAnnotations, CommonLabels};
 
-/// The reason why labels cannot be added.
+/// What each object gets.
+#[derive(Clone, Copy)]
+pub(crate) struct Added<'a> {
+    /// Its labels.
+    pub(crate) labels: &'a CommonLabels,
+    /// Its annotations.
+    pub(crate) annotations: &'a CommonAnnotations,
+}
+
+impl<'a> Added<'a> {
+    /// Returns whether objects stay as they are.
+    pub(crate) fn is_empty(self) -> bool {
+        self.fields().next().is_none()
+    }
+
+    /// Returns the fields of `metadata` that get entries.
+    fn fields(self) -> impl Iterator<Item = (&'static str, &'a BTreeMap<String, String>)> {
+        let all = [("labels", &*self.labels.0), ("annotations", &*self.annotations.0)];
+        all.into_iter().filter(|(_, entries)| !entries.is_empty())
+    }
+}
+
+/// The reason why labels or annotations cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A document cannot be read.
@@ -24,39 +48,35 @@ pub(crate) enum Error {
     Objects(#[from] ObjectError),
 }
 
-/// Adds the labels to the candidate's objects and hooks.
+/// Adds labels and annotations to the candidate's objects and hooks.
 ///
 /// # Errors
 /// Its manifest cannot be read.
-pub(crate) fn add(
-    mut candidate: Candidate,
-    labels: &BTreeMap<String, String>,
-    namespace: &str,
-) -> Result<Candidate, Error> {
-    candidate.manifest = add_to_text(&candidate.manifest, labels)?;
+pub(crate) fn add(mut candidate: Candidate, added: Added<'_>, namespace: &str) -> Result<Candidate, Error> {
+    candidate.manifest = add_to_text(&candidate.manifest, added)?;
     for hook in &mut candidate.hooks {
-        hook.manifest = add_to_text(&hook.manifest, labels)?;
+        hook.manifest = add_to_text(&hook.manifest, added)?;
     }
     (candidate.objects, candidate.duplicates) = release_objects(&candidate.manifest, namespace)?;
     Ok(candidate)
 }
 
-/// Adds the labels to each document; keeps the comments before it, such as `# Source: chart/templates/a.yaml`.
+/// Adds labels and annotations to each document; keeps the comments before it, such as `# Source: chart/templates/a.yaml`.
 ///
 /// # Errors
 /// A document cannot be read.
-pub(crate) fn add_to_text(manifest: &str, labels: &BTreeMap<String, String>) -> Result<String, Error> {
+pub(crate) fn add_to_text(manifest: &str, added: Added<'_>) -> Result<String, Error> {
     let mut text = String::new();
     for document in yaml::split(manifest.as_bytes())? {
-        let labelled = labelled(&yaml::parse_preserving_ints(&document)?, labels);
+        let extended = extended(&yaml::parse_preserving_ints(&document)?, added);
         let document = String::from_utf8_lossy(&document);
         let document = without_separator(&document);
         // Unlike manifests, hooks begin without a separator.
         if manifest.starts_with("---") || !text.is_empty() {
             text.push_str("---\n");
         }
-        match labelled {
-            Some(labelled) => text.push_str(&rewritten(document, &labelled)?),
+        match extended {
+            Some(extended) => text.push_str(&rewritten(document, &extended)?),
             None => text.push_str(document),
         }
     }
@@ -79,31 +99,32 @@ fn without_separator(document: &str) -> &str {
     }
 }
 
-/// Returns an object with the labels, or a list whose items have them; `None` for anything else. Nothing is changed in
+/// Returns an object with what is added, or a list whose items have it; `None` for anything else. Nothing is changed in
 /// place: YAML aliases may share a map with a pod template.
-fn labelled(value: &Value, labels: &BTreeMap<String, String>) -> Option<Value> {
+fn extended(value: &Value, added: Added<'_>) -> Option<Value> {
     let Value::Map(object) = value else { return None };
     let list = match (object.get("kind"), object.get("items")) {
         (Some(Value::String(kind)), Some(Value::List(items))) if kind.ends_with(b"List") => Some(items),
         _ => None,
     };
     if let Some(items) = list {
-        let items = items.iter().map(|item| labelled(item, labels).unwrap_or_else(|| item.clone())).collect();
-        return Some(with(object, "items", Value::list(items)));
+        let items = items.iter().map(|item| extended(item, added).unwrap_or_else(|| item.clone())).collect();
+        return Some(Value::Map(with(object, "items", Value::list(items))));
     }
-    let metadata = child(object, "metadata");
-    let mut all: BTreeMap<Str, Value> =
-        labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
-    all.extend(child(&metadata, "labels").copied_entries());
-    let metadata = with(&metadata, "labels", Value::Map(Map::new(MapType::Interface, all)));
-    Some(with(object, "metadata", metadata))
+    let metadata = added.fields().fold(child(object, "metadata"), |metadata, (field, entries)| {
+        let mut all: BTreeMap<Str, Value> =
+            entries.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+        all.extend(child(&metadata, field).copied_entries());
+        with(&metadata, field, Value::Map(Map::new(MapType::Interface, all)))
+    });
+    Some(Value::Map(with(object, "metadata", Value::Map(metadata))))
 }
 
 /// Returns a copy of the map with this entry.
-fn with(map: &Map, key: &str, value: Value) -> Value {
+fn with(map: &Map, key: &str, value: Value) -> Map {
     let mut entries = map.copied_entries();
     entries.insert(key.into(), value);
-    Value::Map(Map::new(MapType::Interface, entries))
+    Map::new(MapType::Interface, entries)
 }
 
 /// Returns the map under a key; an empty one if there is no map.
@@ -116,11 +137,43 @@ fn child(map: &Map, key: &str) -> Map {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn added(manifest: &str) -> String {
         let labels = [("team".to_owned(), "red".to_owned()), ("tier".to_owned(), "1".to_owned())].into();
-        add_to_text(manifest, &labels).unwrap()
+        let labels = CommonLabels(Arc::new(labels));
+        add_to_text(manifest, Added { labels: &labels, annotations: &CommonAnnotations::default() }).unwrap()
+    }
+
+    fn annotated(manifest: &str) -> String {
+        let annotations = [("example.com/owner".to_owned(), "Team Red, #red".to_owned())].into();
+        let annotations = CommonAnnotations(Arc::new(annotations));
+        add_to_text(manifest, Added { labels: &CommonLabels::default(), annotations: &annotations }).unwrap()
+    }
+
+    #[test]
+    fn annotations_are_added_without_labels_and_below_the_objects_own() {
+        let pod = "spec: {template: {metadata: {annotations: {a: b}}}}";
+        let text = annotated(&format!("kind: A\nmetadata: {{name: a, annotations: {{helm.sh/hook: test}}}}\n{pod}\n"));
+        let expected = "kind: A
+metadata:
+  annotations:
+    example.com/owner: 'Team Red, #red'
+    helm.sh/hook: test
+  name: a
+spec:
+  template:
+    metadata:
+      annotations:
+        a: b
+";
+        assert_eq!(text, expected);
+        let own = "kind: A\nmetadata:\n  annotations:\n    example.com/owner: blue\n";
+        assert_eq!(annotated(own), own);
+        let list = annotated("kind: List\nitems:\n- metadata: {name: a}\n- metadata: {annotations: null}\n");
+        assert_eq!(list.matches("Team Red").count(), 2, "{list}");
     }
 
     #[test]

@@ -79,6 +79,11 @@ impl AnnotationNames {
         }
     }
 
+    /// Returns the key of ours that has this full name.
+    pub(super) fn renamed(&self, name: &str) -> Option<&'static str> {
+        self.names.get(name).copied()
+    }
+
     /// Restricts the keys that count to these.
     ///
     /// # Errors

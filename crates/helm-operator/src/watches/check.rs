@@ -6,8 +6,8 @@ use super::decode::near;
 use super::node::Entry;
 use super::{Error, Watch};
 
-/// Rejects entries without version or kind, duplicate entries for a kind, and versions of a kind whose records are in
-/// different namespaces. The messages start with upstream's.
+/// Rejects entries without version or kind, duplicate entries for a kind, versions of a kind whose records are in
+/// different namespaces, and common annotations that control releases. The messages start with upstream's.
 pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Error> {
     let (mut seen, mut homes) = (HashMap::new(), HashMap::new());
     for (watch, entries) in watches.iter().zip(entries) {
@@ -25,6 +25,19 @@ pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Err
         let home = homes.entry((&watch.group, &watch.kind)).or_insert((&watch.storage_namespace, watch.line));
         if home.0 != &watch.storage_namespace {
             return Err(invalid(watch, disagreement(&watch.kind, home.1)));
+        }
+        uncontrolling(watch, watches)?;
+    }
+    Ok(())
+}
+
+/// Rejects common annotations that an entry reads in place of a usual one: a chart may contain resources of that kind.
+fn uncontrolling(watch: &Watch, watches: &[Watch]) -> Result<(), Error> {
+    for name in watch.common_annotations.0.keys() {
+        let reader = watches.iter().find_map(|reader| Some((reader, reader.annotations.renamed(name)?)));
+        if let Some((reader, key)) = reader {
+            let what = format!("the entry of {} in line {} reads this annotation as {key}", reader.kind, reader.line);
+            return Err(invalid(watch, format!("commonAnnotations: {name}: {what}")));
         }
     }
     Ok(())

@@ -13,9 +13,10 @@ use super::expand::{self, Env};
 use super::expressions::{self, Expressions};
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, AnnotationSources, ChartTests, CommonLabels, Drift, Error, LookupRule, ObjectsRule, OnFailure,
-    OverrideValuesType, Overrides, Patches, RenderOn, SchemaRule, Sequencing, ValuesSource, Warning, Watch,
-    chart_tests, metadata, objects, parse_duration, patches, pull, render_on, rollout, rules, sequencing,
+    AnnotationNames, AnnotationSources, ChartTests, CommonAnnotations, CommonLabels, Drift, Error, LookupRule,
+    ObjectsRule, OnFailure, OverrideValuesType, Overrides, Patches, RenderOn, SchemaRule, Sequencing, ValuesSource,
+    Warning, Watch, chart_tests, metadata, objects, parse_duration, patches, pull, render_on, rollout, rules,
+    sequencing,
 };
 use scaffold::lint::undecided;
 
@@ -55,6 +56,7 @@ pub(super) const KEYS: &[&str] = &[
     "dependsOn",
     "dependsOnAnnotation",
     "commonLabels",
+    "commonAnnotations",
     "patches",
     "drift",
     "adopt",
@@ -129,6 +131,7 @@ fn empty() -> Watch {
         depends_on: Vec::new(),
         depends_on_annotation: None,
         common_labels: CommonLabels::default(),
+        common_annotations: CommonAnnotations::default(),
         patches: Patches::default(),
         drift: Drift::default(),
         adopt: Adopt::Unowned,
@@ -185,6 +188,9 @@ fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
         }
         "dependsOnAnnotation" => watch.depends_on_annotation = rules::annotation_dependencies(entry)?,
         "commonLabels" => watch.common_labels = metadata::common_labels(entry).map_err(|what| wrong(entry, what))?,
+        "commonAnnotations" => {
+            watch.common_annotations = metadata::common_annotations(entry).map_err(|what| wrong(entry, what))?
+        }
         "patches" => watch.patches = patches::patches(entry).map_err(|what| wrong(entry, what))?,
         "drift" => watch.drift = rules::drift(entry)?,
         "adopt" => watch.adopt = rules::adopt(entry)?,

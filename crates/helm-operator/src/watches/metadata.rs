@@ -1,7 +1,9 @@
-//! `commonLabels`: labels that each object of a release gets.
+//! `commonLabels` and `commonAnnotations`: labels and annotations that each object of a release gets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use scaffold::annotations::PREFIX;
 
 use super::node::{Entry, Node};
 
@@ -9,8 +11,20 @@ use super::node::{Entry, Node};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommonLabels(pub Arc<BTreeMap<String, String>>);
 
+/// Annotations that each object of a release gets, unless its chart sets the key. Default: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommonAnnotations(pub Arc<BTreeMap<String, String>>);
+
 /// Labels that the operator sets on each object itself.
 const OWN: [&str; 2] = ["app.kubernetes.io/managed-by", "helm.sdk.operatorframework.io/chart"];
+
+/// How annotations begin that Helm, kubectl or the operator sets or reads. One on every object would make each a hook, keep
+/// each, give it another owner, or mislead a three-way merge.
+const RESERVED: [&str; 5] =
+    ["helm.sh/", "meta.helm.sh/", PREFIX, "operator-sdk/", "kubectl.kubernetes.io/last-applied-configuration"];
+
+/// The maximum length of an object's annotations together, names included, in bytes.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// The maximum length of a label's name and of its value.
 const MAX_NAME: usize = 63;
@@ -19,17 +33,51 @@ const MAX_PREFIX: usize = 253;
 
 /// Decodes `commonLabels: {team: red}`. Checks what the API server would refuse, so that no release fails later.
 pub(super) fn common_labels(entry: &Entry) -> Result<CommonLabels, String> {
+    Ok(CommonLabels(Arc::new(entries(entry, label)?)))
+}
+
+/// Decodes `commonAnnotations: {example.com/owner: Team Red}`. Checks what the API server would refuse, so that no
+/// release fails later, and what Helm or the operator would act on.
+pub(super) fn common_annotations(entry: &Entry) -> Result<CommonAnnotations, String> {
+    let all = entries(entry, annotation)?;
+    let size: usize = all.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if size > MAX_ANNOTATIONS {
+        return Err(format!("{size} bytes are too many: an object has at most {MAX_ANNOTATIONS} bytes of annotations"));
+    }
+    Ok(CommonAnnotations(Arc::new(all)))
+}
+
+/// Decodes a mapping of strings, each of which `check` accepts.
+fn entries(entry: &Entry, check: fn(&str, &str) -> Result<(), String>) -> Result<BTreeMap<String, String>, String> {
     let Node::Map(all) = &entry.value else {
         return Err(format!("expected a mapping, found {}", entry.value.type_name()));
     };
-    all.iter().map(label).collect::<Result<_, _>>().map(|labels| CommonLabels(Arc::new(labels)))
+    let checked = |Entry { key, value, .. }: &Entry| {
+        let Node::String(value) = value else {
+            return Err(format!("{key}: expected a string, found {}; write it in quotes", value.type_name()));
+        };
+        check(key, value).map(|()| (key.clone(), value.clone()))
+    };
+    all.iter().map(checked).collect()
 }
 
-fn label(Entry { key, value, .. }: &Entry) -> Result<(String, String), String> {
-    let Node::String(value) = value else {
-        return Err(format!("{key}: expected a string, found {}; write it in quotes", value.type_name()));
-    };
-    if OWN.contains(&key.as_str()) {
+/// Rejects an annotation that an object cannot have, or that is not the user's. As in the API server, its prefix may have
+/// capitals, and its value is any text.
+fn annotation(key: &str, _: &str) -> Result<(), String> {
+    if RESERVED.iter().any(|reserved| key.starts_with(reserved)) {
+        return Err(format!("{key}: Helm, kubectl or the operator uses this annotation itself"));
+    }
+    if !is_key(&key.to_ascii_lowercase()) {
+        return Err(format!(
+            "{key:?} is no annotation: expected a name, or a prefix and a name, such as example.com/owner"
+        ));
+    }
+    Ok(())
+}
+
+/// Rejects a label that an object cannot have, or that the operator sets.
+fn label(key: &str, value: &str) -> Result<(), String> {
+    if OWN.contains(&key) {
         return Err(format!("{key}: the operator sets this label itself"));
     }
     if !is_key(key) {
@@ -38,7 +86,7 @@ fn label(Entry { key, value, .. }: &Entry) -> Result<(String, String), String> {
     if !(value.is_empty() || is_name(value)) {
         return Err(format!("{key}: {value:?} is no value of a label: {RULE}"));
     }
-    Ok((key.clone(), value.clone()))
+    Ok(())
 }
 
 const RULE: &str =

@@ -40,7 +40,7 @@ pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use expressions::Expressions;
 pub(crate) use expressions::{Field, names};
-pub use metadata::CommonLabels;
+pub use metadata::{CommonAnnotations, CommonLabels};
 pub use objects::{Granted, ObjectsRule};
 pub use overrides::{OverrideError, OverrideValuesType, Overrides};
 pub use patches::Patches;
@@ -118,6 +118,8 @@ pub struct Watch {
     pub depends_on_annotation: Option<AnnotationRule>,
     /// Labels that each object of a release gets.
     pub common_labels: CommonLabels,
+    /// Annotations that each object of a release gets.
+    pub common_annotations: CommonAnnotations,
     /// Patches of what the chart renders.
     pub patches: Patches,
     /// The policy for drift.

@@ -633,6 +633,7 @@ fn the_schema_for_editors_has_every_key_and_accepts_the_examples() {
         "rollout: {step: [10%]}",
         "patches: [{target: {kin: A}, patch: a}]",
         "patches: [{target: {kind: A}}]",
+        "commonAnnotations: {a: 1}",
         "hookLogs: 1",
         "sequencing: sorted",
         "renderOn: [kinds]",
@@ -688,6 +689,49 @@ fn patches_are_read_at_once_and_a_mistake_names_the_patch() {
     }
     let missing = one("  patches: [{path: no/such/file.yaml}]").unwrap_err();
     assert!(missing.contains("patch 1: cannot read no/such/file.yaml: "), "{missing}");
+}
+
+#[test]
+fn common_annotations_are_what_the_server_accepts_and_neither_helms_nor_the_operators_own() {
+    let watch = one("  commonAnnotations: {Example.com/owner: \"Team Red, #red\", note: \"\"}").unwrap();
+    let expected = [("Example.com/owner".to_owned(), "Team Red, #red".to_owned()), ("note".to_owned(), String::new())];
+    assert_eq!(*watch.common_annotations.0, expected.into());
+    let prefix = one("  commonAnnotations: [a]").unwrap_err();
+    let prefix = prefix.split("expected").next().unwrap();
+    let refused = |key: &str| one(&format!("  commonAnnotations: {{{key}: a}}")).unwrap_err();
+    for key in [
+        "helm.sh/hook",
+        "helm.sh/depends-on/resource-groups",
+        "meta.helm.sh/release-name",
+        "helm.sdk.operatorframework.io/drift",
+        "operator-sdk/primary-resource",
+        "operator-sdk/primary-resource-type",
+        "kubectl.kubernetes.io/last-applied-configuration",
+    ] {
+        let expected = format!("{prefix}{key}: Helm, kubectl or the operator uses this annotation itself");
+        assert_eq!(refused(key), expected);
+    }
+    let expected = format!(
+        "{prefix}\"te am\" is no annotation: expected a name, or a prefix and a name, such as example.com/owner"
+    );
+    assert_eq!(refused("te am"), expected);
+    let error = one("  commonAnnotations: {tier: 1}").unwrap_err();
+    assert_eq!(error, format!("{prefix}tier: expected a string, found a number; write it in quotes"));
+    let long = |length: usize| one(&format!("  commonAnnotations: {{a: {}}}", "x".repeat(length)));
+    assert!(long(262_143).is_ok());
+    let error = long(262_144).unwrap_err();
+    assert!(error.contains("262145 bytes are too many"), "{error}");
+}
+
+#[test]
+fn a_common_annotation_is_no_other_name_of_a_control_annotation() {
+    let error = one("  annotations: {pause: example.com/paused}\n  commonAnnotations: {example.com/paused: \"true\"}")
+        .unwrap_err();
+    let expected = "reads this annotation as pause";
+    assert!(
+        error.contains("commonAnnotations: example.com/paused: the entry of ") && error.ends_with(expected),
+        "{error}"
+    );
 }
 
 #[test]

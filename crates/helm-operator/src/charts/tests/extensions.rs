@@ -257,6 +257,47 @@ async fn hooks_get_the_common_label_and_stay_hooks() {
     assert!(hook.manifest.contains("team: red") && !hook.manifest.starts_with("---"), "{}", hook.manifest);
 }
 
+/// Creates a controller whose watch has this annotation for all objects.
+fn annotating(server: Arc<MemoryApi>, owner: &str) -> World {
+    let annotations = [("example.com/owner".to_owned(), owner.to_owned())].into();
+    World::with_events(server, Arc::new(with_sources()), |settings| {
+        settings.common_annotations = crate::watches::CommonAnnotations(Arc::new(annotations));
+    })
+}
+
+fn owner(world: &World, path: &str) -> Value {
+    world.server.object(path).unwrap()["metadata"]["annotations"]["example.com/owner"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_common_annotation_is_on_each_object_and_hook_and_a_change_is_one_revision() {
+    let metadata = json!({"name": "own", "annotations": {"example.com/owner": "chart"}});
+    let own = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    let hook = json!({"name": "job", "events": ["post-install"], "annotations": {"helm.sh/hook": "post-install"}});
+    let server = World::new(json!({"maps": ["a"], "value": "1", "objects": [own], "hooks": [hook]})).server;
+    server.serve("batch/v1", "Job", "jobs");
+    let world = annotating(server, "Red");
+    reconcile(&world, "Complete").await;
+    let (a, job) = (format!("{MAPS}/a"), format!("{JOBS}/job"));
+    assert_eq!((owner(&world, &a), owner(&world, &job)), (json!("Red"), json!("Red")));
+    assert_eq!(owner(&world, &format!("{MAPS}/own")), "chart", "the chart's own annotation wins");
+    let record = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
+    assert_eq!(record.manifest.matches("example.com/owner: Red").count(), 1, "{}", record.manifest);
+    let [hook] = &record.hooks[..] else { panic!("{:?}", record.hooks) };
+    assert!(hook.manifest.contains("example.com/owner: Red"), "{}", hook.manifest);
+
+    let world = annotating(world.server, "Red");
+    assert_eq!((world.requests().await, world.history().len()), (0, 1), "the same annotation after a restart");
+    let world = annotating(world.server, "Green");
+    world.reconcile().await;
+    assert_eq!((owner(&world, &a), world.history().len()), (json!("Green"), 2));
+    let upgraded = super::reporting::published(&world).await;
+    assert!(upgraded.iter().any(|event| event.contains("commonAnnotations of watches.yaml changed")), "{upgraded:#?}");
+    let world = World::rendering(world.server, Arc::new(with_sources()));
+    world.reconcile().await;
+    assert_eq!((owner(&world, &a), world.history().len()), (Value::Null, 3), "it goes with its key");
+}
+
 /// Creates a controller whose watch sets this value, in the map `a` and in hooks.
 fn patching(server: Arc<MemoryApi>, value: &str) -> World {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"patched": value}});

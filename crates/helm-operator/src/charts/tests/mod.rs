@@ -456,6 +456,7 @@ impl World {
             depends_on: [].into(),
             depends_on_annotation: None,
             common_labels: crate::watches::CommonLabels::default(),
+            common_annotations: crate::watches::CommonAnnotations::default(),
             patches: crate::watches::Patches::default(),
             drift: crate::watches::Drift::default(),
             adopt: helm_release::kube::Adopt::Unowned,

@@ -38,7 +38,7 @@ pub(crate) struct Template {
     #[arg(long, value_name = "NAME")]
     kube_context: Option<String>,
 
-    /// Add what an entry of this watches file adds: override values, patches and commonLabels
+    /// Add what an entry of this watches file adds: override values, patches, commonLabels and commonAnnotations
     #[arg(long, value_name = "PATH")]
     watches_file: Option<PathBuf>,
 
@@ -59,7 +59,7 @@ pub(super) fn examples(name: &str) -> String {
          {name} template rel ./chart -f values.yaml --set image.tag=1.2 -n demo --kube-version 1.36\n\n  # One template's output\n  \
          {name} template rel ./chart --show-only templates/deployment.yaml\n\n  # With the cluster's capabilities and objects, each result \
          checked by its API server\n  {name} template rel ./chart --validate\n\n  # As the operator would apply it: override values, \
-         patches and labels of watches.yaml\n  {name} template rel ./chart --watches-file watches.yaml\n\n\
+         patches, labels and annotations of watches.yaml\n  {name} template rel ./chart --watches-file watches.yaml\n\n\
          An error in a template is followed by an excerpt of the template where standard error is a terminal, or with --debug."
     )
 }

@@ -1,4 +1,5 @@
-//! What the entry of a watches file adds to a render of its chart: override values, `patches` and `commonLabels`.
+//! What the entry of a watches file adds to a render of its chart: override values, `patches`,
+//! `commonLabels` and `commonAnnotations`.
 
 use std::fs;
 use std::path::Path;

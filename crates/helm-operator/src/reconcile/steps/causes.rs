@@ -17,12 +17,13 @@ const CHART: &str = "chart";
 const OVERRIDES: &str = "overrides";
 const CODE: &str = "code";
 const LABELS: &str = "labels";
+const ANNOTATIONS: &str = "annotations";
 const PATCHES: &str = "patches";
 const CAPABILITIES: &str = "capabilities";
 const MAPPED: &str = "mapped";
 
 /// The inputs that all resources of a kind share: a rollout brings a change of these.
-pub(crate) const SHARED: [&str; 5] = [CHART, OVERRIDES, CODE, LABELS, PATCHES];
+pub(crate) const SHARED: [&str; 6] = [CHART, OVERRIDES, CODE, LABELS, ANNOTATIONS, PATCHES];
 
 /// How many causes an event names.
 const MAX_NAMED: usize = 5;
@@ -51,6 +52,7 @@ impl StepContext<'_> {
         parts.extend(overrides.map(|all| (OVERRIDES.to_owned(), all)));
         parts.extend(self.post_renderers().map(|code| (CODE.to_owned(), code)));
         parts.extend(self.common_labels().map(|labels| (LABELS.to_owned(), labels)));
+        parts.extend(self.common_annotations().map(|annotations| (ANNOTATIONS.to_owned(), annotations)));
         parts.extend(self.patches().map(|patches| (PATCHES.to_owned(), patches)));
         parts
     }
@@ -108,7 +110,7 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
     let changed = inputs::changed_parts(recorded, current);
     let has = |part: &str| changed.parts.iter().any(|name| name == part);
     let is_source =
-        |name: &&String| ![CHART, OVERRIDES, CODE, LABELS, PATCHES, CAPABILITIES, MAPPED].contains(&name.as_str());
+        |name: &&String| !SHARED.contains(&name.as_str()) && ![CAPABILITIES, MAPPED].contains(&name.as_str());
     let mut causes = Vec::new();
     if changed.own {
         let generation = generation.map(|generation| format!(" (generation {generation})")).unwrap_or_default();
@@ -130,6 +132,9 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
     if has(LABELS) {
         causes.push("commonLabels of watches.yaml changed".to_owned());
     }
+    if has(ANNOTATIONS) {
+        causes.push("commonAnnotations of watches.yaml changed".to_owned());
+    }
     if has(PATCHES) {
         causes.push("patches of watches.yaml changed".to_owned());
     }
@@ -143,10 +148,12 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
 }
 
 /// Returns whether two digests may belong to the same chart and values, although they differ: neither the resource, nor
-/// the author's code, nor the labels of watches.yaml, nor the cluster's capabilities changed, as after a restart with one more optional source. Only the record itself can confirm it.
+/// the author's code, nor labels, annotations or patches of watches.yaml, nor the cluster's capabilities changed, as after
+/// a restart with one more optional source. Only the record itself can confirm it.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
-    !changed.own && !changed.parts.iter().any(|part| [CODE, LABELS, PATCHES, CAPABILITIES].contains(&part.as_str()))
+    let decisive = [CODE, LABELS, ANNOTATIONS, PATCHES, CAPABILITIES];
+    !changed.own && !changed.parts.iter().any(|part| decisive.contains(&part.as_str()))
 }
 
 /// Returns the name of a source in records: `ConfigMap/defaults/values.yaml`.
@@ -192,6 +199,8 @@ mod tests {
         check("o", &same.replace("=3", "=9").replace("=4", "=9"), "shop-0.1.0", &[source]);
         check("o", "chart=1,overrides=2,mapped=4", "shop-0.1.0", &[source]);
         check("o", &same.replace("=4", "=9"), "shop-0.1.0", &["the operator's value mapper returned other values"]);
+        let annotated = ["commonAnnotations of watches.yaml changed"];
+        check("o", &format!("{same},annotations=5"), "shop-0.1.0", &annotated);
         let all = ["spec changed (generation 4)", "chart shop-0.1.0 → shop-0.2.0", source];
         check("p", "chart=9,overrides=2,ConfigMap/defaults/values.yaml=9,mapped=9", "shop-0.2.0", &all);
     }
@@ -205,6 +214,7 @@ mod tests {
         check("o", "chart=1,code=2,Secret/shared/values.yaml=3", true);
         check("o", "chart=9,code=2", true);
         check("o", "chart=1,code=9", false);
+        check("o", "chart=1,code=2,annotations=3", false);
         check("p", "chart=1,code=2", false);
     }
 

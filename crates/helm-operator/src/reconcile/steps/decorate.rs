@@ -1,5 +1,5 @@
-//! What happens to a rendered chart before it is a candidate: post-renderers, patches and labels of watches.yaml change
-//! it, and each object gets its turn, if watches.yaml asks for an order.
+//! What happens to a rendered chart before it is a candidate: post-renderers, patches, labels and annotations of watches.yaml
+//! change it, and each object gets its turn, if watches.yaml asks for an order.
 
 use controller::report::chain;
 use helm::sequence::{Part, Problem, Sequence, SequenceError, Subcharts};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::step_context::StepContext;
-use crate::rendering::{metadata, patches};
+use crate::rendering::metadata::{self, Added};
+use crate::rendering::patches;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::watches::Sequencing;
@@ -28,14 +29,20 @@ impl StepContext<'_> {
         (!labels.is_empty()).then(|| json!(["common labels", **labels]))
     }
 
-    /// Lets post-renderers, patches and labels change a rendered candidate, in this order. As in Helm, that includes the
-    /// chart's hooks.
+    /// Returns the annotations for the digest of the inputs; `None` if there are none.
+    pub(crate) fn common_annotations(&self) -> Option<Value> {
+        let annotations = &self.shared.settings.common_annotations.0;
+        (!annotations.is_empty()).then(|| json!(["common annotations", **annotations]))
+    }
+
+    /// Lets post-renderers and patches change a rendered candidate, in this order, and adds labels and annotations. As in
+    /// Helm, that includes the chart's hooks.
     ///
     /// # Errors
     /// A post-renderer or a patch fails, or the result cannot be read.
     pub(crate) async fn decorated(&self, primary: &Primary, rendered: Candidate) -> Result<Candidate, Failed> {
         let rendered = self.post_render(primary, rendered).await?;
-        self.labelled(primary, self.patched(primary, rendered)?)
+        self.extended(primary, self.patched(primary, rendered)?)
     }
 
     fn patched(&self, primary: &Primary, candidate: Candidate) -> Result<Candidate, Failed> {
@@ -48,17 +55,19 @@ impl StepContext<'_> {
         })
     }
 
-    /// Adds the labels to the objects and hooks of a rendered candidate.
+    /// Adds the labels and annotations to the objects and hooks of a rendered candidate.
     ///
     /// # Errors
     /// A post-renderer made something that cannot be read.
-    fn labelled(&self, primary: &Primary, candidate: Candidate) -> Result<Candidate, Failed> {
-        let labels = &self.shared.settings.common_labels.0;
-        if labels.is_empty() {
+    fn extended(&self, primary: &Primary, candidate: Candidate) -> Result<Candidate, Failed> {
+        let settings = &self.shared.settings;
+        let added = Added { labels: &settings.common_labels, annotations: &settings.common_annotations };
+        if added.is_empty() {
             return Ok(candidate);
         }
-        metadata::add(candidate, labels, primary.namespace()).map_err(|error| {
-            FailedAttempt::rendering(Reason::RenderError, format!("cannot add commonLabels: {error}")).into()
+        metadata::add(candidate, added, primary.namespace()).map_err(|error| {
+            let what = format!("cannot add commonLabels or commonAnnotations: {error}");
+            FailedAttempt::rendering(Reason::RenderError, what).into()
         })
     }
 
