@@ -1,5 +1,5 @@
-//! Gauges of the custom resources by readiness and reason, of the deployed charts, and of the recorded revisions. They
-//! are counted when they are scraped, so nothing has to be kept up to date.
+//! Gauges of the custom resources by readiness and reason, of those that are left alone or pinned, of the deployed
+//! charts, and of the recorded revisions. They are counted when they are scraped, so nothing has to be kept up to date.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +31,8 @@ pub(crate) struct Count {
     /// The resources that are left alone, by the annotation that asks for it. Zeros are exported, so that a query finds
     /// the series before the first such resource.
     pub(crate) left_alone: BTreeMap<&'static str, usize>,
+    /// The number of resources whose release is at the revision that a person pins it to.
+    pub(crate) pinned: usize,
     /// How far the rollout is, if the watch has steps for it.
     pub(crate) rollout: Option<RolloutCount>,
 }
@@ -170,10 +172,11 @@ impl Collector for Censuses {
             .collect();
         drop(all);
         let (mut ready, mut charts, mut revisions, mut left_alone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut rollouts = Vec::new();
+        let (mut pinned, mut rollouts) = (Vec::new(), Vec::new());
         for (controller, count) in counts {
             rollouts.extend(count.rollout.map(|rollout| (controller.clone(), rollout)));
             revisions.push((ControllerLabels { controller: controller.clone() }, count.revisions));
+            pinned.push((ControllerLabels { controller: controller.clone() }, count.pinned));
             let labels = |(ready, reason)| Labels { controller: controller.clone(), ready, reason };
             ready.extend(count.ready.into_iter().map(|(of, count)| (labels(of), count)));
             let labels = |(chart, version)| ChartLabels { chart, controller: controller.clone(), version };
@@ -189,6 +192,8 @@ impl Collector for Censuses {
         Gauges { name: "helm_operator_revisions", help, values: revisions }.encode(&mut encoder)?;
         let help = "Custom resources that an annotation leaves alone, by controller and annotation.";
         Gauges { name: "helm_operator_suspended_resources", help, values: left_alone }.encode(&mut encoder)?;
+        let help = "Custom resources whose release stays at a pinned revision, by controller.";
+        Gauges { name: "helm_operator_pinned_resources", help, values: pinned }.encode(&mut encoder)?;
         encode_rollouts(&rollouts, &mut encoder)
     }
 }

@@ -24,7 +24,8 @@ fn resources_are_counted_by_readiness_for_as_long_as_their_controller_runs() {
     impl Census for Three {
         fn count(&self) -> Count {
             let ready = [(("True".into(), "Ready".into()), 2), (("False".into(), "UpgradeError".into()), 1)].into();
-            let mut count = Count { ready, revisions: 7, left_alone: [("suspend", 1)].into(), ..Count::default() };
+            let left_alone = [("suspend", 1)].into();
+            let mut count = Count { ready, revisions: 7, left_alone, pinned: 2, ..Count::default() };
             count.add_chart("shop-0.1.0");
             count
         }
@@ -37,6 +38,7 @@ fn resources_are_counted_by_readiness_for_as_long_as_their_controller_runs() {
     check(&metrics, r#"helm_operator_releases{chart="shop",controller="a-controller",version="0.1.0"} 1"#);
     check(&metrics, r#"helm_operator_revisions{controller="a-controller"} 7"#);
     check(&metrics, r#"helm_operator_suspended_resources{annotation="suspend",controller="a-controller"} 1"#);
+    check(&metrics, r#"helm_operator_pinned_resources{controller="a-controller"} 2"#);
     drop(census);
     assert!(!metrics.encode(Format::Classic).contains("a-controller"));
 }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use crate::chart_metrics::{Census, Count, RolloutCount};
 use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::progression::titles;
 use crate::status::{Condition, condition};
+use crate::view::primary::Primary;
+use crate::view::release::Release;
 
 impl Census for ControllerContext {
     fn count(&self) -> Count {
@@ -22,10 +25,19 @@ impl Census for ControllerContext {
             if let Some(annotation) = primary.annotations.left_alone_by() {
                 *counts.left_alone.entry(annotation).or_default() += 1;
             }
-            counts.revisions += self.cache.release(&primary.key()).map_or(0, |release| release.revisions.len());
+            if let Some(release) = self.cache.release(&primary.key()) {
+                counts.revisions += release.revisions.len();
+                counts.pinned += usize::from(is_pinned(&primary, &release));
+            }
         }
         counts
     }
+}
+
+/// Returns whether the release is at the revision that a person pins it to.
+fn is_pinned(primary: &Primary, release: &Release) -> bool {
+    let to = primary.annotations.pin().ok().flatten();
+    to.is_some_and(|to| gate::pin(release, primary.uid(), to) == Some(Gate::Pinned))
 }
 
 /// Returns how far the rollout is; `None` for a controller without steps.

@@ -2,6 +2,7 @@
 
 use super::reporting::published;
 use super::*;
+use crate::chart_metrics::Census as _;
 
 fn pin(world: &World, revision: Option<&str>) {
     world.edit(|p| {
@@ -106,4 +107,25 @@ async fn a_return_to_a_pinned_revision_ends_alike_wherever_it_is_interrupted() {
     };
     survive(pinned, is_back).await;
     assert!(runs.get() > 6, "the scenario wrote nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_are_counted_while_their_release_stays_at_a_pinned_revision() {
+    let world = upgraded().await;
+    assert_eq!(world.shared.count().pinned, 0);
+    pin(&world, Some("1"));
+    world.feed();
+    assert_eq!(world.shared.count().pinned, 0, "it has not returned yet");
+    for (revision, expected) in [
+        (Some("1"), 1),
+        // It cannot return to this one, so it is held nowhere.
+        (Some("7"), 0),
+        // It is there already.
+        (Some("3"), 1),
+        (None, 0),
+    ] {
+        pin(&world, revision);
+        world.reconcile().await;
+        assert_eq!(world.shared.count().pinned, expected, "{revision:?}");
+    }
 }
