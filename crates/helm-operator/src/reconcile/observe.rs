@@ -261,7 +261,10 @@ impl StepContext<'_> {
 
 /// Returns whether there was a release whose objects may remain: its record disappeared while we watched, or the status
 /// names one.
+/// Returns whether a resource without records had a release. A resource that is deleted before any status was written may
+/// have had one: the process that made it ended, and someone removed its records.
 fn is_lost(primary: &Primary, history: &ResourceMemory) -> bool {
     let cleared = history.release.cleared.as_deref() == Some(primary.uid());
-    !cleared && (history.release.lost.is_some() || primary.status.deployed_release.is_some())
+    let is_unknown = primary.deleting && primary.has_finalizer() && primary.status.conditions.is_empty();
+    !cleared && (history.release.lost.is_some() || primary.status.deployed_release.is_some() || is_unknown)
 }
