@@ -1,5 +1,5 @@
-//! The alerts of `config/prometheus/rules.yaml` and the dashboard of `config/grafana` name metrics, labels and values that
-//! a run has, and pages that exist.
+//! The alerts of `config/prometheus/rules.yaml` and the dashboard of `config/grafana` name metrics, labels and values
+//! that a run has, and pages that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

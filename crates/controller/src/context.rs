@@ -100,8 +100,8 @@ impl Context {
         Context { events: self.events.for_controller(name), controller: name.into(), ..self.clone() }
     }
 
-    /// Counts an outcome that concerns no single resource, and publishes it in the background as an event on what stands
-    /// for the process.
+    /// Counts an outcome that concerns no single resource, and publishes it in the background as an event on what
+    /// stands for the process.
     pub fn publish(&self, outcome: Outcome) {
         events::publish(&self.metrics, &self.events, &self.controller, self.process.clone(), outcome);
     }

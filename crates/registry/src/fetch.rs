@@ -154,8 +154,9 @@ impl Source {
         Ok((entry, archive))
     }
 
-    /// Fails if the newest version in a range is older than the one that was there before. A registry that lost tags, by
-    /// a restore or a list that was cut, would otherwise take every release back, and what the newer chart added with it.
+    /// Fails if the newest version in a range is older than the one that was there before. A registry that lost tags,
+    /// by a restore or a list that was cut, would otherwise take every release back, and what the newer chart added
+    /// with it.
     fn not_older(&self, cache: &Cache, range: &str, found: &str) -> Result<(), Error> {
         let Some(before) = cache.entry(&self.name()).and_then(|entry| entry.version) else { return Ok(()) };
         match is_older(found, &before) {

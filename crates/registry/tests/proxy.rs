@@ -1,5 +1,5 @@
-//! Fetches an archive over TLS through the proxy that the environment names. Each fetch is a process of its own, because the
-//! environment is the process's.
+//! Fetches an archive over TLS through the proxy that the environment names. Each fetch is a process of its own,
+//! because the environment is the process's.
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 

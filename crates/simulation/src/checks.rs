@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::actors::{FINALIZER, KEEP, NOTE};
 use crate::helm::Command;
-use crate::names::{self, JOBS, NAMES, OBJECTS, OTHER, SOME};
+use crate::jobs::Task;
+use crate::names::{self, NAMES, OBJECTS, OTHER, SOME};
 use crate::order::Order;
 use crate::quiet::{End, records};
 use crate::registry::{FIRST, WRONG};
@@ -22,7 +23,7 @@ pub(crate) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
 #[derive(Default)]
 pub struct Checks {
     /// Each resource by name.
-    resources: BTreeMap<String, Resource>,
+    pub(crate) resources: BTreeMap<String, Resource>,
     /// The process that holds the lease.
     holder: Option<String>,
     /// Whether processes take part in leader election.
@@ -32,7 +33,7 @@ pub struct Checks {
     /// How often a process may have started with another configuration, or the Secret with values changed.
     setups: u32,
     /// The number of ended processes.
-    ends: u32,
+    pub(crate) ends: u32,
     /// The uids of the objects that the operator wrote.
     touched: BTreeSet<String>,
     /// The uids of the objects that a person marked to be kept while their resource existed.
@@ -81,7 +82,8 @@ pub(crate) struct Resource {
     revisions: u32,
     /// How often the random password changed.
     passwords: u32,
-    /// Whether a person kept the Secret with it before the resource was created: an installation sets it anew, as with Helm.
+    /// Whether a person kept the Secret with it before the resource was created: an installation sets it anew, as with
+    /// Helm.
     found_password: bool,
     /// Whether a person ran helm on its release.
     pub(crate) is_helms: bool,
@@ -90,22 +92,11 @@ pub(crate) struct Resource {
     /// Whether a person deleted the Secret whose template keeps what it finds.
     lost_guarded: bool,
     /// The revision and values of the last hook.
-    hook: Option<String>,
+    pub(crate) hook: Option<String>,
     /// The newest Job of the chart.
-    task: Option<Task>,
+    pub(crate) task: Option<Task>,
     /// Objects that existed before the release.
     pub(crate) before: BTreeSet<String>,
-}
-
-/// A Job that the server deletes once it finished.
-struct Task {
-    /// What it runs.
-    image: Option<String>,
-    has_finished: bool,
-    /// How many processes had ended when it was created.
-    ends: u32,
-    /// Whether a revision that has it was deployed or failed since then.
-    is_recorded: bool,
 }
 
 impl Checks {
@@ -410,48 +401,6 @@ impl Checks {
         let may_change = (causes + u32::from(resource.found_password)).saturating_sub(1);
         let is_wrong = resource.passwords > may_change && !resource.judged && !resource.is_claimed;
         is_wrong.then(|| format!("(b) the random password of {name} changed without a cause: {causes} causes"))
-    }
-
-    /// Checks (g) that no hook runs twice for one revision, and that a finished Job does not run again.
-    fn job(&mut self, change: &Change) -> Option<String> {
-        let (name, resource) = self
-            .resources
-            .iter_mut()
-            .find(|(name, _)| JOBS[..2].iter().any(|job| names::path(job, name) == *change.path))?;
-        let run = |job: &Value| job["metadata"]["annotations"]["example.com/run"].as_str().map(str::to_owned);
-        let image = |job: &Value| job.pointer("/spec/template/spec/containers/0/image").map(Value::to_string);
-        let is_hook = change.path.ends_with("-hook");
-        match (&change.before, &change.after) {
-            (None, Some(job)) if is_hook && change.by.starts_with("op-") => {
-                let run = run(job)?;
-                // Other values in between begin the action anew.
-                let is_wrong = resource.hook.replace(run.clone()).as_ref() == Some(&run)
-                    && !resource.judged
-                    && !resource.is_helms
-                    && !resource.is_claimed;
-                is_wrong.then(|| format!("(g) the hook of {name} ran again for revision {run}"))
-            }
-            (None, Some(job)) if !is_hook => {
-                let new = Task { image: image(job), has_finished: false, ends: self.ends, is_recorded: false };
-                let before = resource.task.replace(new)?;
-                let is_again = before.has_finished && before.image == image(job);
-                // A process that ends between creating a Job and recording its revision leaves no trace of the Job once that is gone (COMPATIBILITY.md).
-                let is_forgotten = before.ends < self.ends && !before.is_recorded;
-                let is_wrong =
-                    is_again && !is_forgotten && !resource.judged && !resource.is_helms && !resource.is_claimed;
-                is_wrong.then(|| format!("(a) the Job of {name} runs again"))
-            }
-            (_, Some(job)) if !is_hook => {
-                let task = resource.task.as_mut()?;
-                if task.image != image(job) {
-                    // A revision that is not recorded yet changed it.
-                    (task.ends, task.is_recorded) = (self.ends, false);
-                }
-                (task.image, task.has_finished) = (image(job), job["status"]["succeeded"] == 1);
-                None
-            }
-            _ => None,
-        }
     }
 
     /// Returns whether a resource may wait for a release or an object of another owner, and tries again now and then.

@@ -61,7 +61,8 @@ impl End {
         }
         let (missing, left_over) = self.presence(name, resource, objects);
         found.extend(missing);
-        // Without a record, only a deletion of the resource removes what its values leave out, or what a person keeps of it.
+        // Without a record, only a deletion of the resource removes what its values leave out, or what a person keeps
+        // of it.
         found.extend(left_over.into_iter().filter(|_| !seen.is_unrecorded));
         found.extend(self.differences(name, resource, objects));
         if is_ready && !seen.is_unrecorded {

@@ -242,7 +242,8 @@ fn deleted_and_killed(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// A person replaces objects with some of another release, and deletes the resource before the operator can have seen that.
+/// A person replaces objects with some of another release, and deletes the resource before the operator can have seen
+/// that.
 fn replaced_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "c"));
     let after = later(random);

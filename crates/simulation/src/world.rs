@@ -236,7 +236,8 @@ impl State {
 }
 
 impl State {
-    /// Returns whether a read may be a retry of values that do not render: they are retried every five minutes, forever.
+    /// Returns whether a read may be a retry of values that do not render: they are retried every five minutes,
+    /// forever.
     pub fn is_retry(&self, call: &Call) -> bool {
         let is_broken = |name: &str| {
             self.objects.get(&*names::resource(name)).is_some_and(|resource| resource["spec"]["broken"] == true)

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 /// Selects the ConfigMaps with a namespace's settings.
 pub(crate) const SETTINGS: &str = "hybrid-values/settings=true";
 
-/// Merges the settings of the resource's namespace under its own values: `tier` becomes a label of the pods, `replicas` the default of `replicaCount`.
+/// Merges the settings of the resource's namespace under its own values: `tier` becomes a label of the pods, `replicas`
+/// the default of `replicaCount`.
 ///
 /// # Errors
 /// The ConfigMaps cannot be read, or `replicas` is not a number.

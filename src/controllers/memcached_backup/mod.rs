@@ -1,6 +1,7 @@
 //! Serves `MemcachedBackup`: keeps a Deployment of its size, and lists the pods' names in its status.
 //!
-//! `decide` judges, `objects` describes what should exist. The garbage collector deletes the Deployment with its owner, so there is no finalizer.
+//! `decide` judges, `objects` describes what should exist. The garbage collector deletes the Deployment with its owner,
+//! so there is no finalizer.
 
 mod decide;
 mod objects;

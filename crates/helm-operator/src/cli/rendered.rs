@@ -32,8 +32,8 @@ pub(super) fn documents(
     Ok(manifests.chain(rendered.hooks.into_iter().map(|hook| hook.manifest)).collect())
 }
 
-/// Applies the watch's patches, and adds its labels and annotations, to a render, in the order in which the operator does.
-/// Without any, it stays as it is.
+/// Applies the watch's patches, and adds its labels and annotations, to a render, in the order in which the operator
+/// does. Without any, it stays as it is.
 ///
 /// # Errors
 /// A patch cannot be applied.

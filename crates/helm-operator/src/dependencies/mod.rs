@@ -1,5 +1,5 @@
-//! `dependsOn`: what a resource waits for before its release is installed or upgraded. Parses entries, resolves them for
-//! one resource, and describes what is missing. Does not read the cluster.
+//! `dependsOn`: what a resource waits for before its release is installed or upgraded. Parses entries, resolves them
+//! for one resource, and describes what is missing. Does not read the cluster.
 
 mod decode;
 mod graph;

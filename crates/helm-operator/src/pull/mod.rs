@@ -95,8 +95,8 @@ impl Error {
 }
 
 impl Puller {
-    /// Creates what fetches the chart. Without Secrets, only files are read, and the caller's own configuration of Docker
-    /// has the credentials.
+    /// Creates what fetches the chart. Without Secrets, only files are read, and the caller's own configuration of
+    /// Docker has the credentials.
     pub(crate) fn new(pull: Pull, cache: Arc<Cache>, secrets: Option<Secrets>) -> Puller {
         Puller { pull, cache, secrets, hop: None }
     }

@@ -1,6 +1,6 @@
 //! Adds the labels and annotations of watches.yaml to a rendered release, in the text that the record keeps:
-//! `helm get manifest` shows them, and a change of them is a revision. Selectors, and the metadata of pods in templates,
-//! stay as they are.
+//! `helm get manifest` shows them, and a change of them is a revision. Selectors, and the metadata of pods in
+//! templates, stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ pub(crate) fn add(mut candidate: Candidate, added: Added<'_>, namespace: &str) -
     Ok(candidate)
 }
 
-/// Adds labels and annotations to each document; keeps the comments before it, such as `# Source: chart/templates/a.yaml`.
+/// Adds labels and annotations to each document; keeps the comments before it, such as `# Source: …`.
 ///
 /// # Errors
 /// A document cannot be read.

@@ -257,14 +257,15 @@ impl Annotations {
         self.flag("suspend", false)
     }
 
-    /// Returns the annotation that leaves the release alone, if any; `pause`, which also delays a deletion, comes first.
+    /// Returns the annotation that leaves the release alone, if any; `pause`, which also delays a deletion, comes
+    /// first.
     pub(crate) fn left_alone_by(&self) -> Option<&'static str> {
         let all = [("pause", self.pause()), ("suspend", self.suspend())];
         all.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
 
-    /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`; the one for upgrades also covers tests.
-    /// Default: false.
+    /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`; the one for upgrades also covers
+    /// tests. Default: false.
     pub(crate) fn disable_hooks(&self, action: Action) -> bool {
         let action = if action == Action::Test { Action::Upgrade } else { action };
         self.flag(&format!("{}-disable-hooks", action.as_str()), false)

@@ -18,8 +18,8 @@ pub struct CommonAnnotations(pub Arc<BTreeMap<String, String>>);
 /// Labels that the operator sets on each object itself.
 const OWN: [&str; 2] = ["app.kubernetes.io/managed-by", "helm.sdk.operatorframework.io/chart"];
 
-/// How annotations begin that Helm, kubectl or the operator sets or reads. One on every object would make each a hook, keep
-/// each, give it another owner, or mislead a three-way merge.
+/// How annotations begin that Helm, kubectl or the operator sets or reads. One on every object would make each a hook,
+/// keep each, give it another owner, or mislead a three-way merge.
 const RESERVED: [&str; 5] =
     ["helm.sh/", "meta.helm.sh/", PREFIX, "operator-sdk/", "kubectl.kubernetes.io/last-applied-configuration"];
 
@@ -61,8 +61,8 @@ fn entries(entry: &Entry, check: fn(&str, &str) -> Result<(), String>) -> Result
     all.iter().map(checked).collect()
 }
 
-/// Rejects an annotation that an object cannot have, or that is not the user's. As in the API server, its prefix may have
-/// capitals, and its value is any text.
+/// Rejects an annotation that an object cannot have, or that is not the user's. As in the API server, its prefix may
+/// have capitals, and its value is any text.
 fn annotation(key: &str, _: &str) -> Result<(), String> {
     if RESERVED.iter().any(|reserved| key.starts_with(reserved)) {
         return Err(format!("{key}: Helm, kubectl or the operator uses this annotation itself"));

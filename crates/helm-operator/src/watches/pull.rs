@@ -52,8 +52,8 @@ impl Pull {
 }
 
 impl Watch {
-    /// Serves another chart: one on disk, or `oci://registry/name:version`, `oci://registry/name@digest` or an archive's
-    /// URL, which is fetched with the authority, the key and the Secret of the watch's own.
+    /// Serves another chart: one on disk, or `oci://registry/name:version`, `oci://registry/name@digest` or an
+    /// archive's URL, which is fetched with the authority, the key and the Secret of the watch's own.
     ///
     /// # Errors
     /// It is no such URL; the text says why.

@@ -1,5 +1,5 @@
-//! The page: the releases as this process knows them, for people on call. It reads only, and shows each caller what their
-//! own rights allow.
+//! The page: the releases as this process knows them, for people on call. It reads only, and shows each caller what
+//! their own rights allow.
 //!
 //! [`address`] reads what is asked and [`sight`] finds what the caller may see. What that is, [`model`] says for many
 //! releases and [`detail`], [`values`] and [`differences`] for one, [`process`] for the process itself, all with the

@@ -11,7 +11,8 @@ use crate::inspect::overview::{Line, line};
 use crate::status::condition;
 use crate::view::primary::{Primary, Received};
 
-/// The maximum number of releases in an overview, which the kinds share. Each open page loads them again after a change.
+/// The maximum number of releases in an overview, which the kinds share. Each open page loads them again after a
+/// change.
 pub(crate) const MAX_ROWS: usize = 500;
 
 /// The releases that a caller may see.
@@ -80,8 +81,8 @@ pub(crate) fn created(primary: &Primary) -> Option<Timestamp> {
     Timestamp::from_second(primary.created as i64).ok().filter(|time| *time != Timestamp::UNIX_EPOCH)
 }
 
-/// Returns the table of a kind with the first of the rows that the filter selects. At no time are there many more than it
-/// shows, however many releases there are: several viewers may look at once.
+/// Returns the table of a kind with the first of the rows that the filter selects. At no time are there many more than
+/// it shows, however many releases there are: several viewers may look at once.
 pub(crate) fn table((group, kind): (&str, &str), rows: impl IntoIterator<Item = Row>, filter: &Filter) -> Table {
     let (mut releases, mut ready, mut total, mut states) = (Vec::new(), 0, 0, Vec::new());
     for row in rows.into_iter().filter(|row| is_found(row, filter)) {

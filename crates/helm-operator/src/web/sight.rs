@@ -29,8 +29,8 @@ type Controllers = [Arc<ControllerContext>];
 pub(crate) struct Found {
     pub(crate) controller: Arc<ControllerContext>,
     pub(crate) primary: Arc<Primary>,
-    /// Its records. `None` if there are none, or if another resource has the release of this name, whose objects are not
-    /// this caller's to see.
+    /// Its records. `None` if there are none, or if another resource has the release of this name, whose objects are
+    /// not this caller's to see.
     pub(crate) records: Option<Arc<Release>>,
 }
 

@@ -1,5 +1,6 @@
 //! Tests of an unmodified project of operator-sdk's Helm plugin with this `helm-operator` instead of upstream's:
-//! deployed by its manifests, by its OLM bundle, by `make run` and from its image. And tests of the examples without code.
+//! deployed by its manifests, by its OLM bundle, by `make run` and from its image. And tests of the examples without
+//! code.
 //!
 //! The project is upstream's sample, outside this repository; without it, or without a control plane, the tests print a
 //! message and pass.

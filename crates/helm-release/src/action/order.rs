@@ -1,5 +1,5 @@
-//! The rounds of an ordered release: which objects are applied together, and how an action waits for them. The wait holds
-//! no worker, and sends no request for objects that a watch covers.
+//! The rounds of an ordered release: which objects are applied together, and how an action waits for them. The wait
+//! holds no worker, and sends no request for objects that a watch covers.
 
 use std::collections::BTreeMap;
 use std::fmt;

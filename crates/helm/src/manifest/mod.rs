@@ -72,7 +72,8 @@ pub struct Hook {
     pub events: Vec<&'static str>,
     /// Hooks with lower weights run first. Default: 0.
     pub weight: i64,
-    /// The policies for deleting its object: `hook-succeeded`, `hook-failed`, `before-hook-creation`. In lower case, unchecked.
+    /// The policies for deleting its object: `hook-succeeded`, `hook-failed`, `before-hook-creation`. In lower case,
+    /// unchecked.
     pub delete_policies: Vec<String>,
     /// The policies for printing its log: `hook-succeeded`, `hook-failed`. In lower case, unchecked.
     pub output_log_policies: Vec<String>,

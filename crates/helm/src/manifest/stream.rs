@@ -1,7 +1,7 @@
 //! One stream of documents for post-renderers, hooks included, and back.
 //!
-//! Counterpart: `annotateAndMerge` and `splitAndDeannotate` of Helm's `pkg/action/action.go`, since Helm 4.2. Helm notes
-//! each document's template in an annotation; here it is the comment that `helm template` prints.
+//! Counterpart: `annotateAndMerge` and `splitAndDeannotate` of Helm's `pkg/action/action.go`, since Helm 4.2. Helm
+//! notes each document's template in an annotation; here it is the comment that `helm template` prints.
 
 use std::collections::BTreeMap;
 

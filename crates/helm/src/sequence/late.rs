@@ -1,5 +1,5 @@
-//! Finds pods that need an object of the same chart that comes in a later round. If the later rounds wait for the pod, a first
-//! install never gets there.
+//! Finds pods that need an object of the same chart that comes in a later round. If the later rounds wait for the pod,
+//! a first install never gets there.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +35,8 @@ impl fmt::Display for Late {
 }
 
 impl Sequence {
-    /// Returns what pods of these objects, which the order is of, need too early. Only rounds that others wait for count.
+    /// Returns what pods of these objects, which the order is of, need too early. Only rounds that others wait for
+    /// count.
     pub fn late(&self, manifests: &[Manifest]) -> Vec<Late> {
         let turns = self.turns(manifests.len());
         let known: BTreeMap<(&str, &str), u16> = manifests

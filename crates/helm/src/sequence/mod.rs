@@ -1,5 +1,5 @@
-//! The order of a chart's objects that HIP-0025 describes: resource groups within a chart, and subcharts within a parent. A pure function of the
-//! rendered objects and the charts' metadata.
+//! The order of a chart's objects that HIP-0025 describes: resource groups within a chart, and subcharts within a
+//! parent. A pure function of the rendered objects and the charts' metadata.
 //!
 //! Counterpart: helm/community's `hips/hip-0025.md`, a draft. Helm 4.3 does not implement it yet.
 
@@ -29,7 +29,8 @@ pub use turn::Turn;
 
 /// The annotation that puts an object into a group.
 pub const GROUP: &str = "helm.sh/resource-group";
-/// The annotation with the groups that an object's group waits for. As a key it is invalid for Kubernetes, because it has two slashes.
+/// The annotation with the groups that an object's group waits for. As a key it is invalid for Kubernetes, because it
+/// has two slashes.
 pub const DEPENDS_ON_GROUPS: &str = "helm.sh/depends-on/resource-groups";
 /// The annotation in `Chart.yaml` with the subcharts that the chart's own objects wait for.
 pub const DEPENDS_ON_SUBCHARTS: &str = "helm.sh/depends-on/subcharts";
@@ -104,7 +105,8 @@ pub fn sequence(chart: &Chart, manifests: &[Manifest]) -> Result<Sequence, Seque
 }
 
 impl Sequence {
-    /// Returns the stages by the longest chain of stages that each waits for: those of one item can be applied at the same time.
+    /// Returns the stages by the longest chain of stages that each waits for: those of one item can be applied at the
+    /// same time.
     pub fn rounds(&self) -> Vec<Vec<&Stage>> {
         let depths = self.depths();
         let count = depths.iter().max().map_or(0, |depth| depth + 1);

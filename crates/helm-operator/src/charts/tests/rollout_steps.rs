@@ -1,5 +1,5 @@
-//! Tests of `rollout`: a new chart reaches the canaries, then shares of the others, and stops or goes back if its gate is
-//! not met, whenever the process ends.
+//! Tests of `rollout`: a new chart reaches the canaries, then shares of the others, and stops or goes back if its gate
+//! is not met, whenever the process ends.
 
 use super::*;
 use crate::chart_metrics::Census as _;

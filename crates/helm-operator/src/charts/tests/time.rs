@@ -61,6 +61,18 @@ impl World {
         self.server.put(&format!("{MAPS}/b"), changed, "fighter");
     }
 
+    /// Runs the workers while someone changes an object so many times, five times a second.
+    async fn work_while_fighting(&self, times: usize) {
+        let fighting = async {
+            tokio::time::sleep(SECOND).await;
+            for _ in 0..times {
+                self.fight();
+                tokio::time::sleep(SECOND / 5).await;
+            }
+        };
+        self.work_until(fighting).await;
+    }
+
     fn annotate(&self, name: &str, value: &str) {
         let name = format!("helm.sdk.operatorframework.io/{name}");
         self.edit(|primary| primary["metadata"]["annotations"] = json!({name: value}));
@@ -90,14 +102,7 @@ async fn the_annotations_period_wins_over_the_watchs() {
 #[tokio::test(start_paused = true)]
 async fn after_a_fight_its_condition_clears_and_only_the_period_triggers_reconciles() {
     let world = World::new(spec());
-    let fighting = async {
-        tokio::time::sleep(SECOND).await;
-        for _ in 0..300 {
-            world.fight();
-            tokio::time::sleep(SECOND / 5).await;
-        }
-    };
-    world.work_until(fighting).await;
+    world.work_while_fighting(300).await;
     assert!(
         world.condition("Irreconcilable").unwrap().contains("fighter keeps changing .data.value of ConfigMap \"b\"")
     );
@@ -114,14 +119,7 @@ async fn after_a_fight_its_condition_clears_and_only_the_period_triggers_reconci
 async fn the_end_of_a_fight_is_reported_without_a_period_too() {
     let world = World::new(spec());
     world.annotate("reconcile-period", "0");
-    let fighting = async {
-        tokio::time::sleep(SECOND).await;
-        for _ in 0..100 {
-            world.fight();
-            tokio::time::sleep(SECOND / 5).await;
-        }
-    };
-    world.work_until(fighting).await;
+    world.work_while_fighting(100).await;
     assert!(world.condition("Irreconcilable").is_some());
     world.work_for(120 * SECOND).await;
     assert_eq!((world.condition("Irreconcilable"), world.value_of("b")), (None, json!("1")));
@@ -134,14 +132,7 @@ async fn the_end_of_a_fight_is_reported_without_a_period_too() {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_fight_is_reported_where_every_period_applies_what_no_watch_shows() {
     let world = World::new(spec());
-    let fighting = async {
-        tokio::time::sleep(SECOND).await;
-        for _ in 0..100 {
-            world.fight();
-            tokio::time::sleep(SECOND / 5).await;
-        }
-    };
-    world.work_until(fighting).await;
+    world.work_while_fighting(100).await;
     assert!(world.condition("Irreconcilable").unwrap().contains("DriftLoop"));
     let world = World::unwatched(world.server, |settings| {
         (settings.watch_dependents, settings.period) = (false, 10 * SECOND);

@@ -252,8 +252,8 @@ async fn reconcile_at_once(world: &World) {
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_action_whose_record_a_person_deletes_meanwhile_begins_again() {
+/// Installs a release whose record a person deletes meanwhile.
+async fn losing_its_record() -> World {
     let world = on(World::new(spec()).server, |_| {});
     let server = Arc::downgrade(&world.server);
     world.server.refuse(move |call| {
@@ -263,6 +263,12 @@ async fn an_action_whose_record_a_person_deletes_meanwhile_begins_again() {
         None
     });
     reconcile_at_once(&world).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_whose_record_a_person_deletes_meanwhile_begins_again() {
+    let world = losing_its_record().await;
     let before = identities(&world);
     assert_eq!((before.len(), world.history()), (3, Vec::new()), "the server has said that the record is gone");
     world.server.accept();
@@ -275,15 +281,7 @@ async fn an_action_whose_record_a_person_deletes_meanwhile_begins_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_action_whose_record_is_gone_begins_again_with_other_values_too() {
-    let world = on(World::new(spec()).server, |_| {});
-    let server = Arc::downgrade(&world.server);
-    world.server.refuse(move |call| {
-        if call.method == http::Method::PATCH && call.path.starts_with(&format!("{MAPS}/c")) {
-            server.upgrade()?.remove(&format!("{SECRETS}/{RECORD}1"));
-        }
-        None
-    });
-    reconcile_at_once(&world).await;
+    let world = losing_its_record().await;
     world.server.accept();
     world.edit(|resource| resource["spec"]["value"] = "2".into());
     // The watch of resources delivers the change. That of records has told of the deletion before.

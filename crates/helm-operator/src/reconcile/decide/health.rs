@@ -148,7 +148,7 @@ impl Waiting {
         [self.is_examinable.then_some(self.next_diagnosis), deadline]
     }
 
-    /// Describes one object: `Deployment "web" is not ready: 0 of 1 replicas are available: pod "web-1": container "app" …`
+    /// Describes one object: `Deployment "web" is not ready: 0 of 1 replicas are available: pod "web-1": …`
     fn sentence(&self, one: &Unhealthy) -> String {
         let state = if one.unready.failed { "failed" } else { "is not ready" };
         let why = one.unready.why.trim_end_matches('.');

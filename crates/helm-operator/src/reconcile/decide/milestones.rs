@@ -1,7 +1,7 @@
 //! Decides what people are told of a rollout: each step that begins, a halt, and the end, once. Pure.
 //!
-//! What was told is not recorded. A process that starts takes it from the state that it finds: it tells of a step only if no
-//! release of the step was reached yet, and of no halt that its predecessor found.
+//! What was told is not recorded. A process that starts takes it from the state that it finds: it tells of a step only
+//! if no release of the step was reached yet, and of no halt that its predecessor found.
 
 use super::progression::{Phase, Progress};
 

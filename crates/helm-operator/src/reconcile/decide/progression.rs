@@ -2,8 +2,8 @@
 //! release decides, so a restarted process or a new leader resumes at the same point.
 //!
 //! A rollout is under way while some release still has what was there before. Its steps are the canaries, then growing
-//! shares of the others, then the remainder. A step that the rollout has gone beyond is over; the one that it is at ends
-//! once all its releases have come to rest, have done so for as long as the watch says, and the gate is met.
+//! shares of the others, then the remainder. A step that the rollout has gone beyond is over; the one that it is at
+//! ends once all its releases have come to rest, have done so for as long as the watch says, and the gate is met.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -148,8 +148,8 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
 }
 
 /// Returns whether two digests may belong to the same chart and values, although they differ: neither the resource, nor
-/// the author's code, nor labels, annotations or patches of watches.yaml, nor the cluster's capabilities changed, as after
-/// a restart with one more optional source. Only the record itself can confirm it.
+/// the author's code, nor labels, annotations or patches of watches.yaml, nor the cluster's capabilities changed, as
+/// after a restart with one more optional source. Only the record itself can confirm it.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
     let decisive = [CODE, LABELS, ANNOTATIONS, PATCHES, CAPABILITIES];

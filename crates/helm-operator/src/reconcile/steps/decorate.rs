@@ -1,5 +1,5 @@
-//! What happens to a rendered chart before it is a candidate: post-renderers, patches, labels and annotations of watches.yaml
-//! change it, and each object gets its turn, if watches.yaml asks for an order.
+//! What happens to a rendered chart before it is a candidate: post-renderers, patches, labels and annotations of
+//! watches.yaml change it, and each object gets its turn, if watches.yaml asks for an order.
 
 use controller::report::chain;
 use helm::sequence::{Part, Problem, Sequence, SequenceError, Subcharts};
@@ -35,8 +35,8 @@ impl StepContext<'_> {
         (!annotations.is_empty()).then(|| json!(["common annotations", **annotations]))
     }
 
-    /// Lets post-renderers and patches change a rendered candidate, in this order, and adds labels and annotations. As in
-    /// Helm, that includes the chart's hooks.
+    /// Lets post-renderers and patches change a rendered candidate, in this order, and adds labels and annotations. As
+    /// in Helm, that includes the chart's hooks.
     ///
     /// # Errors
     /// A post-renderer or a patch fails, or the result cannot be read.

@@ -114,7 +114,8 @@ async fn conclude(
     }
 }
 
-/// Reports that the resource no longer wants the action that was waiting for a hook or a group. The action that it wants now follows.
+/// Reports that the resource no longer wants the action that was waiting for a hook or a group. The action that it
+/// wants now follows.
 pub(crate) async fn interrupted(context: &StepContext<'_>, primary: &Primary, cause: &action::Error) -> NextStep {
     let note = context.redactions(primary).await.hide(report::chain(cause));
     let (reason, action) = if cause.is_group() { ("GroupInterrupted", "Wait") } else { ("HookInterrupted", "Hook") };

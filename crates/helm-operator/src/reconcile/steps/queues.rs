@@ -78,8 +78,8 @@ impl StepContext<'_> {
         let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause() || is_pinned;
         let history = self.shared.memory.of(self.key);
         let fault = history.fault();
-        // A chart that does not render has changed nothing, unless an earlier attempt did. Whoever waits in line keeps the
-        // place: nothing else would wake it.
+        // A chart that does not render has changed nothing, unless an earlier attempt did. Whoever waits in line keeps
+        // the place: nothing else would wake it.
         let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());
         let is_blocked = fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
         let never_began = !has_begun && is_blocked && rollout.holds(self.key);

@@ -45,7 +45,8 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns what is known of this release, from its records and its status unless the health of its objects is known.
+    /// Returns what is known of this release, from its records and its status unless the health of its objects is
+    /// known.
     pub(crate) fn member(&self, primary: &Primary, health: Option<&Health>) -> Member {
         let annotations = &primary.annotations;
         let is_left = primary.deleting || annotations.suspend() || annotations.pause();

@@ -52,7 +52,8 @@ pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primar
     set_finalizers(context, primary, &primary.other_finalizers(), "remove").await
 }
 
-/// Leaves the objects of a release that another resource took over to that resource, which may not have applied them yet.
+/// Leaves the objects of a release that another resource took over to that resource, which may not have applied them
+/// yet.
 async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
     let release = context.release().filter(|release| release.holder(&primary.owner()) == Holder::Successor);
     let Some(release) = release else { return Ok(()) };

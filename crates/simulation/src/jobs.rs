@@ -1,0 +1,63 @@
+//! The invariants of Jobs: no hook runs twice for one revision, and a finished Job does not run again.
+
+use serde_json::Value;
+
+use crate::checks::Checks;
+use crate::names::{self, JOBS};
+use crate::world::Change;
+
+/// A Job that the server deletes once it finished.
+pub(crate) struct Task {
+    /// What it runs.
+    image: Option<String>,
+    has_finished: bool,
+    /// How many processes had ended when it was created.
+    ends: u32,
+    /// Whether a revision that has it was deployed or failed since then.
+    pub(crate) is_recorded: bool,
+}
+
+impl Checks {
+    /// Checks (g) that no hook runs twice for one revision, and that a finished Job does not run again.
+    pub(crate) fn job(&mut self, change: &Change) -> Option<String> {
+        let (name, resource) = self
+            .resources
+            .iter_mut()
+            .find(|(name, _)| JOBS[..2].iter().any(|job| names::path(job, name) == *change.path))?;
+        let run = |job: &Value| job["metadata"]["annotations"]["example.com/run"].as_str().map(str::to_owned);
+        let image = |job: &Value| job.pointer("/spec/template/spec/containers/0/image").map(Value::to_string);
+        let is_hook = change.path.ends_with("-hook");
+        match (&change.before, &change.after) {
+            (None, Some(job)) if is_hook && change.by.starts_with("op-") => {
+                let run = run(job)?;
+                // Other values in between begin the action anew.
+                let is_wrong = resource.hook.replace(run.clone()).as_ref() == Some(&run)
+                    && !resource.judged
+                    && !resource.is_helms
+                    && !resource.is_claimed;
+                is_wrong.then(|| format!("(g) the hook of {name} ran again for revision {run}"))
+            }
+            (None, Some(job)) if !is_hook => {
+                let new = Task { image: image(job), has_finished: false, ends: self.ends, is_recorded: false };
+                let before = resource.task.replace(new)?;
+                let is_again = before.has_finished && before.image == image(job);
+                // A process that ends between creating a Job and recording its revision leaves no trace of the Job once
+                // that is gone (COMPATIBILITY.md).
+                let is_forgotten = before.ends < self.ends && !before.is_recorded;
+                let is_wrong =
+                    is_again && !is_forgotten && !resource.judged && !resource.is_helms && !resource.is_claimed;
+                is_wrong.then(|| format!("(a) the Job of {name} runs again"))
+            }
+            (_, Some(job)) if !is_hook => {
+                let task = resource.task.as_mut()?;
+                if task.image != image(job) {
+                    // A revision that is not recorded yet changed it.
+                    (task.ends, task.is_recorded) = (self.ends, false);
+                }
+                (task.image, task.has_finished) = (image(job), job["status"]["succeeded"] == 1);
+                None
+            }
+            _ => None,
+        }
+    }
+}
