@@ -1,5 +1,5 @@
-//! Fetches an archive over TLS through the proxy that the environment names. Each fetch is a process of its own,
-//! because the environment is the process's.
+//! Fetches an archive over TLS through the proxy that the environment names. Each fetch runs in a child
+//! process, because the environment belongs to the process.
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// The test that is a fetch, in a process of its own.
+/// The test that each child process runs.
 const FETCH: &str = "a_fetch_of_the_test_of_proxies";
 
 #[tokio::test]

@@ -48,7 +48,7 @@ pub enum How {
     AnswerLost,
     /// The request takes this many milliseconds longer, half of them before it is served.
     Slow(u64),
-    /// The server has not loaded its roles yet and forbids the request.
+    /// The server answers 403, because it has just started and has not loaded its roles.
     Starting,
 }
 

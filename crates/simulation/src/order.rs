@@ -23,7 +23,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Checks (l) a write; `is_leaving` tells whether the release's resource is being deleted.
+    /// Checks (l) at a write. `is_leaving` says whether the release's resource is being deleted.
     pub fn written(&mut self, change: &Change, objects: &Objects, is_leaving: bool) -> Option<String> {
         if !self.is_on {
             return None;
@@ -75,7 +75,7 @@ impl Order {
         let is_missing = |path: &String| !ready.is_some_and(|ready| ready.contains(&**path));
         let earlier = OBJECTS.iter().map(|pattern| names::path(pattern, name));
         let missing = earlier.filter(|path| rank(path, name) < Some(own)).find(is_missing)?;
-        Some(format!("(l) {} created {}, and {missing} has not been ready in this revision", change.by, change.path))
+        Some(format!("(l) {} created {}, before {missing} was ready in this revision", change.by, change.path))
     }
 
     /// Returns what has to go before an object of a release that is being uninstalled.

@@ -151,7 +151,7 @@ impl Script {
         let mut script = draw::begin(seed, &mut random);
         stories::tell(&mut random, &mut script);
         draw::go_on(&mut random, &mut script);
-        // A generator of its own: a seed still draws what it drew before there were these.
+        // A separate generator, so that seeds still draw what they drew before these actions existed.
         newer::add(&mut fastrand::Rng::with_seed(!seed), &mut script);
         script
     }

@@ -127,7 +127,7 @@ fn with(map: &Map, key: &str, value: Value) -> Map {
     Map::new(MapType::Interface, entries)
 }
 
-/// Returns the map under a key; an empty one if there is no map.
+/// Returns the map at a key, or an empty one.
 fn child(map: &Map, key: &str) -> Map {
     match map.get(key) {
         Some(Value::Map(known)) => known,

@@ -16,7 +16,7 @@ pub(crate) struct Unavailable {
 }
 
 impl Unavailable {
-    /// Creates the renderer of a chart that has not been fetched yet. Until then, `name` stands for the chart's own.
+    /// Creates a stand-in for a chart that is not fetched yet. `name` is used in place of the chart's name.
     pub(crate) fn new(name: &str) -> Unavailable {
         let why = Mutex::new((Reason::ChartUnavailable, "the chart is being fetched".to_owned()));
         Unavailable { name: name.to_owned(), why }

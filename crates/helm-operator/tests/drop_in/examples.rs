@@ -8,7 +8,7 @@ use test_cluster::{Namespace, TestCluster};
 
 use crate::process::{FREE_PORTS, Process, eventually};
 
-/// An example, served in a namespace of its own.
+/// An example and the operator that serves it in one namespace.
 struct Example<'c> {
     cluster: &'c TestCluster,
     namespace: Namespace<'c>,

@@ -138,10 +138,9 @@ pub(super) fn all(chart: Arc<Chart>, watch: &Watch, examples: &[(&str, &[u8])], 
 impl Explorer<'_> {
     fn explore(&mut self, changes: &[Change], examples: &[(&str, &[u8])]) {
         let failed = self.render_both(&json!({}), "").err();
-        let defaults = match failed {
-            Some(_) => self.with_required(changes),
-            None => json!({}),
-        };
+        let required = failed.as_ref().and_then(|_| self.with_required(changes));
+        let mut works = failed.is_none() || required.is_some();
+        let defaults = required.unwrap_or_else(|| json!({}));
         for (name, text) in examples {
             if let Ok(values) = helm::values::read(text) {
                 let _ = self.render_both(&to_serde(&Value::Map(values)), &format!(" with {name}"));
@@ -156,8 +155,7 @@ impl Explorer<'_> {
                 everything = more;
             }
         }
-        let mut works =
-            failed.is_none() | (defaults != json!({})) | self.render_both(&everything, " with all options").is_ok();
+        works |= self.render_both(&everything, " with all options").is_ok();
         let (switches, fillers): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(|change| change.is_switch());
         let on_both = |change: &&Change| {
             let note = change.note();
@@ -181,14 +179,11 @@ impl Explorer<'_> {
     }
 
     /// Returns values that a chart renders with although it does not with its defaults: every empty string filled, as
-    /// charts require names that have no default. Returns no values if it does not render with these either.
-    fn with_required(&mut self, changes: &[Change]) -> Json {
+    /// charts require names that have no default. Returns `None` if it does not render with these either.
+    fn with_required(&mut self, changes: &[Change]) -> Option<Json> {
         let fills = changes.iter().filter(|change| change.fills_text());
         let filled = fills.fold(json!({}), |values, change| change.apply(&values));
-        match self.render_both(&filled, " with all empty strings filled") {
-            Ok(()) => filled,
-            Err(_) => json!({}),
-        }
+        self.render_both(&filled, " with all empty strings filled").is_ok().then_some(filled)
     }
 
     /// Tries pairs of changes, stopping once every template has printed each kind that it names.

@@ -115,7 +115,7 @@ async fn resources_are_counted_while_their_release_stays_at_a_pinned_revision() 
     assert_eq!(world.shared.count().pinned, 0);
     pin(&world, Some("1"));
     world.feed();
-    assert_eq!(world.shared.count().pinned, 0, "it has not returned yet");
+    assert_eq!(world.shared.count().pinned, 0, "the rollback has not ended");
     for (revision, expected) in [
         (Some("1"), 1),
         // It cannot return to this one, so it is held nowhere.

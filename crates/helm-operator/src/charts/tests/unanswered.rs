@@ -284,7 +284,7 @@ async fn an_action_whose_record_is_gone_begins_again_with_other_values_too() {
     let world = losing_its_record().await;
     world.server.accept();
     world.edit(|resource| resource["spec"]["value"] = "2".into());
-    // The watch of resources delivers the change. That of records has told of the deletion before.
+    // The change arrives by a watch. The deletion of the record was reported before.
     world.shared.primary_written(serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap());
     for _ in 0..2 {
         tokio::time::advance(Duration::from_secs(600)).await;

@@ -1,7 +1,7 @@
-//! Decides what people are told of a rollout: each step that begins, a halt, and the end, once. Pure.
+//! Decides which events a rollout publishes: each step that begins, a halt and the end, once each. Pure.
 //!
-//! What was told is not recorded. A process that starts takes it from the state that it finds: it tells of a step only
-//! if no release of the step was reached yet, and of no halt that its predecessor found.
+//! What was announced is not recorded. A process that starts infers it from the state that it finds: it announces a
+//! step only if no release of the step was reached yet, and no halt that began before its start.
 
 use super::progression::{Phase, Progress};
 
@@ -14,7 +14,7 @@ pub(crate) enum Milestone {
     Step,
     /// The gate is not met, and the others stay as they are.
     Halted,
-    /// It goes on after a halt, or although it was taken back.
+    /// It continues after a halt or a rollback.
     Resumed,
     /// The gate is not met, and what was reached is taken back.
     TakenBack,
@@ -22,36 +22,36 @@ pub(crate) enum Milestone {
     Completed,
 }
 
-/// What people were told of a rollout.
+/// What was announced of a rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Announced {
     /// The last step that began; `None` before the first one.
     step: Option<usize>,
     /// Why it stands still.
     stop: Option<Milestone>,
 }
 
-impl Told {
-    /// Returns what an earlier process has told of the state that this one finds.
-    pub(crate) fn restored(found: &Progress) -> Told {
+impl Announced {
+    /// Returns what an earlier process has announced, judged by the state that this one finds.
+    pub(crate) fn restored(found: &Progress) -> Announced {
         match found.phase {
-            Phase::Over => Told::default(),
-            Phase::Moving if found.is_untouched => Told { step: found.step.checked_sub(1), stop: None },
-            phase => Told { step: Some(found.step), stop: stop(phase) },
+            Phase::Over => Announced::default(),
+            Phase::Moving if found.is_untouched => Announced { step: found.step.checked_sub(1), stop: None },
+            phase => Announced { step: Some(found.step), stop: stop(phase) },
         }
     }
 
-    /// Returns what to tell of the next state.
-    pub(crate) fn tell(&mut self, now: &Progress) -> Option<Milestone> {
+    /// Moves on to the next state; returns what to announce.
+    pub(crate) fn advance(&mut self, now: &Progress) -> Option<Milestone> {
         let before = *self;
         if now.phase == Phase::Over {
-            *self = Told::default();
+            *self = Announced::default();
             let is_complete = before.step.is_some() && before.stop != Some(Milestone::TakenBack);
             return is_complete.then_some(Milestone::Completed);
         }
-        *self = Told { step: before.step.max(Some(now.step)), stop: stop(now.phase) };
+        *self = Announced { step: before.step.max(Some(now.step)), stop: stop(now.phase) };
         match (self.stop, before.stop, before.step) {
-            (Some(stop), told, _) => Some(stop).filter(|_| told != self.stop),
+            (Some(stop), known, _) => Some(stop).filter(|_| known != self.stop),
             (None, Some(_), _) => Some(Milestone::Resumed),
             (None, None, None) => Some(Milestone::Started),
             (None, None, step) => (step < Some(now.step)).then_some(Milestone::Step),
@@ -108,8 +108,8 @@ mod tests {
             ("a rollback", vec![moving(1), back.clone(), back.clone(), over.clone()], vec![Started, TakenBack]),
             ("a halt that becomes a rollback", vec![halted(0), back], vec![Halted, TakenBack]),
         ] {
-            let mut told = Told::default();
-            let heard: Vec<Milestone> = states.iter().filter_map(|state| told.tell(state)).collect();
+            let mut announced = Announced::default();
+            let heard: Vec<Milestone> = states.iter().filter_map(|state| announced.advance(state)).collect();
             assert_eq!(heard, expected, "{behaviour}");
         }
     }
@@ -125,7 +125,7 @@ mod tests {
             (at(Phase::Halted, 1), None),
             (at(Phase::TakingBack, 0), None),
         ] {
-            assert_eq!(Told::restored(&found).tell(&found), expected, "{found:?}");
+            assert_eq!(Announced::restored(&found).advance(&found), expected, "{found:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use controller::runtime::key::ResourceKey;
 use jiff::Timestamp;
 use outside::sync;
 
-use super::milestones::{Milestone, Told};
+use super::milestones::{Announced, Milestone};
 use super::progression::{Member, Members, Part, Phase, Progress, progress};
 use crate::watches::RolloutRule;
 
@@ -25,8 +25,8 @@ pub(crate) struct Turns {
 struct State {
     members: Members,
     progress: Progress,
-    told: Told,
-    /// What happened and was not told yet.
+    announced: Announced,
+    /// What is not published yet.
     milestones: Vec<(Milestone, Progress)>,
 }
 
@@ -61,7 +61,7 @@ impl Turns {
         let mut state = sync::lock(&self.state);
         state.members = members;
         state.members.values_mut().for_each(|member| member.settle(None, now));
-        state.told = Told::restored(&progress(&state.members, rule, now));
+        state.announced = Announced::restored(&progress(&state.members, rule, now));
         state.replan(rule, now);
     }
 
@@ -136,7 +136,7 @@ impl State {
     /// Decides how far the rollout is. Returns the releases whose turn that changes.
     fn replan(&mut self, rule: &RolloutRule, now: Timestamp) -> Vec<ResourceKey> {
         let before = std::mem::replace(&mut self.progress, progress(&self.members, rule, now));
-        if let Some(milestone) = self.told.tell(&self.progress) {
+        if let Some(milestone) = self.announced.advance(&self.progress) {
             self.milestones.push((milestone, self.progress.clone()));
         }
         let (old, new) = (&before, &self.progress);

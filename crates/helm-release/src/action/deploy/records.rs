@@ -127,9 +127,8 @@ impl Attempt<'_> {
         let written = env.storage.update(&release, &marks).await.map_err(|error| {
             let unwritten = failure::unwritten(error, version);
             let (status, marks, dropped) = (self.kind.pending, marks.clone(), Vec::new());
-            let is_lost = unwritten.lost.is_some();
-            let recorded = (!is_lost).then_some(RecordedFailure { version, status, marks, dropped });
-            Failure { recorded, ..unwritten }
+            let pending = RecordedFailure { version, status, marks, dropped };
+            Failure { recorded: unwritten.lost.is_none().then_some(pending), ..unwritten }
         })?;
         let trimmed = failure::drop_old(env, self.current, version);
         let (superseded, dropped) = futures::future::join(self.supersede(version), trimmed).await;
