@@ -149,6 +149,11 @@ fn groups_are_applied_in_order_without_a_request_in_between_and_deleted_in_rever
     set_state(&namespace, "broken-db", "failed");
     says(&namespace, "broken", "GroupNotReady");
     says(&namespace, "broken", "group \\\"steps database\\\" failed: Service \\\"broken-db\\\"");
+
+    // Another one waits, and perhaps a second attempt of the broken one.
+    HOLDER.set(&namespace, "waiting", &json!({"value": "1"}));
+    says(&namespace, "waiting", "round 1 of 3");
     let (status, log) = operator.terminate();
     assert!(status.success() && !log.contains("panicked"), "{log}");
+    assert!(log.contains("Stopping while the release waits: the next process resumes it"), "{log}");
 }

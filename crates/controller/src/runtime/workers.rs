@@ -44,7 +44,8 @@ pub trait Reconcile: Send + Sync + 'static {
     fn panicked(&self, key: &ResourceKey) -> impl Future<Output = ReconcileResult> + Send;
 }
 
-/// Reconciles queued resources until the process ends, then lets running reconciles finish.
+/// Reconciles queued resources until the process ends, then lets running reconciles finish. Those that have not begun,
+/// because what is known may be outdated, end at once.
 pub async fn serve<W: Reconcile>(work: &Arc<W>, shutdown: &CancellationToken, workers: Permits) {
     work.metrics().controller(work.controller(), workers.limit);
     work.queue().count(work.metrics().queue(work.controller()));
@@ -90,7 +91,8 @@ async fn attend<W: Reconcile>(work: &Arc<W>, shutdown: &CancellationToken, worke
             kind = &*kind,
             resource = %key,
         );
-        running.spawn(work_on(Running { work: work.clone(), key }, permit).instrument(span));
+        let begun = Running { work: work.clone(), key };
+        running.spawn(work_on(begun, permit, shutdown.clone()).instrument(span));
     }
     while running.join_next().await.is_some() {}
 }
@@ -107,9 +109,11 @@ impl<W: Reconcile> Drop for Running<W> {
     }
 }
 
-async fn work_on<W: Reconcile>(running: Running<W>, permit: Permit) {
+async fn work_on<W: Reconcile>(running: Running<W>, permit: Permit, shutdown: CancellationToken) {
     let Running { work, key } = &running;
-    work.informed().await;
+    if shutdown.run_until_cancelled(work.informed()).await.is_none() {
+        return;
+    }
     let timer = work.metrics().reconcile(work.controller());
     let result = match caught(Box::pin(work.reconcile(key, &permit))).await {
         Some(result) => result,
@@ -140,6 +144,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::sync::Semaphore;
+    use tokio::task::JoinHandle;
 
     use super::super::concurrency::ConcurrencyLimit;
     use super::*;
@@ -184,8 +189,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_reconciled_while_what_is_known_may_be_outdated() {
+    fn work() -> Arc<Informed> {
         let work = Arc::new(Informed {
             queue: Queue::new(),
             metrics: Metrics::default(),
@@ -195,16 +199,33 @@ mod tests {
         });
         work.queue.open();
         work.queue.push(ResourceKey::new("ns", "web"));
-        let shutdown = CancellationToken::new();
+        work
+    }
+
+    fn serving(work: &Arc<Informed>, shutdown: &CancellationToken) -> JoinHandle<()> {
+        let (work, shutdown) = (work.clone(), shutdown.clone());
         let workers = Arc::<ConcurrencyLimit>::default().for_controller(1);
-        let serving = tokio::spawn({
-            let (work, shutdown) = (work.clone(), shutdown.clone());
-            async move { serve(&work, &shutdown, workers).await }
-        });
+        tokio::spawn(async move { serve(&work, &shutdown, workers).await })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_reconciled_while_what_is_known_may_be_outdated() {
+        let (work, shutdown) = (work(), CancellationToken::new());
+        let serving = serving(&work, &shutdown);
         assert!(tokio::time::timeout(Duration::from_secs(60), work.reconciled.acquire()).await.is_err());
         work.informed.add_permits(1);
         drop(work.reconciled.acquire().await.unwrap());
         shutdown.cancel();
         serving.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_does_not_wait_until_what_is_known_is_current() {
+        let (work, shutdown) = (work(), CancellationToken::new());
+        let serving = serving(&work, &shutdown);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        shutdown.cancel();
+        tokio::time::timeout(Duration::from_secs(1), serving).await.unwrap().unwrap();
+        assert_eq!(work.reconciled.available_permits(), 0);
     }
 }

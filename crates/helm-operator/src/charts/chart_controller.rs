@@ -48,8 +48,9 @@ use crate::watches::Watch;
 /// which the same revision continues. A panic delays only its own resource.
 ///
 /// # Cancellation
-/// [`Context::shutdown`] lets running reconciles finish. Dropping the future stops it at any `.await`: the record then
-/// shows what was started, and the next process continues it as it was rendered, without running a hook twice.
+/// [`Context::shutdown`] lets running reconciles finish, except those that wait for hooks, groups or deletions: they end
+/// at once. Dropping the future stops it at any `.await`: the record then shows what was started, and the next process
+/// continues it as it was rendered, without running a hook twice.
 pub struct ChartController {
     name: String,
     pub(crate) watch: Watch,

@@ -113,6 +113,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
         sources: cluster.sources.clone(),
         dependencies: cluster.dependencies.clone(),
         started: tokio::time::Instant::now(),
+        stopping: context.shutdown.clone(),
         extensions,
         client: context.client.clone(),
         contact: context.contact.clone(),

@@ -14,6 +14,7 @@ use helm_release::storage::{Home, Storage};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::accept::Acceptance;
 use crate::chart_metrics::ChartMetrics;
@@ -66,6 +67,8 @@ pub(crate) struct ControllerContext {
     pub(crate) turns: Turns,
     /// When the controller started.
     pub(crate) started: tokio::time::Instant,
+    /// Cancelled when the process stops.
+    pub(crate) stopping: CancellationToken,
     pub(crate) acceptance: Acceptance,
     /// The custom resource's kind.
     pub(crate) resource: Arc<Resource>,

@@ -72,11 +72,13 @@ pub(crate) async fn reconcile(
         return ReconcileResult::RequeueAfter;
     };
     let progress = Progress::new(shared, key, slot);
-    let waits = progress.subscribe();
     let (ran, running) = (progress.ran(), progress.running());
-    let context = StepContext { priority, ran, running: running.clone(), ..StepContext::new(shared, key, &progress) };
+    let context = StepContext { priority, ran, running, ..StepContext::new(shared, key, &progress) };
     let mut reconcile = ReconcileLoop { context, steps: 0 };
-    let end = publish_progress(shared, key, (waits, running), Box::pin(reconcile.run())).await;
+    let Some(end) = publish_progress(shared, key, progress.subscribe(), Box::pin(reconcile.run())).await else {
+        tracing::info!(resource = %key, "Stopping while the release waits: the next process resumes it");
+        return ReconcileResult::RequeueAfter;
+    };
     status_writer::finish(&reconcile.context, end).await
 }
 

@@ -145,7 +145,7 @@ impl Wait<'_> {
     async fn until_ready(&mut self, awaited: &[Awaited<'_>], is_watched: bool) -> Result<(), GroupError> {
         let mut pause = if is_watched { Pause::default() } else { Pause::up_to(READ_AGAIN) };
         loop {
-            tokio::time::sleep(pause.next()).await;
+            self.env.slot.pause(pause.next()).await;
             let (pending, _) = pending(self.env, awaited).await;
             if !self.goes_on(&pending)? {
                 return Ok(());

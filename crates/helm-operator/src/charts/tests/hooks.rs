@@ -111,6 +111,26 @@ async fn a_hook_running_when_the_operator_dies_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_ends_the_wait_for_a_hook_at_once_and_the_next_process_resumes_it() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    let stop = async {
+        sleep(Duration::from_secs(30)).await;
+        world.shared.stopping.cancel();
+    };
+    let began = tokio::time::Instant::now();
+    let (result, ()) = tokio::join!(world.reconcile(), stop);
+    assert!(matches!(result, ReconcileResult::RequeueAfter));
+    assert_eq!(began.elapsed(), Duration::from_secs(30), "at once");
+    assert_eq!(world.condition("ReleaseFailed"), None);
+    world.feed();
+    assert_eq!(phases(&world, 1).await, ["migrate Running"]);
+    let job = uid_of(&world, "migrate");
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], job));
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_values_start_another_action_with_its_own_hooks() {
     let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
     killed_after(&world, 30).await;

@@ -30,6 +30,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::handlers::{Dependents, Primaries};
 use super::{handlers, restore};
@@ -497,6 +498,7 @@ impl World {
             sources: Sources::new(None, Default::default()),
             dependencies: Dependencies::new(None, Default::default(), applier.mapper.clone(), dependencies::served()),
             started: Instant::now(),
+            stopping: CancellationToken::new(),
             extensions,
             client: no_client(),
             contact: Contact::default(),

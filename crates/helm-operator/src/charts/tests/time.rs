@@ -315,7 +315,7 @@ async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() 
         tokio::time::sleep(60 * SECOND).await;
         assert_eq!(writes(), before + 1);
     };
-    publish_progress(&world.shared, &key, (waits, Arc::default()), Box::pin(steps)).await;
+    publish_progress(&world.shared, &key, waits, Box::pin(steps)).await;
     assert_eq!(world.condition("Ready").unwrap(), "Unknown/Progressing/waiting for a Job for long");
     world.reconcile().await;
     assert_eq!((world.state("Ready"), reconciling()), ("True/Ready".to_owned(), None));

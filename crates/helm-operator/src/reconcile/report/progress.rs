@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use controller::report::Outcome;
 use controller::runtime::key::ResourceKey;
-use futures::future::{BoxFuture, Either, pending, select};
+use futures::future::{BoxFuture, pending};
 use helm_release::kube::{ObjectKey, Slot};
 use helm_release::release::{Hook, HookEvent};
 use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::changes::{RanHook, RanHooks};
 use super::{diagnose, hook_log, status_writer};
@@ -31,6 +33,8 @@ pub(crate) struct Progress<'a> {
     waits: watch::Sender<Wait>,
     ran: Arc<RanHooks>,
     running: Arc<Running>,
+    /// Cancelled when the step waits and the process stops.
+    abandoned: CancellationToken,
 }
 
 /// The state of a step's wait.
@@ -42,9 +46,24 @@ pub(crate) struct Wait {
     hook: Option<(ObjectKey, &'static str)>,
 }
 
+/// Follows the waits of a running step.
+pub(crate) struct Waits {
+    waits: watch::Receiver<Wait>,
+    running: Arc<Running>,
+    abandoned: CancellationToken,
+}
+
 impl<'a> Progress<'a> {
     pub(crate) fn new(shared: &'a ControllerContext, key: &'a ResourceKey, slot: &'a dyn Slot) -> Progress<'a> {
-        Progress { shared, key, slot, waits: watch::Sender::default(), ran: Arc::default(), running: Arc::default() }
+        Progress {
+            shared,
+            key,
+            slot,
+            waits: watch::Sender::default(),
+            ran: Arc::default(),
+            running: Arc::default(),
+            abandoned: CancellationToken::new(),
+        }
     }
 
     /// Returns the hooks that ended during the step.
@@ -57,8 +76,9 @@ impl<'a> Progress<'a> {
         self.running.clone()
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Wait> {
-        self.waits.subscribe()
+    /// Returns what the step waits for, and whether it is to be abandoned.
+    pub(crate) fn subscribe(&self) -> Waits {
+        Waits { waits: self.waits.subscribe(), running: self.running.clone(), abandoned: self.abandoned.clone() }
     }
 
     fn set(&self, what: &str, hook: Option<(ObjectKey, &'static str)>) {
@@ -90,6 +110,15 @@ impl Slot for Progress<'_> {
     fn enter(&self) -> BoxFuture<'_, ()> {
         self.set("", None);
         self.slot.enter()
+    }
+
+    fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.shared.stopping.run_until_cancelled(sleep(time)).await.is_none() {
+                self.abandoned.cancel();
+                pending::<()>().await;
+            }
+        })
     }
 
     fn waiting_for(&self, what: &str) {
@@ -136,35 +165,36 @@ impl Slot for Progress<'_> {
     }
 }
 
-/// Runs the steps of a resource and publishes what they wait for.
+/// Runs the steps of a resource and publishes what they wait for. Returns `None` if the process stops while they wait:
+/// then they are dropped.
 pub(crate) async fn publish_progress<T>(
     shared: &ControllerContext,
     key: &ResourceKey,
-    (mut waits, running): (watch::Receiver<Wait>, Arc<Running>),
+    Waits { mut waits, running, abandoned }: Waits,
     mut steps: BoxFuture<'_, T>,
-) -> T {
+) -> Option<T> {
     let (mut pause, mut reported) = (SHORT, None);
     loop {
-        let wait = match select(steps, pin!(next_wait(&mut waits, pause))).await {
-            Either::Left((result, _)) => return result,
-            Either::Right((wait, waiting)) => {
-                steps = waiting;
-                wait
-            }
+        let wait = tokio::select! {
+            biased;
+            result = &mut steps => return Some(result),
+            () = abandoned.cancelled() => return None,
+            wait = next_wait(&mut waits, pause) => wait,
         };
-        let write = pin!(async {
+        let mut write = pin!(async {
             if have_changed(shared, &running.used()).await {
                 running.sources_changed();
             }
             write(shared, key, wait, &mut reported).await;
         });
-        match select(steps, write).await {
+        tokio::select! {
+            biased;
             // A status write in flight must not arrive after the outcome's.
-            Either::Left((result, write)) => {
+            result = &mut steps => {
                 write.await;
-                return result;
+                return Some(result);
             }
-            Either::Right(((), waiting)) => steps = waiting,
+            () = &mut write => {}
         }
         pause = INTERVAL;
     }

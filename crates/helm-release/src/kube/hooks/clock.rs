@@ -94,7 +94,7 @@ impl<'a> Clock<'a> {
         }
         let text = format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit));
         self.run.slot.hook_waits(self.hook, &text);
-        tokio::time::sleep(pause.next().min(left.unwrap_or(Duration::MAX))).await;
+        self.run.slot.pause(pause.next().min(left.unwrap_or(Duration::MAX))).await;
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! The worker slot that a long wait gives up.
 
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 
 use crate::kube::ObjectKey;
@@ -11,6 +13,11 @@ pub trait Slot: Send + Sync {
     fn leave(&self);
     /// Waits for a free slot and takes it.
     fn enter(&self) -> BoxFuture<'_, ()>;
+    /// Pauses between two polls. Never returns once the process stops: whoever runs the action then drops it, and no
+    /// request of the wait is in flight. The next process resumes the wait.
+    fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(time))
+    }
     /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called
     /// at every poll, every 50 ms at first and every 2 s later; must return immediately.
     fn waiting_for(&self, _what: &str) {}

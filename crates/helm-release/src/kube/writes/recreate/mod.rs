@@ -210,7 +210,7 @@ impl Applier {
                     return Err(ApplyError::StillDeleting { object, seconds: LIMIT.as_secs(), finalizers });
                 }
                 options.slot.waiting_for(&format!("{object} to be deleted, to create it anew"));
-                tokio::time::sleep(pause.next()).await;
+                options.slot.pause(pause.next()).await;
             }
         }
         Ok(())
