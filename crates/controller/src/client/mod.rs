@@ -82,7 +82,7 @@ impl From<Client> for Connection {
 /// # Errors
 /// The configuration cannot be used.
 pub fn connect(config: Config, program: &str, metrics: &Metrics, term: &Term) -> Result<Connection, Error> {
-    let (config, contact) = (with_agent(config, program), Contact::default());
+    let (config, contact) = (prepared(config, program), Contact::default());
     let namespace = config.default_namespace.clone();
     let client = client(config, metrics, term, &contact).map_err(Error::Client)?;
     Ok(Connection { client: Client::new(Pages::new(client), namespace), contact })
@@ -100,16 +100,20 @@ pub fn connect_over(
     metrics: &Metrics,
     term: &Term,
 ) -> Result<Connection, Error> {
-    let (config, contact) = (with_agent(config, program), Contact::default());
+    let (config, contact) = (prepared(config, program), Contact::default());
     let namespace = config.default_namespace.clone();
     let connections = Connections::new(move || hop.clone());
     let client = layered(connections, config, metrics, term, &contact).map_err(Error::Client)?;
     Ok(Connection { client: Client::new(Pages::new(client), namespace), contact })
 }
 
-fn with_agent(mut config: Config, program: &str) -> Config {
+fn prepared(mut config: Config, program: &str) -> Config {
     let agent = format!("{program}/{}", env!("CARGO_PKG_VERSION"));
     config.headers.extend(HeaderValue::from_str(&agent).ok().map(|agent| (header::USER_AGENT, agent)));
+    if config.accept_invalid_certs {
+        // Without this, each client reads all of the system's authorities, which nothing checks against.
+        config.root_cert.get_or_insert_default();
+    }
     config
 }
 
@@ -227,6 +231,15 @@ mod tests {
         let mut work = Some(work);
         let service = tower::service_fn(move |_: Request<()>| work.take().expect("asked once"));
         Counted(metrics.clone()).layer(service).call(Request::get(uri).body(()).unwrap()).await
+    }
+
+    #[test]
+    fn a_client_that_accepts_any_certificate_reads_no_authorities() {
+        let config = |accept_invalid_certs| {
+            let config = Config::new(http::Uri::from_static("https://127.0.0.1"));
+            prepared(Config { accept_invalid_certs, ..config }, "x").root_cert
+        };
+        assert_eq!((config(false), config(true)), (None, Some(Vec::new())));
     }
 
     #[tokio::test(start_paused = true)]
