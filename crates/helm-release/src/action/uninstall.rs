@@ -187,13 +187,12 @@ pub fn later_rounds(inventory: &Marks) -> Vec<Vec<&MarkedObject>> {
     rounds.into_values().collect()
 }
 
-/// Deletes one object if it belongs to this release, otherwise leaves it. Returns whether the server accepted a
-/// deletion.
-pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<bool, Error> {
+/// Deletes one object if it belongs to this release, otherwise leaves it. An object that is only adopted counts as kept.
+pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<Removal, Error> {
     let leave = |left| env.applier.leave(&object.key, &object.api_version, left, &env.decoration);
     if let Some(adopted) = object.adopted {
         leave(Left::Before(adopted)).await?;
-        return Ok(false);
+        return Ok(Removal::Kept);
     }
     let proven = env.live.cached(&object.key, &env.decoration).deletable();
     let removal = env.applier.delete(&object.key, &object.api_version, proven, &env.decoration).await?;
@@ -204,7 +203,7 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
         }
         Removal::Sent | Removal::Absent => {}
     }
-    Ok(removal == Removal::Sent)
+    Ok(removal)
 }
 
 /// Takes the resource off a release's objects that its successor has not applied yet. Otherwise the garbage collector

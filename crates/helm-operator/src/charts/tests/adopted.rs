@@ -397,3 +397,28 @@ async fn every_record_names_the_resource_that_a_release_was_taken_from() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_keeps_of_a_release_that_was_taken_over_loses_its_former_owner() {
+    for keeps in [true, false] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        begin_takeover(&world, Status::Deployed).await;
+        world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+        let former = json!([{"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}]);
+        let mut object = world.server.object(&format!("{MAPS}/a")).unwrap();
+        object["metadata"]["ownerReferences"] = former.clone();
+        world.server.put(&format!("{MAPS}/a"), object, "helm-operator");
+        if keeps {
+            keep_a(&world);
+        }
+        disown_status(&world);
+        world.edit(|p| p["spec"]["maps"] = json!(["b", "c"]));
+        let world = granting(world.server, Adopt::Any);
+        world.reconcile().await;
+        assert_eq!(world.history().last().unwrap(), "3 deployed");
+        let [_, annotations, references] = left(&world);
+        assert_eq!(references, if keeps { Value::Null } else { former }, "what is not kept goes with its owner");
+        assert_eq!(annotations["meta.helm.sh/release-name"], "web");
+    }
+}

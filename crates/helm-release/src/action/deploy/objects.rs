@@ -10,7 +10,10 @@ use crate::action::last::Deployed;
 use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Current, Environment, Error};
-use crate::kube::{Applied, Found, Object, ObjectKey, Previous, Rule, Target, objects_of, uninstall_order};
+use crate::kube::{
+    Applied, Decoration, Found, Left, Object, ObjectKey, Owner, Previous, Removal, Rule, Target, objects_of,
+    uninstall_order,
+};
 use crate::release::Release;
 use crate::storage::{MarkedObject, Marks};
 
@@ -183,7 +186,11 @@ impl Attempt<'_> {
             && known.any(|known| is_autoscaler(known) && !self.keys.contains(known))
     }
 
-    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order, those of later rounds first. Returns those deleted.
+    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order, those of later rounds first.
+    /// Returns those deleted.
+    ///
+    /// Those that are kept may still name the resource that this one took the release from. No record lists them from
+    /// now on, so they lose that reference here: the garbage collector would delete them with that resource.
     async fn prune(&self) -> Result<Vec<ObjectKey>, Error> {
         let new: HashSet<&ObjectKey> = self.keys.iter().collect();
         let objects = self.current.iter().flat_map(|c| &c.inventory.objects);
@@ -191,12 +198,26 @@ impl Attempt<'_> {
         uninstall_order(&mut dropped, |o| &o.key.kind);
         dropped.sort_by_key(|object| Reverse(order(object.turn)));
         let mut pruned = Vec::new();
+        let former = self.former();
         for object in dropped {
-            if delete(self.env, object).await? {
-                pruned.push(object.key.clone());
+            match (delete(self.env, object).await?, &former) {
+                (Removal::Sent, _) => pruned.push(object.key.clone()),
+                (Removal::Kept, Some(former)) => {
+                    self.env.applier.leave(&object.key, &object.api_version, Left::Succeeded, former).await?;
+                }
+                _ => {}
             }
         }
         Ok(pruned)
+    }
+
+    /// Returns the decoration by the resource that this one is taking the release from, as far as owner references
+    /// show it: by its uid.
+    fn former(&self) -> Option<Decoration> {
+        let (owner, uid) = (self.env.decoration.owner.as_ref()?, &self.current?.inventory.owner);
+        let former = Owner { uid: uid.to_string(), ..owner.clone() };
+        let is_another = !uid.is_empty() && former.uid != owner.uid;
+        is_another.then(|| Decoration { owner: Some(former), ..self.env.decoration.clone() })
     }
 }
 
