@@ -184,7 +184,7 @@ impl Checks {
             return None;
         }
         let wrong = if is_operator { self.leads(change) } else { None };
-        let wrong = wrong.or_else(|| self.identity(change)).or_else(|| self.keep(change));
+        let wrong = wrong.or_else(|| self.identity(change, objects)).or_else(|| self.keep(change));
         let wrong = match is_operator {
             true => wrong
                 .or_else(|| others(change))
@@ -289,7 +289,14 @@ impl Checks {
                 resource.before.clear();
                 self.rollout.deployed(name);
             }
-            None if is_first => resource.is_foreign = false,
+            None if is_first => {
+                resource.is_foreign = false;
+                // What `helm uninstall` has not deleted, or what was put back meanwhile, is there before the next install.
+                if &*change.by == "helm" {
+                    let own = objects.keys().filter(|path| is_of(path, name));
+                    resource.before.extend(own.map(|path| path.to_string()));
+                }
+            }
             _ => {}
         }
     }
@@ -313,7 +320,12 @@ impl Checks {
         let is_kept = uid(before).is_some_and(|uid| self.kept.contains(&uid)) || change.path.contains("/precious-");
         // In a foreground deletion the garbage collector deletes objects before the operator acts.
         let goes_last = || names::owner(&change.path).is_some_and(|name| self.resources[name].goes_last);
-        let is_wrong = is_kept && !is_person(&change.by) && !(&*change.by == "gc" && goes_last());
+        // What only the values of the former resource contain stays that one's when another takes the release over.
+        let is_formers = || {
+            let name = names::owner(&change.path).filter(|name| self.resources[*name].is_claimed);
+            name.is_some_and(|name| *change.path == *names::path(SOME[0], name))
+        };
+        let is_wrong = is_kept && !is_person(&change.by) && !(&*change.by == "gc" && (goes_last() || is_formers()));
         is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
     }
 
@@ -351,10 +363,11 @@ impl Checks {
     }
 
     /// Checks (a) that no object of an existing resource is deleted.
-    fn identity(&mut self, change: &Change) -> Option<String> {
+    fn identity(&mut self, change: &Change, objects: &Objects) -> Option<String> {
         let before = begins_to_go(change);
         let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
-        if &*change.by == "person" && change.before.is_none() {
+        let is_recorded = || records(name, objects).next().is_some();
+        if change.before.is_none() && (&*change.by == "person" || resource.is_unrecorded && !is_recorded()) {
             resource.before.insert(change.path.to_string());
         }
         before?;

@@ -32,6 +32,9 @@ pub const JOBS: [&str; 3] = [
     "/apis/batch/v1/namespaces/{ns}/jobs/{}-farewell",
 ];
 
+/// The Secret with values for the resources of a namespace.
+pub const SHARED: &str = "/api/v1/namespaces/{ns}/secrets/shared";
+
 /// The path of a resource.
 const RESOURCES: &str = "/apis/sim.example.com/v1/namespaces/{ns}/webs/{}";
 

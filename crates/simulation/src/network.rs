@@ -138,7 +138,7 @@ impl Connection {
     fn ask(&self, call: &Call) {
         let is_idle = call.path.contains("/leases/") || call.path.contains("limit=");
         let state = &mut *self.world.state();
-        if !is_idle && !state.is_retry(call) {
+        if !is_idle && !state.is_repeated(call) {
             state.asked = Some((Instant::now(), format!("{} {} {}", self.name, call.method, call.path)));
         }
     }

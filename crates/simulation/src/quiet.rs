@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::actors::{KEEP, autoscaler};
 use crate::checks::{Objects, Resource, is_of};
 use crate::names::{self, NAMESPACE, OBJECTS, SOME};
+use crate::rollout::is_broken;
 
 /// The final configuration of the processes.
 pub struct End {
@@ -72,7 +73,9 @@ impl End {
         if !is_ready && !is_stuck {
             found.push(format!("(j) resource {name} is not ready: {why}"));
         }
-        if is_ready && is_stuck {
+        let deployment = objects.get(&*names::path(OBJECTS[5], name));
+        // One that waits for its turn in a rollout is ready with the chart before.
+        if is_ready && is_stuck && deployment.is_some_and(|deployment| is_broken(deployment)) {
             found.push(format!("(j) resource {name} is ready, and its Deployment is not"));
         }
         found
@@ -105,7 +108,8 @@ impl End {
                 _ => {}
             }
         }
-        let missing = wanted.iter().filter(|path| !objects.contains_key(&***path));
+        let is_noticed = |path: &String| self.looks || !path.contains("/configmaps/");
+        let missing = wanted.iter().filter(|path| !objects.contains_key(&***path) && is_noticed(path));
         (missing.map(|path| format!("(d) {path} is missing")).collect(), left_over)
     }
 

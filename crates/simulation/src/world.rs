@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use crate::checks::Checks;
 use crate::faults::Faults;
-use crate::names::{self, API_VERSION, NAMES, OBJECTS, OTHER};
+use crate::names::{self, API_VERSION, NAMES, OBJECTS, OTHER, SHARED};
 use crate::registry::Registry;
+use crate::rollout::is_broken;
 use crate::trace::Trace;
 
 /// One change of one object.
@@ -236,18 +237,29 @@ impl State {
 }
 
 impl State {
-    /// Returns whether a read may be a retry of values that do not render: they are retried every five minutes,
-    /// forever.
-    pub fn is_retry(&self, call: &Call) -> bool {
-        let is_broken = |name: &str| {
-            self.objects.get(&*names::resource(name)).is_some_and(|resource| resource["spec"]["broken"] == true)
-        };
+    /// Returns whether a read may be one that a process repeats forever, at most every five minutes: a retry of values
+    /// that do not render, or the diagnosis of a Deployment that never becomes ready.
+    pub fn is_repeated(&self, call: &Call) -> bool {
+        call.method == http::Method::GET
+            && NAMES.iter().any(|name| self.is_retry(name, call) || self.is_diagnosis(name, call))
+    }
+
+    fn is_retry(&self, name: &str, call: &Call) -> bool {
+        let resource = self.objects.get(&*names::resource(name));
+        if resource.is_none_or(|resource| resource["spec"]["broken"] != true) {
+            return false;
+        }
         // The retry of an interrupted action reads its record, too.
-        let is_record = |name: &str| names::record(trimmed(&call.path)).is_some_and(|(release, _)| release == name);
-        let is_source = call.path == names::object("secrets/shared");
-        let is_asked = |name: &str| call.path == names::path(OBJECTS[2], name) || is_record(name) || is_source;
+        let is_record = names::record(trimmed(&call.path)).is_some_and(|(release, _)| release == name);
         let is_discovery = matches!(&*call.path, "/api" | "/apis");
-        call.method == http::Method::GET && NAMES.iter().any(|name| is_broken(name) && (is_discovery || is_asked(name)))
+        is_record || is_discovery || [OBJECTS[2], SHARED].iter().any(|path| call.path == names::path(path, name))
+    }
+
+    fn is_diagnosis(&self, name: &str, call: &Call) -> bool {
+        let deployment = names::path(OBJECTS[5], name);
+        let pods = format!("/api/v1/namespaces/{}/pods", names::namespace(name));
+        let (asked, found) = (trimmed(&call.path), self.objects.get(&*deployment));
+        (asked == deployment || asked == pods) && found.is_some_and(|deployment| is_broken(deployment))
     }
 }
 
