@@ -28,6 +28,19 @@ fn write_certificate(folder: &Path) {
 
 /// Gets a page, and trusts only this certificate; returns the status and the response.
 fn get(operator: &Operator, folder: &Path, path: &str, headers: &str) -> (String, String) {
+    ask(operator, folder, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"))
+}
+
+/// Sends a form, as a page in a browser does.
+fn post(operator: &Operator, folder: &Path, path: &str, headers: &str, form: &str) -> (String, String) {
+    let length = form.len();
+    let kind = format!("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n");
+    let lines = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{kind}{headers}");
+    ask(operator, folder, &format!("{lines}\r\n{form}"))
+}
+
+/// Sends a request to the page; returns the status and the response.
+fn ask(operator: &Operator, folder: &Path, request: &str) -> (String, String) {
     let line: Value = serde_json::from_str(&operator.logged("Serving page")).unwrap();
     let address = line["bindAddress"].as_str().unwrap().to_owned();
     let mut roots = RootCertStore::empty();
@@ -35,7 +48,6 @@ fn get(operator: &Operator, folder: &Path, path: &str, headers: &str) -> (String
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let config =
         builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let answer = runtime.block_on(async {
         let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -50,17 +62,16 @@ fn get(operator: &Operator, folder: &Path, path: &str, headers: &str) -> (String
     (answer.split(' ').nth(1).unwrap_or_default().to_owned(), answer)
 }
 
-/// Creates an account in a namespace that may read its Memcacheds, if `reads` is set; returns its token as a header.
-fn account(namespace: &Namespace<'_>, reads: bool) -> String {
+/// Creates an account in a namespace with these rights to its Memcacheds; returns its token as a header.
+fn account(namespace: &Namespace<'_>, name: &str, verbs: &[&str]) -> String {
     let (group, resources) = (json!(["cache.my.domain"]), json!(["memcacheds"]));
-    let rules = json!([{"apiGroups": group, "resources": resources, "verbs": ["get", "list"]}]);
-    let name = if reads { "reader" } else { "nobody" };
+    let rules = json!([{"apiGroups": group, "resources": resources, "verbs": verbs}]);
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace.name()}]);
     let metadata = json!({"name": name});
     let role = json!({"apiGroup": RBAC, "kind": "Role", "name": name});
     let api = format!("{RBAC}/v1");
     let mut items = vec![json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})];
-    if reads {
+    if !verbs.is_empty() {
         items.push(json!({"apiVersion": api, "kind": "Role", "metadata": metadata, "rules": rules}));
         let binding = json!({"apiVersion": api, "kind": "RoleBinding", "metadata": metadata, "roleRef": role, "subjects": subjects});
         items.push(binding);
@@ -96,7 +107,7 @@ fn the_page_shows_each_account_only_what_it_may_read() {
         wait_ready(namespace, "web");
     }
     let get = |path: &str, headers: &str| get(&operator, folder.path(), path, headers);
-    let (reader, nobody) = (account(&ours, true), account(&ours, false));
+    let (reader, nobody) = (account(&ours, "reader", &["get", "list"]), account(&ours, "nobody", &[]));
     // On an existing cluster, the operator under test is its administrator.
     if std::env::var_os("USE_KUBECONFIG").is_none() {
         let (status, answer) = get("/", &reader);
@@ -140,5 +151,89 @@ fn the_page_shows_each_account_only_what_it_may_read() {
     assert!(status.success() && !log.contains("panicked"), "{log}");
     let token = reader.trim().rsplit(' ').next().unwrap();
     assert!(!log.contains(token), "no token reaches the log");
+    cluster.kubectl(["delete", "clusterrolebinding", &binding]).unwrap();
+}
+
+#[test]
+fn a_button_of_the_page_is_the_patch_of_whoever_presses_it() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let ours = cluster.namespace("page-acts").unwrap();
+    crate::operator::install_kinds(cluster);
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/helm-charts/memcached");
+    let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
+    let folder = tempfile::tempdir().unwrap();
+    write_certificate(folder.path());
+    let certificate = format!("--web-cert-path={}", folder.path().display());
+    let flags = ["--web-bind-address=127.0.0.1:0", certificate.as_str(), "--web-actions", "--zap-log-level=debug"];
+    let binding = delegate(cluster, &ours);
+    let operator = Operator::start_in_with(cluster, &[&ours], &watch.to_string(), &flags);
+    set(&ours, "web", json!({"replicaCount": 1}));
+    wait_ready(&ours, "web");
+    let (reader, writer) = (account(&ours, "reader", &["get"]), account(&ours, "writer", &["get", "patch"]));
+    let link = format!("/Memcached.cache.my.domain/{}/web", ours.name());
+    let show = |who: &str| get(&operator, folder.path(), &link, who).1;
+    let press = |who: &str, more: &str, form: &str| {
+        post(&operator, folder.path(), &link, &format!("{who}Sec-Fetch-Site: same-origin\r\n{more}"), form)
+    };
+    let suspended = || {
+        let key = r"jsonpath={.metadata.annotations.helm\.sdk\.operatorframework\.io/suspend}";
+        ours.kubectl(["get", "memcached", "web", "-o", key]).unwrap()
+    };
+    let sees = |button: &str| {
+        eventually(button, || match show(&writer) {
+            page if page.contains(&format!(">{button}</button>")) => Ok(()),
+            page => Err(page),
+        });
+    };
+
+    assert!(!show(&reader).contains("method=\"post\""), "who may only read has no button");
+    let (status, page) = press(&reader, "", "action=suspend");
+    assert!(status == "403" && page.contains("cannot patch resource"), "{page}");
+    for foreign in ["Sec-Fetch-Site: cross-site\r\n", "Origin: https://evil\r\n", ""] {
+        let (status, page) = post(&operator, folder.path(), &link, &format!("{writer}{foreign}"), "action=suspend");
+        assert_eq!(status, "403", "{foreign}: {page}");
+    }
+    assert_eq!(suspended(), "");
+
+    sees("Suspend");
+    let (status, answer) = press(&writer, "", "action=suspend");
+    assert!(status == "303" && answer.contains(&format!("location: {link}?action=suspend\r\n")), "{answer}");
+    assert_eq!(suspended(), "true");
+    sees("Resume");
+    let (status, _) = press(&writer, "", "action=resume");
+    assert_eq!((&*status, &*suspended()), ("303", ""));
+    sees("Reconcile now");
+    press(&writer, "", "action=reconcile-now");
+    eventually("the reconcile", || {
+        let told =
+            ours.kubectl(["get", "memcached", "web", "-o", "jsonpath={.status.lastHandled.reconcileNow}"]).unwrap();
+        if told.is_empty() { Err(told) } else { Ok(()) }
+    });
+    let user = |name: &str| format!("system:serviceaccount:{}:{name}", ours.name());
+    eventually("the event", || {
+        let events = ours.kubectl(["events", "--for", "memcached/web"]).unwrap();
+        let told = format!("{} asked for \"Suspend\" on the page", user("writer"));
+        if events.contains("ActionRequested") && events.contains(&told) { Ok(()) } else { Err(events) }
+    });
+
+    // The API server saw the people themselves. The operator's only patch is that of its finalizer.
+    let operators = account::user(ours.name());
+    let (own, patches): (Vec<_>, Vec<_>) = cluster
+        .requests()
+        .unwrap()
+        .into_iter()
+        .filter(|one| one.verb == "patch" && one.resource == "memcacheds" && one.namespace == ours.name())
+        .filter(|one| one.user.starts_with("system:serviceaccount:"))
+        .map(|one| (one.user, one.acting_as, one.code))
+        .partition(|(user, ..)| *user == operators);
+    let by = |name: &str, code: u16| (user(name), user(name), code);
+    assert!(own.len() <= 1, "{own:?}");
+    assert_eq!(patches, [by("reader", 403), by("writer", 200), by("writer", 200), by("writer", 200)]);
+
+    let (status, log) = operator.terminate();
+    assert!(status.success() && !log.contains("panicked"), "{log}");
+    for token in [reader, writer] {
+        assert!(!log.contains(token.trim().rsplit(' ').next().unwrap()), "no token reaches the log, at no level");
+    }
     cluster.kubectl(["delete", "clusterrolebinding", &binding]).unwrap();
 }

@@ -95,7 +95,8 @@ fn the_page_works_in_a_browser() {
     let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
     let header = on_call(cluster, &shop);
     let Some(mut browser) = Browser::start_or_skip(&header) else { return };
-    let operator = Operator::start_in_with(cluster, &[&shop], &watch.to_string(), &["--web-bind-address=127.0.0.1:0"]);
+    let flags = ["--web-bind-address=127.0.0.1:0", "--web-actions"];
+    let operator = Operator::start_in_with(cluster, &[&shop], &watch.to_string(), &flags);
     let line: Value = serde_json::from_str(&operator.logged("Serving page")).unwrap();
     let page = format!("https://{}", line["bindAddress"].as_str().unwrap());
     let is_false = |ready: &Value| ready["status"] == "False";
@@ -173,7 +174,16 @@ fn the_page_works_in_a_browser() {
     browser.wait("that it is ready", ready);
     assert_eq!(browser.complaints, Vec::<String>::new());
 
+    // A real browser says where a form comes from.
+    let has_button = |word: &str| format!("document.getElementById('action-{word}') !== null");
+    browser.open(&link("new"));
+    browser.run("document.getElementById('action-suspend').click()");
+    browser.wait("the way to resume", &format!("location.search === '?action=suspend' && {}", has_button("resume")));
     browser.scripts(false);
+    browser.run("document.getElementById('action-resume').click()");
+    browser.wait("the answer without scripts", "location.search === '?action=resume'");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+
     browser.open(&format!("{page}/?q=check"));
     assert_eq!(browser.run(rows), 1, "filters work without scripts");
     let (status, log) = operator.terminate();

@@ -11,6 +11,7 @@ mod pages;
 pub mod rehearsal;
 mod restart;
 mod resume;
+mod senders;
 mod term;
 mod traced;
 
@@ -39,6 +40,7 @@ pub use crate::client::find::find as find_cluster;
 use crate::client::pages::Pages;
 use crate::client::restart::AfterRestart;
 use crate::client::resume::Resuming;
+pub(crate) use crate::client::senders::senders;
 use crate::client::term::WithinTerm;
 use crate::lease::Term;
 use crate::metrics::Metrics;

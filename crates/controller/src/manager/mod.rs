@@ -22,8 +22,8 @@ pub use crate::lease::Lost;
 use crate::metrics::Metrics;
 use crate::reconciler::{Controller, Reconciler, Served};
 use crate::runtime::readiness::Readiness;
-use crate::server::Site;
 pub use crate::server::{CertificateError, CertificateFiles, Error as ServerError, Tls};
+use crate::server::{Senders, Site};
 use crate::webhooks::{self, Webhooks};
 use crate::{client, lease, notifications, reconciler, server};
 
@@ -47,6 +47,8 @@ pub struct Config {
     pub web_bind_address: String,
     /// The certificate of the site. Default: self-signed, generated at startup and kept in memory.
     pub web_certificate: Option<CertificateFiles>,
+    /// Whether people may act on the site, each with their own rights. Needs a configured cluster. Default: false.
+    pub web_actions: bool,
     /// Where and how webhooks are served, if there are any.
     pub webhooks: webhooks::Settings,
     /// Whether only the holder of the lease runs controllers.
@@ -180,7 +182,7 @@ impl Manager {
         Manager { webhooks, ..self }
     }
 
-    /// Serves a read-only site at [`Config::web_bind_address`], on leaders and candidates alike.
+    /// Serves a site at [`Config::web_bind_address`], on leaders and candidates alike.
     #[must_use]
     pub fn site(self, site: Arc<dyn Site>) -> Manager {
         Manager { site: Some(site), ..self }
@@ -227,8 +229,11 @@ impl Manager {
     pub async fn run_or_stop(mut self, shutdown: CancellationToken) -> Result<(), Error> {
         let cluster = client::find_cluster().await.map_err(client::Error::from)?;
         self.server = cluster.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let clients =
-            self.clients(|| client::connect(cluster.clone(), &self.config.program, &self.metrics, &self.term))?;
+        let (program, metrics) = (&self.config.program, &self.metrics);
+        let clients = self.clients(|| client::connect(cluster.clone(), program, metrics, &self.term))?;
+        let senders = || Arc::new(client::senders(cluster.clone(), program, metrics.clone()));
+        let people = self.config.web_actions.then(|| senders() as Senders);
+        let clients = Clients { people, ..clients };
         let abort = CancellationToken::new();
         let signals = tokio::spawn(run::signals(shutdown.clone(), abort.clone()));
         let result = self.run_until_interrupted(clients, shutdown, abort).await;
@@ -240,7 +245,7 @@ impl Manager {
     fn clients(&self, connect: impl Fn() -> Result<Connection, client::Error>) -> Result<Clients, Error> {
         let own = connect()?.client;
         let _entered = self.workers.as_ref().map(Handle::enter);
-        Ok(Clients { own, controllers: connect()? })
+        Ok(Clients { own, controllers: connect()?, people: None })
     }
 
     /// Runs everything with these clients until `shutdown` is cancelled. Drops everything when `abort` is cancelled.
@@ -262,7 +267,7 @@ impl Manager {
     /// # Errors
     /// As [`run`](Self::run).
     pub async fn run_until(self, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-        run::run(self, Clients { own: client.clone(), controllers: client.into() }, shutdown).await
+        run::run(self, Clients { own: client.clone(), controllers: client.into(), people: None }, shutdown).await
     }
 
     /// Runs everything until `shutdown` is cancelled, with the clients of [`run`](Self::run), whose requests end at
@@ -287,6 +292,8 @@ struct Clients {
     own: Client,
     /// For controllers.
     controllers: Connection,
+    /// For people who act on the site.
+    people: Option<Senders>,
 }
 
 impl Default for Config {
@@ -301,6 +308,7 @@ impl Default for Config {
             notifications: None,
             web_bind_address: String::new(),
             web_certificate: None,
+            web_actions: false,
             webhooks: webhooks::Settings::default(),
             leader_elect: false,
             leader_election_id: String::new(),

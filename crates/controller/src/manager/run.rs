@@ -16,7 +16,7 @@ use crate::manager::{Clients, Config, Error, Manager};
 use crate::notifications::Notifications;
 use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
-use crate::server::{self, Listener, Server, Site};
+use crate::server::{self, Listener, Senders, Server, Site};
 use crate::webhooks::{self, Certificates, NeedsCertificate, Place, Publisher, Webhooks};
 
 /// The file that holds a pod's own namespace.
@@ -61,7 +61,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
         servers.add_webhooks(hooks, &context, &workers);
     }
     if let Some(site) = site {
-        servers.add_site(&config, site, &context, &workers).await?;
+        servers.add_site(&config, (site, clients.people), &context, &workers).await?;
     }
     log_namespaces(&context.config.namespaces);
     let work = async {
@@ -334,13 +334,14 @@ impl Servers {
     async fn add_site(
         &mut self,
         config: &Config,
-        site: Arc<dyn Site>,
+        (site, senders): (Arc<dyn Site>, Option<Senders>),
         context: &Context,
         workers: &Handle,
     ) -> Result<(), Error> {
         let (files, api) = (config.web_certificate.clone(), Arc::new(context.client.clone()));
-        if let Some(server) = server::site(&config.web_bind_address, files, site, api).await? {
-            tracing::info!(bindAddress = %server.address, secure = server.is_secure(), "Serving page");
+        let actions = senders.is_some();
+        if let Some(server) = server::site(&config.web_bind_address, files, site, api, senders).await? {
+            tracing::info!(bindAddress = %server.address, secure = server.is_secure(), actions, "Serving page");
             self.tasks.spawn_on(server.serve(self.shutdown.clone()), workers);
         }
         Ok(())

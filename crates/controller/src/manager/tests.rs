@@ -233,7 +233,7 @@ async fn a_second_signal_ends_everything_at_once_and_the_error_says_so() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         second.cancel();
     });
-    let clients = Clients { own: client(0), controllers: client(0).into() };
+    let clients = Clients { own: client(0), controllers: client(0).into(), people: None };
     let began = tokio::time::Instant::now();
     let ended = Manager::new(config()).controller(fake).run_until_interrupted(clients, shutdown, abort).await;
     assert_eq!(chain(&ended.unwrap_err()), "interrupted by a second signal");
@@ -383,7 +383,7 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
     let manager = Manager::new(leader).controller(blocking).controllers_on(workers.handle().clone());
     let shutdown = CancellationToken::new();
     control.block_on(async {
-        let clients = Clients { own: Client::new(lease, "default"), controllers: client(0).into() };
+        let clients = Clients { own: Client::new(lease, "default"), controllers: client(0).into(), people: None };
         let asked = async {
             let limit = tokio::time::Instant::now() + Duration::from_secs(60);
             let mut is_blocked = false;

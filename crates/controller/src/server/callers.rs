@@ -31,10 +31,10 @@ const MAX_FOLLOWED_PER_USER: usize = 20;
 /// How many views all users may keep open, which leaves connections for others.
 const MAX_FOLLOWED: usize = 200;
 
-/// A right to read a kind.
+/// A right to a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Right<'r> {
-    /// `get` or `list`.
+    /// `get`, `list` or `patch`.
     pub verb: &'r str,
     /// The API group of the kind.
     pub group: &'r str,
@@ -92,6 +92,13 @@ pub(super) struct Caller {
     all: Arc<Callers>,
     user: Arc<User>,
     _share: Share,
+}
+
+impl Caller {
+    /// Returns the name of the user.
+    pub(super) fn name(&self) -> &str {
+        self.user.info.username.as_deref().unwrap_or_default()
+    }
 }
 
 /// Who calls.

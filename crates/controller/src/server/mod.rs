@@ -3,6 +3,7 @@
 mod access;
 mod callers;
 mod connections;
+mod forms;
 mod gate;
 mod live;
 mod reviews;
@@ -32,7 +33,7 @@ use crate::metrics::{Format, Metrics};
 use crate::runtime::readiness::Readiness;
 use access::Access;
 use connections::{Connections, Limited};
-pub use site::{Page, Right, Rights, Site, Visit};
+pub use site::{Form, Page, Right, Rights, Senders, Site, Submitted, Visit};
 use tls::Acceptor;
 pub use tls::{Certificate, CertificateError};
 
@@ -151,7 +152,8 @@ pub async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server
 }
 
 /// Listens for people who read a site, over HTTPS: with a self-signed certificate unless there are files, because
-/// requests carry tokens. Returns `None` if the address is `0` or empty. `api` reviews tokens and rights.
+/// requests carry tokens. Returns `None` if the address is `0` or empty. `api` reviews tokens and rights. With
+/// `senders`, people may also send forms, whose requests to the API server are their own.
 ///
 /// # Errors
 /// The address is in use or invalid, or the certificate cannot be used.
@@ -160,9 +162,10 @@ pub async fn site(
     files: Option<CertificateFiles>,
     site: Arc<dyn Site>,
     api: Arc<dyn Api>,
+    senders: Option<Senders>,
 ) -> Result<Option<Server>, Error> {
     let tls = Tls { files, ..Tls::default() };
-    bind((address, &SITE), site::router(site, api), Some(&tls)).await.map_err(|error| match error {
+    bind((address, &SITE), site::router(site, api, senders), Some(&tls)).await.map_err(|error| match error {
         Error::Certificate(why) => Error::SiteCertificate(why),
         other => other,
     })

@@ -156,6 +156,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR")]
     web_cert_path: Option<PathBuf>,
 
+    /// Let people reconcile, retry and suspend on the page, each with their own rights; needs --web-bind-address
+    #[arg(long)]
+    web_actions: bool,
+
     /// The address that webhooks are served at, if the program has any
     #[arg(long, default_value = ":9443", value_name = "ADDRESS")]
     webhook_bind_address: String,
@@ -306,6 +310,7 @@ impl Run {
                 .web_cert_path
                 .as_ref()
                 .map(|folder| CertificateFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key") }),
+            web_actions: self.web_actions,
             webhooks: webhooks::Settings {
                 bind_address: self.webhook_bind_address.clone(),
                 name: self.webhook_name.clone(),
@@ -403,6 +408,10 @@ impl Run {
         }
     }
 
+    fn serves_page(&self) -> bool {
+        !matches!(&*self.web_bind_address, "" | "0")
+    }
+
     /// Returns warnings about old flag names and flags without effect.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let limit = rendering::memory_limit();
@@ -416,9 +425,10 @@ impl Run {
                 "--metrics-cert-path has no effect without --metrics-secure",
             ),
             (
-                self.web_cert_path.is_some() && matches!(&*self.web_bind_address, "" | "0"),
+                self.web_cert_path.is_some() && !self.serves_page(),
                 "--web-cert-path has no effect without --web-bind-address",
             ),
+            (self.web_actions && !self.serves_page(), "--web-actions has no effect without --web-bind-address"),
             (
                 self.traces_ca_file.is_some() && self.traces_endpoint.is_none(),
                 "--traces-ca-file has no effect without --traces-endpoint",

@@ -149,7 +149,11 @@ fn the_page_is_off_unless_it_has_an_address() {
     let folder = std::path::Path::new("/certs");
     let files = CertificateFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key") };
     assert_eq!((&*on.web_bind_address, on.web_certificate), (":8443", Some(files)));
-    assert_eq!(parse("run --web-cert-path=/certs").unwrap().warnings().len(), 1, "it has no effect alone");
+    assert!(!on.web_actions && process("run --web-bind-address=:8443 --web-actions").web_actions);
+    let warnings = |line: &str| parse(line).unwrap().warnings();
+    assert_eq!(warnings("run --web-cert-path=/certs").len(), 1, "it has no effect alone");
+    assert_eq!(warnings("run --web-actions"), ["--web-actions has no effect without --web-bind-address"]);
+    assert!(warnings("run --web-actions --web-bind-address=:8443").is_empty());
 }
 
 #[test]

@@ -84,6 +84,11 @@ impl AnnotationNames {
         self.names.get(name).copied()
     }
 
+    /// Returns whether a key counts.
+    pub(crate) fn counts(&self, key: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.contains(key))
+    }
+
     /// Restricts the keys that count to these.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 
+use super::actions::{Action, FIELD};
 use crate::inspect::model::Name;
 
 /// The address of the style sheet.
@@ -141,7 +142,7 @@ impl View {
 }
 
 /// Returns the value of a key in a query.
-fn value(query: &str, key: &str) -> Option<String> {
+pub(crate) fn value(query: &str, key: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     decode(&pairs.find(|(found, _)| *found == key)?.1.replace('+', " "))
 }
@@ -202,6 +203,11 @@ fn wanted(kind: &str, namespace: &str, name: &str) -> Option<Wanted> {
 /// Decodes a part of an address; returns `None` if it is not UTF-8.
 fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Into::into)
+}
+
+/// Returns the link to a release after this was asked for on its page.
+pub(crate) fn after(resource: &Name, action: Action) -> String {
+    format!("{}?{FIELD}={}", link(resource), action.word())
 }
 
 /// Returns the link to a release.

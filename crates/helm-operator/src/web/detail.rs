@@ -8,7 +8,8 @@ use helm_release::storage::MarkedObject;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::sight::Found;
+use super::actions::{Action, offered};
+use super::sight::{self, Found};
 use crate::inspect::build::build;
 use crate::inspect::hooks::hooks;
 use crate::inspect::model::{Health, Name, Node, Release};
@@ -33,6 +34,9 @@ pub(crate) struct Detail {
     pub(crate) revisions: Vec<Revision>,
     /// What drifted and is only reported.
     pub(crate) drifted: Vec<Drifted>,
+    /// What the caller may ask for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) actions: Vec<Action>,
 }
 
 /// An object that differs from the release.
@@ -89,7 +93,20 @@ pub(crate) async fn detail(found: &Found, rights: &dyn Rights, now: Timestamp) -
         let unpack = move || Some(hooks(&release.packed.as_ref()?.1.facts().unpack().ok()?.hooks));
         shown.hooks = outside::apart(unpack).await.flatten().unwrap_or_default();
     }
-    Ok(Detail { release: shown, revisions, drifted: drifted(controller, primary, &mut reader).await? })
+    let drifted = drifted(controller, primary, &mut reader).await?;
+    Ok(Detail { release: shown, revisions, drifted, actions: Vec::new() })
+}
+
+impl Detail {
+    /// Adds what the caller may ask for: what makes sense now, if they may patch the resource.
+    ///
+    /// # Errors
+    /// The API server does not say whether they may.
+    pub(crate) async fn with_actions(self, found: &Found, rights: &dyn Rights) -> Result<Detail, Error> {
+        let actions = offered(&found.primary, &self.release, &found.controller.acceptance.annotations);
+        let may = !actions.is_empty() && sight::may_patch(found, rights).await?;
+        Ok(if may { Detail { actions, ..self } } else { self })
+    }
 }
 
 /// Returns an object of a release: its name and whether it is ready, and why not if the caller may get it.

@@ -1,11 +1,13 @@
-//! The page: the releases as this process knows them, for people on call. It reads only, and shows each caller what
-//! their own rights allow.
+//! The page: the releases as this process knows them, for people on call. It shows each caller what their own rights
+//! allow, and reads only, unless the server takes forms: then [`actions`] offers buttons, and [`submit`] sends what they
+//! ask for as the caller's own patch.
 //!
 //! [`address`] reads what is asked and [`sight`] finds what the caller may see. What that is, [`model`] says for many
 //! releases and [`detail`], [`values`] and [`differences`] for one, [`process`] for the process itself, all with the
 //! models of [`inspect`](crate::inspect) and of other commands. [`html`] writes it. The server itself, with tokens,
 //! limits and headers, is [`controller::server`]'s.
 
+pub(crate) mod actions;
 pub(crate) mod address;
 pub(crate) mod model;
 pub(crate) mod process;
@@ -14,6 +16,7 @@ pub(crate) mod sight;
 
 pub(crate) mod detail;
 pub(crate) mod differences;
+pub(crate) mod submit;
 pub(crate) mod values;
 
 pub(crate) mod html;
@@ -26,7 +29,7 @@ use std::sync::Arc;
 
 use controller::lease::Holder;
 use controller::runtime::readiness::Readiness;
-use controller::server::{Page, Site, Visit};
+use controller::server::{Form, Page, Site, Submitted, Visit};
 use futures::future::{BoxFuture, FutureExt as _};
 use helm_release::kube::Error;
 use http::StatusCode;
@@ -37,9 +40,11 @@ use tokio::sync::Semaphore;
 
 use crate::charts::running::Running;
 use crate::plan;
+use actions::Action;
 use address::{Address, View, Wanted};
 use html::Frame;
 use model::Caches;
+use submit::Refused;
 
 /// The answer for anything that does not exist or that the caller may not read.
 const NOTHING: &str = "There is nothing here that you may read.";
@@ -107,8 +112,12 @@ impl Web {
         let _permit = if view == View::Whole { None } else { self.large.acquire().await.ok() };
         match view {
             View::Whole => {
-                let detail = detail::detail(&found, visit.rights, now).await?;
-                Ok(either(visit, &detail, || html::release::release(&detail, version, now)))
+                let mut detail = detail::detail(&found, visit.rights, now).await?;
+                if visit.takes_forms {
+                    detail = detail.with_actions(&found, visit.rights).await?;
+                }
+                let asked = Action::parse(visit.query).filter(|_| visit.takes_forms);
+                Ok(either(visit, &detail, || html::release::release(&detail, asked, version, now)))
             }
             View::Values(rows) => {
                 let values = values::values(&found, visit.rights, rows).await?;
@@ -122,6 +131,25 @@ impl Web {
                     _ => page(StatusCode::OK, HTML, html::differences::differences(&differences).into_string()),
                 })
             }
+        }
+    }
+
+    /// Does what a form on a release's page asks for.
+    async fn act(&self, visit: Visit<'_>, form: Form<'_>) -> Result<Submitted, Error> {
+        let refused = |status, why: &str| Ok(Submitted::Refused(told(visit, status, why)));
+        let controllers = self.running.all();
+        if controllers.is_empty() {
+            return refused(StatusCode::SERVICE_UNAVAILABLE, IDLE);
+        }
+        let Address::Release(wanted, View::Whole) = Address::parse(visit.path, visit.query) else {
+            return refused(StatusCode::NOT_FOUND, NOTHING);
+        };
+        let Some(found) = sight::find(&controllers, visit.rights, &wanted).await? else {
+            return refused(StatusCode::NOT_FOUND, NOTHING);
+        };
+        match submit::submit(&found, form).await {
+            Ok(action) => Ok(Submitted::Done(address::after(&found.name(), action))),
+            Err(Refused { status, why }) => refused(status, &why),
         }
     }
 
@@ -164,6 +192,10 @@ impl Web {
 impl Site for Web {
     fn answer<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<Page, Error>> {
         self.page(visit).boxed()
+    }
+
+    fn submit<'s>(&'s self, visit: Visit<'s>, form: Form<'s>) -> BoxFuture<'s, Result<Submitted, Error>> {
+        self.act(visit, form).boxed()
     }
 
     fn generation(&self) -> u64 {

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::address::{Filter, Wanted};
 use super::model::{Caches, Table, row, table};
+use crate::inspect::model::Name;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::progression::Phase;
 use crate::view::primary::Primary;
@@ -173,7 +174,25 @@ pub(crate) async fn find(
     Ok(None)
 }
 
+/// Returns whether the caller may patch the resource of a release.
+///
+/// # Errors
+/// The API server does not say so.
+pub(crate) async fn may_patch(found: &Found, rights: &dyn Rights) -> Result<bool, Error> {
+    may(&found.controller, rights, "patch", found.primary.own_namespace()).await
+}
+
 impl Found {
+    /// Returns the name of the resource.
+    pub(crate) fn name(&self) -> Name {
+        Name {
+            group: self.controller.resource.group().to_owned(),
+            kind: self.primary.kind.to_string(),
+            namespace: self.primary.own_namespace().to_owned(),
+            name: self.primary.name().to_owned(),
+        }
+    }
+
     /// Returns a digest of what the release's page is made of.
     pub(crate) fn version(&self) -> u64 {
         let mut digest = DefaultHasher::new();

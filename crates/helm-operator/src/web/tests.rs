@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use helm::origins::Key;
 
+use super::actions::Action;
 use super::address::{Filter, ValueRows};
 use super::detail::{Detail, Drifted};
 use super::differences::Differences;
@@ -73,7 +74,8 @@ fn detail(text: &str, now: Timestamp) -> Detail {
     };
     release.next_attempt = Some(now);
     let drifted = vec![Drifted { name: name(text), change: word() }];
-    Detail { release, revisions: vec![revision(2), revision(1)], drifted }
+    let actions = vec![Action::Suspend];
+    Detail { release, revisions: vec![revision(2), revision(1)], drifted, actions }
 }
 
 fn values(text: &str) -> String {
@@ -126,7 +128,7 @@ fn differences(text: &str) -> String {
 }
 
 fn pages(text: &str, now: Timestamp) -> [String; 4] {
-    let release = html::release::release(&detail(text, now), 7, now).into_string();
+    let release = html::release::release(&detail(text, now), Some(Action::Resume), 7, now).into_string();
     [overview(text, now), release, values(text), process(text)]
 }
 
@@ -268,7 +270,7 @@ fn a_release_says_what_is_next() {
     let page = |next: Option<Timestamp>| {
         let mut detail = detail("shop", now);
         detail.release.next_attempt = next;
-        html::release::release(&detail, 7, now).into_string()
+        html::release::release(&detail, None, 7, now).into_string()
     };
     assert!(!page(None).contains("Next attempt"));
     let soon = now + jiff::SignedDuration::from_secs(60);

@@ -35,13 +35,7 @@ pub(crate) struct Values {
 /// The API server does not say what the caller may read.
 pub(crate) async fn values(found: &Found, rights: &dyn Rights, which: ValueRows) -> Result<Values, Error> {
     let Found { controller, primary, .. } = found;
-    let resource = Name {
-        group: controller.resource.group().to_owned(),
-        kind: primary.kind.to_string(),
-        namespace: primary.own_namespace().to_owned(),
-        name: primary.name().to_owned(),
-    };
-    let mut shown = Values { resource, which, rows: Vec::new(), omitted: 0, notes: Vec::new() };
+    let mut shown = Values { resource: found.name(), which, rows: Vec::new(), omitted: 0, notes: Vec::new() };
     let settings = &controller.settings;
     let sources = match named(primary, &settings.values_from, &settings.values_from_annotation) {
         Ok(named) => read(controller, rights, named, &mut shown.notes).await?,

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use super::super::callers::{Called, Callers, Use};
 use super::super::live::Follower;
 use super::super::site::Guarded;
-use super::super::{Page, Right, Site, Visit};
+use super::super::{Form, Page, Right, Senders, Site, Submitted, Visit};
 use super::*;
 
 /// A site that shows what it was asked, and in which of two namespaces the caller may list shops. Its versions are those
@@ -31,6 +31,17 @@ impl Site for Echo {
         })
     }
 
+    fn submit<'s>(&'s self, visit: Visit<'s>, form: Form<'s>) -> BoxFuture<'s, Result<Submitted, ApiError>> {
+        Box::pin(async move {
+            if form.body == "refuse" {
+                let page = Page { status: StatusCode::CONFLICT, content_type: "text/plain", body: b"no".to_vec() };
+                return Ok(Submitted::Refused(page));
+            }
+            form.api.send(Call::merge(format!("{}?{}", visit.path, form.user), form.body.as_bytes().to_vec())).await?;
+            Ok(Submitted::Done(format!("{}?done", visit.path)))
+        })
+    }
+
     fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
@@ -44,11 +55,11 @@ impl Site for Echo {
 }
 
 async fn world(api: Arc<Reviewer>) -> World {
-    serving(api, Arc::new(Echo::default())).await
+    serving(api, Arc::new(Echo::default()), None).await
 }
 
-async fn serving(api: Arc<Reviewer>, site: Arc<Echo>) -> World {
-    let server = super::super::site("127.0.0.1:0", None, site, api).await.unwrap().unwrap();
+async fn serving(api: Arc<Reviewer>, site: Arc<Echo>, senders: Option<Senders>) -> World {
+    let server = super::super::site("127.0.0.1:0", None, site, api, senders).await.unwrap().unwrap();
     assert!(server.is_secure(), "tokens must not travel in the clear");
     let world = World { address: server.address, shutdown: CancellationToken::new() };
     tokio::spawn(server.serve(world.shutdown.clone()));
@@ -151,6 +162,79 @@ async fn a_site_can_only_be_read() {
     }
 }
 
+/// What people sent to the API server, each with their token.
+type Sent = Arc<Mutex<Vec<String>>>;
+
+/// A connection that notes what is sent with a token.
+struct Sender(Sent, String);
+
+impl Api for Sender {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, ApiError>> {
+        let body = String::from_utf8(call.body.unwrap().1).unwrap();
+        self.0.lock().unwrap().push(format!("{} {} {} {body}", self.1, call.method, call.path));
+        Box::pin(async { Ok(Response::default()) })
+    }
+}
+
+/// Returns a site that takes forms, and what is sent through it.
+async fn taking() -> (World, Arc<Reviewer>, Sent) {
+    let (api, sent) = (reviewer(), Sent::default());
+    let log = sent.clone();
+    let senders: Senders = Arc::new(move |token| Ok(Arc::new(Sender(log.clone(), token.to_owned()))));
+    (serving(api.clone(), Arc::new(Echo::default()), Some(senders)).await, api, sent)
+}
+
+impl World {
+    async fn post(&self, path: &str, headers: &str, body: &str) -> String {
+        let mut stream = self.connect(&[]).await;
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+}
+
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\nSec-Fetch-Site: same-origin\r\n";
+
+#[tokio::test]
+async fn a_form_is_sent_with_the_token_of_whoever_sends_it() {
+    let (world, _, sent) = taking().await;
+    let answer = world.post("/x", &format!("{GOOD}{FORM}"), "a=1").await;
+    assert!(answer.starts_with("HTTP/1.1 303") && answer.contains("\r\nlocation: /x?done\r\n"), "{answer}");
+    assert_strict(&answer);
+    world.post("/x", &format!("Authorization: Bearer weak\r\n{FORM}"), "a=2").await;
+    assert_eq!(*sent.lock().unwrap(), ["good PATCH /x?prometheus a=1", "weak PATCH /x?nobody a=2"]);
+    let answer = world.post("/x", &format!("{GOOD}{FORM}"), "refuse").await;
+    assert!(answer.starts_with("HTTP/1.1 409") && answer.ends_with("no"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_form_of_another_site_or_a_stranger_is_refused_before_anyone_is_asked() {
+    let (world, api, sent) = taking().await;
+    let foreign = FORM.replace("same-origin", "cross-site");
+    let text = FORM.replace("x-www-form-urlencoded", "json");
+    for (headers, status) in [
+        (format!("{GOOD}{foreign}"), "403"),
+        (format!("{GOOD}Content-Type: application/x-www-form-urlencoded\r\n"), "403"),
+        (format!("{GOOD}{text}"), "415"),
+        (FORM.to_owned(), "401"),
+    ] {
+        let answer = world.post("/x", &headers, "a=1").await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{headers}: {answer}");
+        assert_strict(&answer);
+    }
+    assert_eq!(api.calls.load(Relaxed), 0);
+    let unknown = world.post("/x", &format!("Authorization: Bearer bad\r\n{FORM}"), "a=1").await;
+    assert!(unknown.starts_with("HTTP/1.1 401"), "{unknown}");
+    let large = world.post("/x", &format!("{GOOD}{FORM}"), &"a".repeat(5 << 10)).await;
+    assert!(large.starts_with("HTTP/1.1 413"), "{large}");
+    assert!(sent.lock().unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn one_user_cannot_keep_others_waiting() {
     let callers = Arc::new(Callers::new(reviewer()));
@@ -202,7 +286,7 @@ async fn an_open_page_is_told_of_changes_that_its_reader_may_see_until_its_minut
     let (api, site) = (reviewer(), Arc::new(Echo::default()));
     *api.readers.lock().unwrap() = vec![("prometheus", "a")];
     api.allowed.lock().unwrap().clear();
-    let guarded = Arc::new(Guarded::new(site.clone(), api.clone()));
+    let guarded = Arc::new(Guarded::new(site.clone(), api.clone(), None));
     let open = async |token: &str| {
         let Called::Known(caller) = guarded.callers.identify(CLIENT, token, Use::Follow).await.unwrap() else {
             panic!()

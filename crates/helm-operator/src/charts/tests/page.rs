@@ -2,7 +2,7 @@
 
 use controller::lease::Holder;
 use controller::runtime::readiness::Readiness;
-use controller::server::{Page, Right, Rights, Site as _, Visit};
+use controller::server::{Form, Page, Right, Rights, Site as _, Submitted, Visit};
 
 use super::*;
 use crate::charts::running::Running;
@@ -54,7 +54,8 @@ fn web(world: &World) -> Web {
 
 async fn load(world: &World, caller: &Caller, address: &str, as_json: bool) -> (u16, String) {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
-    let Page { status, body, .. } = web(world).answer(Visit { path, query, as_json, rights: caller }).await.unwrap();
+    let Page { status, body, .. } =
+        web(world).answer(Visit { path, query, as_json, takes_forms: false, rights: caller }).await.unwrap();
     (status.as_u16(), String::from_utf8(body).unwrap())
 }
 
@@ -193,7 +194,7 @@ async fn a_replica_that_serves_nothing_says_so() {
     let web = Web::of(Arc::default(), readiness, Holder::default(), Some("replica-1".to_owned()));
     let few = Caller::of(READ, &[""]);
     let all = Caller { sees_process: true, ..Caller::of(READ, &[""]) };
-    let visit = |path, as_json, rights| web.answer(Visit { path, query: "", as_json, rights });
+    let visit = |path, as_json, rights| web.answer(Visit { path, query: "", as_json, takes_forms: false, rights });
     let text = |page: Page| (page.status.as_u16(), String::from_utf8(page.body).unwrap());
     let (status, page) = text(visit("/", false, &few).await.unwrap());
     assert!(status == 200 && page.contains("another one leads") && !page.contains("replica-1"), "{page}");
@@ -275,7 +276,7 @@ async fn a_version_differs_after_changes_that_the_caller_may_see_and_after_no_ot
     let caller = Caller::of(READ, &["other"]);
     let web = web(&world);
     let version = async |path: &'static str| {
-        web.version(Visit { path, query: "", as_json: false, rights: &caller }).await.unwrap()
+        web.version(Visit { path, query: "", as_json: false, takes_forms: false, rights: &caller }).await.unwrap()
     };
     let (visible, hidden) = ("/Memcached.cache.my.domain/other/web", "/Memcached.cache.my.domain/ns/web");
     let (overview, one, generation) = (version("/").await, version(visible).await, web.generation());
@@ -347,4 +348,103 @@ async fn the_overview_says_how_far_a_rollout_is_without_numbers_of_releases() {
         let overview: Value = serde_json::from_str(&overview).unwrap();
         assert_eq!(overview["kinds"][0]["rollout"].as_str(), expected);
     }
+}
+
+const WEB: &str = "/Memcached.cache.my.domain/ns/web";
+
+/// Returns a visit of a page with buttons.
+fn acting<'v>(path: &'v str, query: &'v str, caller: &'v Caller) -> Visit<'v> {
+    Visit { path, query, as_json: false, takes_forms: true, rights: caller }
+}
+
+/// Sends a form to the page of a release; returns the address of the outcome, or the status with the page.
+async fn submit(
+    world: &World,
+    caller: &Caller,
+    path: &str,
+    form: &str,
+    api: &dyn Api,
+) -> Result<String, (u16, String)> {
+    let form = Form { body: form, user: "alice\u{202e}", api };
+    match web(world).submit(acting(path, "", caller), form).await.unwrap() {
+        Submitted::Done(address) => Ok(address),
+        Submitted::Refused(page) => Err((page.status.as_u16(), String::from_utf8(page.body).unwrap())),
+    }
+}
+
+/// Returns the actions that the page of a release offers.
+async fn buttons(world: &World, caller: &Caller) -> Vec<String> {
+    let visit = Visit { as_json: true, ..acting(WEB, "", caller) };
+    let page = web(world).answer(visit).await.unwrap();
+    let release: Value = serde_json::from_slice(&page.body).unwrap();
+    release["actions"].as_array().into_iter().flatten().map(|one| one.as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn buttons_are_for_those_who_may_patch_where_forms_are_taken() {
+    let world = three().await;
+    let (reader, writer) = (Caller::of(READ, &["ns"]), Caller::of(&["get", "patch"], &["ns"]));
+    assert!(buttons(&world, &reader).await.is_empty());
+    assert_eq!(buttons(&world, &writer).await, ["reconcileNow", "suspend"]);
+    let asked = writer.asked.lock().unwrap().clone();
+    assert_eq!(asked, ["get memcacheds.cache.my.domain ns", "patch memcacheds.cache.my.domain ns"]);
+    let (_, html) = load(&world, &writer, WEB, false).await;
+    assert!(!html.contains("<form method=\"post\""), "a site that can only be read has none: {html}");
+    let page = web(&world).answer(acting(WEB, "action=suspend", &writer)).await.unwrap();
+    let html = String::from_utf8(page.body).unwrap();
+    let button = "<button id=\"action-suspend\" type=\"submit\" name=\"action\" value=\"suspend\">Suspend</button>";
+    assert!(html.contains(&format!("<form method=\"post\" action=\"{WEB}\"")) && html.contains(button), "{html}");
+    assert!(html.contains("You asked for “Suspend”."), "{html}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_is_the_callers_own_patch_and_an_event_names_them() {
+    let world = World::with_events(three().await.server, Arc::new(Stub::default()), |_| {});
+    world.feed();
+    let caller = Caller::of(&["get", "patch"], &["ns"]);
+    let before = world.server.log().len();
+    let done = submit(&world, &caller, WEB, "action=suspend", &*world.server).await;
+    assert_eq!(done, Ok(format!("{WEB}?action=suspend")));
+    let sent = world.server.log().split_off(before);
+    assert!(sent.len() == 1 && sent[0].contains(&format!("PATCH {PRIMARY}")), "nothing but the patch: {sent:?}");
+    let annotation = |world: &World| {
+        let key = "/metadata/annotations/helm.sdk.operatorframework.io~1suspend";
+        world.server.object(PRIMARY).unwrap().pointer(key).cloned()
+    };
+    assert_eq!(annotation(&world), Some(json!("true")));
+    world.shared.events.flush(Duration::from_secs(5)).await;
+    let event = events(&world.server).pop().unwrap();
+    let told = ["type", "reason", "action", "note"].map(|field| event[field].as_str().unwrap().to_owned());
+    assert_eq!(told, ["Normal", "ActionRequested", "Suspend", "alice\u{fffd} asked for \"Suspend\" on the page"]);
+    assert_eq!(event["regarding"]["name"], "web");
+    world.feed();
+    assert_eq!(buttons(&world, &caller).await, ["resume"]);
+    submit(&world, &caller, WEB, "action=resume", &*world.server).await.unwrap();
+    assert_eq!(annotation(&world), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_not_done_and_says_why() {
+    let world = three().await;
+    let caller = Caller::of(&["get", "patch"], &["ns"]);
+    let before = world.server.log().len();
+    let api = &*world.server;
+    for (path, form, status) in [
+        (WEB, "action=pin", 400),
+        (WEB, "", 400),
+        (WEB, "action=suspend&more=1", 400),
+        ("/", "action=suspend", 404),
+        ("/Memcached.cache.my.domain/ns/absent", "action=suspend", 404),
+        ("/Memcached.cache.my.domain/other/web", "action=suspend", 404),
+    ] {
+        let (found, page) = submit(&world, &caller, path, form, api).await.unwrap_err();
+        assert_eq!(found, status, "{path} {form}: {page}");
+    }
+    assert_eq!(world.server.log().len(), before, "no request is sent for them");
+    world.server.refuse(|call| {
+        let why = "memcacheds \"web\" is forbidden: User \"alice\" cannot patch";
+        (call.method == "PATCH").then(|| Error::from_status(403, "Forbidden", why))
+    });
+    let (status, page) = submit(&world, &caller, WEB, "action=suspend", api).await.unwrap_err();
+    assert!(status == 403 && page.contains("cannot patch"), "{page}");
 }

@@ -89,7 +89,7 @@ impl<'t> Frame<'t> {
                         (fixed)
                         div #live data-version=[self.version] data-refresh=[self.refresh] { (content) }
                     }
-                    footer { "Read-only. Each reader sees what their own rights in the cluster allow." }
+                    footer { "Each reader sees what their own rights in the cluster allow." }
                 }
             }
         }

@@ -8,7 +8,8 @@ use super::{Frame, LINE, TEXT, age, full_name, moment, section, state, table, te
 use crate::inspect::model::{Hook, Release};
 use crate::inspect::revisions::Revision;
 use crate::status::Condition;
-use crate::status::history::{Action, HistoryEntry};
+use crate::status::history::{self, HistoryEntry};
+use crate::web::actions::{Action, FIELD};
 use crate::web::address::link;
 use crate::web::detail::{Detail, Drifted};
 
@@ -17,15 +18,19 @@ const MAX_CONDITIONS: usize = 50;
 /// The maximum number of revisions. An operator keeps ten by default.
 const MAX_REVISIONS: usize = 50;
 
-/// Writes a release.
-pub(crate) fn release(detail: &Detail, version: u64, now: Timestamp) -> Markup {
+/// Writes a release, after `asked` if the reader has just asked for it.
+pub(crate) fn release(detail: &Detail, asked: Option<Action>, version: u64, now: Timestamp) -> Markup {
     let release = &detail.release;
     let name = full_name(&release.resource);
     let content = html! {
         p.way { a href="/" { "All releases" } }
         h1 { (text(&name, LINE)) " " (state(release.state)) }
+        @if let Some(asked) = asked {
+            p.note role="status" { "You asked for “" (asked.label()) "”. This page shows what comes of it." }
+        }
         @if let Some(cause) = &release.cause { p.cause { (text(&cause.message, TEXT)) } }
         @for remark in &release.remarks { p.note { (text(remark, TEXT)) } }
+        @if !detail.actions.is_empty() { (buttons(detail)) }
         (section("deployed", "Deployed", &facts(release, now)))
         (section("objects", "Objects", &objects(release)))
         (section("conditions", "Conditions", &conditions(&release.conditions, now)))
@@ -34,6 +39,19 @@ pub(crate) fn release(detail: &Detail, version: u64, now: Timestamp) -> Markup {
         (section("history", "History", &history(detail, now)))
     };
     Frame::of(&name).following(version).around(&html! {}, &content)
+}
+
+/// Writes a form with a button for each action.
+fn buttons(detail: &Detail) -> Markup {
+    html! {
+        form method="post" action=(link(&detail.release.resource)) aria-label="Actions" {
+            @for action in &detail.actions {
+                button id={ "action-" (action.word()) } type="submit" name=(FIELD) value=(action.word()) {
+                    (action.label())
+                }
+            }
+        }
+    }
 }
 
 fn facts(release: &Release, now: Timestamp) -> Markup {
@@ -166,10 +184,10 @@ fn comparison(detail: &Detail, newest: &Revision) -> Markup {
     }
 }
 
-fn action_word(action: Action) -> &'static str {
+fn action_word(action: history::Action) -> &'static str {
     match action {
-        Action::Install => "install",
-        Action::Upgrade => "upgrade",
-        Action::Rollback => "rollback",
+        history::Action::Install => "install",
+        history::Action::Upgrade => "upgrade",
+        history::Action::Rollback => "rollback",
     }
 }
