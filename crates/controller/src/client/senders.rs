@@ -7,7 +7,7 @@ use kube::client::ClientBuilder;
 use kube::config::AuthInfo;
 use outside::{Api, Error};
 
-use super::{Counted, with_agent};
+use super::{Counted, prepared};
 use crate::metrics::Metrics;
 
 /// Returns a function that connects to the cluster with a token and nothing else: no certificate, account or user of
@@ -18,7 +18,7 @@ pub(crate) fn senders(
     program: &str,
     metrics: Metrics,
 ) -> impl Fn(&str) -> Result<Arc<dyn Api>, Error> + Send + Sync + 'static {
-    let mut cluster = with_agent(cluster, program);
+    let mut cluster = prepared(cluster, program);
     cluster.auth_info = AuthInfo::default();
     cluster.default_retry = false;
     move |token| {
