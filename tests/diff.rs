@@ -240,6 +240,58 @@ fn a_plan_names_every_write_that_follows_and_no_other() {
 }
 
 #[test]
+fn a_resource_that_asks_for_a_plan_is_told_what_it_then_does() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let planned = Planned::start(cluster, "told");
+    let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"p": value}});
+    let annotate = |value: &str| {
+        let annotation = format!("helm.sdk.operatorframework.io/dry-run{value}");
+        planned.namespace.kubectl(["annotate", "holder", "web", &annotation]).unwrap();
+    };
+    planned.compare(&[map("a", "1"), map("b", "1"), deployment("a:1"), secret("canary-0")], "Deployed");
+    annotate("=true");
+    let before = planned.requests().len();
+    let next = spec(&[map("a", "2"), deployment("a:2"), map("c", "1"), secret("canary-1")]);
+    planned.namespace.apply(&fs::read_to_string(planned.file(&next)).unwrap()).unwrap();
+    let told = eventually("the plan", || {
+        let resource = HOLDER.wait_for(&planned.namespace, "web", "Planned");
+        let told = condition(&resource, "Planned")["message"].as_str().unwrap().to_owned();
+        if told.starts_with("+1 ~3 -1") { Ok(told) } else { Err(told) }
+    });
+    let ns = planned.namespace.name();
+    let mut lines: Vec<&str> = told.lines().skip(1).collect();
+    lines.sort_unstable();
+    let expected = [
+        format!("+ ConfigMap {ns}/c"),
+        format!("- ConfigMap {ns}/b"),
+        format!("~ ConfigMap {ns}/a: data.x"),
+        format!("~ Deployment {ns}/web: spec.template.spec.containers[0].image"),
+        format!("~ Secret {ns}/s: data.p"),
+    ];
+    assert_eq!(lines, expected);
+    let resource = get(&planned.namespace, ["holder", "web"]);
+    assert_eq!(condition(&resource, "Planned")["reason"], "WouldChange");
+    assert!(!resource["status"].to_string().contains("canary"), "{resource}");
+    let written: Vec<Request> =
+        planned.requests().split_off(before).into_iter().filter(|one| !one.is_dry_run && sent(one).is_some()).collect();
+    assert!(written.is_empty(), "{written:?}");
+    assert!(HOLDER.events_of(&planned.namespace, "web").contains("WouldChange: +1 ~3 -1"));
+
+    // The command plans the same, and the operator then does it.
+    let plan = planned.plan_of(&next);
+    assert_eq!(plan["summary"], "+1 ~3 -1");
+    let before = planned.requests().len();
+    annotate("-");
+    eventually("the planned writes", || {
+        let sent: Vec<String> =
+            planned.requests()[before..].iter().filter(|request| !request.is_dry_run).filter_map(sent).collect();
+        let (sent, planned) = (sorted(sent), self::planned(&plan));
+        if sent == planned { Ok(()) } else { Err((planned, sent)) }
+    });
+    planned.namespace.kubectl(["delete", "holder", "web", "--timeout=60s"]).unwrap();
+}
+
+#[test]
 fn a_hook_that_the_operator_waits_for_counts_as_done() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let planned = Planned::start(cluster, "planned-hook");

@@ -17,10 +17,11 @@ pub const RENAMED: [&str; 8] = [
 ];
 
 /// The other keys with an effect.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     "adopt",
     "depends-on",
     "drift",
+    "dry-run",
     "hook-timeout",
     "pin",
     "reconcile-now",

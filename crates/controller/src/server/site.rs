@@ -2,7 +2,7 @@
 //!
 //! Every request needs a bearer token. Nothing may be stored by the browser, framed, or loaded from elsewhere. A client
 //! that accepts `text/event-stream` is notified of changes of the page instead of getting it ([`super::live`]). The site
-//! can only be read, unless it gets [`Senders`]; then it also takes [forms](super::forms).
+//! can only be read, unless it gets [`Senders`]; then it also takes forms ([`super::forms`]).
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};

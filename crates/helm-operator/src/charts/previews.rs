@@ -96,8 +96,7 @@ impl Previews {
 /// Previews the deployed releases of a controller, ordered by name.
 pub(crate) async fn of_all(shared: &ControllerContext, renderer: &dyn Renderer) -> Vec<ReleasePreview> {
     let until = Instant::now() + LIMIT;
-    let is_served =
-        |primary: &Arc<Primary>| !primary.deleting && !primary.annotations.suspend() && !primary.annotations.pause();
+    let is_served = |primary: &Arc<Primary>| !primary.deleting && !primary.annotations.leaves_alone();
     let mut primaries: Vec<_> = shared.cache.primaries().into_iter().filter(is_served).collect();
     primaries.sort_by_key(|primary| (primary.namespace().to_owned(), primary.name().to_owned()));
     let mut all = Vec::new();

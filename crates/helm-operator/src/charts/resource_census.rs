@@ -12,7 +12,7 @@ use crate::view::release::Release;
 
 impl Census for ControllerContext {
     fn count(&self) -> Count {
-        let left_alone = [("suspend", 0), ("pause", 0)].into();
+        let left_alone = [("suspend", 0), ("pause", 0), ("dry-run", 0)].into();
         let mut counts = Count { left_alone, rollout: rollout(self), ..Count::default() };
         for primary in self.cache.primaries() {
             let ready = primary.status.find(condition::READY);

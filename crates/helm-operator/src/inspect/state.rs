@@ -12,7 +12,7 @@ const GRACE: SignedDuration = SignedDuration::from_secs(30);
 /// Returns the state of a resource's release.
 pub(crate) fn state(resource: &Received, now: Timestamp) -> State {
     let (primary, status) = (&resource.primary, &resource.primary.status);
-    let is_set = primary.annotations.suspend() || primary.annotations.pause();
+    let is_set = primary.annotations.leaves_alone();
     match () {
         () if unserved_for(resource, now).is_some() => State::Unserved,
         () if primary.deleting => State::Uninstalling,

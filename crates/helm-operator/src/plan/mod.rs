@@ -1,13 +1,14 @@
 //! What a reconcile would write: pure.
 //!
 //! `changes` sorts the writes of a rehearsal by object, `revisions` compares what is recorded, and `diff` shows how an
-//! object changes. `text`, `markdown` and `json` print a plan.
+//! object changes. `text`, `markdown` and `json` print a plan, `brief` without contents.
 
 pub(crate) mod diff;
 
 mod changes;
 pub(crate) mod revisions;
 
+pub(crate) mod brief;
 pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod text;

@@ -14,6 +14,9 @@ pub(crate) mod versions;
 
 mod live_view;
 
+pub(crate) mod rehearse;
+pub(crate) mod twin;
+
 pub(crate) mod observe;
 
 pub(crate) mod decide;
@@ -48,7 +51,8 @@ use crate::reconcile::report::progress::{Progress, publish_progress};
 use crate::reconcile::report::{headline, status_writer};
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::{
-    chart_tests, compare, dependencies, deploy, detect, impersonation, render, repair, resync, supersede, uninstall,
+    chart_tests, compare, dependencies, deploy, detect, impersonation, plan, render, repair, resync, supersede,
+    uninstall,
 };
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
@@ -219,6 +223,7 @@ impl ReconcileLoop<'_> {
             Step::Compare => compare::compare(context, primary).await?,
             Step::Queue => context.enqueue_upgrade(),
             Step::Retry => context.wait_for_retry(primary).into(),
+            Step::Plan => plan::plan(context, primary).await?.into(),
             Step::Reapply => resync::reapply(context, primary).await?,
             Step::Render | Step::Uninstall if context.is_account_gone(primary).await => match step {
                 Step::Render => return Err(Failed::from(context.missing_account(primary)).into()),

@@ -40,6 +40,7 @@ impl StepContext<'_> {
             finalizer: primary.has_finalizer(),
             suspended: primary.annotations.suspend(),
             paused: primary.annotations.pause(),
+            planning: self.planning(primary),
             release: self.recorded(primary),
             invalid_annotation: self.annotation_fault(primary).is_some(),
             inputs: self.inputs(release.as_deref(), primary),

@@ -28,6 +28,7 @@ pub(super) fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
         let message = "The annotation suspend is set: the release is left alone.";
         all.push(new(condition::SUSPENDED, "True", "SuspendAnnotation", message));
     }
+    all.extend(facts.planned.as_ref().map(|plan| new(condition::PLANNED, "True", plan.reason, &plan.message)));
     all.extend(facts.pinned.map(pinned));
     all.extend(faults(facts, old));
     let ready = ready(facts);
@@ -62,7 +63,7 @@ fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
 /// to do.
 fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
     let is_leaving = facts.awaited.is_some() || !facts.kept_by.is_empty();
-    if is_leaving || facts.suspended || facts.paused {
+    if is_leaving || facts.suspended || facts.paused || facts.planned.is_some() {
         return None;
     }
     if let Some(waiting) = &facts.waiting {

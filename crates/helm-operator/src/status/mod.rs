@@ -63,6 +63,8 @@ pub(crate) mod condition {
     pub(crate) const UNPROVEN_RECORDS: &str = "UnprovenRecords";
     /// An annotation pins the release to a revision; present only when true.
     pub(crate) const PINNED: &str = "Pinned";
+    /// An annotation asks for a plan in place of acting, which is the message; present only when true.
+    pub(crate) const PLANNED: &str = "Planned";
     /// Whether the release passed its tests, as in Flux; absent if none run.
     pub(crate) const TEST_SUCCESS: &str = "TestSuccess";
 }
@@ -84,11 +86,12 @@ const OURS: &[&str] = &[
     condition::UNPROVEN_RECORDS,
     condition::TEST_SUCCESS,
     condition::PINNED,
+    condition::PLANNED,
 ];
 
 /// The maximum length of a message, in bytes. Conditions may have 32 KiB, but a whole list of resources must stay
 /// small.
-const MAX_MESSAGE: usize = 4096;
+pub(crate) const MAX_MESSAGE: usize = 4096;
 /// How many objects, hooks or records a message names, and how many objects one diagnosis examines.
 pub(crate) const MAX_NAMED: usize = 3;
 
@@ -253,6 +256,8 @@ pub(crate) struct Facts {
     pub(crate) kept_by: Vec<String>,
     /// Whether an annotation suspends the resource, so that nothing is done.
     pub(crate) suspended: bool,
+    /// The plan that an annotation asks for in place of acting.
+    pub(crate) planned: Option<PlanReport>,
     /// The values that no template reads; empty if there are none.
     pub(crate) unread: String,
     /// The control annotations that have no effect; empty if there are none.
@@ -264,6 +269,15 @@ pub(crate) struct Facts {
     pub(crate) pinned: Option<(u32, u32)>,
     /// The tests of the release; `None` if none run.
     pub(crate) tests: Option<TestReport>,
+}
+
+/// What a plan in place of acting says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlanReport {
+    /// The reason: whether something would change.
+    pub(crate) reason: &'static str,
+    /// The plan.
+    pub(crate) message: String,
 }
 
 /// The reason why a failure needs a change, if its own reason does not imply it.

@@ -78,6 +78,25 @@ impl Cache {
         Cache { room, ..self }
     }
 
+    /// Returns a copy for one resource that nothing feeds: it knows the objects, and of releases only the resource's.
+    /// Its changes are its own.
+    pub(crate) fn copied_for(&self, key: &ResourceKey) -> Cache {
+        let releases = Arc::new(self.releases.copied_for(&self.record_of(key)));
+        let state = self.state();
+        let copied =
+            State { dependents: state.dependents.clone(), coverage: state.coverage.clone(), ..State::default() };
+        Cache {
+            state: Mutex::new(copied),
+            changes: AtomicU64::default(),
+            reader: releases.new_reader(),
+            releases,
+            home: self.home.clone(),
+            expressions: self.expressions.clone(),
+            heeds_annotations: self.heeds_annotations,
+            room: self.room.clone(),
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn fill_room(&self) {
         self.room.fill();

@@ -40,11 +40,11 @@ pub(crate) enum Watching {
 }
 
 /// The coverage of all kinds' watches.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Coverage(HashMap<KindKey, Kind>);
 
 /// The watches of one kind.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Kind {
     /// Whether they were requested.
     is_started: bool,

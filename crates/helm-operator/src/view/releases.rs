@@ -77,6 +77,14 @@ impl Releases {
         Releases { writer, ..Releases::default() }
     }
 
+    /// Returns a store of the same process with a copy of this release alone, which nothing feeds.
+    pub(crate) fn copied_for(&self, key: &ResourceKey) -> Releases {
+        let copied = Releases::of(self.writer.clone());
+        lock(&copied.all).extend(self.get(key).map(|release| (key.clone(), release)));
+        lock(&copied.listed).clone_from(&lock(&self.listed));
+        copied
+    }
+
     /// Returns a number that differs whenever a release has changed.
     pub(crate) fn generation(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)

@@ -29,8 +29,15 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const DURATIONS: [&str; 2] = ["reconcile-period", "hook-timeout"];
 
 /// The keys with a boolean. As in upstream, an invalid boolean counts as false.
-const FLAGS: [&str; 6] =
-    ["adopt", "suspend", "uninstall-wait", "install-disable-hooks", "upgrade-disable-hooks", "uninstall-disable-hooks"];
+const FLAGS: [&str; 7] = [
+    "adopt",
+    "dry-run",
+    "suspend",
+    "uninstall-wait",
+    "install-disable-hooks",
+    "upgrade-disable-hooks",
+    "uninstall-disable-hooks",
+];
 
 /// The control annotations that count, and their names.
 ///
@@ -262,11 +269,21 @@ impl Annotations {
         self.flag("suspend", false)
     }
 
+    /// Returns `dry-run`: whether to plan in place of acting. Default: false.
+    pub(crate) fn dry_run(&self) -> bool {
+        self.flag("dry-run", false)
+    }
+
     /// Returns the annotation that leaves the release alone, if any; `pause`, which also delays a deletion, comes
-    /// first.
+    /// first, and `dry-run`, which gives way to the others, last.
     pub(crate) fn left_alone_by(&self) -> Option<&'static str> {
-        let all = [("pause", self.pause()), ("suspend", self.suspend())];
+        let all = [("pause", self.pause()), ("suspend", self.suspend()), ("dry-run", self.dry_run())];
         all.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
+    }
+
+    /// Returns whether an annotation leaves the release alone.
+    pub(crate) fn leaves_alone(&self) -> bool {
+        self.left_alone_by().is_some()
     }
 
     /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`; the one for upgrades also covers

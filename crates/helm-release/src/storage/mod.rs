@@ -151,6 +151,12 @@ impl Storage {
         Storage { writer, ..self }
     }
 
+    /// Returns the same storage behind another connection.
+    #[must_use]
+    pub fn through(self, api: Arc<dyn Api>) -> Storage {
+        Storage { api, ..self }
+    }
+
     /// Returns a storage with its records at this home.
     #[must_use]
     pub fn at(self, home: Home) -> Storage {

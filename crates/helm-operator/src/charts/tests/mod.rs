@@ -79,6 +79,7 @@ mod ordered;
 mod override_types;
 mod page;
 mod pinned;
+mod planned;
 mod previews;
 mod proven;
 mod pulled;
@@ -364,14 +365,6 @@ fn lease() -> ObjectReference {
     ObjectReference { kind, namespace, name, ..ObjectReference::default() }
 }
 
-/// Returns a client for extensions that send no requests.
-fn no_client() -> kube::Client {
-    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-        Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
-    });
-    kube::Client::new(service, "default")
-}
-
 impl World {
     pub(super) fn new(spec: Value) -> World {
         let server = Arc::new(MemoryApi::new());
@@ -500,7 +493,7 @@ impl World {
             started: Instant::now(),
             stopping: CancellationToken::new(),
             extensions,
-            client: no_client(),
+            client: controller::testing::client(&server, &Arc::default()),
             contact: Contact::default(),
             counts: ChartMetrics::new(&metrics),
             metrics,

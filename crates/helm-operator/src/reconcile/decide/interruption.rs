@@ -51,7 +51,7 @@ impl Aim {
             // An uninstall takes its hooks from the record.
             () if self.action == Action::Uninstall => None,
             () if aim.is_deleting => Some("the resource is being deleted"),
-            () if now.annotations.suspend() => None,
+            () if now.annotations.leaves_alone() => None,
             () if aim.pin != self.pin => Some("the annotation pin changed"),
             // A pinned release does not follow it.
             () if self.pin.is_some() => None,

@@ -20,7 +20,7 @@ use super::health::Waiting;
 use super::remembered::{Detections, Found, HandledTriggers, Met, Unserved};
 use crate::reconcile::failure::Failed;
 use crate::status::reason::Reason;
-use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
+use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
 use crate::view::release::Release;
 
@@ -131,6 +131,17 @@ pub(crate) struct StatusMemory {
     pub(crate) unread: Option<Box<Found>>,
     /// The last revision that failed its tests, and why.
     pub(crate) test_failure: Option<Box<(u32, String)>>,
+    /// The last plan that its annotation asked for.
+    pub(crate) planned: Option<Box<Planned>>,
+}
+
+/// A plan that was made in place of acting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// What it depends on; empty if it could not be made.
+    pub(crate) inputs: String,
+    /// What it says.
+    pub(crate) told: PlanReport,
 }
 
 /// The facts about a release that its records do not contain.
@@ -228,8 +239,8 @@ pub(crate) struct DriftMemory {
 impl StatusMemory {
     /// Returns whether the memory is empty.
     fn is_blank(&self) -> bool {
-        let StatusMemory { notes, written, unwritten, field_fault, waiting, unread, test_failure } = self;
-        let is_unread = unread.is_none() && waiting.is_none() && test_failure.is_none();
+        let StatusMemory { notes, written, unwritten, field_fault, waiting, unread, test_failure, planned } = self;
+        let is_unread = unread.is_none() && waiting.is_none() && test_failure.is_none() && planned.is_none();
         is_unread && notes.is_none() && written.is_none() && unwritten.is_none() && field_fault.is_none()
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Observed {
     pub(crate) suspended: bool,
     /// Its annotation pauses it, including its deletion.
     pub(crate) paused: bool,
+    /// Whether its annotation asks for a plan in place of acting.
+    pub(crate) planning: Planning,
     /// The newest revision of the release.
     pub(crate) release: Recorded,
     /// How the revision's inputs compare with the resource's.
@@ -48,6 +50,17 @@ pub(crate) struct Observed {
     pub(crate) outdated: bool,
     /// What the tests of the newest revision ask for.
     pub(crate) gate: Gate,
+}
+
+/// Whether to plan in place of acting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planning {
+    /// No.
+    Off,
+    /// Yes, and what a plan depends on has changed since the last one.
+    Due,
+    /// Yes, and the last plan is up to date.
+    Done,
 }
 
 /// What to do even if nothing differs.
@@ -180,6 +193,8 @@ pub(crate) enum Step {
     GiveWay,
     /// Wait for a permit that is reserved for retries.
     Retry,
+    /// Plan the next reconcile.
+    Plan,
     /// Render the chart.
     Render,
     /// Create the first revision, or continue to.
@@ -219,7 +234,8 @@ impl Step {
 impl Observed {
     /// Returns whether there is nothing to do until something changes.
     pub(crate) fn is_idle(&self) -> bool {
-        self.paused || if self.deleting { !self.finalizer } else { self.suspended }
+        let is_left = self.suspended || self.planning != Planning::Off;
+        self.paused || if self.deleting { !self.finalizer } else { is_left }
     }
 }
 
@@ -237,6 +253,7 @@ impl fmt::Display for Step {
             Step::AwaitDependencies => "wait for dependencies",
             Step::AwaitDependents => "wait for dependents",
             Step::Compare => "compare with record",
+            Step::Plan => "plan",
             Step::Render => "render",
             Step::Install => "install",
             Step::Upgrade => "upgrade",
@@ -269,6 +286,8 @@ impl fmt::Display for Observed {
             (!self.finalizer, "without finalizer"),
             (self.suspended, "suspended"),
             (self.paused, "paused"),
+            (self.planning == Planning::Due, "plan due"),
+            (self.planning == Planning::Done, "planned"),
             (self.held, "held"),
             (self.listing, "objects not listed yet"),
             (self.yields, "failed before"),
@@ -334,7 +353,7 @@ impl fmt::Display for Objects {
 /// it does not delay others.
 pub(crate) fn next_step(observed: &Observed) -> Step {
     match wanted_step(observed) {
-        Step::Render if observed.yields => Step::Retry,
+        Step::Render | Step::Plan if observed.yields => Step::Retry,
         step => step,
     }
 }
@@ -358,6 +377,12 @@ fn wanted_step(observed: &Observed) -> Step {
     // The live objects are not known yet.
     if observed.listing {
         return Step::Wait;
+    }
+    match observed.planning {
+        Planning::Off => {}
+        _ if observed.inputs == Inputs::Unread => return Step::ReadSources,
+        Planning::Due => return Step::Plan,
+        Planning::Done => return Step::Nothing,
     }
     match observed.release {
         Recorded::Deployed if observed.finalizer => when_deployed(observed),
@@ -471,6 +496,7 @@ mod tests {
         finalizer: true,
         suspended: false,
         paused: false,
+        planning: Planning::Off,
         release: Recorded::Deployed,
         inputs: Inputs::Same,
         objects: Objects::Intact,
@@ -859,6 +885,30 @@ mod tests {
             ("at work", Observed { release: Recorded::InFlight, ..changed.clone() }, Step::LeaveAlone),
             ("being deleted", Observed { deleting: true, ..changed }, Step::Uninstall),
         ]);
+    }
+
+    #[test]
+    fn a_resource_whose_annotation_asks_for_a_plan_is_planned_once_and_left_alone() {
+        let due = Observed { planning: Planning::Due, ..FINE };
+        let new = Observed { release: Recorded::None, inputs: Inputs::Changed, finalizer: false, ..due.clone() };
+        check(&[
+            ("a plan of what is deployed", due.clone(), Step::Plan),
+            ("and nothing more", Observed { planning: Planning::Done, ..due.clone() }, Step::Nothing),
+            ("a new resource gets no finalizer", new.clone(), Step::Plan),
+            ("and no release", Observed { planning: Planning::Done, ..new.clone() }, Step::Nothing),
+            ("its sources first", Observed { inputs: Inputs::Unread, ..new.clone() }, Step::ReadSources),
+            ("drift stays", Observed { planning: Planning::Done, objects: Objects::Drifted, ..FINE }, Step::Nothing),
+            ("an unfinished upgrade, too", Observed { release: Recorded::Pending, ..due.clone() }, Step::Plan),
+            ("what was held before is planned", Observed { held: true, ..due.clone() }, Step::Plan),
+            ("a slow one with the permit for them", Observed { yields: true, ..due.clone() }, Step::Retry),
+            ("not before the objects are listed", Observed { listing: true, ..due.clone() }, Step::Wait),
+            ("not what cannot be seen", Observed { blind: true, ..due.clone() }, Step::ReportBlindness),
+            ("not while suspended", Observed { suspended: true, ..due.clone() }, Step::Nothing),
+            ("not while paused", Observed { paused: true, ..due.clone() }, Step::Nothing),
+            ("a deletion is none", Observed { deleting: true, ..due.clone() }, Step::Uninstall),
+        ]);
+        assert!(Observed { planning: Planning::Done, ..FINE }.is_idle());
+        assert!(!Observed { deleting: true, ..due }.is_idle());
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl StepContext<'_> {
     /// Clears the failure, because nothing is left to do. A drift loop, however, ends only once it has been quiet long
     /// enough.
     pub(crate) fn clear_failure(&self, primary: &Primary) {
-        if primary.deleting || primary.annotations.suspend() || primary.annotations.pause() {
+        if primary.deleting || primary.annotations.leaves_alone() {
             return;
         }
         self.shared.memory.change(self.key, |history| {

@@ -125,6 +125,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         notes: history.status.notes.clone(),
         paused: primary.annotations.pause(),
         suspended: primary.annotations.suspend(),
+        planned: context.plan_report(primary),
         is_queued: Some(context.shared.rollout.limit()).filter(|_| context.shared.rollout.is_waiting(context.key)),
         handled: context.handled(primary),
         waiting: context

@@ -75,7 +75,7 @@ impl StepContext<'_> {
             return;
         }
         let is_pinned = self.pinned(primary).is_some();
-        let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause() || is_pinned;
+        let idle = primary.deleting || primary.annotations.leaves_alone() || is_pinned;
         let history = self.shared.memory.of(self.key);
         let fault = history.fault();
         // A chart that does not render has changed nothing, unless an earlier attempt did. Whoever waits in line keeps

@@ -49,7 +49,7 @@ impl StepContext<'_> {
     /// known.
     pub(crate) fn member(&self, primary: &Primary, health: Option<&Health>) -> Member {
         let annotations = &primary.annotations;
-        let is_left = primary.deleting || annotations.suspend() || annotations.pause();
+        let is_left = primary.deleting || annotations.leaves_alone();
         let is_pinned = annotations.pin().ok().flatten().is_some();
         let release = self.release().filter(|_| !is_left && !is_pinned);
         let part = release.as_deref().map_or(Part::None, |release| self.part(primary, release, health));

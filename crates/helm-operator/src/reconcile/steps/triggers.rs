@@ -36,7 +36,7 @@ impl StepContext<'_> {
 
     /// Ends every wait after a failure, if a new token requests it.
     pub(crate) fn accept_retry(&self, primary: &Primary) {
-        let idle = primary.annotations.suspend() || primary.annotations.pause();
+        let idle = primary.annotations.leaves_alone();
         let Some(token) = primary.annotations.retry_now().filter(|_| !idle) else { return };
         let known = [self.asked().handled.retry_now, primary.status.last_handled().retry_now];
         if known.iter().flatten().any(|known| **known == *token) {

@@ -221,6 +221,13 @@ impl Applier {
         Applier { api, ..self.clone() }
     }
 
+    /// Returns an applier that sends requests through another connection to the same server. Discovery and OpenAPI stay
+    /// shared.
+    #[must_use]
+    pub fn through(&self, api: Arc<dyn Api>) -> Applier {
+        Applier { api, ..self.clone() }
+    }
+
     /// Returns the server.
     pub fn api(&self) -> &Arc<dyn Api> {
         &self.api

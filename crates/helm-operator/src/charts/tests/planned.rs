@@ -1,0 +1,198 @@
+//! Tests of the annotation `dry-run`: what would change is said, nothing is written, and nothing is remembered of it.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::reconcile::decide::state::Recorded;
+use crate::reconcile::step_context::StepContext;
+use crate::values_from::ValuesSource;
+
+const DRY_RUN: &str = "helm.sdk.operatorframework.io/dry-run";
+
+/// Sets or removes the annotation.
+fn ask(world: &World, asked: bool) {
+    world.edit(|primary| {
+        let value = if asked { json!("true") } else { Value::Null };
+        primary["metadata"]["annotations"][DRY_RUN] = value;
+        primary["metadata"]["annotations"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    });
+}
+
+/// Returns the reason and the message of the plan.
+fn told(world: &World) -> (String, String) {
+    let told =
+        world.condition("Planned").unwrap_or_else(|| panic!("no plan: {}", world.server.object(PRIMARY).unwrap()));
+    let mut parts = told.splitn(3, '/').skip(1).map(str::to_owned);
+    (parts.next().unwrap(), parts.next().unwrap())
+}
+
+/// Returns the objects of the cluster, except the resource itself and events.
+fn objects(world: &World) -> Vec<String> {
+    let is_other = |path: &String| path != PRIMARY && !path.contains("/events/");
+    let paths = world.server.paths().into_iter().filter(is_other);
+    paths.map(|path| format!("{path} {}", world.server.object(&path).unwrap())).collect()
+}
+
+async fn requests(world: &World) -> usize {
+    let before = world.server.log().len();
+    world.reconcile().await;
+    world.server.log().len() - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_resource_is_planned_and_nothing_is_installed_until_the_annotation_goes() {
+    let world = World::new(spec());
+    ask(&world, true);
+    let before = objects(&world);
+    world.reconcile().await;
+    let expected = "+3 ~0 -0\n+ ConfigMap ns/a\n+ ConfigMap ns/b\n+ ConfigMap ns/c";
+    assert_eq!(told(&world), ("WouldChange".to_owned(), expected.to_owned()));
+    assert_eq!(objects(&world), before);
+    let primary = world.server.object(PRIMARY).unwrap();
+    assert_eq!(primary["metadata"].get("finalizers"), None, "a deletion must not wait for anyone");
+    assert_eq!(world.condition("Reconciling"), None, "nothing follows by itself");
+    assert!(world.shared.cache.release(&key()).is_none());
+    assert_eq!(requests(&world).await, 0);
+    world.feed();
+    assert_eq!(requests(&world).await, 0, "nothing that the plan depends on has changed");
+    ask(&world, false);
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.condition("Planned")), (["a", "b", "c"].map(str::to_owned).to_vec(), None));
+    assert_eq!(world.state("Ready"), "True/Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_planned_again_whenever_something_else_would_follow() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    ask(&world, true);
+    world.reconcile().await;
+    assert_eq!(told(&world), ("NoChanges".to_owned(), "no changes".to_owned()));
+    let before = objects(&world);
+    world.edit(|primary| primary["spec"] = json!({"maps": ["a", "d"], "value": "2"}));
+    world.reconcile().await;
+    let expected = "+1 ~1 -2\n~ ConfigMap ns/a: data.value\n+ ConfigMap ns/d\n- ConfigMap ns/b\n- ConfigMap ns/c";
+    let (reason, message) = told(&world);
+    let mut lines: Vec<&str> = message.lines().collect();
+    let mut wanted: Vec<&str> = expected.lines().collect();
+    lines.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!((&*reason, lines), ("WouldChange", wanted));
+    assert_eq!(objects(&world), before);
+    assert_eq!(world.history(), ["1 deployed"], "the cache knows nothing of what was rehearsed");
+    let context_key = key();
+    let context = StepContext::new(&world.shared, &context_key, &());
+    assert_eq!(context.recorded(&world.shared.cache.primary(&key()).unwrap()), Recorded::Deployed);
+    assert_eq!(requests(&world).await, 0);
+    ask(&world, false);
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "d"]);
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_plans_again_and_only_says_what_is_new() {
+    let serve = |server: Arc<MemoryApi>, chart: &'static str| {
+        World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |_| {})
+    };
+    let published = async |world: &World| {
+        world.shared.events.flush(Duration::from_secs(5)).await;
+        let all = events(&world.server).into_iter().filter(|event| event["action"] == "Plan");
+        all.map(|event| format!("{} {}", event["reason"].as_str().unwrap(), event["note"].as_str().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let first = serve(World::new(spec()).server, "v1");
+    first.reconcile().await;
+    ask(&first, true);
+    first.reconcile().await;
+    assert_eq!(published(&first).await, ["NoChanges no changes"]);
+    let same = serve(first.server.clone(), "v1");
+    same.reconcile().await;
+    assert_eq!(published(&same).await.len(), 1, "it says nothing new");
+    let other = serve(first.server.clone(), "v2");
+    other.reconcile().await;
+    assert_eq!((&*told(&other).0, published(&other).await.len()), ("WouldChange", 2));
+    assert_eq!(other.history(), ["1 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_changes_makes_a_new_plan() {
+    let sources: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "ConfigMap", "name": "extra"}])).unwrap();
+    let world = World::with_events(World::new(json!({})).server, Arc::new(with_sources()), |settings| {
+        settings.values_from = sources.into();
+    });
+    let source = |maps: Value| {
+        let data = json!({"values.yaml": json!({"maps": maps}).to_string()});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "extra"}, "data": data})
+    };
+    let path = format!("{MAPS}/extra");
+    world.server.put(&path, source(json!(["a"])), "user");
+    world.feed();
+    ask(&world, true);
+    world.reconcile().await;
+    assert_eq!(told(&world).1, "+1 ~0 -0\n+ ConfigMap ns/a");
+    world.server.put(&path, source(json!(["a", "b"])), "user");
+    world.feed();
+    world.reconcile().await;
+    assert_eq!(told(&world).1, "+2 ~0 -0\n+ ConfigMap ns/a\n+ ConfigMap ns/b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_no_plan() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    ask(&world, true);
+    world.reconcile().await;
+    world.delete();
+    world.reconcile().await;
+    assert!(world.maps().is_empty() && world.server.object(PRIMARY).is_none(), "{:?}", world.server.paths());
+}
+
+const CANARY: &str = "canary-8c1f";
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_shows_no_content_of_any_object() {
+    let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": value}});
+    let start = json!({"maps": ["a"], "value": "one", "objects": [secret("other")]});
+    let world = World::with_events(World::new(start).server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    ask(&world, true);
+    world.edit(|primary| primary["spec"] = json!({"maps": ["a"], "value": CANARY, "objects": [secret(CANARY)]}));
+    world.reconcile().await;
+    let (reason, message) = told(&world);
+    assert!(reason == "WouldChange" && message.contains("~ Secret ns/s"), "{message}");
+    world.shared.events.flush(Duration::from_secs(5)).await;
+    let mut seen = format!("{} {:?}", world.server.object(PRIMARY).unwrap()["status"], events(&world.server));
+    seen.push_str(&message);
+    assert!(!seen.contains(CANARY), "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_fails_says_why_and_the_release_stays_as_it_is() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    ask(&world, true);
+    world.edit(|primary| primary["spec"] = json!({"broken": true}));
+    world.reconcile().await;
+    let (reason, message) = told(&world);
+    assert!(reason == "PlanFails" && message.starts_with("no changes; fails: "), "{reason}: {message}");
+    assert_eq!((world.state("Ready"), world.maps().len()), ("True/Ready".to_owned(), 3));
+    assert_eq!(requests(&world).await, 0, "the same plan is not made again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_cannot_be_read_is_planned_later() {
+    let world = World::new(spec());
+    ask(&world, true);
+    let is_off = Arc::new(AtomicBool::new(true));
+    let off = is_off.clone();
+    world.server.refuse(move |call| {
+        let is_hit = off.load(Ordering::Relaxed) && call.method == "GET" && call.path == PRIMARY;
+        is_hit.then(|| Error::from_status(503, "ServiceUnavailable", "away"))
+    });
+    world.reconcile().await;
+    assert_eq!(told(&world), ("PlanFailed".to_owned(), "away".to_owned()));
+    is_off.store(false, Ordering::Relaxed);
+    world.reconcile().await;
+    assert_eq!(told(&world).0, "WouldChange");
+}

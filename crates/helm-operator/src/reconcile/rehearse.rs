@@ -1,0 +1,137 @@
+//! Rehearses the next reconcile of a resource: runs it against a client that writes nothing, and sorts what it would
+//! write.
+
+use std::sync::Arc;
+
+use controller::client::rehearsal::{Rehearsal, Write};
+use controller::runtime::key::ResourceKey;
+use controller::runtime::priority::Priority;
+use futures::future::{BoxFuture, FutureExt as _};
+use helm::manifest::HOOK_ANNOTATION;
+use helm::sequence::Turn;
+use helm_release::kube::{Error as ApiError, ObjectKey};
+use helm_release::storage::{MarkedObject, SECRET_TYPE};
+use scaffold::annotations::PREFIX;
+use serde_json::{Value, json};
+
+use super::controller_context::ControllerContext;
+use super::reconcile;
+use super::step_context::StepContext;
+use crate::mask::Mask;
+use crate::plan::{Change, Name, Plan, plan};
+use crate::view::primary::Received;
+use crate::view::release::Release;
+
+/// The plan of a resource, and what must not be shown of it.
+pub(crate) struct Rehearsed {
+    pub(crate) plan: Plan,
+    /// Redacts the contents of Secrets, and override values, which may come from the operator's environment.
+    pub(crate) mask: Mask,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The resource cannot be read as one of its kind.
+    #[error("the resource is invalid")]
+    Invalid(#[from] serde_json::Error),
+    /// It has no name that a path can contain.
+    #[error(transparent)]
+    Name(#[from] ApiError),
+}
+
+/// Plans the next reconcile of a resource, which may differ from the one in the cluster, or exist only here.
+/// The controller must write nothing: one of a process that only rehearses, or a [twin](ControllerContext::twin).
+///
+/// # Errors
+/// The resource is invalid.
+pub(crate) fn rehearse(
+    shared: &ControllerContext,
+    mut resource: Value,
+    priority: Priority,
+) -> BoxFuture<'_, Result<Rehearsed, Error>> {
+    // Asks for what is done here.
+    if let Some(annotations) = resource["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(&format!("{PREFIX}dry-run"));
+    }
+    async move {
+        let text = |field: &str| resource["metadata"][field].as_str().unwrap_or_default();
+        let path = shared.resource.path(text("namespace"), text("name"))?;
+        let rehearsal = Arc::new(Rehearsal::new(settle));
+        rehearsal.put(&path, resource);
+        let now = || rehearsal.object(&path).unwrap_or_default();
+        // Its version is newer than what watches have shown.
+        let received: Received = serde_json::from_value(now())?;
+        let key = shared.acceptance.key_of(&received.primary);
+        let release = shared.cache.release(&key).unwrap_or_default();
+        let work = async {
+            shared.primary_written(received);
+            _ = reconcile(shared, &key, &(), priority).await;
+        };
+        rehearsal.record(work).await;
+        let writes = rehearsal.writes();
+        let mut plan = plan(&now(), &path, &writes);
+        let after = shared.cache.release(&key).unwrap_or_default();
+        plan.changes.iter_mut().for_each(|change| change.round = round(change, &after, &release));
+        plan.changes.extend(kept(&release, &after));
+        Ok(Rehearsed { plan, mask: mask(shared, &key, &writes).await })
+    }
+    .boxed()
+}
+
+/// Returns a mask that redacts the contents of Secrets, and override values.
+async fn mask(shared: &ControllerContext, key: &ResourceKey, writes: &[Write]) -> Mask {
+    let mut mask = Mask::default();
+    if let Some(primary) = shared.cache.primary(key) {
+        let context = StepContext::new(shared, key, &());
+        // A source that cannot be read has failed the reconcile, too.
+        let sources = context.load_sources(&primary).await.ok();
+        mask = context.knowing(&sources).secrets_and_overrides();
+    }
+    writes.iter().flat_map(objects).filter(|object| is_secret(object)).for_each(|secret| mask.add_data(secret));
+    mask
+}
+
+/// Returns the round in which an object is applied, or was if it is deleted.
+fn round(change: &Change, after: &Release, before: &Release) -> Option<u16> {
+    let Name { api_version, kind, namespace, name } = &change.object;
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let key = ObjectKey::new(group, kind, namespace, name);
+    let turn = |release: &Release| Some(release.newest()?.1.marks.as_ref()?.find(&key)?.turn);
+    turn(after).or_else(|| turn(before)).map(Turn::round).filter(|round| *round > 0)
+}
+
+/// Returns the objects that leave the release and stay, which takes no write.
+fn kept(before: &Release, after: &Release) -> Vec<Change> {
+    let (Some(old), Some(new)) = (before.deployed_marks(), after.deployed_marks()) else { return Vec::new() };
+    let is_left = |one: &&MarkedObject| one.kept && !new.objects.iter().any(|other| other.key == one.key);
+    let name = |one: &MarkedObject| Name {
+        api_version: one.api_version.to_string(),
+        kind: one.key.kind.to_string(),
+        namespace: one.key.namespace.to_string(),
+        name: one.key.name.to_string(),
+    };
+    old.objects.iter().filter(is_left).map(|one| Change::kept(name(one))).collect()
+}
+
+fn objects(write: &Write) -> impl Iterator<Item = &Value> {
+    write.before.iter().chain(write.after.as_ref().ok().and_then(Option::as_ref))
+}
+
+/// Returns whether an object is a Secret other than a release record, which only repeats known contents.
+fn is_secret(object: &Value) -> bool {
+    object["kind"] == "Secret" && object["type"] != SECRET_TYPE
+}
+
+/// Completes what a reconcile waits for: Jobs and Pods of hooks succeed, and definitions are established.
+fn settle(object: &mut Value) {
+    let is_hook = object["metadata"]["annotations"][HOOK_ANNOTATION].is_string();
+    let holds = |kind: &str| json!({"type": kind, "status": "True", "reason": "Rehearsed", "message": ""});
+    let status = match object["kind"].as_str().unwrap_or_default() {
+        "Job" if is_hook => json!({"succeeded": 1, "conditions": [holds("SuccessCriteriaMet"), holds("Complete")]}),
+        "Pod" if is_hook => json!({"phase": "Succeeded"}),
+        "CustomResourceDefinition" => json!({"conditions": [holds("NamesAccepted"), holds("Established")]}),
+        _ => return,
+    };
+    object["status"] = status;
+}

@@ -1,0 +1,115 @@
+//! Plans in place of acting, if an annotation asks for it, and says what would change: in a condition and an event.
+
+use controller::events::MAX_NOTE;
+use controller::report::{Outcome, chain};
+use helm_release::kube::Call;
+use serde_json::Value;
+use tokio::time::{Duration, Instant};
+
+use crate::plan::Plan;
+use crate::plan::brief::brief;
+use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::memory::Planned;
+use crate::reconcile::decide::state::Planning;
+use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::NextStep;
+use crate::reconcile::rehearse::{Rehearsed, rehearse};
+use crate::reconcile::step_context::StepContext;
+use crate::status::{MAX_MESSAGE, PlanReport, condition};
+use crate::view::primary::Primary;
+
+/// When to plan again after the resource could not be read.
+const PAUSE: Duration = Duration::from_secs(30);
+
+impl StepContext<'_> {
+    /// Returns whether to plan in place of acting. A deletion is no plan: nothing would end it.
+    pub(crate) fn planning(&self, primary: &Primary) -> Planning {
+        let is_asked = primary.annotations.left_alone_by() == Some("dry-run") && !primary.deleting;
+        match self.shared.memory.of(self.key).status.planned.as_deref() {
+            _ if !is_asked => Planning::Off,
+            Some(last) if last.inputs == self.planned_inputs(primary) => Planning::Done,
+            _ => Planning::Due,
+        }
+    }
+
+    /// Returns what the last plan says, unless it is outdated.
+    pub(crate) fn plan_report(&self, primary: &Primary) -> Option<PlanReport> {
+        let memory = self.shared.memory.of(self.key);
+        let last = memory.status.planned.as_deref()?;
+        match self.planning(primary) {
+            Planning::Off => None,
+            Planning::Due if !last.inputs.is_empty() => None,
+            Planning::Due | Planning::Done => Some(last.told.clone()),
+        }
+    }
+
+    /// Returns what a plan depends on: the inputs, the annotations, and what is recorded.
+    fn planned_inputs(&self, primary: &Primary) -> String {
+        let release = self.release();
+        let newest = release.as_deref().and_then(|release| release.newest());
+        let newest = newest.map(|(version, revision)| (version, revision.status));
+        format!("{} {newest:?}", self.attempt(primary))
+    }
+}
+
+/// Plans the next reconcile with a twin of the controller, and keeps what it says for the status.
+pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let (inputs, twin) = (context.planned_inputs(primary), context.shared.twin(context.key));
+    let told = match rehearsed(context, primary, &twin).await {
+        _ if twin.memory.of(context.key).is_slow => return Ok(context.postpone()),
+        Ok(rehearsed) => report(&rehearsed),
+        Err(why) => {
+            keep(context, String::new(), PlanReport { reason: "PlanFailed", message: why });
+            return Ok(NextStep::At(Instant::now() + PAUSE));
+        }
+    };
+    let known = primary.status.find(condition::PLANNED);
+    if known.is_none_or(|known| (&*known.reason, &*known.message) != (told.reason, &*told.message)) {
+        tracing::info!(resource = %context.key, reason = told.reason, "Planned in place of acting");
+        context.shared.publish(primary, Outcome::normal(told.reason, "Plan", short(&told.message)));
+    }
+    keep(context, inputs, told);
+    Ok(NextStep::Again)
+}
+
+fn keep(context: &StepContext<'_>, inputs: String, told: PlanReport) {
+    context.shared.memory.change(context.key, |history| {
+        history.status.planned = Some(Box::new(Planned { inputs, told }));
+        // The status says what is known now.
+        (history.is_slow, history.restored) = (false, None);
+    });
+}
+
+/// Rehearses the resource as the API server has it.
+async fn rehearsed(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    twin: &ControllerContext,
+) -> Result<Rehearsed, String> {
+    let path = twin.resource.path(primary.own_namespace(), primary.name()).map_err(|error| chain(&error))?;
+    let read = context.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Value>());
+    let resource = read.map_err(|error| chain(&error))?;
+    rehearse(twin, resource, context.priority).await.map_err(|error| chain(&error))
+}
+
+fn report(Rehearsed { plan, mask }: &Rehearsed) -> PlanReport {
+    PlanReport { reason: reason(plan), message: brief(plan, mask, MAX_MESSAGE) }
+}
+
+/// Returns the reason of the condition and of the event.
+fn reason(plan: &Plan) -> &'static str {
+    match () {
+        () if plan.is_failure() => "PlanFails",
+        () if plan.changes.is_empty() => "NoChanges",
+        () => "WouldChange",
+    }
+}
+
+/// Cuts a plan to the length of an event's message, after a whole line.
+fn short(message: &str) -> &str {
+    if message.len() <= MAX_NOTE {
+        return message;
+    }
+    let cut = &message[..message.floor_char_boundary(MAX_NOTE)];
+    cut.rsplit_once('\n').map_or(cut, |(whole, _)| whole)
+}

@@ -1,0 +1,69 @@
+//! A twin of a running controller that rehearses one resource: it knows what the controller knows, its client writes
+//! nothing, and what it learns is dropped with it. So a plan neither waits for anything that it has to list, nor leaves
+//! anything behind in caches, queues, events and metrics.
+
+use std::sync::Arc;
+
+use controller::client::rehearsal::Rehearsal;
+use controller::events::Events;
+use controller::metrics::Metrics;
+use controller::runtime::key::ResourceKey;
+use controller::runtime::queue::Queue;
+use helm_release::kube::Api;
+use tokio::sync::mpsc;
+
+use super::accept::Acceptance;
+use super::controller_context::{ControllerContext, Settings};
+use crate::chart_metrics::ChartMetrics;
+use crate::reconcile::decide::memory::Memory;
+use crate::reconcile::decide::turns::Turns;
+use crate::status::declared_fields::Undeclared;
+use crate::view::dependencies::registry::Dependencies;
+
+impl ControllerContext {
+    /// Returns a twin for the rehearsal of a resource. It waits for no dependency, no earlier failure, and no other
+    /// resource's upgrade: a plan says what is to come, whenever that is.
+    pub(crate) fn twin(&self, key: &ResourceKey) -> ControllerContext {
+        let client = Rehearsal::client(self.client.clone());
+        let api: Arc<dyn Api> = Arc::new(client.clone());
+        let (metrics, mapper) = (Metrics::default(), self.applier.mapper.clone());
+        let settings = Settings {
+            rehearses: true,
+            rollout: None,
+            max_parallel_upgrades: 0,
+            depends_on: [].into(),
+            depends_on_annotation: None,
+            ..self.settings.clone()
+        };
+        ControllerContext {
+            applier: self.applier.through(api.clone()),
+            storage: self.storage.clone().through(api.clone()),
+            api,
+            cache: self.cache.copied_for(key),
+            memory: Memory::default(),
+            queue: Queue::new(),
+            renderer: self.renderer.clone(),
+            // The same resource depends on the same sources.
+            sources: self.sources.clone(),
+            dependencies: Dependencies::new(None, Default::default(), mapper, Arc::default()),
+            extensions: self.extensions.clone(),
+            client,
+            contact: self.contact.clone(),
+            events: Events::default(),
+            process: self.process.clone(),
+            counts: ChartMetrics::new(&metrics),
+            metrics,
+            rollout: settings.slots(),
+            turns: Turns::new(None),
+            settings,
+            started: self.started,
+            // The controller itself has claimed the resource.
+            acceptance: Acceptance { version: None, ..self.acceptance.clone() },
+            resource: self.resource.clone(),
+            // Nothing is watched for a twin.
+            new_kinds: mpsc::unbounded_channel().0,
+            diagnoses: Arc::default(),
+            undeclared: Undeclared::default(),
+        }
+    }
+}
