@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is divided into rooms: the name in ARCHITECTURE.md, the folder, and the path of its root in code.
-const HOUSES: [(&str, &str, &str); 3] = [
+const HOUSES: [(&str, &str, &str); 4] = [
     ("controller", "controller/src", "crate::"),
     ("helm-operator", "helm-operator/src", "crate::"),
+    ("helm_operator::reconcile", "helm-operator/src/reconcile", "crate::reconcile::"),
     ("helm_release::kube", "helm-release/src/kube", "crate::kube::"),
 ];
 
@@ -167,16 +168,14 @@ fn rooms_know_only_what_is_listed_above_them() {
     }
 }
 
-/// Checks that deciding code has no client, and imports nothing from acting code.
+/// Checks that deciding code has no client. What it knows is in the table.
 #[test]
 fn deciding_knows_nothing_of_acting() {
     let (source, mut found) = (source("helm-operator/src"), Vec::new());
     modules(&source, &source.join("reconcile/decide"), &mut found);
     for (path, _) in found {
         let code = code(&path);
-        for acting in ["reconcile::context", "reconcile::shared", "reconcile::steps", "reconcile::report", "dyn Api"] {
-            assert!(!code.contains(acting), "{} uses {acting}", path.display());
-        }
+        assert!(!code.contains("dyn Api"), "{} uses a client", path.display());
     }
 }
 

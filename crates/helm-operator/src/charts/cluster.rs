@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::config::ChartConfig;
 use super::watches::{self, Objects, WholeKinds};
 use crate::chart_metrics::ChartMetrics;
-use crate::reconcile::report::diagnoses::Diagnoses;
+use crate::reconcile::diagnoses::Diagnoses;
 use crate::record_key;
 use crate::rendering::renderer::Discovered;
 use crate::rendering::{Program, Workers};

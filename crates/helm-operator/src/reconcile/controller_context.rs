@@ -22,7 +22,7 @@ use crate::hooks::extensions::Extensions;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::decide::turns::Turns;
-use crate::reconcile::report::diagnoses::Diagnoses;
+use crate::reconcile::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::values_from::ValuesSource;

@@ -4,28 +4,35 @@
 //! the outcome once. Counterpart: operator-sdk's `internal/helm/controller` and helm-operator-plugins'
 //! `pkg/reconciler`.
 
-pub(crate) mod controller_context;
-pub(crate) mod learned;
-pub(crate) mod ownership;
-pub(crate) mod step_context;
-
+// What is decided.
 pub(crate) mod accept;
+pub(crate) mod failure;
 pub(crate) mod versions;
-
-mod live_view;
-
-pub(crate) mod rehearse;
-pub(crate) mod twin;
-
-pub(crate) mod observe;
 
 pub(crate) mod decide;
 
+// What a step gets, and returns.
+pub(crate) mod changes;
+pub(crate) mod diagnoses;
+pub(crate) mod learned;
+
+pub(crate) mod controller_context;
+pub(crate) mod ownership;
+pub(crate) mod step_context;
+
+// What is true.
+mod live_view;
+pub(crate) mod observe;
+pub(crate) mod reread;
+
+// What is done and reported.
+pub(crate) mod report;
+
+pub(crate) mod rehearse;
 pub(crate) mod steps;
 
-pub(crate) mod failure;
-
-pub(crate) mod report;
+pub(crate) mod progress;
+pub(crate) mod twin;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -46,8 +53,8 @@ use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Observed, Recorded, Step, next_step};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Findings, NextStep};
+use crate::reconcile::progress::{Progress, publish_progress};
 use crate::reconcile::report::outcome::{foreign, invalid_annotation, unwatched_records};
-use crate::reconcile::report::progress::{Progress, publish_progress};
 use crate::reconcile::report::{headline, status_writer};
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::{

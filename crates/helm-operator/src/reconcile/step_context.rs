@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::controller_context::ControllerContext;
 use super::ownership;
+use crate::reconcile::changes::RanHooks;
 use crate::reconcile::decide::interruption::{Aim, Running};
 use crate::reconcile::learned::{Findings, Learned};
-use crate::reconcile::report::changes::RanHooks;
 use crate::rendering::renderer::acting_as;
 use crate::view::primary::Primary;
 use crate::view::release::Revision;

@@ -57,6 +57,7 @@ impl ControllerContext {
             turns: Turns::new(None),
             settings,
             started: self.started,
+            stopping: self.stopping.clone(),
             // The controller itself has claimed the resource.
             acceptance: Acceptance { version: None, ..self.acceptance.clone() },
             resource: self.resource.clone(),

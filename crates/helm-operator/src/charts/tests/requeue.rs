@@ -303,14 +303,14 @@ async fn a_replaced_resource_is_forgotten_once_the_server_reports_it() {
     world.shared.memory.change(&key(), |history| history.requests.resynced = Some(Instant::now()));
     let of = key();
     let work = StepContext::new(&world.shared, &of, &());
-    crate::reconcile::steps::resource::refresh(&work, &old).await;
+    crate::reconcile::reread::refresh(&work, &old).await;
     assert_ne!(world.shared.cache.primary(&key()).unwrap().uid(), old.uid());
     assert!(world.shared.memory.of(&key()).requests.resynced.is_none());
     let new = world.shared.cache.primary(&key()).unwrap();
     world.shared.memory.change(&key(), |history| history.requests.resynced = Some(Instant::now()));
-    crate::reconcile::steps::resource::refresh(&work, &new).await;
+    crate::reconcile::reread::refresh(&work, &new).await;
     assert!(world.shared.memory.of(&key()).requests.resynced.is_some(), "it is the same");
     world.server.disturb("GET /apis/cache.my.domain", 1, Disturbance::Refused(500));
-    crate::reconcile::steps::resource::refresh(&work, &new).await;
+    crate::reconcile::reread::refresh(&work, &new).await;
     assert!(world.shared.cache.primary(&key()).is_some(), "a read that fails says nothing");
 }

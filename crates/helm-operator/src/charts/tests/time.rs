@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::start;
 use crate::charts::tests::*;
-use crate::reconcile::report::progress::publish_progress;
+use crate::reconcile::progress::publish_progress;
 use crate::reconcile::report::status_writer;
 use crate::status::reason::Reason;
 
@@ -288,7 +288,7 @@ async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() 
     let world = World::new(spec());
     world.reconcile().await;
     let key = key();
-    let progress = crate::reconcile::report::progress::Progress::new(&world.shared, &key, &());
+    let progress = crate::reconcile::progress::Progress::new(&world.shared, &key, &());
     let waits = progress.subscribe();
     let reconciling = || world.condition("Reconciling");
     let writes = || world.server.writes();

@@ -8,6 +8,7 @@ use helm_release::kube::{Call, Error, ObjectKey, read_within};
 use serde_json::Value;
 
 use super::diagnose::items;
+use crate::reconcile::changes::HookLog;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
@@ -25,14 +26,6 @@ const MAX_PODS: usize = 2 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The resource in the rule that the operator needs.
 const RESOURCE: &str = "pods/log";
-
-/// The end of a hook's log, not redacted yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HookLog {
-    /// The pod and the container: `pod "a-x", container "work"`.
-    of: String,
-    text: String,
-}
 
 /// The container whose log explains a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,16 +1,13 @@
 //! Reports a reconcile: status, events and log. Redacts values.
 
+pub(crate) mod other_operator;
 pub(crate) mod outcome;
 
 pub(crate) mod blame;
 pub(crate) mod headline;
 pub(crate) mod redact;
 
-pub(crate) mod changes;
-pub(crate) mod progress;
-
 pub(crate) mod diagnose;
-pub(crate) mod diagnoses;
 pub(crate) mod hook_log;
 pub(crate) mod pods;
 pub(crate) mod rollout;

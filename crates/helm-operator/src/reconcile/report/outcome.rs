@@ -9,11 +9,11 @@ use helm_release::action::{self, Action};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::other_operator;
 use crate::reconcile::decide::memory::LastFailure;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::NextStep;
 use crate::reconcile::step_context::StepContext;
-use crate::reconcile::steps::competitor;
 use crate::status::reason::Reason;
 use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
@@ -139,7 +139,7 @@ fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     if let Some(writer) = release.written_by_competitor() {
-        return competitor::at_work(primary, (version, status), writer, &until);
+        return other_operator::at_work(primary, (version, status), writer, &until);
     }
     let message = format!(
         "revision {version} of release {:?} is {status} and was not written by this operator: a person's helm is running; \

@@ -18,8 +18,8 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::memory::{ResourceMemory, Unwritten};
 use crate::reconcile::decide::schedule::{End, Times, next_requeue};
 use crate::reconcile::decide::state::Recorded;
+use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
-use crate::reconcile::steps::resource;
 use crate::status::declared_fields::Lesson;
 use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
@@ -277,7 +277,7 @@ async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Heal
             context.shared.memory.change(context.key, |h| (h.status.written, h.status.notes) = (known, None));
             written(context);
         }
-        Err(error) if error.is_not_found() => resource::refresh(context, primary).await,
+        Err(error) if error.is_not_found() => reread::refresh(context, primary).await,
         Err(error) => unwritten(context, &error),
     }
 }

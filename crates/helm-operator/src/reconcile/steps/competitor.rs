@@ -15,18 +15,14 @@ use crate::reconcile::decide::remembered::Met;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
+use crate::reconcile::report::other_operator::{REMEDY, contested};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
-use crate::status::{Fault, condition};
-use crate::view::competitor::Competitor;
 use crate::view::primary::Primary;
 
 /// The first wait is that after this many failures plus one: four seconds, so that a process that is ending does not
 /// delay the next one.
 const FIRST_WAIT: u32 = 3;
-
-/// The remedy for two operators.
-const REMEDY: &str = "stop one of them, or run both with --leader-elect and the same --leader-election-id";
 
 impl StepContext<'_> {
     /// Returns whether another process wrote the newest revision and this one has not yet waited for it.
@@ -87,24 +83,4 @@ impl StepContext<'_> {
     fn change_met(&self, change: impl FnOnce(&mut Met)) {
         self.shared.memory.change(self.key, |history| change(history.competitor.get_or_insert_default()));
     }
-}
-
-fn contested(primary: &Primary, revision: u32, competitor: &Competitor) -> Fault {
-    let message = format!(
-        "another operator also serves this resource: {} made revision {revision} of release {:?} with another chart, other values or an older \
-         state of the resource; {REMEDY}. Until then this operator waits longer each time before it makes the next revision",
-        competitor.writer,
-        primary.name()
-    );
-    Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }
-}
-
-/// Describes another process's unfinished action, which is left alone.
-pub(crate) fn at_work(primary: &Primary, (version, status): (u32, &str), writer: &str, until: &str) -> Fault {
-    let message = format!(
-        "another operator also serves this resource: {writer} is working on revision {version} of release {:?} ({status}); {REMEDY}. This operator \
-         waits until the other is done, or until {until}",
-        primary.name()
-    );
-    Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }
 }

@@ -11,9 +11,9 @@ use helm_release::release::Status;
 use tokio::time::Instant;
 
 use super::remediate;
+use crate::reconcile::changes;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
-use crate::reconcile::report::changes;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;

@@ -10,10 +10,10 @@ use helm_release::storage::{MarkedObject, Marks, Stored, Written};
 use tokio::time::Instant;
 
 use super::remediate;
+use crate::reconcile::changes::{self, put_back};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::ownership;
-use crate::reconcile::report::changes::{self, put_back};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, MAX_NAMED, condition};

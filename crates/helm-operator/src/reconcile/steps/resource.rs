@@ -1,5 +1,5 @@
-//! Reads the resource itself: its `spec`, because the cache keeps a limited amount of large ones, and its newest state
-//! where the cache may lag behind.
+//! Reads the resource's `spec`, because the cache keeps a limited amount of large ones, and its newest state before an
+//! upgrade.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use helm_release::kube::Call;
 use crate::reconcile::decide::state::Step;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::{Ended, Learned, NextStep};
+use crate::reconcile::reread::read_again;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::primary::{Primary, Received};
@@ -66,31 +67,5 @@ impl StepContext<'_> {
     pub(crate) async fn reread(&self, primary: &Primary) -> Result<Ended, Failed> {
         read_again(self, primary).await.map_err(|e| Failed::of_request(&e, "cannot read the resource again"))?;
         Ok(NextStep::Again.with([Learned::Reread]))
-    }
-}
-
-/// Reads the resource after the server showed that the cache is stale. If that fails, the watch will catch up.
-pub(crate) async fn refresh(context: &StepContext<'_>, primary: &Primary) {
-    if let Err(error) = read_again(context, primary).await {
-        tracing::debug!(resource = %context.key, error = chain(&error), "Cannot read the resource again");
-    }
-}
-
-/// Reads the resource into the cache.
-async fn read_again(context: &StepContext<'_>, primary: &Primary) -> Result<(), helm_release::kube::Error> {
-    let path = context.shared.resource.path(primary.namespace(), primary.name())?;
-    match context.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
-        Ok(live) => {
-            if live.primary.uid() != primary.uid() {
-                context.shared.primary_deleted(context.key, primary.uid());
-            }
-            context.shared.primary_written(live);
-            Ok(())
-        }
-        Err(error) if error.is_missing_object() => {
-            context.shared.primary_deleted(context.key, primary.uid());
-            Ok(())
-        }
-        Err(error) => Err(error),
     }
 }

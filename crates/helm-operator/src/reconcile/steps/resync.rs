@@ -7,9 +7,9 @@ use helm_release::storage::MarkedObject;
 
 use super::remediate;
 use super::repair::{self, deployed, fault};
+use crate::reconcile::changes::{put_back, repaired};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, NextStep};
-use crate::reconcile::report::changes::{put_back, repaired};
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 

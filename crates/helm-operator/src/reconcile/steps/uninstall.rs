@@ -12,13 +12,14 @@ use helm_release::storage::{MarkedObject, Marks, Stored};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::deploy;
 use super::repair::fault;
 use super::uninstall_wait::awaited;
 use super::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
-use super::{deploy, resource};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
+use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
@@ -88,7 +89,7 @@ async fn set_finalizers(
         }
         // The resource was deleted, or changed a moment ago.
         Err(error) if error.is_not_found() || error.is_conflict() => {
-            resource::refresh(context, primary).await;
+            reread::refresh(context, primary).await;
             Ok(NextStep::Again)
         }
         Err(error) => Err(failed(error)),

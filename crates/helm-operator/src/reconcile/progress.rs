@@ -14,10 +14,10 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::changes::{RanHook, RanHooks};
-use super::{diagnose, hook_log, status_writer};
+use crate::reconcile::changes::{RanHook, RanHooks};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Running;
+use crate::reconcile::report::{diagnose, hook_log, status_writer};
 use crate::reconcile::steps::sources::have_changed;
 
 /// The minimum wait that is worth a write.

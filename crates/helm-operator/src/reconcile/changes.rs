@@ -8,7 +8,6 @@ use std::time::Duration;
 use helm_release::kube::{Applied, ObjectKey, OwnershipLoss};
 use outside::sync::lock;
 
-use super::hook_log::HookLog;
 use crate::status::MAX_NAMED;
 
 /// A hook that ended.
@@ -17,6 +16,14 @@ pub(crate) struct RanHook {
     /// The hook's object: `Job "shop-migrate"`.
     pub(crate) object: String,
     pub(crate) took: Duration,
+}
+
+/// The end of a hook's log, not redacted yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HookLog {
+    /// The pod and the container: `pod "a-x", container "work"`.
+    pub(crate) of: String,
+    pub(crate) text: String,
 }
 
 /// The hooks that ended since they were last taken. One per reconcile.

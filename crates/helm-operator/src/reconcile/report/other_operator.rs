@@ -1,0 +1,30 @@
+//! Words what is wrong when two operators serve a resource. Pure.
+
+use crate::status::reason::Reason;
+use crate::status::{Fault, condition};
+use crate::view::competitor::Competitor;
+use crate::view::primary::Primary;
+
+/// The remedy for two operators.
+pub(crate) const REMEDY: &str = "stop one of them, or run both with --leader-elect and the same --leader-election-id";
+
+/// Describes another process's revision, which is replaced after a wait.
+pub(crate) fn contested(primary: &Primary, revision: u32, competitor: &Competitor) -> Fault {
+    let message = format!(
+        "another operator also serves this resource: {} made revision {revision} of release {:?} with another chart, other values or an older \
+         state of the resource; {REMEDY}. Until then this operator waits longer each time before it makes the next revision",
+        competitor.writer,
+        primary.name()
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }
+}
+
+/// Describes another process's unfinished action, which is left alone.
+pub(crate) fn at_work(primary: &Primary, (version, status): (u32, &str), writer: &str, until: &str) -> Fault {
+    let message = format!(
+        "another operator also serves this resource: {writer} is working on revision {version} of release {:?} ({status}); {REMEDY}. This operator \
+         waits until the other is done, or until {until}",
+        primary.name()
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }
+}
