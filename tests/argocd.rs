@@ -34,6 +34,7 @@ fn health_follows_the_conditions_as_kstatus_does() {
         (&[ready("True"), ("Stalled", "False", "", "")], "Healthy", "Why: text"),
         (&[ready("True"), ("Suspended", "True", "", "")], "Suspended", "an annotation suspends the resource"),
         (&[ready("True"), ("Paused", "True", "", "")], "Suspended", "an annotation suspends the resource"),
+        (&[ready("True"), ("Planned", "True", "WouldChange", "+1 ~0 -0")], "Suspended", "WouldChange: +1 ~0 -0"),
     ] {
         assert_eq!(of(conditions), (status.to_owned(), message.to_owned()), "{conditions:?}");
     }

@@ -36,6 +36,7 @@ fn resources() -> Vec<(Value, &'static str)> {
         (resource(2, &[("Stalled", "False"), ("Ready", "True")]), "Current"),
         (resource(2, &[("Suspended", "True"), ("Ready", "False")]), "Current"),
         (resource(2, &[("Paused", "True"), ("Reconciling", "True"), ("Ready", "False")]), "Current"),
+        (resource(2, &[("Planned", "True"), ("Ready", "False")]), "Current"),
     ]
 }
 

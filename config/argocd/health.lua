@@ -32,6 +32,9 @@ end
 if is_true("Suspended") or is_true("Paused") then
   health.status = "Suspended"
   health.message = "an annotation suspends the resource"
+elseif is_true("Planned") then
+  health.status = "Suspended"
+  health.message = text(found.Planned)
 elseif is_true("Reconciling") then
   health.message = text(found.Ready or found.Reconciling)
 elseif is_true("Stalled") then
