@@ -15,8 +15,9 @@ CONTAINER_TOOL ?= docker
 # The base image for docker-build-base, and what it is built on: with a shell for projects whose Dockerfile has RUN lines.
 BASE_IMG ?= helm-operator:latest
 BASE_IMAGE ?= scratch
-# install and deploy use the current kubeconfig.
+# install, deploy and deploy-helm use the current kubeconfig.
 KUBECTL ?= $(or $(shell command -v kubectl),$(CURDIR)/target/cluster/bin/kubectl)
+HELM ?= $(or $(shell command -v helm),$(CURDIR)/target/cluster/bin/helm)
 IGNORE_NOT_FOUND ?= true
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
@@ -92,6 +93,10 @@ manifests: ## Regenerate config/crd and the roles in config/rbac.
 .PHONY: flags
 flags: ## Regenerate docs/flags.md from the help of run.
 	UPDATE_GENERATED=1 cargo test -p helm-operator --lib the_page_of_flags
+
+.PHONY: chart
+chart: ## Regenerate what charts/ copies from config, and its tables of values.
+	UPDATE_GENERATED=1 cargo test -p memcached-operator --test main own_chart::files
 
 .PHONY: generate
 generate: manifests ## Same as manifests: no code is generated.
@@ -254,6 +259,24 @@ uninstall: ## Delete the CRDs, and with them every custom resource.
 .PHONY: deploy
 deploy: ## Deploy CRDs, RBAC and the operator image IMG to the current cluster.
 	$(KUBECTL) kustomize config/default | sed 's|image: controller:latest|image: $(IMG)|' | $(KUBECTL) apply -f -
+
+# A release of each chart, in one namespace.
+RELEASE := memcached-operator
+IN_NAMESPACE := --namespace $(RELEASE)-system
+.PHONY: deploy-helm
+deploy-helm: ## Deploy the same with Helm: the charts in charts/, with the image IMG.
+	$(HELM) upgrade --install $(RELEASE)-crds charts/hybrid-helm-operator-crds $(IN_NAMESPACE) --create-namespace \
+	  --set-file definitions.memcacheds=config/crd/bases/cache.my.domain_memcacheds.yaml \
+	  --set-file definitions.memcachedbackups=config/crd/bases/cache.my.domain_memcachedbackups.yaml
+	image='$(IMG)'; $(HELM) upgrade --install $(RELEASE) charts/hybrid-helm-operator $(IN_NAMESPACE) \
+	  --set "image.repository=$${image%:*},image.tag=$${image##*:}" \
+	  --set-file rbac.generated.memcached=config/rbac/memcached_role.yaml \
+	  --set-file rbac.generated.memcachedbackup=config/rbac/memcachedbackup_role.yaml
+
+.PHONY: undeploy-helm
+undeploy-helm: ## Remove what deploy-helm created, except the definitions.
+	-$(KUBECTL) delete memcacheds,memcachedbackups --all --all-namespaces
+	$(HELM) uninstall $(RELEASE) $(RELEASE)-crds $(IN_NAMESPACE) --ignore-not-found
 
 # Custom resources go first, while the operator can still clean up after them.
 .PHONY: undeploy

@@ -33,6 +33,7 @@ mod node;
 mod notifications;
 mod operator;
 mod ordered;
+mod own_chart;
 mod ownership;
 mod page;
 mod page_in_browser;

@@ -100,6 +100,11 @@ impl Operator {
         Operator::spawn(kubeconfig, namespaces, folder, &flags)
     }
 
+    /// Starts it for namespaces, separated by commas, with the given kubeconfig and flags.
+    pub(crate) fn start_with(kubeconfig: &Path, namespaces: &str, flags: &[&str]) -> Operator {
+        Operator::spawn(kubeconfig, namespaces, tempfile::tempdir().unwrap(), flags)
+    }
+
     fn spawn(kubeconfig: &Path, namespaces: &str, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
         let command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
         Operator::spawn_as(command, kubeconfig, namespaces, folder, flags)

@@ -33,7 +33,7 @@ fn the_operators_own_account_can_install_upgrade_repair_and_uninstall_both_kinds
     let (status, log) = operator.terminate();
     assert!(status.success() && !log.contains("lacks rights"), "{log}");
 
-    let requests = requests_in(cluster, &[namespace.name(), NAMESPACE]);
+    let requests = requests_of(cluster, &format!("{NAMESPACE}:{ACCOUNT}"), &[namespace.name(), NAMESPACE]);
     assert!(requests.iter().any(Request::is_write));
     let refused: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:?}");
@@ -65,8 +65,8 @@ fn missing_rights_are_named_at_start_with_the_rules_that_grant_them() {
     }
 }
 
-/// Applies resources of both kinds; the chart's has all options enabled.
-fn apply(namespace: &Namespace<'_>, size: i32) {
+/// Applies resources of both kinds, `both`; the chart's has all options enabled.
+pub(crate) fn apply(namespace: &Namespace<'_>, size: i32) {
     let (api, metadata) = ("cache.my.domain/v1", json!({"name": "both"}));
     let values = json!({"replicaCount": size, "podAnnotations": {"size": size.to_string()}, "ingress": {"enabled": true}, "autoscaling": {"enabled": true}});
     let chart = json!({"apiVersion": api, "kind": "Memcached", "metadata": metadata, "spec": values});
@@ -74,7 +74,7 @@ fn apply(namespace: &Namespace<'_>, size: i32) {
     namespace.apply(&format!("{chart}\n---\n{native}")).unwrap();
 }
 
-fn wait_until_ready(namespace: &Namespace<'_>, generation: i64) {
+pub(crate) fn wait_until_ready(namespace: &Namespace<'_>, generation: i64) {
     for resource in ["memcached/both", "memcachedbackup/both"] {
         let ready = "jsonpath={.metadata.generation} {.status.conditions[?(@.type=='Ready')].status} {.status.conditions[?(@.type=='Ready')].observedGeneration}";
         eventually(resource, || match namespace.kubectl(["get", resource, "-o", ready]) {
@@ -84,9 +84,9 @@ fn wait_until_ready(namespace: &Namespace<'_>, generation: i64) {
     }
 }
 
-/// Returns the account's requests in these namespaces and for cluster-scoped resources.
-fn requests_in(cluster: &TestCluster, namespaces: &[&str]) -> Vec<Request> {
-    let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+/// Returns the requests of an account, `NAMESPACE:NAME`, in these namespaces and for cluster-scoped resources.
+pub(crate) fn requests_of(cluster: &TestCluster, account: &str, namespaces: &[&str]) -> Vec<Request> {
+    let user = format!("system:serviceaccount:{account}");
     let requests = cluster.requests().unwrap().into_iter().filter(|request| request.user == user);
     requests.filter(|r| r.namespace.is_empty() || namespaces.contains(&r.namespace.as_str())).collect()
 }

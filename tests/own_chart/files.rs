@@ -1,0 +1,108 @@
+//! The charts' files agree with each other, with `config` and with the program. `make chart` rewrites what is generated.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
+
+use super::{DEFINITIONS, OPERATOR, read, root, yaml};
+
+/// Compares a generated file with what it should contain, or rewrites it.
+fn check(path: &str, wanted: &str) {
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(root().join(path), wanted).unwrap();
+    }
+    assert!(read(path) == wanted, "{path} is stale: run `make chart`");
+}
+
+#[test]
+fn alerts_and_dashboard_of_the_chart_are_those_of_config() {
+    check(&format!("{OPERATOR}/files/rules.yaml"), &read("config/prometheus/rules.yaml"));
+    check(&format!("{OPERATOR}/files/dashboard.json"), &read("config/grafana/helm-operator.json"));
+}
+
+#[test]
+fn the_charts_have_the_version_of_the_program() {
+    for chart in [OPERATOR, DEFINITIONS] {
+        let about = yaml(&format!("{chart}/Chart.yaml"));
+        for field in ["version", "appVersion"] {
+            assert_eq!(about[field], env!("CARGO_PKG_VERSION"), "{chart}: {field}");
+        }
+        assert_eq!(chart.rsplit('/').next().unwrap(), about["name"]);
+    }
+}
+
+/// One value that a user may set.
+struct Described {
+    path: String,
+    default: Value,
+    comment: String,
+}
+
+/// Returns each value of values.yaml with the comment above it, in order. What the schema leaves open below is a value
+/// of that one.
+fn described(chart: &str) -> Vec<Described> {
+    let (text, values, schema) = (
+        read(&format!("{chart}/values.yaml")),
+        yaml(&format!("{chart}/values.yaml")),
+        yaml(&format!("{chart}/values.schema.json")),
+    );
+    let (mut found, mut keys, mut comment) = (Vec::new(), Vec::<(usize, &str)>::new(), Vec::new());
+    for line in text.lines() {
+        let words = line.trim_start();
+        let indent = line.len() - words.len();
+        if let Some(said) = words.strip_prefix("# ") {
+            comment.push(said);
+            continue;
+        }
+        let said = std::mem::take(&mut comment).join(" ");
+        let Some((key, _)) = words.split_once(':') else { continue };
+        keys.retain(|(depth, _)| *depth < indent);
+        keys.push((indent, key));
+        let names: Vec<&str> = keys.iter().map(|(_, key)| *key).collect();
+        let node = names.iter().try_fold(&schema, |node, key| node.get("properties")?.get(key));
+        if node.is_some_and(|node| node.get("properties").is_none()) {
+            let default = names.iter().fold(&values, |value, key| &value[key]).clone();
+            found.push(Described { path: names.join("."), default, comment: said });
+        }
+    }
+    found
+}
+
+#[test]
+fn the_tables_of_values_are_complete() {
+    for chart in [OPERATOR, DEFINITIONS] {
+        let path = format!("{chart}/README.md");
+        let page = read(&path);
+        let (before, rest) = page.split_once("<!-- values -->\n").unwrap();
+        let (_, after) = rest.split_once("<!-- /values -->").unwrap();
+        let mut table = String::from("| value | default | means |\n|---|---|---|\n");
+        for value in described(chart) {
+            let (name, comment) = (value.path, value.comment.replace('|', "\\|"));
+            table += &format!("| `{name}` | `{}` | {comment} |\n", value.default);
+        }
+        check(&path, &format!("{before}<!-- values -->\n{table}<!-- /values -->{after}"));
+    }
+}
+
+/// Compares the keys of an object with those that its schema knows, and so on below.
+fn compare(path: &str, schema: &Value, values: &Value) {
+    let Some(known) = schema["properties"].as_object() else { return };
+    assert_eq!(schema["additionalProperties"], false, "{path} takes unknown keys");
+    let mut known: BTreeSet<&String> = known.keys().collect();
+    known.retain(|key| !(path.is_empty() && *key == "global"));
+    let keys: BTreeSet<&String> = values.as_object().unwrap().keys().collect();
+    assert_eq!(known, keys, "schema and values of {path:?}");
+    for key in keys {
+        compare(&format!("{path}.{key}"), &schema["properties"][key], &values[key]);
+    }
+}
+
+#[test]
+fn the_schemas_know_every_value_and_no_other() {
+    for chart in [OPERATOR, DEFINITIONS] {
+        let values = yaml(&format!("{chart}/values.yaml"));
+        compare("", &yaml(&format!("{chart}/values.schema.json")), &values);
+        assert!(described(chart).len() >= values.as_object().unwrap().len(), "{chart}");
+    }
+}

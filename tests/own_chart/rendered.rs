@@ -1,0 +1,206 @@
+//! What the charts render to, here and with Helm.
+
+use serde_json::{Value, json};
+
+use super::{DEFINITIONS, IMAGE, OPERATOR, RIGHTS, helm, objects, of_kind, one, ours, run, succeeded, variants, yaml};
+
+#[test]
+fn helm_renders_the_charts_alike_and_finds_nothing_to_complain_about() {
+    let Some(cluster) = helm() else { return };
+    let crds = [
+        "a=config/crd/bases/cache.my.domain_memcacheds.yaml",
+        "b=config/crd/bases/cache.my.domain_memcachedbackups.yaml",
+    ];
+    let crds = crds.map(|file| format!("definitions.{file}"));
+    let definitions = vec![DEFINITIONS, "--set-file", &crds[0], "--set-file", &crds[1]];
+    let reference = vec![OPERATOR, "--set", IMAGE, "--set-file", RIGHTS[0], "--set-file", RIGHTS[1]];
+    let files = variants();
+    let files = files.iter().map(|file| vec![OPERATOR, "--values", file.to_str().unwrap()]);
+    for flags in files.chain([definitions, reference]) {
+        let template = || ["template", "rel", "--namespace", "ns"].into_iter().chain(flags.iter().copied());
+        let wanted = succeeded(&run(cluster.command("helm"), template()));
+        assert_eq!(succeeded(&run(ours(), template())), wanted, "{flags:?}");
+        assert!(!wanted.lines().any(|line| line.ends_with(' ')), "{flags:?}: a line ends with a space");
+        succeeded(&run(cluster.command("helm"), ["lint", "--strict"].into_iter().chain(flags.iter().copied())));
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_what_to_do() {
+    let cases: [(&[&str], &str); 10] = [
+        (&["--set", "image.repository="], "make docker-build-base"),
+        (&["--set", "replica=2"], "replica"),
+        (&["--set", "metrics.serviceMonitor.enable=true"], "enable"),
+        (&["--set", "rbac.rules[0].verb={get}"], "verb"),
+        (&["--set", "namespaces={Team_A}"], "namespaces"),
+        (&["--set", "image.digest=sha256:short"], "digest"),
+        (&["--set", "watches[0].kind=Shop"], "chart"),
+        (&["--set", "replicas=2,chartCache.existingClaim=charts"], "each replica has its own cache"),
+        (&["--set", "metrics.requireRBAC=true"], "metrics.requireRBAC needs metrics.secure"),
+        (&["--set-string", "rbac.generated.shop=rules: ["], "rbac.generated.shop is not YAML"),
+    ];
+    for (flags, told) in cases {
+        let output = run(ours(), [&["template", "rel", OPERATOR, "--set", IMAGE], flags].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(told), "{flags:?}: {error}");
+    }
+    let other = ["template", "rel", DEFINITIONS, "--set-file", "definitions.a=config/rbac/role.yaml"];
+    let output = run(ours(), other);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("an object of kind ClusterRole"), "{output:?}");
+}
+
+fn deployment(objects: &[Value]) -> &Value {
+    of_kind(objects, "Deployment")[0]
+}
+
+fn arguments(deployment: &Value) -> Vec<&str> {
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_pod_is_the_one_that_make_deploy_applies() {
+    let text = super::read("config/manager/manager.yaml");
+    let documents = text.split("---\n").map(|document| serde_yaml::from_str::<Value>(document).unwrap());
+    let documents: Vec<Value> = documents.collect();
+    let (objects, configured) = (objects(&[]), deployment(&documents));
+    let installed = deployment(&objects);
+    let pods = [installed, configured].map(|object| &object["spec"]["template"]["spec"]);
+    for field in ["securityContext", "terminationGracePeriodSeconds"] {
+        assert_eq!(pods[0][field], pods[1][field], "{field}");
+    }
+    let containers = pods.map(|pod| &pod["containers"][0]);
+    for field in ["name", "ports", "livenessProbe", "readinessProbe", "resources", "securityContext"] {
+        assert_eq!(containers[0][field], containers[1][field], "{field}");
+    }
+    let of_chart =
+        |argument: &&str| !argument.starts_with("--leader-election-id=") && !argument.starts_with("--chart-cache");
+    let [mut ours, mut theirs] = [installed, configured].map(arguments);
+    ours.retain(of_chart);
+    theirs.retain(of_chart);
+    assert_eq!(ours, theirs);
+    assert_eq!(installed["spec"]["replicas"], configured["spec"]["replicas"]);
+}
+
+#[test]
+fn the_operators_own_rights_are_those_of_config() {
+    let objects = objects(&[]);
+    let rules = |kind: &str, name: &str| one(&objects, kind, name)["rules"].clone();
+    assert_eq!(rules("ClusterRole", "ns-rel-hybrid-helm-operator"), yaml("config/rbac/role.yaml")["rules"]);
+    let own = super::read("config/rbac/leader_election_role.yaml");
+    let own: Value = serde_yaml::from_str(own.split("---\n").next().unwrap()).unwrap();
+    assert_eq!(rules("Role", "rel-hybrid-helm-operator"), own["rules"]);
+}
+
+#[test]
+fn the_file_that_generate_rbac_writes_is_granted_as_it_is() {
+    let objects = objects(&["--set-file", RIGHTS[0], "--set-file", RIGHTS[1]]);
+    let granted = one(&objects, "ClusterRole", "ns-rel-hybrid-helm-operator")["rules"].as_array().unwrap();
+    for file in ["memcached_role.yaml", "memcachedbackup_role.yaml"] {
+        let text = super::read(&format!("config/rbac/{file}"));
+        let role: Value = serde_yaml::from_str(text.split("---\n").next().unwrap()).unwrap();
+        for rule in role["rules"].as_array().unwrap() {
+            assert!(granted.contains(rule), "{file}: {rule}");
+        }
+    }
+}
+
+#[test]
+fn in_listed_namespaces_nothing_is_granted_elsewhere() {
+    let flags = ["--set", "namespaces={a,b}", "--set-file", RIGHTS[0]];
+    let listed = objects(&flags);
+    assert!(of_kind(&listed, "ClusterRole").is_empty() && of_kind(&listed, "ClusterRoleBinding").is_empty());
+    let mut places: Vec<&str> =
+        of_kind(&listed, "Role").iter().map(|role| role["metadata"]["namespace"].as_str().unwrap()).collect();
+    places.sort_unstable();
+    assert_eq!(places, ["a", "b", "ns"]);
+    let environment = &deployment(&listed)["spec"]["template"]["spec"]["containers"][0]["env"];
+    assert_eq!(*environment, json!([{"name": "WATCH_NAMESPACE", "value": "a,b"}]));
+
+    let more = objects(
+        &[&flags[..], &["--set", "rbac.clusterRules[0].nonResourceURLs={/x},rbac.clusterRules[0].verbs={get}"]]
+            .concat(),
+    );
+    let asked = json!([{"nonResourceURLs": ["/x"], "verbs": ["get"]}]);
+    assert_eq!(of_kind(&more, "ClusterRole")[0]["rules"], asked, "only what the user asks for");
+}
+
+#[test]
+fn with_a_namespace_for_records_secrets_are_read_nowhere_else() {
+    let objects = objects(&["--set", "rbac.recordNamespaces={$(operator),records}"]);
+    let on_secrets = |object: &&Value| {
+        let rules = object["rules"].as_array().unwrap().iter();
+        rules
+            .filter(|rule| rule["resources"] == json!(["secrets"]))
+            .any(|rule| rule["verbs"].as_array().unwrap().contains(&json!("delete")))
+    };
+    assert!(!of_kind(&objects, "ClusterRole").iter().any(on_secrets));
+    let roles = of_kind(&objects, "Role").into_iter().filter(on_secrets);
+    let places: Vec<&Value> = roles.map(|role| &role["metadata"]["namespace"]).collect();
+    assert_eq!(places, ["ns", "records"]);
+}
+
+#[test]
+fn several_replicas_are_spread_and_evicted_one_at_a_time() {
+    assert!(
+        of_kind(&objects(&[]), "PodDisruptionBudget").is_empty(),
+        "it would hold up the drain of one replica's node"
+    );
+    let objects = objects(&["--set", "replicas=2"]);
+    assert_eq!(of_kind(&objects, "PodDisruptionBudget")[0]["spec"]["maxUnavailable"], 1);
+    let pod = &deployment(&objects)["spec"]["template"];
+    let spread = pod["spec"]["topologySpreadConstraints"].as_array().unwrap();
+    assert_eq!(spread.len(), 2);
+    assert_eq!(spread[0]["labelSelector"]["matchLabels"], pod["metadata"]["labels"]);
+    assert!(arguments(deployment(&objects)).contains(&"--leader-elect"));
+}
+
+#[test]
+fn a_new_version_of_the_chart_alone_restarts_nothing_and_changed_watches_do() {
+    let objects = objects(&["--set-file", "watches=watches.yaml"]);
+    let pod = &deployment(&objects)["spec"]["template"];
+    assert!(
+        !pod["metadata"].to_string().contains(&yaml("charts/hybrid-helm-operator/Chart.yaml")["version"].to_string())
+    );
+    let others = super::objects(&["--set-string", "watches=[]"]);
+    let digest = |pod: &Value| pod["metadata"]["annotations"]["checksum/watches"].as_str().unwrap().to_owned();
+    assert_ne!(digest(pod), digest(&deployment(&others)["spec"]["template"]));
+    let text = &one(&objects, "ConfigMap", "rel-hybrid-helm-operator-watches")["data"]["watches.yaml"];
+    assert_eq!(text.as_str().unwrap().trim(), super::read("watches.yaml").trim());
+}
+
+#[test]
+fn alerts_reach_prometheus_as_they_are_in_config() {
+    let objects = objects(&["--set", "metrics.alerts.enabled=true"]);
+    assert_eq!(of_kind(&objects, "PrometheusRule")[0]["spec"], yaml("config/prometheus/rules.yaml")["spec"]);
+}
+
+#[test]
+fn every_selector_and_port_name_finds_the_pod() {
+    for file in variants() {
+        let objects = objects(&["--values", file.to_str().unwrap()]);
+        let template = &deployment(&objects)["spec"]["template"];
+        let ports = template["spec"]["containers"][0]["ports"].to_string();
+        let selected = |labels: &Value| {
+            labels.as_object().unwrap().iter().all(|(key, value)| template["metadata"]["labels"][key] == *value)
+        };
+        assert!(selected(&deployment(&objects)["spec"]["selector"]["matchLabels"]));
+        for service in of_kind(&objects, "Service") {
+            assert!(selected(&service["spec"]["selector"]), "{service}");
+            let target = format!("\"name\":{}", service["spec"]["ports"][0]["targetPort"]);
+            assert!(ports.contains(&target), "{service}");
+        }
+        for other in ["PodDisruptionBudget", "NetworkPolicy"].into_iter().flat_map(|kind| of_kind(&objects, kind)) {
+            let selector = other["spec"].get("podSelector").unwrap_or(&other["spec"]["selector"]);
+            assert!(selected(&selector["matchLabels"]), "{other}");
+        }
+        for monitor in of_kind(&objects, "ServiceMonitor") {
+            let wanted = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+            let services = of_kind(&objects, "Service")
+                .into_iter()
+                .filter(|service| wanted.iter().all(|(key, value)| service["metadata"]["labels"][key] == *value));
+            let names: Vec<&Value> = services.map(|service| &service["metadata"]["name"]).collect();
+            assert_eq!(names, ["rel-hybrid-helm-operator-metrics"]);
+        }
+    }
+}
