@@ -112,6 +112,14 @@ mutants: ## Mutation-test the code that writes to a cluster; SHARD=1/8 runs a pa
 	cargo mutants --no-shuffle --output target --package outside --package helm-release --package controller --package helm-operator $(MUTANTS) \
 	  $(if $(SHARD),--shard "$$(( $(firstword $(subst /, ,$(SHARD))) - 1 ))/$(lastword $(subst /, ,$(SHARD)))")
 
+# The crates that a registry may have.
+PUBLISHED = $(patsubst crates/%/Cargo.toml,--package %,$(shell grep -L '^publish = false' crates/*/Cargo.toml))
+
+.PHONY: publishable
+publishable: ## Package the crates that are published, and compile each package on its own; nothing is uploaded.
+	cargo test -p memcached-operator --test main publishable
+	cargo package $(PUBLISHED) $(CARGO_FLAGS)
+
 WASM := wasm32-wasip1
 
 .PHONY: wasm

@@ -40,6 +40,7 @@ mod page_in_browser;
 mod parity;
 mod pinned;
 mod policies;
+mod publishable;
 mod quiet;
 mod ready;
 mod recorded;

@@ -42,7 +42,8 @@ pub(crate) const CHARTS: &[Template] = templates! {
 
 /// The additional files of a hybrid project.
 pub(crate) const HYBRID: &[Template] = templates! {
-    "Cargo.toml": "hybrid/Cargo.toml",
+    // A file Cargo.toml would make the folder a package of its own, which is not published.
+    "Cargo.toml": "hybrid/manifest.toml",
     "Dockerfile": "hybrid/Dockerfile",
     "Makefile": "hybrid/Makefile",
     "README.md": "hybrid/README.md",
