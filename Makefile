@@ -127,6 +127,10 @@ wasm: ## Check that rendering compiles for WebAssembly, if that rustup target is
 	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ]; then cargo check -p helm --target $(WASM); \
 	else echo "$(WASM) is not installed, nothing checked; run: rustup target add $(WASM)"; fi
 
+.PHONY: playground
+playground: ## Build the page that renders charts in a browser to target/playground, and test it in Node.
+	hack/playground
+
 ##@ Compare with Helm
 
 .PHONY: cases

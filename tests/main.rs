@@ -39,6 +39,7 @@ mod page;
 mod page_in_browser;
 mod parity;
 mod pinned;
+mod playground;
 mod policies;
 mod publishable;
 mod quiet;

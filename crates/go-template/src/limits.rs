@@ -3,13 +3,14 @@
 //! No counterpart in Go, which has no limits.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::changed::ChangedMaps;
 use crate::error::LimitError;
 use crate::held::Held;
 use crate::stack;
 use crate::value::{Map, Str, Value};
+use golibs::clock::Instant;
 use golibs::work::SlowTime;
 
 /// The limits of a run.

@@ -5,7 +5,6 @@
 use std::any::Any;
 use std::mem;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::error::{FuncError, LimitError};
 use crate::exec;
@@ -16,6 +15,7 @@ use crate::reflect::Reflected;
 use crate::stack;
 use crate::template::Templates;
 use crate::value::{Map, MapType, Str, Value};
+use golibs::clock::Instant;
 use golibs::work::{self, Noted, SlowTime};
 
 /// The value of a missing map key: Go's `missingkey` option.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod clock;
 pub mod glob;
 pub mod math;
 pub mod path_match;

@@ -13,7 +13,8 @@ pub fn processor_time() -> Duration {
 #[cfg(target_family = "wasm")]
 pub fn processor_time() -> Duration {
     use std::sync::LazyLock;
-    use std::time::Instant;
+
+    use crate::clock::Instant;
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }

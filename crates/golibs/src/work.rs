@@ -3,7 +3,9 @@
 //! A function that could run for a long time calls [`spend`] to ask whether the budget, which its caller set beforehand, still allows it.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::clock::Instant;
 
 thread_local! {
     static NOTED: Cell<u64> = const { Cell::new(0) };

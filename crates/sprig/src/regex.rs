@@ -1,9 +1,10 @@
 //! The `regex*` functions. Those with `must` return an error where the others fail with Go's panic. Counterpart: Sprig's `regex.go`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use go_template::{FuncError, FuncMap, List, ListType, Str, Value};
+use golibs::clock::Instant;
 use golibs::strconv::{can_backquote, quote};
 use golibs::work::note_work;
 

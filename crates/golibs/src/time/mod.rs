@@ -13,7 +13,8 @@ mod tests;
 mod zone;
 
 use std::sync::LazyLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 
 pub use calendar::{Clock, Date};
 pub use duration::Duration;

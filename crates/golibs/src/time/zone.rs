@@ -19,6 +19,9 @@ pub enum Zone {
 impl Zone {
     /// Returns the local zone: the one in `TZ`, else the system's, else UTC.
     pub fn local() -> Zone {
+        if IN_BROWSER {
+            return Zone::Local(TimeZone::UTC);
+        }
         TimeZone::try_system().map_or(Zone::Utc, Zone::Local)
     }
 
@@ -26,7 +29,7 @@ impl Zone {
     pub fn name(&self) -> String {
         match self {
             Zone::Utc => "UTC".to_owned(),
-            Zone::Local(zone) => local_name(zone, std::env::var("TZ").ok().as_deref()),
+            Zone::Local(zone) => local_name(zone, variable().as_deref()),
             Zone::Fixed(name, _) => name.clone(),
             Zone::Named(zone) => zone.iana_name().unwrap_or_default().to_owned(),
         }
@@ -79,6 +82,14 @@ impl Zone {
         let in_effect = offsets.iter().find(|offset| self.offset_at(shown - **offset).0 == name);
         in_effect.or(offsets.first()).copied()
     }
+}
+
+/// Whether this is a page. Its local zone is UTC, as in most containers: what a chart prints must not depend on who looks.
+const IN_BROWSER: bool = cfg!(all(target_family = "wasm", target_os = "unknown"));
+
+/// Returns the variable that names the local zone.
+fn variable() -> Option<String> {
+    if IN_BROWSER { Some("UTC".to_owned()) } else { std::env::var("TZ").ok() }
 }
 
 /// Returns Go's name for the local zone, derived from the zone and `TZ`.

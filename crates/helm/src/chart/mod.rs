@@ -109,6 +109,15 @@ impl Chart {
         load::from_files(files.into_iter().map(Into::into).collect(), &|_| None, ValuesText::Drop)
     }
 
+    /// Loads a chart like [`from_files`](Chart::from_files), and keeps the text of its values files, so that [`trace`](crate::origins::trace) names
+    /// lines.
+    ///
+    /// # Errors
+    /// Fails like [`from_files`](Chart::from_files).
+    pub fn from_files_with_lines<F: Into<File>>(files: impl IntoIterator<Item = F>) -> Result<Arc<Chart>, LoadError> {
+        load::from_files(files.into_iter().map(Into::into).collect(), &|_| None, ValuesText::Keep)
+    }
+
     /// Loads a chart from the bytes of a `.tgz` archive.
     ///
     /// # Errors

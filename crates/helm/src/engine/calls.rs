@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use memchr::memmem::Finder;
 
+use golibs::clock::Instant;
 use golibs::shorten::{MAX_MESSAGE, shorten};
 use golibs::work::{SlowTime, note_time};
 

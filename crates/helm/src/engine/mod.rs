@@ -31,7 +31,9 @@ pub use render::{Error, ReleaseOptions, Rendered, Request};
 pub use spelled::{Computed, Key, SpelledOut, spelled_out};
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use golibs::clock::Instant;
 
 use go_template::{FuncError, Limits, Map, MissingKey, Options, Scope, Str, Value};
 

@@ -1,7 +1,6 @@
 //! Measures how long keys and hashes take. Their steps could only be guessed: the search for a prime is random, and processors differ.
 
-use std::time::Instant;
-
+use golibs::clock::Instant;
 use golibs::work::{SlowTime, note_time};
 
 use golibs::processor_time::processor_time;
