@@ -181,7 +181,7 @@ bench-scale: cluster ## Measure memory, CPU and a restart with N resources (defa
 	hack/bench-scale '$(or $(N),1000)' $(OPERATOR)
 
 .PHONY: bench-page
-bench-page: cluster ## Measure the page over N (5000) releases with VIEWERS (20); OPERATOR=BINARY measures another build.
+bench-page: cluster ## Measure the page over N (5000) releases with VIEWERS (20) and SLOW (0) slow readers; OPERATOR=BINARY measures another build.
 	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
 	hack/bench-page '$(or $(N),5000)' '$(or $(VIEWERS),20)' $(OPERATOR)
 
