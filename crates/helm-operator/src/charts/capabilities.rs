@@ -9,12 +9,16 @@ use crate::reconcile::controller_context::ControllerContext;
 /// How often discovery is read for this.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Reads discovery once per period and wakes every resource after a change. Does nothing for other watches. Never
-/// returns.
+/// Wakes every resource after a change of discovery, if the watch asks for it. Never returns.
 pub(super) async fn follow(shared: &ControllerContext) {
-    if !shared.settings.render_on.capabilities {
-        return std::future::pending().await;
+    match shared.settings.render_on.capabilities {
+        true => Box::pin(read_discovery(shared)).await,
+        false => std::future::pending().await,
     }
+}
+
+/// Reads discovery once per period and wakes every resource after a change. Never returns.
+async fn read_discovery(shared: &ControllerContext) {
     let mut known = shared.renderer.capabilities();
     loop {
         tokio::time::sleep(PERIOD).await;

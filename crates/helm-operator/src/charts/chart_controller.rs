@@ -258,7 +258,7 @@ impl Controller for ChartController {
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
         match self.watch.pull.clone() {
             Some(pull) => Box::pin(pulled::run(*self, pull, context)),
-            None => Box::pin(start::run(*self, context)),
+            None => start::run(*self, context),
         }
     }
 }

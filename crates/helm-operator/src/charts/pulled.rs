@@ -11,7 +11,6 @@
 //! concern the whole kind, so they are on what stands for the process.
 
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,7 +112,7 @@ pub(super) async fn run(controller: ChartController, pull: Pull, context: Contex
         let shutdown = context.shutdown.child_token();
         let mut handles = context.clone();
         (handles.shutdown, handles.readiness) = (shutdown.clone(), readiness);
-        let mut running = pin!(start::run(controller.rendering_by(serving.source()), handles));
+        let mut running = start::run(controller.rendering_by(serving.source()), handles);
         let next = tokio::select! {
             biased;
             ended = &mut running => return ended,

@@ -61,8 +61,24 @@ const SEARCH: Duration = Duration::from_secs(30);
 /// The maximum pause between two lookups of a kind that is not served yet.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// Runs the controller until the process ends.
-pub(crate) async fn run(controller: ChartController, context: Context) -> Result<(), reconciler::Error> {
+/// Runs the controller until the process ends. What starts it is dropped before it serves, because its future is larger
+/// than the rest, and a process may have hundreds of controllers.
+pub(crate) fn run(controller: ChartController, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
+    let starting = Box::pin(start(controller, context));
+    Box::pin(async move {
+        let serving = starting.await?;
+        if let Some(serving) = serving {
+            serving.await;
+        }
+        Ok(())
+    })
+}
+
+/// Prepares a controller, and returns what it does from then on; `None` if the process ends before.
+pub(super) async fn start(
+    controller: ChartController,
+    context: Context,
+) -> Result<Option<BoxFuture<'static, ()>>, reconciler::Error> {
     let ChartController { watch, source, extensions, versions, .. } = controller;
     let (cluster, config) = (Cluster::of(&context), ChartConfig::of(&context));
     let applier = cluster.applier.clone();
@@ -71,7 +87,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     let api_version = watch.api_resource().api_version;
     let requirement = served(&context, &watch);
     let Some(resource) = wait_until_served(&applier, &watch, &requirement, &context.shutdown).await else {
-        return Ok(());
+        return Ok(None);
     };
     let status = format!("{}/status", resource.plural);
     let why = format!("the resources and releases of {}", watch.kind);
@@ -91,7 +107,7 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     let renderer = renderer(source, &watch, &context).await?;
     let keys = tokio::select! {
         keys = cluster.keys(&config) => keys,
-        () = context.shutdown.cancelled() => return Ok(()),
+        () = context.shutdown.cancelled() => return Ok(None),
     };
     cluster.informers.announce(renderer.chart_name());
     let acceptance = acceptance(&watch, &extensions, versions, &resource, &context)?;
@@ -144,25 +160,27 @@ pub(crate) async fn run(controller: ChartController, context: Context) -> Result
     let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
     // From here on, the lists are requirements of their own.
     requirement.meet();
-    let watches = start_watches(&shared, &context, (primaries, keys), kinds);
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
-    tokio::select! {
-        biased;
-        // Dropping the watches stops them.
-        () = watches => {}
-        () = serve(&shared, &context.shutdown, context.concurrency.for_controller(workers)) => {}
-        () = capabilities::follow(&shared) => {}
-        () = look_outside(&context, &shared.resource, &watch.selector) => {}
-    }
-    Ok(())
+    let permits = context.concurrency.for_controller(workers);
+    let selector = watch.selector;
+    Ok(Some(Box::pin(async move {
+        tokio::select! {
+            biased;
+            // Dropping the watches stops them.
+            () = start_watches(&shared, &context, (primaries, keys), kinds) => {}
+            () = serve(&shared, &context.shutdown, permits) => {}
+            () = capabilities::follow(&shared) => {}
+            () = look_outside(&context, &shared.resource, &selector) => {}
+        }
+    })))
 }
 
 /// Warns about resources in namespaces that are not watched, for as long as there are any. Never returns.
 async fn look_outside(context: &Context, resource: &Resource, selector: &Selector) {
     match resource.collection("") {
-        Ok(path) if resource.namespaced => {
+        Ok(path) if resource.namespaced && !context.config.namespaces.is_all() => {
             let kind = Collection { group: resource.group(), kind: &resource.kind, plural: &resource.plural, path };
-            context.rights.look_outside(&kind, selector).await;
+            Box::pin(context.rights.look_outside(&kind, selector)).await;
         }
         _ => std::future::pending().await,
     }
@@ -344,17 +362,8 @@ async fn start_watches(
     mut kinds: mpsc::UnboundedReceiver<Arc<Resource>>,
 ) {
     let mut tasks = JoinSet::new();
-    let mut lists = Vec::new();
-    for stream in primaries {
-        lists.push(start_feed(Primaries(shared.clone()), stream, &mut tasks));
-    }
-    let cluster = Cluster::of(context);
-    tokio::join!(join_all(lists), cluster.records_listed(keys));
-    let known = known_kinds(shared, &mut tasks).await;
-    let used = if shared.settings.account.is_some() { ObjectUse::Read } else { ObjectUse::Manage };
-    let needs: Vec<_> = known.iter().map(|kind| preflight::of_objects(kind, used)).collect();
-    context.rights.check(&needs, "the objects of recorded releases").await;
-    shared.watch_kinds(known);
+    // Dropped once everything is listed, like what starts the controller.
+    Box::pin(first_lists(shared, context, (primaries, keys), &mut tasks)).await;
     // Each resource waits only for the kinds in its own release.
     while let Ok(kind) = kinds.try_recv() {
         shared.cache.await_kind(&kind);
@@ -367,9 +376,36 @@ async fn start_watches(
         restore::restore(shared);
         shared.queue.open();
     }
-    while let Some(kind) = kinds.recv().await {
-        tasks.spawn(watch_kind(shared, context, kind));
+    loop {
+        tokio::select! {
+            // A task keeps its memory until it is joined.
+            Some(_) = tasks.join_next() => {}
+            kind = kinds.recv() => match kind {
+                Some(kind) => _ = tasks.spawn(watch_kind(shared, context, kind)),
+                None => return,
+            }
+        }
     }
+}
+
+/// Lists resources, records, and the kinds of recorded releases.
+async fn first_lists(
+    shared: &Arc<ControllerContext>,
+    context: &Context,
+    (primaries, keys): (Vec<Stream<Received>>, Keyring),
+    tasks: &mut JoinSet<()>,
+) {
+    let mut lists = Vec::new();
+    for stream in primaries {
+        lists.push(start_feed(Primaries(shared.clone()), stream, tasks));
+    }
+    let cluster = Cluster::of(context);
+    tokio::join!(join_all(lists), cluster.records_listed(keys));
+    let known = known_kinds(shared, tasks).await;
+    let used = if shared.settings.account.is_some() { ObjectUse::Read } else { ObjectUse::Manage };
+    let needs: Vec<_> = known.iter().map(|kind| preflight::of_objects(kind, used)).collect();
+    context.rights.check(&needs, "the objects of recorded releases").await;
+    shared.watch_kinds(known);
 }
 
 /// Returns the kinds in recorded releases. Unserved kinds are watched as soon as they are served.

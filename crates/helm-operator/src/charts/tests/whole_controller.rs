@@ -204,3 +204,12 @@ async fn events_name_the_resource_and_the_outcome() {
     };
     assert_eq!(on, expected);
 }
+
+/// A process may have hundreds of controllers, each of which holds this future for as long as it runs.
+#[tokio::test(start_paused = true)]
+async fn what_a_controller_holds_while_it_serves_is_small() {
+    let running = Running::new(server());
+    let serving = crate::charts::start::start(controller(""), running.context.clone()).await.unwrap().unwrap();
+    let size = std::mem::size_of_val(&*serving);
+    assert!(size < 4096, "{size} bytes");
+}
