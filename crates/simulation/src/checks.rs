@@ -3,14 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
-use crate::actors::{FINALIZER, KEEP, NOTE};
+use crate::actors::KEEP;
 use crate::helm::Command;
 use crate::jobs::Task;
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME};
 use crate::order::Order;
+use crate::others;
 use crate::quiet::{End, records};
 use crate::registry::{FIRST, WRONG};
 use crate::rollout::{Rollout, is_broken};
@@ -20,7 +23,7 @@ use crate::world::Change;
 pub(crate) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
 
 /// What the checks have seen so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Checks {
     /// Each resource by name.
     pub(crate) resources: BTreeMap<String, Resource>,
@@ -53,8 +56,11 @@ pub struct Checks {
 /// How many changes of the registry processes may notice only after a resource was created.
 const UNNOTICED: u32 = 2;
 
+/// How soon after each other two resources begin the same action at most.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// What people requested for one resource, and its history.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Resource {
     /// Whether it exists and is not being deleted.
     pub(crate) exists: bool,
@@ -91,6 +97,8 @@ pub(crate) struct Resource {
     pub(crate) is_unrecorded: bool,
     /// Whether a person deleted the Secret whose template keeps what it finds.
     lost_guarded: bool,
+    /// When the Secret whose template keeps what it finds was made.
+    guarded: Option<Instant>,
     /// The revision and values of the last hook.
     pub(crate) hook: Option<String>,
     /// The newest Job of the chart.
@@ -133,6 +141,28 @@ impl Checks {
     /// Records that a process ended.
     pub fn process_ends(&mut self) {
         self.ends += 1;
+    }
+
+    /// Returns to what was seen until a backup that the server was restored from. The processes are as they are, and may
+    /// remember what they wrote and what was refused since.
+    pub fn return_to(&mut self, backup: Checks) {
+        let now = std::mem::replace(self, backup);
+        (self.holder, self.elects, self.is_mixed) = (now.holder, now.elects, now.is_mixed);
+        (self.is_pulled, self.is_pinned) = (now.is_pulled, now.is_pinned);
+        (self.setups, self.ends) = (now.setups, now.ends);
+        (self.rollout.is_limited, self.order.is_on) = (now.rollout.is_limited, now.order.is_on);
+        self.touched.extend(now.touched);
+        for (name, now) in now.resources {
+            let resource = self.resources.entry(name).or_default();
+            resource.judged |= now.judged;
+            resource.may_go.extend(now.may_go);
+            // A command of a person that has begun goes on.
+            resource.is_unrecorded |= now.is_unrecorded;
+            if now.is_helms {
+                resource.is_helms = true;
+                resource.causes += 2;
+            }
+        }
     }
 
     /// Records a person's next action.
@@ -187,7 +217,7 @@ impl Checks {
         let wrong = wrong.or_else(|| self.identity(change, objects)).or_else(|| self.keep(change));
         let wrong = match is_operator {
             true => wrong
-                .or_else(|| others(change))
+                .or_else(|| others::written(change))
                 .or_else(|| self.taken_over(change))
                 .or_else(|| self.own(change))
                 .or_else(|| self.rollout.written(change)),
@@ -397,6 +427,7 @@ impl Checks {
 
     /// Checks (b) that generated values never change.
     fn values(&mut self, change: &Change) -> Option<String> {
+        self.note_guarded(change);
         let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
         let (old, new) = (&before["data"]["password"], &after["data"]["password"]);
         if old.is_null() || old == new || !change.by.starts_with("op-") {
@@ -407,13 +438,23 @@ impl Checks {
         if change.path.ends_with("-guarded") {
             // A rollback brings back what its revision recorded.
             let is_restored = resource.lost_guarded && resource.judged;
-            return (!is_restored).then(|| format!("(b) the password in {} changed", change.path));
+            // Two resources that begin to install one release look for the object before one of them makes it.
+            let is_new = resource.guarded.is_some_and(|made| change.at < made + AT_ONCE);
+            let may_change = is_restored || is_new && resource.is_claimed;
+            return (!may_change).then(|| format!("(b) the password in {} changed", change.path));
         }
         resource.passwords += 1;
         let causes = resource.causes + setups - resource.setups;
         let may_change = (causes + u32::from(resource.found_password)).saturating_sub(1);
         let is_wrong = resource.passwords > may_change && !resource.judged && !resource.is_claimed;
         is_wrong.then(|| format!("(b) the random password of {name} changed without a cause: {causes} causes"))
+    }
+
+    fn note_guarded(&mut self, change: &Change) {
+        let name = names::owner(&change.path).filter(|_| change.path.ends_with("-guarded") && change.before.is_none());
+        if let Some(resource) = name.and_then(|name| self.resources.get_mut(name)) {
+            resource.guarded = Some(change.at);
+        }
     }
 
     /// Returns whether a resource may wait for a release or an object of another owner, and tries again now and then.
@@ -436,24 +477,6 @@ fn is_going(object: &Value) -> bool {
 fn begins_to_go(change: &Change) -> Option<&Arc<Value>> {
     let goes = change.after.as_ref().is_none_or(|after| is_going(after));
     change.before.as_ref().filter(|before| goes && !is_going(before))
-}
-
-/// Checks (c) that what others wrote stays.
-fn others(change: &Change) -> Option<String> {
-    let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
-    let note = |object: &Value| object["metadata"]["annotations"][NOTE].is_string();
-    let hold = |object: &Value| {
-        let finalizers = object["metadata"]["finalizers"].as_array();
-        finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
-    };
-    let keep = |object: &Value| object["metadata"]["annotations"][KEEP].is_string();
-    for (what, has) in [("annotation", &note as &dyn Fn(&Value) -> bool), ("finalizer", &hold), ("keep policy", &keep)]
-    {
-        if has(before) && !has(after) {
-            return Some(format!("(c) {} removed another's {what} from {}", change.by, change.path));
-        }
-    }
-    None
 }
 
 fn is_person(by: &str) -> bool {

@@ -74,6 +74,8 @@ pub struct Breaks {
     pub expiries: u32,
     /// How often the server restarted.
     pub restarts: u32,
+    /// How often all watches were told the current version.
+    pub bookmarks: u32,
 }
 
 /// The active faults.

@@ -7,6 +7,7 @@ use crate::names::{self, JOBS};
 use crate::world::Change;
 
 /// A Job that the server deletes once it finished.
+#[derive(Clone)]
 pub(crate) struct Task {
     /// What it runs.
     image: Option<String>,

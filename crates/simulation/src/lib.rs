@@ -4,8 +4,9 @@
 //! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`); `run` plays it, and
 //! `shrink` finds a shorter script that fails alike. `world` is the cluster, `network` the connection to it, `faults`
 //! the failures of that connection, `registry` has charts, `process` is a manager, `actors` and `helm` everyone else
-//! who acts. `checks` holds the invariants of every write (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs),
-//! `quiet` those at the end, and `trace` the log. See docs/decisions/0057-simulation.md.
+//! who acts. `checks` holds the invariants of every write (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs,
+//! `others`: of what others wrote), `quiet` those of rests and of the end, and `trace` the log. See
+//! docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;
@@ -17,6 +18,7 @@ pub mod names;
 pub mod network;
 pub mod newer;
 pub mod order;
+pub mod others;
 pub mod process;
 pub mod quiet;
 pub mod registry;

@@ -26,7 +26,7 @@ use crate::world::{Answer, World, request, trimmed};
 const LATE: Duration = Duration::from_millis(40);
 
 /// Maximum delay of an event.
-const VERY_LATE: Duration = Duration::from_secs(4);
+pub(crate) const VERY_LATE: Duration = Duration::from_secs(4);
 
 /// How long a request waits for a lost response.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -371,8 +371,13 @@ impl Watch {
             return;
         }
         let events = self.watch.next(&world.server());
+        let bookmarks = world.state().faults.breaks.bookmarks;
+        let is_due = std::mem::replace(&mut self.breaks.bookmarks, bookmarks) != bookmarks;
         let lines: Vec<String> = match events {
-            Ok(events) => events.iter().map(line_of).collect(),
+            Ok(events) => {
+                let bookmark = self.watch.bookmark().filter(|_| is_due);
+                events.iter().chain(&bookmark).map(line_of).collect()
+            }
             Err(status) => {
                 (self.has_ended, self.ends) = (true, Instant::now());
                 vec![last_line(&status)]

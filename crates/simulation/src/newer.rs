@@ -19,6 +19,65 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
+/// Adds a rest or a restored backup to some scripts. The story ended at `told`.
+pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, told: Option<u64>) {
+    // An install of an ordered chart that never becomes ready is tried again and again.
+    let rests = !script.has_chart("tiers3");
+    match (random.u8(0..16), told) {
+        (0..5, _) if !rests => {}
+        // What follows must heal nothing before it was seen.
+        (0..4, Some(told)) => insert(script, told + random.u64(0..2000), Action::Rest),
+        (4, _) => {
+            let at = moment(random, script);
+            insert(script, at, Action::Rest);
+        }
+        (5, _) => restore(random, script),
+        (6, _) => restored(random, script),
+        _ => {}
+    }
+}
+
+/// Restores the server from a backup, while something is going on.
+fn restore(random: &mut fastrand::Rng, script: &mut Script) {
+    // Processes have begun by then.
+    let backup = moment(random, script).max(5000);
+    insert(script, backup, Action::Backup);
+    let at = backup + if random.bool() { random.u64(8000..15_000) } else { random.u64(8000..90_000) };
+    insert(script, at, restoring(random));
+}
+
+/// Draws a restart of the server with the last backup.
+fn restoring(random: &mut fastrand::Rng) -> Action {
+    Action::Restore(random.u64(0..12_000), if random.bool() { 0 } else { random.u64(0..6000) })
+}
+
+/// Tells a story: what happened since the backup is undone, and something else happens instead.
+fn restored(random: &mut fastrand::Rng, script: &mut Script) {
+    script.steps.clear();
+    script.then(0, with_service(random, "a"));
+    let after = if random.bool() { random.u64(5000..8000) } else { later(random) };
+    script.then(after, Action::Backup);
+    let backup = script.steps.last().map_or(0, |step| step.at_ms);
+    for _ in 0..random.usize(1..4) {
+        let since = match random.u8(0..5) {
+            0 => Action::Delete("a".into(), String::new()),
+            1 => Action::Remove(draw::object(random, "a")),
+            2 => with_service(random, "b"),
+            _ => with_service(random, "a"),
+        };
+        script.then(random.u64(0..15_000), since);
+    }
+    let restoring = restoring(random);
+    script.then(random.u64(0..8000), restoring);
+    // Every watch has seen a later version than the backup's.
+    script.steps.last_mut().into_iter().for_each(|step| step.at_ms = step.at_ms.max(backup + 8001));
+    let name = random.choice(["a", "a", "b"]).unwrap_or("a");
+    script.then(random.u64(0..20_000), with_service(random, name));
+    if random.bool() {
+        draw::go_on(random, script);
+    }
+}
+
 /// Gives the chart an order: in the script as it is, or in a story about order.
 fn ordered(random: &mut fastrand::Rng, script: &mut Script) {
     let story = match random.u8(0..5) {
@@ -109,6 +168,15 @@ impl Script {
     /// Applies the chart's objects in the order of their groups.
     pub fn order(&mut self) {
         self.configure(Setup::order);
+    }
+
+    /// Returns whether any configuration has this chart.
+    fn has_chart(&self, chart: &str) -> bool {
+        let restarted = self.steps.iter().filter_map(|step| match &step.what {
+            Action::Restart(_, _, setup) => Some(setup),
+            _ => None,
+        });
+        self.setups.iter().chain(restarted).any(|setup| setup.chart == chart)
     }
 
     /// Changes every configuration.

@@ -12,7 +12,7 @@ use crate::quiet::records;
 use crate::world::Change;
 
 /// The order of every release, and what was ready when.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Order {
     /// Whether every process applies the chart's order.
     pub is_on: bool,

@@ -16,7 +16,7 @@ const BROKEN: &str = "web:3.0.0";
 const KEPT: Duration = Duration::from_secs(500);
 
 /// The upgrades that must wait for each other.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Rollout {
     /// Whether every process is limited to one upgrade at a time.
     pub is_limited: bool,

@@ -215,7 +215,7 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
         checks.is_pulled = script.setups.iter().any(Setup::is_pulled);
         checks.is_pinned = script.setups.iter().all(|setup| setup.chart == "pinned");
     }
-    let began = Instant::now();
+    let mut began = Instant::now();
     for step in &script.steps {
         processes.until(began + step.at()).await;
         if world.state().trace.found().is_some() {
@@ -225,6 +225,11 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
         if let Action::Suspend(ms) = step.what {
             // No task runs until the time has passed.
             tokio::time::advance(Duration::from_millis(ms)).await;
+        }
+        if step.what == Action::Rest {
+            let rests = Instant::now();
+            settle(&world, &mut processes).await;
+            began += rests.elapsed();
         }
     }
     processes.until(began + script.end()).await;
@@ -241,11 +246,21 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
 fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     let what = serde_json::to_string(action).unwrap_or_default();
     let elapsed = world.elapsed();
-    world.state().trace.step(elapsed, "script", || what);
+    {
+        let state = &mut *world.state();
+        state.trace.step(elapsed, "script", || what);
+        state.stirred = Some(Instant::now());
+    }
     match action {
         Action::Fault(fault) => world.state().faults.begin(fault.clone(), elapsed),
         Action::Forbid(which, namespace) => world.state().faults.forbid(*which, namespace),
         Action::RestartServer(away, loading) => world.state().faults.restart(*away, *loading, elapsed),
+        Action::Backup => world.back_up(),
+        Action::Restore(away, loading) => {
+            if world.restore() {
+                world.state().faults.restart(*away, *loading, elapsed);
+            }
+        }
         Action::Cut => world.state().faults.breaks.cuts += 1,
         Action::Expire => {
             {
@@ -288,7 +303,13 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     }
     if matches!(
         action,
-        Action::Forbid(..) | Action::Cut | Action::RestartServer(..) | Action::Expire | Action::Operator(_)
+        Action::Forbid(..)
+            | Action::Cut
+            | Action::Backup
+            | Action::RestartServer(..)
+            | Action::Restore(..)
+            | Action::Expire
+            | Action::Operator(_)
     ) {
         world.wake();
     }
@@ -301,7 +322,7 @@ async fn settle(world: &Arc<World>, processes: &mut Processes) {
         if world.state().trace.found().is_some() {
             return;
         }
-        let last = world.state().written;
+        let last = world.state().stirred;
         if last.is_some_and(|last| last.elapsed() >= QUIET) {
             break;
         }

@@ -90,6 +90,11 @@ pub enum Action {
     /// The server restarts: it is away for so many milliseconds, then forbids everything for so many until it has
     /// loaded its roles.
     RestartServer(u64, u64),
+    /// The state of the server is backed up.
+    Backup,
+    /// The server restarts as [`RestartServer`](Self::RestartServer) says, with the state of the last backup: what
+    /// happened since is undone, and its versions go back.
+    Restore(u64, u64),
     /// Everything is suspended for this many milliseconds, like a virtual machine.
     Suspend(u64),
     /// What holds the lease in a process gets no time for this many milliseconds, while its controllers go on.
@@ -103,6 +108,9 @@ pub enum Action {
     Stop(usize, u64),
     /// A process is killed and starts again after this many milliseconds with this configuration.
     Restart(usize, u64, Setup),
+    /// Everyone rests until all is quiet. Then the invariants of the end are checked; what follows comes later by this
+    /// time.
+    Rest,
 }
 
 impl Step {
@@ -150,9 +158,11 @@ impl Script {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut script = draw::begin(seed, &mut random);
         stories::tell(&mut random, &mut script);
+        let told = script.steps.last().map(|step| step.at_ms);
         draw::go_on(&mut random, &mut script);
-        // A separate generator, so that seeds still draw what they drew before these actions existed.
+        // Separate generators, so that seeds still draw what they drew before these actions existed.
         newer::add(&mut fastrand::Rng::with_seed(!seed), &mut script);
+        newer::add_more(&mut fastrand::Rng::with_seed(seed.rotate_left(32)), &mut script, told);
         script
     }
 
@@ -160,7 +170,7 @@ impl Script {
     pub fn end(&self) -> Duration {
         let ends = self.steps.iter().map(|step| match &step.what {
             Action::Fault(fault) => step.at_ms + fault.for_ms,
-            Action::RestartServer(away, loading) => step.at_ms + away + loading,
+            Action::RestartServer(away, loading) | Action::Restore(away, loading) => step.at_ms + away + loading,
             Action::Registry(_, for_ms) => step.at_ms + for_ms,
             Action::KillAfter(_, _, down) => step.at_ms + down,
             Action::Kill(_, down)

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::checks::Checks;
 use crate::faults::Faults;
 use crate::names::{self, API_VERSION, NAMES, OBJECTS, OTHER, SHARED};
+use crate::network::VERY_LATE;
 use crate::registry::Registry;
 use crate::rollout::is_broken;
 use crate::trace::Trace;
@@ -54,8 +55,8 @@ pub struct State {
     pub objects: BTreeMap<Arc<str>, Arc<Value>>,
     /// The number of changes so far.
     pub changes: usize,
-    /// When something other than a lease or an event was last written.
-    pub written: Option<Instant>,
+    /// When something other than a lease or an event was last written, or a step of the script came.
+    pub stirred: Option<Instant>,
     /// The active faults.
     pub faults: Faults,
     /// The registry with charts.
@@ -70,6 +71,16 @@ pub struct State {
     pub operator: Option<String>,
     /// Decides everything that the script leaves open.
     pub random: fastrand::Rng,
+    /// The last backup.
+    backup: Option<Backup>,
+}
+
+/// A backup of the server, and what was known at that time.
+struct Backup {
+    at: Instant,
+    server: memory_api::Backup,
+    objects: BTreeMap<Arc<str>, Arc<Value>>,
+    checks: Checks,
 }
 
 impl World {
@@ -82,7 +93,7 @@ impl World {
         let state = State {
             objects: BTreeMap::new(),
             changes: 0,
-            written: None,
+            stirred: None,
             faults: Faults::default(),
             registry: Registry::default(),
             trace,
@@ -90,6 +101,7 @@ impl World {
             asked: None,
             operator: None,
             random: fastrand::Rng::with_seed(seed),
+            backup: None,
         };
         let (start, state) = (server.time(), Mutex::new(state));
         let (server, news, began, chart_cache) = (Mutex::new(server), Notify::new(), Instant::now(), OnceLock::new());
@@ -132,6 +144,31 @@ impl World {
         if let Some(folder) = self.chart_cache.get() {
             _ = std::fs::remove_dir_all(folder.path().join("charts"));
         }
+    }
+
+    /// Backs the server up. A backup is older than the bookmarks that watches get every minute, so they get one now.
+    pub fn back_up(&self) {
+        let mut server = self.server();
+        let mut state = self.state();
+        let (backup, objects, checks) = (server.backup(), state.objects.clone(), state.checks.clone());
+        state.backup = Some(Backup { at: Instant::now(), server: backup, objects, checks });
+        let next = server.version() + 1;
+        server.skip_to(next);
+        state.faults.breaks.bookmarks += 1;
+    }
+
+    /// Restores the last backup; returns whether there is one, and every watch has seen that the server went on.
+    pub fn restore(&self) -> bool {
+        let mut server = self.server();
+        let state = &mut *self.state();
+        let Some(backup) = state.backup.as_ref().filter(|backup| backup.at.elapsed() > 2 * VERY_LATE) else {
+            return false;
+        };
+        server.return_to(&backup.server);
+        state.objects.clone_from(&backup.objects);
+        state.checks.return_to(backup.checks.clone());
+        state.stirred = Some(Instant::now());
+        true
     }
 
     /// Returns the simulated time since the beginning.
@@ -225,7 +262,7 @@ impl State {
         }
         self.changes += 1;
         if !change.path.contains("/leases/") && !change.path.contains("/events/") {
-            self.written = Some(change.at);
+            self.stirred = Some(change.at);
         }
         if let Some(found) = self.checks.written(&change, &self.objects) {
             self.trace.violation(elapsed, found);

@@ -1,0 +1,36 @@
+//! A server that is restored from a backup while managers run: what they knew is undone, and its versions go back.
+
+use serde_json::json;
+use simulation::process::Setup;
+use simulation::run::play;
+use simulation::script::{Action, Script, Step};
+
+fn put(name: &str, message: &str) -> Action {
+    Action::Put(name.into(), json!({"message": message, "replicas": 1, "cache": true}))
+}
+
+/// Plays what happens between a backup and the restored server, and another edit afterwards; returns the violation.
+fn restored(bare: bool, since: &[Action]) -> Option<String> {
+    let mut script = Script { seed: 1, setups: vec![Setup { bare, ..Setup::default() }], steps: Vec::new() };
+    let before = [(5000, put("a", "first")), (30_000, Action::Backup)];
+    script.steps.extend(before.map(|(at_ms, what)| Step { at_ms, what }));
+    since.iter().for_each(|what| script.then(20_000, what.clone()));
+    script.then(20_000, Action::Restore(3000, 0));
+    script.then(10_000, put("a", "last"));
+    play(&script, false).violation.map(|violation| violation.what)
+}
+
+#[test]
+fn what_a_restored_server_says_is_the_truth() {
+    let gone = [put("b", "other"), Action::Delete("a".into(), String::new())];
+    for since in [&[put("a", "second"), put("a", "third")][..], &gone, &[Action::Remove("configmaps/a-config".into())]]
+    {
+        assert_eq!(restored(false, since), None, "{since:?}");
+    }
+}
+
+#[test]
+fn a_watch_that_resumes_without_a_question_misses_what_a_restored_server_does() {
+    let without = restored(true, &[put("a", "second"), put("a", "third")]).unwrap_or_default();
+    assert!(without.starts_with("(d)") || without.starts_with("(i)"), "{without}");
+}
