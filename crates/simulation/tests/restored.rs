@@ -34,3 +34,17 @@ fn a_watch_that_resumes_without_a_question_misses_what_a_restored_server_does() 
     let without = restored(true, &[put("a", "second"), put("a", "third")]).unwrap_or_default();
     assert!(without.starts_with("(d)") || without.starts_with("(i)"), "{without}");
 }
+
+#[test]
+fn an_action_that_a_restored_server_undid_is_not_cleaned_up() {
+    let hooks = Action::Put("a".into(), json!({"message": "second", "replicas": 1, "hooks": true}));
+    // The hook takes up to eight seconds.
+    for seed in 1..6 {
+        let mut script = Script { seed, setups: vec![Setup::default()], steps: Vec::new() };
+        let steps = [(0, put("a", "first")), (20_000, Action::Backup), (30_000, hooks.clone())];
+        script.steps.extend(steps.map(|(at_ms, what)| Step { at_ms, what }));
+        script.then(500, Action::Restore(6000, 0));
+        script.then(4000, put("a", "last"));
+        assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+    }
+}

@@ -70,6 +70,8 @@ struct State {
     interrupted: HashMap<String, Instant>,
     /// Whether every stream was interrupted before all of them had resumed.
     is_lost: bool,
+    /// When that was last so.
+    lost: Option<Instant>,
 }
 
 /// When a watch last knew that the server has its version.
@@ -152,7 +154,15 @@ impl Contact {
         }
         state.streams -= 1;
         // While one stream lasts, the server is the same: others lost their definition, or a server behind it.
-        state.is_lost |= state.streams == 0 && !state.interrupted.is_empty();
+        if state.streams == 0 && !state.interrupted.is_empty() {
+            (state.is_lost, state.lost) = (true, Some(now));
+        }
+    }
+
+    /// Returns whether all watches were interrupted after this time, so that what was decided then may concern a server
+    /// that has another state now.
+    pub fn was_lost_since(&self, since: Instant) -> bool {
+        lock(&self.0.state).lost.is_some_and(|lost| lost > since)
     }
 
     /// Waits until every watch has resumed after all were interrupted.
@@ -296,6 +306,16 @@ mod tests {
         contact.resumed().await;
         assert_eq!(held.await.unwrap(), (Err(Interrupted), 5 * SECOND));
         assert_eq!(contact.admit_write().await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_was_decided_before_all_watches_were_interrupted_may_concern_another_server() {
+        let (contact, before) = (watching(&["pods", "secrets"]), Instant::now());
+        tokio::time::advance(SECOND).await;
+        contact.ended("pods", Ended::Broken);
+        assert!(!contact.was_lost_since(before), "a watch goes on");
+        contact.ended("secrets", Ended::Broken);
+        assert!(contact.was_lost_since(before) && !contact.was_lost_since(Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]
