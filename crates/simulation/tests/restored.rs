@@ -48,3 +48,17 @@ fn an_action_that_a_restored_server_undid_is_not_cleaned_up() {
         assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
     }
 }
+
+#[test]
+fn what_was_deleted_before_the_server_was_restored_is_followed_again() {
+    let put = Action::Put("a".into(), json!({"message": "first", "replicas": 1, "hooks": true}));
+    // The Job that has a time to live goes after the restore, which only the status shows.
+    for seed in 1..6 {
+        let setup = Setup { period: 0, ..Setup::default() };
+        let mut script = Script { seed, setups: vec![setup], steps: Vec::new() };
+        let steps = [(0, put.clone()), (9000, Action::Backup), (18_000, Action::Delete("a".into(), String::new()))];
+        script.steps.extend(steps.map(|(at_ms, what)| Step { at_ms, what }));
+        script.then(2000, Action::Restore(1500, 0));
+        assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+    }
+}

@@ -181,7 +181,11 @@ impl Cache {
     /// Stores a resource from a watch; returns whether it may need reconciling.
     pub(crate) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
         let primary = self.reduced(primary);
-        self.changing().put_primary(primary, Some(epoch))
+        let mut state = self.changing();
+        if epoch.is_list {
+            state.gone.forget(primary.uid());
+        }
+        state.put_primary(primary, Some(epoch))
     }
 
     /// Stores a resource from the response to our own write; returns whether it may need reconciling.
@@ -266,7 +270,11 @@ impl Cache {
         epoch: Epoch,
     ) -> Option<ResourceKey> {
         let judged = self.judge(&key, live);
-        self.changing().put_dependent(key, (live, judged), claim, Some(epoch))
+        let mut state = self.changing();
+        if epoch.is_list {
+            state.gone.forget(live.metadata.uid.as_deref().unwrap_or_default());
+        }
+        state.put_dependent(key, (live, judged), claim, Some(epoch))
     }
 
     /// Removes the entry for an object that belongs to no known owner; returns its previous owner.

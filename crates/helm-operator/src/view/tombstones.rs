@@ -26,6 +26,14 @@ impl RecentDeletions {
         }
     }
 
+    /// Forgets the deletion of an object that a list contains: the server was restored to a time before it. After a list
+    /// that is merely older, the deletion is reported again.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        if self.uids.remove(uid) {
+            self.order.retain(|(_, known)| **known != *uid);
+        }
+    }
+
     pub(crate) fn has(&self, uid: &str) -> bool {
         self.uids.contains(uid)
     }
