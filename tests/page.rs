@@ -19,11 +19,12 @@ use crate::operator::Operator;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Writes a certificate with its key, as a Secret of type `kubernetes.io/tls` is mounted.
-fn write_certificate(folder: &Path) {
+/// Writes a certificate with its key, as a Secret of type `kubernetes.io/tls` is mounted. Returns the flag that names it.
+fn write_certificate(folder: &Path) -> String {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(folder.join("tls.crt"), made.cert.pem()).unwrap();
     std::fs::write(folder.join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    format!("--web-cert-path={}", folder.display())
 }
 
 /// Gets a page, and trusts only this certificate; returns the status and the response.
@@ -90,18 +91,21 @@ fn delegate(cluster: &TestCluster, namespace: &Namespace<'_>) -> String {
     name
 }
 
+/// Returns the watch of the chart whose releases the tests of the page show.
+pub(crate) fn watches() -> String {
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/helm-charts/memcached");
+    json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]).to_string()
+}
+
 #[test]
 fn the_page_shows_each_account_only_what_it_may_read() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let (ours, theirs) = (cluster.namespace("page-ours").unwrap(), cluster.namespace("page-theirs").unwrap());
     crate::operator::install_kinds(cluster);
-    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/helm-charts/memcached");
-    let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
     let folder = tempfile::tempdir().unwrap();
-    write_certificate(folder.path());
-    let certificate = format!("--web-cert-path={}", folder.path().display());
+    let certificate = write_certificate(folder.path());
     let flags = ["--web-bind-address=127.0.0.1:0", certificate.as_str()];
-    let operator = Operator::start_in_with(cluster, &[&ours, &theirs], &watch.to_string(), &flags);
+    let operator = Operator::start_in_with(cluster, &[&ours, &theirs], &watches(), &flags);
     for namespace in [&ours, &theirs] {
         set(namespace, "web", json!({"replicaCount": 1}));
         wait_ready(namespace, "web");
@@ -159,14 +163,11 @@ fn a_button_of_the_page_is_the_patch_of_whoever_presses_it() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let ours = cluster.namespace("page-acts").unwrap();
     crate::operator::install_kinds(cluster);
-    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/helm-charts/memcached");
-    let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
     let folder = tempfile::tempdir().unwrap();
-    write_certificate(folder.path());
-    let certificate = format!("--web-cert-path={}", folder.path().display());
+    let certificate = write_certificate(folder.path());
     let flags = ["--web-bind-address=127.0.0.1:0", certificate.as_str(), "--web-actions", "--zap-log-level=debug"];
     let binding = delegate(cluster, &ours);
-    let operator = Operator::start_in_with(cluster, &[&ours], &watch.to_string(), &flags);
+    let operator = Operator::start_in_with(cluster, &[&ours], &watches(), &flags);
     set(&ours, "web", json!({"replicaCount": 1}));
     wait_ready(&ours, "web");
     let (reader, writer) = (account(&ours, "reader", &["get"]), account(&ours, "writer", &["get", "patch"]));

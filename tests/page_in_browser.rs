@@ -15,6 +15,7 @@ use crate::account;
 use crate::browser::{Browser, Screen};
 use crate::chart::{condition, get, set, wait_ready};
 use crate::operator::Operator;
+use crate::page::watches;
 
 /// The pictures in docs/web.md. The others are only taken.
 const SHOWN: [&str; 7] =
@@ -91,12 +92,10 @@ fn the_page_works_in_a_browser() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let shop = cluster.namespace("shop").unwrap();
     crate::operator::install_kinds(cluster);
-    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/helm-charts/memcached");
-    let watch = json!([{"group": "cache.my.domain", "version": "v1", "kind": "Memcached", "chart": chart}]);
     let header = on_call(cluster, &shop);
     let Some(mut browser) = Browser::start_or_skip(&header) else { return };
     let flags = ["--web-bind-address=127.0.0.1:0", "--web-actions"];
-    let operator = Operator::start_in_with(cluster, &[&shop], &watch.to_string(), &flags);
+    let operator = Operator::start_in_with(cluster, &[&shop], &watches(), &flags);
     let line: Value = serde_json::from_str(&operator.logged("Serving page")).unwrap();
     let page = format!("https://{}", line["bindAddress"].as_str().unwrap());
     let is_false = |ready: &Value| ready["status"] == "False";

@@ -4,7 +4,7 @@ use go_encoding::json;
 use go_template::Limits;
 use helm::chart::{Chart, File, LoadError};
 use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions, Rendered, Request};
-use helm::origins::{Layer, Leaf, Origin, Role, Traced, dotted, trace};
+use helm::origins::{Layer, Leaf, Origin, Traced, dotted, trace};
 use helm::template::Options;
 use helm::values;
 use serde::Deserialize;
@@ -134,15 +134,7 @@ fn describe(origin: &Origin) -> String {
     match origin {
         Origin::Given(_) => "values".to_owned(),
         Origin::Helm => "Helm".to_owned(),
-        Origin::Default(default) => {
-            let line = default.line.map(|line| format!(":{line}")).unwrap_or_default();
-            let role = match default.role {
-                Role::Chart | Role::Subchart => "",
-                Role::Parent => " (parent)",
-                Role::Import => " (import)",
-            };
-            format!("{}{line}{role}", default.file)
-        }
+        Origin::Default(default) => default.to_string(),
     }
 }
 

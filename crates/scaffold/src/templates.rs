@@ -42,7 +42,7 @@ pub(crate) const CHARTS: &[Template] = templates! {
 
 /// The additional files of a hybrid project.
 pub(crate) const HYBRID: &[Template] = templates! {
-    // A file Cargo.toml would make the folder a package of its own, which is not published.
+    // Cargo leaves out a folder with a Cargo.toml when it packages this crate, so the file has another name here.
     "Cargo.toml": "hybrid/manifest.toml",
     "Dockerfile": "hybrid/Dockerfile",
     "Makefile": "hybrid/Makefile",

@@ -321,7 +321,7 @@ impl Checks {
             }
             None if is_first => {
                 resource.is_foreign = false;
-                // What `helm uninstall` has not deleted, or what was put back meanwhile, is there before the next install.
+                // The next install finds what `helm uninstall` left, and what somebody put back since.
                 if &*change.by == "helm" {
                     let own = objects.keys().filter(|path| is_of(path, name));
                     resource.before.extend(own.map(|path| path.to_string()));

@@ -48,7 +48,7 @@ pub enum How {
     AnswerLost,
     /// The request takes this many milliseconds longer, half of them before it is served.
     Slow(u64),
-    /// The server answers 403, because it has just started and has not loaded its roles.
+    /// The server has just started and answers 403 until it has loaded its roles.
     Starting,
 }
 
@@ -74,7 +74,7 @@ pub struct Breaks {
     pub expiries: u32,
     /// How often the server restarted.
     pub restarts: u32,
-    /// How often all watches were told the current version.
+    /// How often all watches received a bookmark.
     pub bookmarks: u32,
 }
 

@@ -19,7 +19,7 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// Adds a rest or a restored backup to some scripts. The story ended at `told`.
+/// Adds a rest or a restored backup to some scripts. `told` is when the story ended, in milliseconds.
 pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, told: Option<u64>) {
     // An install of an ordered chart that never becomes ready is tried again and again.
     let rests = !script.has_chart("tiers3");

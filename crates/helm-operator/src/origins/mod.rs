@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use helm::chart::Chart;
-use helm::origins::{self, Origin, Role, Traced};
+use helm::origins::{self, Origin, Traced};
 
 use crate::values::Spec;
 use crate::values_from::{self, Found, Resolved, SourceKind};
@@ -117,15 +117,7 @@ impl Values {
     pub(crate) fn describe(&self, origin: &Origin) -> String {
         match origin {
             Origin::Given(_) => self.given(origin).map(ToString::to_string).unwrap_or_default(),
-            Origin::Default(default) => {
-                let line = default.line.map(|line| format!(":{line}")).unwrap_or_default();
-                let role = match default.role {
-                    Role::Chart | Role::Subchart => "",
-                    Role::Parent => " (parent)",
-                    Role::Import => " (import)",
-                };
-                format!("{}{line}{role}", default.file)
-            }
+            Origin::Default(default) => default.to_string(),
             Origin::Helm => "Helm".to_owned(),
         }
     }

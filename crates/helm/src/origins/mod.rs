@@ -15,6 +15,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::Arc;
 
 use go_template::{Map, Value};
@@ -72,6 +73,21 @@ pub struct Default {
     pub line: Option<usize>,
     /// Whose default it is.
     pub role: Role,
+}
+
+/// Formats `shop/values.yaml:12`, and whose default it is if it is neither chart's own.
+impl fmt::Display for Default {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        f.write_str(match self.role {
+            Role::Chart | Role::Subchart => "",
+            Role::Parent => " (parent)",
+            Role::Import => " (import)",
+        })
+    }
 }
 
 /// What a chart's default is to the chart whose templates read the value.

@@ -141,7 +141,7 @@ pub(crate) struct Planned {
     /// What it depends on; empty if it could not be made.
     pub(crate) inputs: String,
     /// What it says.
-    pub(crate) told: PlanReport,
+    pub(crate) report: PlanReport,
 }
 
 /// The facts about a release that its records do not contain.

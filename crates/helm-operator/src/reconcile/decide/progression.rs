@@ -297,7 +297,7 @@ impl<'m> Groups<'m> {
         Counts { total, updated, ready: self.ready, failed: self.failed + failed }
     }
 
-    /// Returns the counts that the step has if every release that has not failed becomes ready.
+    /// Returns the counts of the step once every release that has not failed is ready.
     fn hoped(&self, window: &[Waiting<'_>]) -> Counts {
         let failed = window.iter().filter(|one| one.failed).count();
         let to_come = window.len() - failed;

@@ -905,7 +905,7 @@ mod tests {
             ("not what cannot be seen", Observed { blind: true, ..due.clone() }, Step::ReportBlindness),
             ("not while suspended", Observed { suspended: true, ..due.clone() }, Step::Nothing),
             ("not while paused", Observed { paused: true, ..due.clone() }, Step::Nothing),
-            ("a deletion is none", Observed { deleting: true, ..due.clone() }, Step::Uninstall),
+            ("a deletion is not only planned", Observed { deleting: true, ..due.clone() }, Step::Uninstall),
         ]);
         assert!(Observed { planning: Planning::Done, ..FINE }.is_idle());
         assert!(!Observed { deleting: true, ..due }.is_idle());

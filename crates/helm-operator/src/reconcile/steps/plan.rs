@@ -39,7 +39,7 @@ impl StepContext<'_> {
         match self.planning(primary) {
             Planning::Off => None,
             Planning::Due if !last.inputs.is_empty() => None,
-            Planning::Due | Planning::Done => Some(last.told.clone()),
+            Planning::Due | Planning::Done => Some(last.report.clone()),
         }
     }
 
@@ -55,26 +55,26 @@ impl StepContext<'_> {
 /// Plans the next reconcile with a twin of the controller, and keeps what it says for the status.
 pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let (inputs, twin) = (context.planned_inputs(primary), context.shared.twin(context.key));
-    let told = match rehearsed(context, primary, &twin).await {
+    let report = match rehearsed(context, primary, &twin).await {
         _ if twin.memory.of(context.key).is_slow => return Ok(context.postpone()),
-        Ok(rehearsed) => report(&rehearsed),
+        Ok(rehearsed) => reported(&rehearsed),
         Err(why) => {
             keep(context, String::new(), PlanReport { reason: "PlanFailed", message: why });
             return Ok(NextStep::At(Instant::now() + PAUSE));
         }
     };
     let known = primary.status.find(condition::PLANNED);
-    if known.is_none_or(|known| (&*known.reason, &*known.message) != (told.reason, &*told.message)) {
-        tracing::info!(resource = %context.key, reason = told.reason, "Planned in place of acting");
-        context.shared.publish(primary, Outcome::normal(told.reason, "Plan", short(&told.message)));
+    if known.is_none_or(|known| (&*known.reason, &*known.message) != (report.reason, &*report.message)) {
+        tracing::info!(resource = %context.key, reason = report.reason, "Planned in place of acting");
+        context.shared.publish(primary, Outcome::normal(report.reason, "Plan", short(&report.message)));
     }
-    keep(context, inputs, told);
+    keep(context, inputs, report);
     Ok(NextStep::Again)
 }
 
-fn keep(context: &StepContext<'_>, inputs: String, told: PlanReport) {
+fn keep(context: &StepContext<'_>, inputs: String, report: PlanReport) {
     context.shared.memory.change(context.key, |history| {
-        history.status.planned = Some(Box::new(Planned { inputs, told }));
+        history.status.planned = Some(Box::new(Planned { inputs, report }));
         // The status says what is known now.
         (history.is_slow, history.restored) = (false, None);
     });
@@ -92,7 +92,7 @@ async fn rehearsed(
     rehearse(twin, resource, context.priority).await.map_err(|error| chain(&error))
 }
 
-fn report(Rehearsed { plan, mask }: &Rehearsed) -> PlanReport {
+fn reported(Rehearsed { plan, mask }: &Rehearsed) -> PlanReport {
     PlanReport { reason: reason(plan), message: brief(plan, mask, MAX_MESSAGE) }
 }
 
