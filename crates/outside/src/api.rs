@@ -249,6 +249,9 @@ pub enum Error {
         /// The APIService's name: `VERSION.GROUP`.
         service: String,
     },
+    /// The request rests on what was known before contact with the server was lost. It was not sent.
+    #[error("contact with the API server was lost since this was decided, so it is decided again")]
+    Outdated,
     /// A name or namespace that cannot be a path segment, with the reason.
     #[error("invalid {0}")]
     InvalidName(String),

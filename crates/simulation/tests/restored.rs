@@ -1,6 +1,7 @@
 //! A server that is restored from a backup while managers run: what they knew is undone, and its versions go back.
 
 use serde_json::json;
+use simulation::faults::{Fault, How, Which};
 use simulation::process::Setup;
 use simulation::run::play;
 use simulation::script::{Action, Script, Step};
@@ -46,6 +47,30 @@ fn an_action_that_a_restored_server_undid_is_not_cleaned_up() {
         script.then(500, Action::Restore(6000, 0));
         script.then(4000, put("a", "last"));
         assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+    }
+}
+
+#[test]
+fn what_an_action_would_do_next_is_not_done_on_a_restored_server() {
+    let hooks =
+        |name: &str| Action::Put("a".into(), json!({"message": name, "replicas": 1, "hooks": true, "cache": true}));
+    let farewell = Action::Put("a".into(), json!({"message": "first", "replicas": 1, "farewell": true}));
+    let delete = || Action::Delete("a".into(), String::new());
+    // The second release waits for its hook, the uninstall for its own, and the rollback for that of the former values.
+    let refused = Fault { which: Which::Services, how: How::Status(422), of_ten: 10, for_ms: 12_000 };
+    for (first, since, waits) in [
+        (hooks("first"), vec![(7, delete()), (14_000, hooks("second"))], 300),
+        (farewell, vec![(10_000, delete())], 500),
+        (hooks("first"), vec![(10_000, Action::Fault(refused)), (10, hooks("second"))], 9000),
+    ] {
+        for seed in 1..6 {
+            let mut script = Script { seed, setups: vec![Setup::default()], steps: Vec::new() };
+            let steps = [(0, first.clone()), (20_000, Action::Backup)];
+            script.steps.extend(steps.map(|(at_ms, what)| Step { at_ms, what }));
+            since.iter().for_each(|(after_ms, what)| script.then(*after_ms, what.clone()));
+            script.then(waits, Action::Restore(6000, 0));
+            assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Creates the process's client, which finds its cluster as kubectl does, sets a user agent, counts requests, and
 //! limits the time and size of responses.
 
+mod as_of;
 mod bounded;
 mod certificates;
 mod connections;
@@ -29,6 +30,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 use tracing::Instrument as _;
 
+pub use crate::client::as_of::AsOf;
 use crate::client::bounded::{Bounded, TooLarge};
 pub use crate::client::certificates::CertificatesError;
 pub(crate) use crate::client::certificates::certificates;

@@ -46,7 +46,6 @@ use controller::runtime::queue::Queue;
 use controller::runtime::workers;
 use futures::future::BoxFuture;
 use helm_release::kube::Slot;
-use tokio::time::Instant;
 
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::schedule::End;
@@ -124,10 +123,11 @@ impl ReconcileLoop<'_> {
             let (step, primary, observed) = self.decide(primary);
             match self.take(step, &primary).await {
                 Ok(NextStep::Again) => {}
-                Ok(NextStep::Anew) => {
-                    self.context.found = Findings::default();
-                    (self.steps, left) = (0, MAX_STEPS);
+                Err(_) if self.context.is_outdated() => {
+                    tracing::info!(resource = %key, %step, "Lost contact with the API server: deciding again");
+                    left = self.anew();
                 }
+                Ok(NextStep::Anew) => left = self.anew(),
                 Ok(NextStep::Done) if observed.is_idle() => return End::Idle,
                 Ok(NextStep::Done) => return End::Rest,
                 Ok(NextStep::At(time)) => return End::At(time),
@@ -141,11 +141,18 @@ impl ReconcileLoop<'_> {
         End::Failed
     }
 
+    /// Forgets what earlier steps found. Returns how many steps are left.
+    fn anew(&mut self) -> usize {
+        self.context.found = Findings::default();
+        self.steps = 0;
+        MAX_STEPS
+    }
+
     /// Determines the next step. Returns it with the resource and what it depends on.
     fn decide(&mut self, primary: Arc<Primary>) -> (Step, Arc<Primary>, Observed) {
         let context = &mut self.context;
         let primary = context.with_spec(primary);
-        context.decided = Instant::now();
+        context.begin_decision();
         context.depend_on_sources(&primary);
         context.accept_retry(&primary);
         context.report_competitor(&primary);

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::client::AsOf;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use helm_release::action::{Action, Current, Environment, Interrupted, Options, Refusal};
-use helm_release::kube::{Adopt, Applier, Decoration, Slot};
-use helm_release::storage::Known;
+use helm_release::kube::{Adopt, Api, Applier, Decoration, Slot};
+use helm_release::storage::{Known, Storage};
 use tokio::time::Instant;
 
 use super::controller_context::ControllerContext;
@@ -27,8 +28,12 @@ pub(crate) struct StepContext<'a> {
     pub(crate) slot: &'a dyn Slot,
     /// The class of resources that the permit is for. Default: any resource.
     pub(crate) priority: Priority,
+    /// Sends the requests of the last decision, and none once contact with the server was lost.
+    pub(crate) api: Arc<dyn Api>,
     /// Reads and writes the objects of the release, as the watch's ServiceAccount if it has one.
     pub(crate) applier: Applier,
+    /// Reads and writes the release's records.
+    pub(crate) storage: Storage,
     /// Whether that account is deleted, so that the operator itself cleans up.
     pub(crate) orphaned: bool,
     /// The hooks that ended and that no event has named yet.
@@ -42,18 +47,33 @@ pub(crate) struct StepContext<'a> {
 
 impl<'a> StepContext<'a> {
     pub(crate) fn new(shared: &'a ControllerContext, key: &'a ResourceKey, slot: &'a dyn Slot) -> StepContext<'a> {
+        let (decided, contact) = (Instant::now(), shared.contact.clone());
+        let api: Arc<dyn Api> = Arc::new(AsOf { api: shared.api.clone(), contact, decided });
         StepContext {
             shared,
             key,
             slot,
             priority: Priority::Normal,
-            applier: acting_as(&shared.applier, shared.settings.account.as_ref(), &key.namespace),
+            applier: acting_as(&shared.applier.through(api.clone()), shared.settings.account.as_ref(), &key.namespace),
+            storage: shared.storage.clone().through(api.clone()),
+            api,
             orphaned: false,
             ran: Arc::default(),
             running: Arc::default(),
-            decided: Instant::now(),
+            decided,
             found: Findings::default(),
         }
+    }
+
+    /// Begins a decision: from now on, requests are sent as long as contact with the server lasts.
+    pub(crate) fn begin_decision(&mut self) {
+        let StepContext { api, applier, storage, decided, .. } = StepContext::new(self.shared, self.key, self.slot);
+        (self.api, self.applier, self.storage, self.decided) = (api, applier, storage, decided);
+    }
+
+    /// Returns whether the server may have been restored since the last decision.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.shared.contact.was_lost_since(self.decided)
     }
 
     /// Returns the context for the rest of a step that has already learned something.
@@ -108,7 +128,7 @@ impl StepContext<'_> {
         };
         Environment {
             applier: &self.applier,
-            storage: &self.shared.storage,
+            storage: &self.storage,
             decoration: self.decoration(primary),
             live: self,
             slot: self.slot,

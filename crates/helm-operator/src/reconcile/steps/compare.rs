@@ -62,7 +62,7 @@ async fn read(context: &StepContext<'_>, primary: &Primary, version: u32) -> Res
     if let Some(packed) = context.release().as_deref().and_then(|release| release.record(version)) {
         return Ok(packed.facts().unpack().ok());
     }
-    match context.shared.storage.get(primary.namespace(), primary.name(), version).await {
+    match context.storage.get(primary.namespace(), primary.name(), version).await {
         Ok(record) => Ok(Some(record.release.facts().clone())),
         Err(error) if error.is_damage() => Ok(None),
         Err(error) => Err(fault(&error.into())),

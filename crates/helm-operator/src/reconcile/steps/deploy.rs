@@ -106,12 +106,8 @@ async fn conclude(
             tracing::info!(resource = %context.key, "Somebody else has just made the next revision");
             Ok(NextStep::At(Instant::now() + TAKEN).into())
         }
-        // The server may have been restored to a time before the action, so the failure decides nothing. The next step
-        // begins with what the watches list then, as after a restart of the operator.
-        Err(_) if context.shared.contact.was_lost_since(context.decided) => {
-            tracing::info!(resource = %context.key, "Lost contact with the API server during an action: deciding again");
-            Ok(NextStep::Anew.into())
-        }
+        // The failure is not the action's own, so nothing is cleaned up.
+        Err(_) if context.is_outdated() => Ok(NextStep::Anew.into()),
         Err(failure) if failure.cause.is_interruption() => {
             remediate::note(context, &failure);
             Ok(interrupted(context, primary, &failure.cause).await.into())

@@ -34,7 +34,7 @@ impl<'a> StepContext<'a> {
     /// Lets the operator itself delete what a deleted account leaves. The account's roles disappear with its namespace,
     /// and the release must not stay.
     pub(crate) fn as_operator(&self) -> StepContext<'a> {
-        StepContext { applier: self.shared.applier.clone(), orphaned: true, ..self.clone() }
+        StepContext { applier: self.shared.applier.through(self.api.clone()), orphaned: true, ..self.clone() }
     }
 }
 

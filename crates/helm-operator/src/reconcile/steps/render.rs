@@ -167,7 +167,7 @@ impl StepContext<'_> {
 
     /// Reads a revision's record.
     async fn own_record(&self, primary: &Primary, version: u32) -> Result<Own, Failed> {
-        match self.shared.storage.get(primary.namespace(), primary.name(), version).await {
+        match self.storage.get(primary.namespace(), primary.name(), version).await {
             Err(storage::Error::Codec { .. } | storage::Error::Incomplete { .. }) => Ok(Own::Unusable),
             Err(error) if error.is_missing() => Ok(Own::Gone),
             record => {
@@ -181,7 +181,7 @@ impl StepContext<'_> {
     /// the watch is late. Repeating the action would run its hooks again. Returns whether it had ended, and stores its
     /// end.
     async fn note_end(&self, primary: &Primary, version: u32) -> Result<bool, Failed> {
-        let history = self.shared.storage.history(primary.namespace(), primary.name()).await;
+        let history = self.storage.history(primary.namespace(), primary.name()).await;
         let history = history.map_err(|e| fault_of(&e.into()))?;
         let ended = history.into_iter().find(|meta| meta.version == version && !meta.status.is_pending());
         let Some(ended) = ended else { return Ok(false) };

@@ -285,7 +285,7 @@ async fn write_marks(
 ) -> Result<(), action::Error> {
     let body = context.release().and_then(|release| release.revisions.get(&version)?.body(version));
     let written = match body {
-        Some(body) => Some(context.shared.storage.mark(primary.namespace(), primary.name(), &body, &marks).await?),
+        Some(body) => Some(context.storage.mark(primary.namespace(), primary.name(), &body, &marks).await?),
         None => None,
     };
     context.shared.cache.change_release(context.key, |release| {

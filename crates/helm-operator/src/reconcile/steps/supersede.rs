@@ -38,7 +38,7 @@ pub(crate) async fn try_supersede(context: &StepContext<'_>) {
 }
 
 async fn mark(context: &StepContext<'_>, version: u32) -> Result<u64, action::Error> {
-    let storage = &context.shared.storage;
+    let storage = &context.storage;
     let record = storage.get(&context.key.namespace, &context.key.name, version).await?;
     Ok(storage.supersede(record).await?)
 }

@@ -76,7 +76,7 @@ async fn set_finalizers(
         "finalizers": finalizers, "uid": primary.uid(), "resourceVersion": primary.resource_version(),
     }});
     let path = format!("{path}?fieldManager={FINALIZER_MANAGER}");
-    match context.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
+    match context.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
         Ok(answer) => {
             let answer: Received = answer.parse().map_err(failed)?;
             let gone = answer.primary.deleting && answer.primary.finalizers.is_empty();
@@ -232,7 +232,7 @@ async fn delete(
 /// Publishes which records a release had before its watch got a `storageNamespace`. `helm list` shows them, and they
 /// contain its values.
 async fn publish_left_records(context: &StepContext<'_>, primary: &Primary) {
-    let left = context.shared.storage.left_beside(primary.namespace(), primary.name(), primary.uid()).await;
+    let left = context.storage.left_beside(primary.namespace(), primary.name(), primary.uid()).await;
     match left {
         Ok(names) if !names.is_empty() => {
             let (namespace, names) = (primary.namespace(), names.join(", "));

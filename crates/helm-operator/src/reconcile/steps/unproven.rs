@@ -151,7 +151,7 @@ impl StepContext<'_> {
         if let Some(Ok(release)) = packed.as_ref().map(Stored::unpack) {
             return Ok(release);
         }
-        Ok(self.shared.storage.get(primary.namespace(), primary.name(), version).await?.release)
+        Ok(self.storage.get(primary.namespace(), primary.name(), version).await?.release)
     }
 
     /// Returns what the chart renders as this revision; `None` if the render is postponed.
