@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use helm::sequence::Turn;
 use helm_release::kube::{Adopt, Owner};
 use helm_release::release::Status;
-use helm_release::storage::Marks;
+use helm_release::storage::{MarkedObject, Marks};
 use jiff::Timestamp;
 
 use super::state::Recorded;
@@ -125,16 +126,34 @@ impl Release {
             inventory.complete = false;
             for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
                 match inventory.objects.iter_mut().find(|known| known.key == object.key) {
-                    None => inventory.objects.push(object.clone()),
+                    None => {
+                        let turn = placed(object, revision, &inventory);
+                        inventory.objects.push(MarkedObject { turn, ..object.clone() });
+                    }
                     // The unfinished action has run this Job, or has applied this object of an ordered release and recorded that. A continuation does
                     // not repeat it.
-                    Some(known) if object.expires || object.mark.is_some() => *known = object.clone(),
+                    Some(known) if object.expires || object.mark.is_some() => {
+                        *known = MarkedObject { turn: known.turn, ..object.clone() };
+                    }
                     Some(_) => {}
                 }
             }
         }
         inventory
     }
+}
+
+/// Returns the turn, among those of a release, of an object that only this later revision has. Each revision counts its
+/// own rounds: one that lacks a group has smaller numbers for the same objects.
+fn placed(object: &MarkedObject, revision: &Revision, inventory: &Marks) -> Turn {
+    if object.turn == Turn::default() {
+        return object.turn;
+    }
+    let earlier =
+        revision.marks.iter().flat_map(|marks| &marks.objects).filter(|one| one.turn.round() <= object.turn.round());
+    let rounds = earlier.filter_map(|one| inventory.find(&one.key)).map(|known| known.turn.round());
+    let round = rounds.max().unwrap_or_default().max(object.turn.round());
+    Turn::new(round.into(), object.turn.is_awaited())
 }
 
 /// Returns whether the revision's objects are known. Marks without objects belong to an empty release, or to one with
@@ -157,7 +176,6 @@ mod tests {
 
     use controller::runtime::freshness::Stamp;
     use helm_release::kube::{ObjectDigest, ObjectKey};
-    use helm_release::storage::MarkedObject;
 
     use super::*;
 
@@ -298,6 +316,29 @@ mod tests {
             let [job] = &inventory.objects[..] else { panic!("{:?}", inventory.objects) };
             assert_eq!((job.expires, job.digest.is_some()), (expires, expires));
         }
+    }
+
+    #[test]
+    fn an_upgrade_that_drops_a_group_does_not_change_what_goes_first() {
+        let ordered = |objects: &[(&str, usize, bool)]| {
+            let mut marks = ours(&objects.iter().map(|(name, ..)| *name).collect::<Vec<_>>()).unwrap();
+            for (object, (_, round, is_applied)) in marks.objects.iter_mut().zip(objects) {
+                (object.turn, object.expires) = (Turn::new(*round, true), *is_applied);
+            }
+            Some(marks)
+        };
+        let before = ordered(&[("cache", 1, false), ("config", 2, false), ("server", 3, false), ("task", 4, false)]);
+        // What is dropped is recorded, too, with its former round.
+        let upgrade = ordered(&[
+            ("config", 1, true),
+            ("server", 2, false),
+            ("more", 2, false),
+            ("task", 3, true),
+            ("cache", 1, false),
+        ]);
+        let inventory = release(&[(Deployed, before), (PendingUpgrade, upgrade)]).inventory();
+        let rounds: Vec<_> = inventory.objects.iter().map(|one| (&*one.key.name, one.turn.round())).collect();
+        assert_eq!(rounds, [("cache", 1), ("config", 2), ("server", 3), ("task", 4), ("more", 3)]);
     }
 
     #[test]
