@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use helm_release::storage::{MARKS_ANNOTATION, Marks};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -301,6 +302,13 @@ impl Checks {
     fn note_record(&mut self, change: &Change, objects: &Objects) {
         let Some((name, _)) = names::record(&change.path) else { return };
         let Some(resource) = self.resources.get_mut(name) else { return };
+        let rendered = [&change.before, &change.after].map(|record| inputs(record.as_deref()));
+        if let [Some(before), Some(after)] = rendered
+            && before != after
+        {
+            // A process with another chart or other values began the action anew.
+            resource.hook = None;
+        }
         let is_first = records(name, objects).all(|(path, _)| *path == change.path);
         let status = change.after.as_ref().and_then(|after| after["metadata"]["labels"]["status"].as_str());
         if let (Some("deployed" | "failed"), Some(task)) = (status, &mut resource.task) {
@@ -477,6 +485,12 @@ fn is_going(object: &Value) -> bool {
 fn begins_to_go(change: &Change) -> Option<&Arc<Value>> {
     let goes = change.after.as_ref().is_none_or(|after| is_going(after));
     change.before.as_ref().filter(|before| goes && !is_going(before))
+}
+
+/// Returns the digest of what a record was rendered from; `None` if a person made it.
+fn inputs(record: Option<&Value>) -> Option<String> {
+    let marks = record?["metadata"]["annotations"][MARKS_ANNOTATION].as_str()?;
+    Some(Marks::parse(marks)?.inputs.to_string())
 }
 
 fn is_person(by: &str) -> bool {

@@ -21,10 +21,7 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
 
 /// Adds a rest or a restored backup to some scripts. `told` is when the story ended, in milliseconds.
 pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, told: Option<u64>) {
-    // An install of an ordered chart that never becomes ready is tried again and again.
-    let rests = !script.has_chart("tiers3");
     match (random.u8(0..16), told) {
-        (0..5, _) if !rests => {}
         // What follows must heal nothing before it was seen.
         (0..4, Some(told)) => insert(script, told + random.u64(0..2000), Action::Rest),
         (4, _) => {
@@ -168,15 +165,6 @@ impl Script {
     /// Applies the chart's objects in the order of their groups.
     pub fn order(&mut self) {
         self.configure(Setup::order);
-    }
-
-    /// Returns whether any configuration has this chart.
-    fn has_chart(&self, chart: &str) -> bool {
-        let restarted = self.steps.iter().filter_map(|step| match &step.what {
-            Action::Restart(_, _, setup) => Some(setup),
-            _ => None,
-        });
-        self.setups.iter().chain(restarted).any(|setup| setup.chart == chart)
     }
 
     /// Changes every configuration.

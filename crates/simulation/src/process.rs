@@ -73,7 +73,9 @@ impl Setup {
     /// Applies the chart's objects in the order of their groups from now on.
     pub fn order(&mut self) {
         self.chart = self.chart.replace("web", "tiers");
-        self.watch = format!("{}\n{ORDERED}\nprogressTimeout: 1m", self.watch).trim().to_owned();
+        // Without a limit, what never becomes ready is tried again for good.
+        let retries = if self.chart.ends_with('3') && !self.watch.contains("retries") { "\nretries: 2" } else { "" };
+        self.watch = format!("{}\n{ORDERED}\nprogressTimeout: 1m{retries}", self.watch).trim().to_owned();
     }
 }
 

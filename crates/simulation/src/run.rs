@@ -128,15 +128,26 @@ impl Processes {
         let Some(place) = self.all.get_mut(number) else { return };
         place.setup = setup.clone();
         let (is_mixed, is_limited, is_ordered) = (self.is_mixed(), self.is_limited(), self.is_ordered());
+        let (is_pulled, is_pinned) = (self.is_pulled(), self.is_pinned());
         let checks = &mut self.world.state().checks;
         checks.setup_changes();
         checks.is_mixed = is_mixed;
         checks.rollout.is_limited = is_limited;
         checks.order.is_on &= is_ordered;
+        checks.is_pulled |= is_pulled;
+        checks.is_pinned &= is_pinned;
     }
 
     fn is_ordered(&self) -> bool {
         self.all.iter().all(|place| place.setup.is_ordered())
+    }
+
+    fn is_pulled(&self) -> bool {
+        self.all.iter().any(|place| place.setup.is_pulled())
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.all.iter().all(|place| place.setup.chart == "pinned")
     }
 
     fn is_limited(&self) -> bool {
@@ -157,20 +168,16 @@ impl Processes {
         let state = self.world.state();
         let faults = &state.faults;
         let is_blind = faults.has_forbidden(Which::Sources);
-        let charts: Vec<&String> = self.all.iter().map(|place| &place.setup.chart).collect();
+        let first = &self.all[0].setup.chart;
+        let chart = Some(&**first).filter(|_| self.all.iter().all(|place| place.setup.chart == *first));
+        let version = match chart {
+            Some("range") => Some(state.registry.newest().to_owned()),
+            Some("pinned") => Some(registry::FIRST.to_owned()),
+            _ => None,
+        };
         End {
-            chart: charts.first().filter(|first| charts.iter().all(|chart| chart == *first)).map(
-                |chart| match &***chart {
-                    "range" => format!("web{}", &state.registry.newest()[..1]),
-                    "pinned" => "web1".to_owned(),
-                    on_disk => on_disk.to_owned(),
-                },
-            ),
-            version: match &**charts[0] {
-                "range" => Some(state.registry.newest().to_owned()),
-                "pinned" => Some(registry::FIRST.to_owned()),
-                _ => None,
-            },
+            chart: version.as_deref().map(|version| format!("web{}", &version[..1])).or(chart.map(str::to_owned)),
+            version,
             gives_up: self.any("retries") || self.any("uninstall"),
             has_sources: self.all.iter().all(|place| place.setup.watch.contains("valuesFrom")),
             looks: !is_blind && !faults.has_forbidden(Which::Maps)
@@ -212,8 +219,8 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
         checks.is_mixed = processes.is_mixed();
         checks.rollout.is_limited = processes.is_limited();
         checks.order.is_on = processes.is_ordered();
-        checks.is_pulled = script.setups.iter().any(Setup::is_pulled);
-        checks.is_pinned = script.setups.iter().all(|setup| setup.chart == "pinned");
+        checks.is_pulled = processes.is_pulled();
+        checks.is_pinned = processes.is_pinned();
     }
     let mut began = Instant::now();
     for step in &script.steps {
