@@ -13,6 +13,7 @@ use http::{Request, StatusCode};
 use outside::sync::lock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 /// How much earlier than its own timeout a watch may end without doubt.
 const SLACK: Duration = Duration::from_secs(1);
@@ -72,26 +73,32 @@ struct State {
     is_lost: bool,
     /// When that was last so.
     lost: Option<Instant>,
+    /// Whether a watch has found since then that the server was restored.
+    is_restored: bool,
 }
 
 /// When a watch last knew that the server has its version.
-#[derive(Clone, Copy)]
 struct Watched {
     /// The number of outages until then.
     outages: u64,
     /// When its stream ends if nothing interrupts it; `None` while it has none.
     until: Option<Instant>,
+    /// Whether it must list again, because another watch found that the server was restored. The server knows this
+    /// one's version, but not what was written and read since.
+    must_list: bool,
+    /// Ends its stream.
+    end: CancellationToken,
 }
 
 impl Watched {
     /// Returns whether the server may have been restored since: it was away, or it ended the stream early. A balancer
     /// may lead to another server at once, so no request fails.
-    fn is_doubtful(self, outages: u64, now: Instant) -> bool {
-        self.outages != outages || self.is_early(now)
+    fn is_doubtful(&self, outages: u64, now: Instant) -> bool {
+        self.must_list || self.outages != outages || self.is_early(now)
     }
 
     /// Returns whether a stream that ends now was interrupted.
-    fn is_early(self, now: Instant) -> bool {
+    fn is_early(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now + SLACK < until)
     }
 }
@@ -119,26 +126,67 @@ impl Contact {
     pub(super) fn doubts(&self, selection: &str) -> bool {
         let mut state = lock(&self.0.state);
         let outages = state.outages;
-        let known = state.watches.entry(selection.to_owned()).or_insert(Watched { outages, until: None });
-        known.is_doubtful(outages, Instant::now())
+        let new = || Watched { outages, until: None, must_list: false, end: CancellationToken::new() };
+        state.watches.entry(selection.to_owned()).or_insert_with(new).is_doubtful(outages, Instant::now())
+    }
+
+    /// Records that the server does not know the version of a watch. If all watches were interrupted, it was restored,
+    /// and each of them lists again.
+    pub(super) fn refuted(&self, selection: &str) {
+        let mut state = lock(&self.0.state);
+        let state = &mut *state;
+        if let Some(watch) = state.watches.get_mut(selection) {
+            watch.must_list = false;
+        }
+        if !state.is_lost || std::mem::replace(&mut state.is_restored, true) {
+            return;
+        }
+        let now = Instant::now();
+        for (other, watch) in state.watches.iter_mut().filter(|(other, _)| *other != selection) {
+            watch.must_list = true;
+            if watch.until.is_some() && !watch.end.is_cancelled() {
+                watch.end.cancel();
+                state.interrupted.insert(other.clone(), now);
+            }
+        }
+    }
+
+    /// Returns whether a watch must list again, although the server may know its version.
+    pub(super) fn must_list(&self, selection: &str) -> bool {
+        lock(&self.0.state).watches.get(selection).is_some_and(|watch| watch.must_list)
     }
 
     /// Records the server's answer to a watch, or to the question before it. `outages` is their number before. After a
-    /// success, its stream runs until [`ended`](Self::ended).
-    pub(super) fn answered(&self, selection: &str, status: StatusCode, timeout: Duration, outages: u64) {
+    /// success, its stream runs until [`ended`](Self::ended), and should end when the returned token is cancelled.
+    pub(super) fn answered(
+        &self,
+        selection: &str,
+        status: StatusCode,
+        timeout: Duration,
+        outages: u64,
+    ) -> CancellationToken {
         let mut state = lock(&self.0.state);
+        let end = CancellationToken::new();
+        // It began before another watch found that the server was restored.
+        let must_list = state.watches.get(selection).is_some_and(|watch| watch.must_list);
         if status.is_success() {
-            let watched = Watched { outages, until: Some(Instant::now() + timeout) };
-            state.watches.insert(selection.to_owned(), watched);
+            let until = Some(Instant::now() + timeout);
+            state.watches.insert(selection.to_owned(), Watched { outages, until, must_list, end: end.clone() });
             state.streams += 1;
+        }
+        if must_list {
+            end.cancel();
+            return end;
         }
         if state.interrupted.get(selection).is_some_and(|since| state.knows(status, *since)) {
             state.interrupted.remove(selection);
         }
         if state.interrupted.is_empty() && std::mem::take(&mut state.is_lost) {
+            state.is_restored = false;
             drop(state);
             self.0.resumed.notify_waiters();
         }
+        end
     }
 
     /// Records the end of a watch's stream.
@@ -194,6 +242,7 @@ impl Contact {
         let now = Instant::now();
         state.interrupted.retain(|_, since| now < *since + HELD);
         state.is_lost &= !state.interrupted.is_empty();
+        state.is_restored &= state.is_lost;
         let last = state.interrupted.values().max().filter(|_| state.is_lost);
         last.map(|since| *since + HELD)
     }
@@ -237,7 +286,7 @@ mod tests {
     /// Returns a contact with running watches.
     fn watching(selections: &[&str]) -> Contact {
         let contact = Contact::default();
-        selections.iter().for_each(|selection| contact.answered(selection, StatusCode::OK, WHOLE, 0));
+        selections.iter().for_each(|selection| drop(contact.answered(selection, StatusCode::OK, WHOLE, 0)));
         contact
     }
 
@@ -316,6 +365,34 @@ mod tests {
         assert!(!contact.was_lost_since(before), "a watch goes on");
         contact.ended("secrets", Ended::Broken);
         assert!(contact.was_lost_since(before) && !contact.was_lost_since(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_watches_list_again_once_one_finds_that_the_server_was_restored() {
+        let contact = watching(&["pods", "secrets", "services"]);
+        contact.refuted("pods");
+        assert!(!contact.must_list("secrets"), "the others go on, so a server behind this one was restored");
+        for selection in ["pods", "secrets", "services"] {
+            contact.ended(selection, Ended::Broken);
+        }
+        let resume = |selection| contact.answered(selection, StatusCode::OK, WHOLE, contact.outages());
+        let end = resume("secrets");
+        contact.refuted("pods");
+        assert!(end.is_cancelled(), "it has resumed from a version that the server knows");
+        contact.ended("secrets", Ended::Broken);
+        contact.refuted("services");
+        assert_eq!(["pods", "secrets", "services"].map(|selection| contact.must_list(selection)), [false, true, false]);
+        assert!(contact.doubts("secrets"));
+        for selection in ["pods", "services"] {
+            resume(selection);
+            assert_eq!(contact.admit_write().await, Err(Interrupted), "{selection}");
+        }
+        assert!(resume("secrets").is_cancelled(), "it was asked for before");
+        contact.ended("secrets", Ended::Broken);
+        contact.refuted("secrets");
+        assert_eq!(contact.admit_write().await, Err(Interrupted));
+        assert!(!resume("secrets").is_cancelled());
+        assert_eq!(contact.admit_write().await, Ok(()));
     }
 
     #[tokio::test(start_paused = true)]

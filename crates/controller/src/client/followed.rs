@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http_body::{Body, Frame, SizeHint};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::contact::{Contact, Ended};
 
@@ -18,6 +19,8 @@ pub(super) struct Stream {
     contact: Contact,
     selection: String,
     ended: Ended,
+    /// Ends it early.
+    end: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Drop for Stream {
@@ -27,9 +30,10 @@ impl Drop for Stream {
 }
 
 impl<B> Followed<B> {
-    /// Follows the stream of the watch with this selection.
-    pub(super) fn by(contact: Contact, selection: String, inner: B) -> Followed<B> {
-        Followed { inner, stream: Some(Stream { contact, selection, ended: Ended::Unread }) }
+    /// Follows the stream of the watch with this selection, until `end` is cancelled.
+    pub(super) fn by(contact: Contact, selection: String, end: CancellationToken, inner: B) -> Followed<B> {
+        let end = Box::pin(end.cancelled_owned());
+        Followed { inner, stream: Some(Stream { contact, selection, ended: Ended::Unread, end }) }
     }
 
     /// Wraps a response that is no stream.
@@ -49,6 +53,10 @@ impl<B: Body + Unpin> Body for Followed<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        if self.stream.as_mut().is_some_and(|stream| stream.end.as_mut().poll(task).is_ready()) {
+            self.end(Ended::Broken);
+            return Poll::Ready(None);
+        }
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(task));
         match &frame {
             Some(Ok(_)) => {}

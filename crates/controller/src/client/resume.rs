@@ -17,6 +17,9 @@ use super::followed::Followed;
 /// Requests the metadata of objects alone, if the server supports that.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
+/// A version that no server knows.
+const NEVER: &str = "9223372036854775807";
+
 /// The query parameters of a watch that a list does not have.
 const OF_WATCHES: [&str; 6] =
     ["watch", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents", "resourceVersionMatch", "limit"];
@@ -100,10 +103,10 @@ where
             Some(answer) => answer,
             None => self.send(request).await?,
         };
-        self.contact.answered(&watch.selection, answer.status(), watch.timeout, outages);
+        let end = self.contact.answered(&watch.selection, answer.status(), watch.timeout, outages);
         let is_watching = answer.status().is_success();
         let follow = move |body| {
-            if is_watching { Followed::by(self.contact, watch.selection, body) } else { Followed::nowhere(body) }
+            if is_watching { Followed::by(self.contact, watch.selection, end, body) } else { Followed::nowhere(body) }
         };
         Ok(answer.map(follow))
     }
@@ -114,11 +117,15 @@ where
         if !self.contact.doubts(&watch.selection) {
             return Ok(None);
         }
-        let Some(question) = question(&watch.selection, &watch.version, headers) else { return Ok(None) };
+        let version = if self.contact.must_list(&watch.selection) { NEVER } else { &*watch.version };
+        let Some(question) = question(&watch.selection, version, headers) else { return Ok(None) };
         let answer = self.send(question).await?;
         Ok(match answer.status() {
             // Respond as for an expired watch, which then lists again.
-            StatusCode::GATEWAY_TIMEOUT => Some(gone(answer)),
+            StatusCode::GATEWAY_TIMEOUT => {
+                self.contact.refuted(&watch.selection);
+                Some(gone(answer))
+            }
             status if status.is_success() || is_misunderstood(status) => None,
             // A server that has just started turns requests away.
             _ => Some(answer),
