@@ -325,6 +325,27 @@ async fn a_resource_deleted_while_helm_runs_goes_with_everything_that_helm_made(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revision_that_helm_records_while_the_release_is_uninstalled_is_not_forgotten() {
+    let world = deployed().await;
+    world.delete();
+    world.server.slow_down(Duration::from_secs(1));
+    let helm = async {
+        // The record goes last.
+        while !world.maps().is_empty() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), Duration::ZERO);
+        world.feed();
+    };
+    tokio::join!(world.reconcile(), helm);
+    assert!(world.condition("Irreconcilable").unwrap().contains("ReleaseInFlight"));
+    helm_applies(&world, "x", "2");
+    helm_writes(&world, 2, Status::Failed, &manifest(&["a", "x"], "2"), MINUTE);
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_manual_uninstall_is_left_alone_and_then_reinstalled() {
     let world = deployed().await;
     helm_writes(&world, 1, Status::Uninstalling, &manifest(&["a", "b", "c"], "1"), MINUTE);

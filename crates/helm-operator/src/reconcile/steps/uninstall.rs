@@ -8,7 +8,7 @@ use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Cached, Candidate, Environment, PostDelete, Uninstalling};
 use helm_release::kube::{Call, HookError};
 use helm_release::release::Status;
-use helm_release::storage::{MarkedObject, Marks, Stored};
+use helm_release::storage::{Known, MarkedObject, Marks, Stored};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -158,11 +158,16 @@ pub(crate) async fn uninstall_failed(
     Ok(awaited)
 }
 
-/// Forgets an uninstalled release. Records of others may still exist.
+/// Forgets records that were deleted. A person's helm may have added a revision meanwhile.
+fn forget_records(context: &StepContext<'_>, deleted: &[Known]) {
+    let is_deleted = |version: &u32| deleted.iter().any(|known| known.version == *version);
+    context.shared.cache.change_release(context.key, |release| {
+        release.revisions.retain(|version, _| !is_deleted(version));
+    });
+}
+
+/// Forgets what is remembered of an uninstalled release.
 fn forget(context: &StepContext<'_>, primary: &Primary) {
-    if !context.is_displaced(primary) || context.recorded(primary) != Recorded::Lost {
-        context.shared.cache.change_release(context.key, |release| release.revisions.clear());
-    }
     context.shared.memory.change(context.key, |history| {
         (history.release.lost, history.release.cleared) = (None, Some(primary.uid().into()));
     });
@@ -224,7 +229,9 @@ async fn delete(
         }
     }
     // The revision that records the progress of the uninstall is deleted last.
-    env.storage.delete_all(&env.decoration.namespace, &env.decoration.release, &context.records(), at.version).await?;
+    let records = context.records();
+    env.storage.delete_all(&env.decoration.namespace, &env.decoration.release, &records, at.version).await?;
+    forget_records(context, &records);
     publish_left_records(context, primary).await;
     Ok(None)
 }
