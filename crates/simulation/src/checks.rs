@@ -282,6 +282,8 @@ impl Checks {
         if before.is_none() {
             resource.setups = setups;
             resource.found_password = objects.contains_key(&*names::path(OBJECTS[1], name));
+            // A command recorded it for the former resource while that was deleted: the operator may know of it or not.
+            resource.is_claimed |= records(name, objects).any(|(_, record)| inputs(Some(record)).is_none());
         }
         if before.is_none_or(|before| before["spec"] != after["spec"]) {
             resource.causes += 1;
