@@ -16,7 +16,7 @@ use outside::sync;
 use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::time::DelayQueue;
-use tokio_util::time::delay_queue;
+use tokio_util::time::delay_queue::{self, Expired};
 
 use super::fair_queue::{Groups, Since};
 use super::retries::{Retries, RetryInputs};
@@ -56,7 +56,9 @@ struct State<K> {
     running: HashSet<K>,
     /// Keys that were queued while they were running.
     again: HashMap<K, Since>,
-    timers: DelayQueue<K>,
+    /// The timers. A timer wheel takes 6 kB, and most of the kinds of a process may have no resource, so there is one
+    /// only while a key has a timer.
+    timers: Option<DelayQueue<K>>,
     /// The timer of each key that has one.
     due: HashMap<K, delay_queue::Key>,
     metrics: Option<QueueMetrics>,
@@ -86,7 +88,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
             retries: Retries::default(),
             running: HashSet::new(),
             again: HashMap::new(),
-            timers: DelayQueue::new(),
+            timers: None,
             due: HashMap::new(),
             metrics: None,
         };
@@ -120,10 +122,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
 
     /// Cancels a key's timer.
     pub fn cancel(&self, key: &K) {
-        let mut state = self.state();
-        if let Some(timer) = state.due.remove(key) {
-            state.timers.remove(&timer);
-        }
+        self.state().cancel(key);
     }
 
     /// Cancels the timer and the retry of a deleted key.
@@ -201,7 +200,7 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
     /// Returns how many keys have a timer.
     pub fn timers(&self) -> usize {
         let state = self.state();
-        assert_eq!(state.timers.len(), state.due.len());
+        assert_eq!(state.timers.as_ref().map_or(0, DelayQueue::len), state.due.len());
         state.due.len()
     }
 
@@ -242,18 +241,40 @@ impl<K: Clone + Eq + Hash + Grouped> State<K> {
     }
 
     fn push_after(&mut self, key: K, after: Duration) {
+        let timers = self.timers.get_or_insert_default();
         match self.due.get(&key) {
-            Some(timer) => self.timers.reset(timer, after),
-            None => _ = self.due.insert(key.clone(), self.timers.insert(key, after)),
+            Some(timer) => timers.reset(timer, after),
+            None => _ = self.due.insert(key.clone(), timers.insert(key, after)),
+        }
+    }
+
+    fn cancel(&mut self, key: &K) {
+        if let (Some(timer), Some(timers)) = (self.due.remove(key), &mut self.timers) {
+            timers.remove(&timer);
+        }
+        self.drop_timers_if_unused();
+    }
+
+    fn drop_timers_if_unused(&mut self) {
+        if self.due.is_empty() {
+            self.timers = None;
+        }
+    }
+
+    /// Returns a key whose timer has run out.
+    fn poll_timers(&mut self, task: &mut Context<'_>) -> Option<K> {
+        match self.timers.as_mut()?.poll_expired(task) {
+            Poll::Ready(due) => due.map(Expired::into_inner),
+            Poll::Pending => None,
         }
     }
 
     fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<K> {
-        while let Poll::Ready(Some(due)) = self.timers.poll_expired(task) {
-            let key = due.into_inner();
+        while let Some(key) = self.poll_timers(task) {
             self.due.remove(&key);
             self.push(key);
         }
+        self.drop_timers_if_unused();
         if !self.open {
             return Poll::Pending;
         }
@@ -389,6 +410,24 @@ mod tests {
         queue.cancel(&"a");
         assert!(is_quiet(&queue).await);
         assert_eq!(queue.timers(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_without_timers_has_no_timer_wheel() {
+        let queue = open();
+        let has_wheel = || queue.state().timers.is_some();
+        assert!(!has_wheel());
+        queue.push_after("a", Duration::from_secs(1));
+        queue.push_after("b", Duration::from_secs(2));
+        queue.cancel(&"b");
+        assert!(has_wheel(), "a key has a timer");
+        assert_eq!(queue.next().await, "a");
+        assert!(!has_wheel(), "its timer has run out");
+        queue.push_after("b", Duration::from_secs(1));
+        queue.cancel(&"b");
+        assert!(!has_wheel(), "its timer is cancelled");
+        queue.push_after("c", Duration::from_secs(1));
+        assert_eq!(queue.next().await, "c", "a new wheel turns");
     }
 
     #[tokio::test(start_paused = true)]
