@@ -125,12 +125,6 @@ impl Context {
         Context { parts, readiness, ..self }
     }
 
-    /// Returns these handles without shared values, for a holder that is itself a shared value and would otherwise keep
-    /// itself alive.
-    pub fn alone(&self) -> Context {
-        Context { parts: Parts::default(), ..self.clone() }
-    }
-
     /// Returns one API per watched namespace, or a single one for all namespaces.
     pub fn apis<K>(&self) -> Vec<Api<K>>
     where

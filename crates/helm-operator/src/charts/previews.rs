@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use controller::context::Context;
 use controller::report::chain;
+use controller::runtime::served_kinds::ServedKinds;
 use helm::chart::Chart;
 use helm::engine::Engine;
 use helm_release::kube::objects_of;
+use kube::core::GroupVersionKind;
 use outside::sync::lock;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
@@ -33,10 +35,12 @@ const LIMIT: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(crate) struct Previews(Mutex<Vec<Served>>);
 
-/// A running controller.
+/// A running controller. Small, because every process keeps them, whether it previews or not.
+#[derive(Clone)]
 struct Served {
-    watch: Watch,
-    context: Context,
+    kind: GroupVersionKind,
+    cluster: Arc<Cluster>,
+    served: Arc<ServedKinds>,
     shared: Weak<ControllerContext>,
     runtime: Handle,
 }
@@ -61,21 +65,25 @@ impl Previews {
 
     /// Adds a controller that has started.
     pub(crate) fn add(&self, watch: &Watch, context: &Context, shared: &Arc<ControllerContext>) {
-        let (watch, shared) = (watch.clone(), Arc::downgrade(shared));
-        // A context that holds these previews would keep itself alive.
-        let context = context.alone().with(Cluster::of(context));
+        let served = Served {
+            kind: watch.gvk(),
+            cluster: Cluster::of(context),
+            served: context.served.clone(),
+            shared: Arc::downgrade(shared),
+            runtime: Handle::current(),
+        };
         let mut all = lock(&self.0);
         all.retain(|one| one.shared.strong_count() > 0);
-        all.push(Served { watch, context, shared, runtime: Handle::current() });
+        all.push(served);
     }
 
     /// Renders a chart for the deployed releases of its watch, for at most two seconds. Blocks, so the controllers' own
     /// threads must not call it.
     pub(crate) fn preview(&self, watch: &Watch, chart: Arc<Chart>) -> Vec<ReleasePreview> {
-        let Some((shared, context, runtime)) = self.controller(watch) else { return Vec::new() };
+        let Some((shared, Served { cluster, served, runtime, .. })) = self.controller(watch) else { return Vec::new() };
         runtime.block_on(async {
             let source = Source::Engine(Arc::new(Engine::new(chart)), watch.chart.clone());
-            match renderer(source, watch, &context).await {
+            match renderer(source, watch, &cluster, &served).await {
                 Ok(renderer) => of_all(&shared, &*renderer).await,
                 Err(error) => {
                     tracing::debug!(error = chain(&*error), "Cannot preview releases");
@@ -86,10 +94,10 @@ impl Previews {
     }
 
     /// Returns the running controller of a watch.
-    fn controller(&self, watch: &Watch) -> Option<(Arc<ControllerContext>, Context, Handle)> {
-        let all = lock(&self.0);
-        let served = all.iter().rfind(|one| one.watch.gvk() == watch.gvk())?;
-        Some((served.shared.upgrade()?, served.context.clone(), served.runtime.clone()))
+    fn controller(&self, watch: &Watch) -> Option<(Arc<ControllerContext>, Served)> {
+        let (all, kind) = (lock(&self.0), watch.gvk());
+        let one = all.iter().rfind(|one| one.kind == kind)?;
+        Some((one.shared.upgrade()?, one.clone()))
     }
 }
 

@@ -14,6 +14,7 @@ use controller::runtime::backoff;
 use controller::runtime::queue::Queue;
 use controller::runtime::readiness::{self, LISTING, Requirement};
 use controller::runtime::reflector::{self, First, Sink, Stream, WatchScope};
+use controller::runtime::served_kinds::ServedKinds;
 use controller::runtime::workers::serve;
 use futures::future::{BoxFuture, join_all};
 use helm::engine::spelled_out;
@@ -104,7 +105,7 @@ pub(super) async fn start(
         Source::Engine(engine, _) => watch.objects.reach(&spelled_out(engine.chart())),
         Source::Own(_) => watch.objects.reach_of_code(),
     };
-    let renderer = renderer(source, &watch, &context).await?;
+    let renderer = renderer(source, &watch, &cluster, &context.served).await?;
     let keys = tokio::select! {
         keys = cluster.keys(&config) => keys,
         () = context.shutdown.cancelled() => return Ok(None),
@@ -220,17 +221,16 @@ async fn check_dependencies(context: &Context, watch: &Watch) {
 pub(crate) async fn renderer(
     source: Source,
     watch: &Watch,
-    context: &Context,
+    cluster: &Cluster,
+    served: &Arc<ServedKinds>,
 ) -> Result<Arc<dyn Renderer>, reconciler::Error> {
     let (engine, path) = match source {
         Source::Own(renderer) => return Ok(renderer),
         Source::Engine(engine, path) => (engine, path),
     };
-    let cluster = Cluster::of(context);
     let (overrides, discovered) = (watch.overrides.clone(), cluster.discovered().await?);
     let renderer = EngineRenderer::new(engine, overrides, discovered)?;
-    let renderer =
-        renderer.reaching(&watch.lookup).serving(context.served.clone()).validating(watch.schema.absolute()?);
+    let renderer = renderer.reaching(&watch.lookup).serving(served.clone()).validating(watch.schema.absolute()?);
     let renderer = renderer.acting_as(watch.service_account.as_ref()).sequencing(watch.sequencing);
     Ok(Arc::new(match &cluster.workers {
         Some(workers) => renderer.apart(workers.clone(), path),
