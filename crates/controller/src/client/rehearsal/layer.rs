@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::overlay::Overlay;
+use super::substitute::Substitute;
 use super::{CURRENT, Checked, Refused, Rehearsal, Write};
 
 /// Returns a client that writes nothing.
@@ -96,9 +97,9 @@ fn respond(code: u16, body: Vec<u8>) -> Result<Response<Body>, BoxError> {
 }
 
 /// A request that was read whole.
-struct Sent {
-    parts: Parts,
-    body: Vec<u8>,
+pub(super) struct Sent {
+    pub(super) parts: Parts,
+    pub(super) body: Vec<u8>,
 }
 
 /// One write.
@@ -116,7 +117,11 @@ impl Work {
         let place = self.current.begin();
         let method = self.request.parts.method.as_str().to_owned();
         let (before, (code, body), checked) = match self.current.overlay.has(&path) {
-            true => (self.current.overlay.object(&path), self.kept().await?, Checked::Nobody),
+            true => {
+                let before = self.current.overlay.object(&path);
+                let (answer, checked) = self.again(&path).await?;
+                (before, answer, checked)
+            }
             false => {
                 let before = self.read(&path).await?;
                 let (answer, checked) = self.checked(&sent).await?;
@@ -156,6 +161,20 @@ impl Work {
             true => Ok((self.kept().await?, Checked::Nobody)),
             false => Ok((answer, Checked::Server)),
         }
+    }
+
+    /// Writes again to an object that was written. One that was deleted and is created anew is checked by the API
+    /// server; otherwise memory answers.
+    async fn again(&self, path: &str) -> Result<(Answer, Checked), BoxError> {
+        if self.current.overlay.object(path).is_none()
+            && let Some(substitute) = Substitute::of(&self.request, path)
+        {
+            let (code, body) = substitute.request.dry_run(&self.client).await?;
+            if (200..300).contains(&code) {
+                return Ok(((code, substitute.renamed(&body)?), Checked::Server));
+            }
+        }
+        Ok((self.kept().await?, Checked::Nobody))
     }
 
     /// Writes to what is in memory.

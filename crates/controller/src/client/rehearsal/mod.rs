@@ -1,10 +1,12 @@
 //! Rehearses reconciles: their writes are recorded and checked by the API server (`dryRun=All`), and nothing changes.
 //!
 //! What was written is kept in memory, so that later reads of the same work see it. A second write to an object, or one
-//! that the API server cannot check because it depends on an earlier one, is answered from there.
+//! that the API server cannot check because it depends on an earlier one, is answered from there. An object that is
+//! deleted and created anew is checked under another name.
 
 mod layer;
 mod overlay;
+mod substitute;
 #[cfg(test)]
 mod tests;
 

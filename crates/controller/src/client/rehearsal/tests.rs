@@ -76,7 +76,7 @@ async fn writes_are_recorded_and_read_back_and_nothing_changes() {
         format!("PATCH {MAP}: \"1\" -> \"2\" (Server)"),
         format!("PATCH {MAP}: \"2\" -> \"3\" (Nobody)"),
         format!("DELETE {MAP}: \"3\" -> - (Nobody)"),
-        format!("POST {MAP}: - -> \"4\" (Nobody)"),
+        format!("POST {MAP}: - -> \"4\" (Server)"),
     ];
     assert_eq!(lines(&rehearsal), expected);
     assert_eq!(read().await.unwrap()["data"]["x"], "1", "outside of the rehearsal nothing happened");
@@ -97,6 +97,32 @@ async fn a_deletion_and_a_creation_are_checked_by_the_server() {
     let expected = [format!("DELETE {MAP}: \"1\" -> - (Server)"), format!("PATCH {MAPS}/c: - -> \"5\" (Server)")];
     assert_eq!(lines(&rehearsal), expected);
     assert_eq!((server.version(), server.object(MAP).is_some()), (version, true));
+}
+
+#[tokio::test]
+async fn an_object_that_is_created_anew_is_checked_under_another_name() {
+    let (server, rehearsal) = (server(), rehearsal());
+    let client = client(&server);
+    let anew = |force: bool| {
+        let path = format!("{MAP}?fieldManager=f&force={force}");
+        let client = &client;
+        async move {
+            send(client, Call::delete(MAP, b"{}".to_vec())).await.unwrap();
+            let answer = send(client, Call::apply(path, map("4").to_string().into_bytes())).await.unwrap();
+            answer.parse::<Value>().unwrap()
+        }
+    };
+    let made = rehearsal.record(anew(true)).await;
+    assert_eq!((&made["metadata"]["name"], &made["data"]["x"]), (&json!("b"), &json!("4")));
+    assert!(
+        server.log().iter().any(|line| line.contains("/b-x7qzk")) && server.object(&format!("{MAP}-x7qzk")).is_none()
+    );
+    // Whatever the API server has against the name, the plan goes on.
+    server.refuse(|call| call.path.contains("/b-x7qzk").then(|| Error::from_status(422, "Invalid", "no")));
+    let made = rehearsal.record(anew(false)).await;
+    assert_eq!((&made["metadata"]["name"], &made["data"]["x"]), (&json!("b"), &json!("4")));
+    let checked: Vec<Checked> = rehearsal.writes().iter().map(|write| write.checked).collect();
+    assert_eq!(checked, [Checked::Server, Checked::Server, Checked::Nobody, Checked::Nobody]);
 }
 
 #[tokio::test]
