@@ -6,6 +6,9 @@ use std::ops::Range;
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use serde_json::Value;
 
+/// How many lines are shown around a change.
+const CONTEXT: u32 = 3;
+
 const RED: &str = "\u{1b}[31m";
 const GREEN: &str = "\u{1b}[32m";
 const REVERSE: &str = "\u{1b}[7m";
@@ -20,8 +23,22 @@ pub(crate) fn of(name: &str, old: Option<&Value>, new: Option<&Value>) -> String
     diff.postprocess_lines(&lines);
     let side = |object: Option<&Value>| if object.is_some() { name } else { "(none)" };
     let printer = BasicLineDiffPrinter(&lines.interner);
-    let hunks = diff.unified_diff(&printer, UnifiedDiffConfig::default(), &lines);
+    let mut config = UnifiedDiffConfig::default();
+    let hunks = diff.unified_diff(&printer, config.context_len(CONTEXT).clone(), &lines).to_string();
+    // A first change that is this near to the top is shown from the top, but imara-diff numbers its lines otherwise.
+    let is_at_top = diff.hunks().next().is_some_and(|first| first.before.start <= 2 * CONTEXT);
+    let hunks = if is_at_top { from_top(&hunks) } else { hunks };
     format!("--- {}\n+++ {}\n{hunks}", side(old), side(new))
+}
+
+/// Numbers the lines of the first hunk from 1.
+fn from_top(hunks: &str) -> String {
+    let (header, rest) = hunks.split_once('\n').unwrap_or((hunks, ""));
+    let mut counts = header.split(' ').filter_map(|range| range.split_once(',')).map(|(_, count)| count);
+    match (counts.next(), counts.next()) {
+        (Some(before), Some(after)) => format!("@@ -1,{before} +1,{after} @@\n{rest}"),
+        _ => hunks.to_owned(),
+    }
 }
 
 /// Returns an object's text. A Secret's values are redacted; those that differ from the `other` side's are marked.

@@ -45,6 +45,23 @@ fn actions(writes: &[Write]) -> Vec<Action> {
 }
 
 #[test]
+fn hunks_are_numbered_by_the_lines_that_they_show() {
+    let lines = |changed: usize| {
+        let line = |at: usize| (format!("k{at:02}"), json!(if at == changed { "new" } else { "old" }));
+        Value::Object((0..20).map(line).collect())
+    };
+    for changed in 0..20 {
+        let diff = super::diff::of("x", Some(&lines(99)), Some(&lines(changed)));
+        let mut shown = diff.lines().skip(2);
+        let header = shown.next().unwrap();
+        let first = shown.next().unwrap().trim_start_matches(['-', ' ']);
+        let number: usize = first[1..3].parse().unwrap();
+        let count = diff.lines().filter(|line| line.starts_with([' ', '-'])).count() - 1;
+        assert_eq!(header, format!("@@ -{0},{count} +{0},{count} @@", number + 1), "{diff}");
+    }
+}
+
+#[test]
 fn the_writes_to_an_object_are_one_change() {
     let (a, b) = (map("a", "1"), map("a", "2"));
     let mut other_managers = a.clone();
