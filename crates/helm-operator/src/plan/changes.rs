@@ -9,6 +9,7 @@ use helm_release::storage::SECRET_TYPE;
 use outside::{Target, object_path};
 use serde_json::Value;
 
+use super::assigned::{self, Resource};
 use super::{Action, Change, Name, Notice, Plan, Request};
 use crate::status::condition;
 
@@ -17,8 +18,8 @@ const SERVER_METADATA: [&str; 6] =
     ["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"];
 
 /// Returns the plan of a reconcile with these writes, after which the resource is as given.
-pub(crate) fn plan(resource: &Value, path: &str, writes: &[Write]) -> Plan {
-    let uid = resource["metadata"]["uid"].as_str().unwrap_or_default();
+pub(crate) fn plan(resource: Resource<'_>, writes: &[Write]) -> Plan {
+    let Resource { object: now, path, .. } = resource;
     let mut objects: Vec<(&str, Vec<&Write>)> = Vec::new();
     for write in writes.iter().filter(|write| !is_record(write) && object_path(&write.path) != path) {
         let path = object_path(&write.path);
@@ -27,11 +28,11 @@ pub(crate) fn plan(resource: &Value, path: &str, writes: &[Write]) -> Plan {
             None => objects.push((path, vec![write])),
         }
     }
-    let notice = notice(resource);
+    let notice = notice(now);
     let fails = notice.as_ref().is_some_and(|notice| notice.is_failure);
-    let history = |(path, writes)| History { path, writes, owner: uid, fails };
+    let history = |(path, writes)| History { path, writes, resource, fails };
     Plan {
-        resource: name(resource, path),
+        resource: name(now, path),
         changes: objects.into_iter().filter_map(|object| history(object).change()).collect(),
         writes: writes.iter().map(request).collect(),
         notice,
@@ -106,8 +107,8 @@ fn name(object: &Value, path: &str) -> Name {
 struct History<'w> {
     path: &'w str,
     writes: Vec<&'w Write>,
-    /// The uid of the release's owner.
-    owner: &'w str,
+    /// The release's owner.
+    resource: Resource<'w>,
     /// Whether the reconcile fails, so that later writes do not make up for a refused one.
     fails: bool,
 }
@@ -126,9 +127,17 @@ impl History<'_> {
             is_unchecked: self.writes.iter().any(|write| write.checked == Checked::Nobody && write.method != "DELETE"),
             losers: before.zip(after).map(|(old, new)| losers(old, new)).unwrap_or_default(),
             before: before.map(desired),
-            after: after.map(desired),
+            after: after.map(|object| self.foreseen(object)),
             round: None,
         })
+    }
+
+    /// Returns the object afterwards, without what only the write itself brings.
+    fn foreseen(&self, after: &Value) -> Value {
+        let mut object = after.clone();
+        let sent = self.writes.iter().rev().map(|write| &write.sent).find(|sent| sent["kind"].is_string());
+        assigned::hide(&mut object, self.before(), sent.unwrap_or(&Value::Null), self.resource);
+        desired(&object)
     }
 
     fn before(&self) -> Option<&Value> {
@@ -162,7 +171,11 @@ impl History<'_> {
             (None, Some(_), _) => Action::Create,
             (Some(_), None, _) => Action::Delete,
             (Some(_), Some(_), _) if self.writes.iter().any(|write| write.method == "DELETE") => Action::Recreate,
-            (Some(old), Some(new), _) if has_owner(old, self.owner) && !has_owner(new, self.owner) => Action::Keep,
+            (Some(old), Some(new), _)
+                if has_owner(old, self.resource.uid()) && !has_owner(new, self.resource.uid()) =>
+            {
+                Action::Keep
+            }
             (Some(old), Some(new), _) if desired(old) != desired(new) => Action::Update,
             (Some(old), ..) if self.written().any(|object| desired(object) != desired(old)) => Action::Revert,
             (Some(old), Some(new), _) if managers(old) != managers(new) => Action::Own,

@@ -5,6 +5,7 @@
 
 pub(crate) mod diff;
 
+mod assigned;
 mod changes;
 pub(crate) mod revisions;
 
@@ -21,6 +22,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use assigned::Resource;
 pub(crate) use changes::{compare, plan};
 
 /// What the next reconcile of a resource writes.

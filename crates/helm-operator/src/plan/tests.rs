@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::diff::{Colour, coloured};
 use super::markdown::markdown;
 use super::text::{Style, text};
-use super::{Action, Plan, json, plan};
+use super::{Action, Plan, Resource, json, plan};
 use crate::mask::Mask;
 
 const SHOP: &str = "/apis/a.b/v1/namespaces/n/shops/s";
@@ -36,8 +36,12 @@ fn refused(code: u16) -> Result<Option<Value>, Refused> {
     Err(Refused { code, reason: "Invalid".into(), message: "spec.x: no".into() })
 }
 
+fn plan_of(resource: &Value, writes: &[Write]) -> Plan {
+    plan(Resource { object: resource, path: SHOP, exists: true }, writes)
+}
+
 fn planned(writes: &[Write]) -> Plan {
-    plan(&shop(json!([])), SHOP, writes)
+    plan_of(&shop(json!([])), writes)
 }
 
 fn actions(writes: &[Write]) -> Vec<Action> {
@@ -107,7 +111,7 @@ fn what_a_failing_reconcile_undoes_is_no_change_and_what_was_refused_stays_refus
         put("c", &a, &a),
         put("d", &a, &a),
     ];
-    let plan = plan(&shop(failed), SHOP, &writes);
+    let plan = plan_of(&shop(failed), &writes);
     let changes: Vec<_> = plan.changes.iter().map(|one| (one.object.name.as_str(), one.action)).collect();
     assert_eq!(changes, [("a", Action::Revert), ("c", Action::Refused)]);
     assert_eq!(plan.summary(), "1 changed back, 1 refused");
@@ -172,7 +176,7 @@ fn several() -> Plan {
         write("DELETE", &path("c"), Some(map("c", "1")), None),
         Write { after: refused(422), ..write("PATCH", &path("d"), Some(map("d", "1")), None) },
     ];
-    plan(&shop(condition), SHOP, &writes)
+    plan_of(&shop(condition), &writes)
 }
 
 #[test]
@@ -238,7 +242,7 @@ fn nothing_to_write_is_no_change() {
     assert_eq!(text(&plan, &Mask::default(), style), "Shop n/s: no changes\n");
     assert!(!plan.is_failure());
     let suspended = json!([{"type": "Suspended", "status": "True", "reason": "Suspended", "message": "by annotation"}]);
-    let plan = super::plan(&shop(suspended), SHOP, &[]);
+    let plan = plan_of(&shop(suspended), &[]);
     let expected = "waits: Suspended: by annotation\nShop n/s: no changes\n";
     assert_eq!((text(&plan, &Mask::default(), style).as_str(), plan.is_failure()), (expected, false));
 }

@@ -18,7 +18,7 @@ use super::controller_context::ControllerContext;
 use super::reconcile;
 use super::step_context::StepContext;
 use crate::mask::Mask;
-use crate::plan::{Change, Name, Plan, plan};
+use crate::plan::{Change, Name, Plan, Resource, plan};
 use crate::view::primary::Received;
 use crate::view::release::Release;
 
@@ -57,6 +57,8 @@ pub(crate) fn rehearse(
     async move {
         let text = |field: &str| resource["metadata"][field].as_str().unwrap_or_default();
         let path = shared.resource.path(text("namespace"), text("name"))?;
+        // The answer to a dry run that creates a resource has no version.
+        let exists = !text("resourceVersion").is_empty();
         let rehearsal = Arc::new(Rehearsal::new(settle));
         rehearsal.put(&path, resource);
         let now = || rehearsal.object(&path).unwrap_or_default();
@@ -70,7 +72,7 @@ pub(crate) fn rehearse(
         };
         rehearsal.record(work).await;
         let writes = rehearsal.writes();
-        let mut plan = plan(&now(), &path, &writes);
+        let mut plan = plan(Resource { object: &now(), path: &path, exists }, &writes);
         let after = shared.cache.release(&key).unwrap_or_default();
         plan.changes.iter_mut().for_each(|change| change.round = round(change, &after, &release));
         plan.changes.extend(kept(&release, &after));

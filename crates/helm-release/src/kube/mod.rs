@@ -30,7 +30,7 @@ mod hooks;
 mod tests;
 
 pub use fields::ownership_loss::OwnershipLoss;
-pub use hooks::HookError;
+pub use hooks::{HOOK_RUN_ANNOTATION, HookError};
 pub use kinds::mapping::Mapper;
 pub use kinds::resource::Resource;
 pub use live_state::live::{Live, LiveMetadata, Mark, Proven};

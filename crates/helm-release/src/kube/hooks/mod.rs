@@ -27,7 +27,7 @@ use objects::Stamp;
 const SUCCEEDED: &[DeletePolicy] = &[DeletePolicy::HookSucceeded];
 
 /// The annotation on a hook's object that identifies its run: revision and recorded start.
-pub(crate) const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
+pub const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
 
 /// The events that may end the wait for a hook before its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
