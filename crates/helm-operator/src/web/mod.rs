@@ -22,6 +22,8 @@ pub(crate) mod values;
 pub(crate) mod html;
 
 #[cfg(test)]
+mod leaks;
+#[cfg(test)]
 mod tests;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
