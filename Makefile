@@ -161,9 +161,10 @@ helm-next: ## Build the newest Helm (VERSION=main: its newest commit) and print 
 	CORPUS='$(CORPUS)' hack/helm-next $(VERSION)
 
 .PHONY: plans
-plans: cluster ## Compare plans with the writes that follow, for CHARTS (100) charts of CORPUS=DIR.
-	PLAN_CORPUS='$(CORPUS)' PLAN_CHARTS='$(or $(CHARTS),100)' cargo test -p memcached-operator --test main -- --ignored --nocapture \
-	  the_plans_of_a_corpus
+plans: cluster ## Compare plans with the writes that follow, in nine changes of our own charts, or of CHARTS (100) of CORPUS="DIR…"; SHARD=i/n, ONLY="TEXT…".
+	cargo build --release --quiet -p helm-operator
+	cargo run --release --quiet -p parity -- --plans '$(or $(CHARTS),100)' --limit 3600 \
+	  $(addprefix --corpus ,$(CORPUS)) $(addprefix --shard ,$(SHARD)) $(addprefix --only ,$(ONLY))
 
 .PHONY: parity
 parity: cluster ## Compare live objects with Helm's; CORPUS="DIR…" replaces our own charts, SHARD=i/n and ONLY="TEXT…" select.

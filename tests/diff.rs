@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use parity::corpus;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, Request, TestCluster};
 
@@ -430,48 +429,4 @@ fn a_binding_is_planned_with_the_role_that_it_needs() {
     let plan = planned.compare(&bound(), "Deployed");
     assert_eq!(changes(&plan), ["create ConfigMap a", "create Role r", "create RoleBinding r"], "{plan}");
     assert_eq!(plan["changes"][2]["unchecked"], true);
-}
-
-/// Installs and upgrades up to `PLAN_CHARTS` charts of the corpus in `PLAN_CORPUS`, each with a plan before it.
-#[test]
-#[ignore = "needs PLAN_CORPUS, a folder of charts with cases.jsonl, and minutes: make plans"]
-fn the_plans_of_a_corpus_name_every_write_that_follows() {
-    let Some(cluster) = TestCluster::shared_or_skip() else { return };
-    let number = |name: &str, default: usize| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let all = corpus::read(Path::new(&std::env::var("PLAN_CORPUS").unwrap()), 2).unwrap();
-    let every = (all.len() / number("PLAN_CHARTS", 100)).max(1);
-    let (mut equal, mut writes, mut failed) = (0, 0, Vec::new());
-    for chart in all.iter().step_by(every) {
-        let planned = Planned::serve(cluster, "plans", &chart.folder);
-        for case in &chart.cases {
-            let values = case.values.as_ref().map(|file| fs::read_to_string(file).unwrap()).unwrap_or_default();
-            let spec = serde_yaml::from_str::<Option<Value>>(&values).unwrap().unwrap_or_else(|| json!({}));
-            let compared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                planned.compare_spec(&spec, || wait_for_an_end(&planned.namespace))
-            }));
-            match compared {
-                Ok(plan) => (equal, writes) = (equal + 1, writes + plan["writes"].as_array().unwrap().len()),
-                Err(_) => failed.push(format!("{} {}", chart.name, case.name)),
-            }
-        }
-        if planned.namespace.kubectl(["delete", "holder", "web", "--ignore-not-found", "--timeout=120s"]).is_err() {
-            failed.push(format!("{} cannot be deleted", chart.name));
-        }
-        eprintln!("{equal} plans with {writes} writes equal what followed; {failed:?}");
-    }
-    eprintln!("{equal} plans with {writes} writes equal what followed");
-    assert!(failed.is_empty(), "{failed:#?}");
-}
-
-/// Waits until the current generation is deployed, or has failed.
-fn wait_for_an_end(namespace: &Namespace<'_>) {
-    eventually("an end", || {
-        let holder = HOLDER.get(namespace, "web");
-        let is_true = |kind: &&str| {
-            let found = condition(&holder, kind);
-            found["status"] == "True" && found["observedGeneration"] == holder["metadata"]["generation"]
-        };
-        let ends = ["Deployed", "ReleaseFailed", "Irreconcilable"];
-        if ends.iter().any(is_true) { Ok(()) } else { Err(holder["status"].clone()) }
-    });
 }

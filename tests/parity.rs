@@ -1,14 +1,18 @@
-//! Compares the operator's live objects with Helm's for the most revealing charts; `make parity` compares all of them.
+//! Compares the operator's live objects with Helm's, and plans with the writes that follow, for the most revealing
+//! charts; `make parity` and `make plans` compare all of them.
 
 use std::time::Duration;
 
-use parity::corpus;
+use parity::{corpus, planned};
 use test_cluster::{Binaries, Processes};
 
 /// Charts that cover objects which server-side apply rejects, differences of three-way merges, and text that is easily
 /// corrupted.
 const CHARTS: [&str; 6] =
     ["duplicate-keys", "kept", "null-in-custom-resource", "recreate-null", "text", "undeclared-fields"];
+
+/// Charts with a Deployment and a Service, and with objects that stay.
+const PLANNED: [&str; 2] = ["kept", "lists"];
 
 /// Returns whether control planes can be started, which the comparison needs.
 fn can_start() -> bool {
@@ -38,4 +42,22 @@ async fn charts_leave_the_same_objects_as_with_helm() {
     };
     let report = parity::run(&options).await.unwrap();
     assert!(report.passed(), "{}", report.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_name_every_write_and_field_of_all_changes() {
+    if !can_start() {
+        eprintln!("skipped: no binaries to start; `make cluster` builds them");
+        return;
+    }
+    let mut charts = corpus::own(&parity::own_charts()).unwrap();
+    charts.retain(|chart| PLANNED.contains(&chart.name.as_str()));
+    let options = planned::Options {
+        charts,
+        wanted: PLANNED.len(),
+        operator: env!("CARGO_BIN_EXE_memcached-operator").into(),
+        limit: Duration::from_secs(300),
+    };
+    let report = planned::run(&options).await.unwrap();
+    assert!(report.passed() && report.whole() == PLANNED.len(), "{}", report.text());
 }

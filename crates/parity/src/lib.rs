@@ -15,6 +15,7 @@ pub mod corpus;
 pub mod known;
 pub mod live;
 pub mod outcome;
+pub mod planned;
 pub mod random;
 
 mod helm_cli;

@@ -1,5 +1,5 @@
 //! `parity`: installs, upgrades and uninstalls charts with both modes of Helm and with the operator, and compares the
-//! live objects after each step.
+//! live objects after each step. With `--plans`, compares the operator's plans with what it then does.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser;
 use parity::corpus::{self, Chart, Shard};
-use parity::{Options, run};
+use parity::{Options, planned, run};
 
 /// Compares the live objects of releases made by the operator and by Helm.
 ///
@@ -38,6 +38,9 @@ struct Args {
     /// List of known differences [default: this repository's]
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
+    /// Compare plans with the writes that follow instead, for at most this many charts that can be installed
+    #[arg(long, value_name = "N")]
+    plans: Option<usize>,
 }
 
 #[tokio::main]
@@ -51,7 +54,13 @@ async fn main() -> anyhow::Result<ExitCode> {
     };
     let operator =
         args.operator.canonicalize().with_context(|| format!("no operator binary at {}", args.operator.display()))?;
-    let report = run(&Options { charts, operator, known, limit: Duration::from_secs(args.limit) }).await?;
+    let limit = Duration::from_secs(args.limit);
+    if let Some(wanted) = args.plans {
+        let report = planned::run(&planned::Options { charts, wanted, operator, limit }).await?;
+        let _ = write!(std::io::stdout(), "{}", report.text());
+        return Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let report = run(&Options { charts, operator, known, limit }).await?;
     let _ = write!(std::io::stdout(), "{}", report.text());
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -57,7 +57,7 @@ pub(crate) fn crds(charts: usize) -> Vec<Value> {
     (0..charts).map(crd).collect()
 }
 
-fn kind(number: usize) -> String {
+pub(crate) fn kind(number: usize) -> String {
     format!("Chart{number:04}")
 }
 
@@ -253,7 +253,7 @@ fn broken(charts: &[Chart]) -> BTreeMap<&str, String> {
     charts.iter().filter_map(|chart| Some((chart.name.as_str(), why(chart)?))).collect()
 }
 
-fn spawn(plane: &Plane, binary: &Path, folder: &Path) -> anyhow::Result<Child> {
+pub(crate) fn spawn(plane: &Plane, binary: &Path, folder: &Path) -> anyhow::Result<Child> {
     let watches = format!("--watches-file={}", folder.join("watches.yaml").display());
     let mut command = Command::new(binary);
     command.args(["run", &watches, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0"]);
@@ -262,7 +262,7 @@ fn spawn(plane: &Plane, binary: &Path, folder: &Path) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("cannot start {}", binary.display()))
 }
 
-fn resources(number: usize, namespace: &str) -> String {
+pub(crate) fn resources(number: usize, namespace: &str) -> String {
     format!("/apis/{GROUP}/v1/namespaces/{namespace}/{}", plural(number))
 }
 
@@ -272,7 +272,7 @@ fn no_hooks() -> Value {
 }
 
 /// Returns the values file as the `spec` that a user would write.
-fn values(case: &Case) -> anyhow::Result<Value> {
+pub(crate) fn values(case: &Case) -> anyhow::Result<Value> {
     let Some(file) = &case.values else { return Ok(json!({})) };
     let text = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let values = yaml::parse_map(&text).map_err(|error| anyhow!("{}: {error}", file.display()))?;
@@ -281,7 +281,7 @@ fn values(case: &Case) -> anyhow::Result<Value> {
 }
 
 /// Returns the outcome that the conditions report for the current generation, if any.
-fn outcome_of(resource: &Value) -> Option<Outcome> {
+pub(crate) fn outcome_of(resource: &Value) -> Option<Outcome> {
     let generation = &resource["metadata"]["generation"];
     let conditions = resource["status"]["conditions"].as_array()?;
     let current = |kind: &str| {

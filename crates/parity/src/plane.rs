@@ -68,7 +68,16 @@ pub(crate) struct State {
 impl Plane {
     /// Starts an API server and creates the release namespace.
     pub(crate) async fn start() -> anyhow::Result<Plane> {
-        let options = Options { processes: Processes::ApiServer, ..Options::default() };
+        Plane::start_with(Options::default()).await
+    }
+
+    /// Starts one whose audit log follows this policy.
+    pub(crate) async fn start_audited(policy: &str) -> anyhow::Result<Plane> {
+        Plane::start_with(Options { audit: true, audit_policy: Some(policy.to_owned()), ..Options::default() }).await
+    }
+
+    async fn start_with(options: Options) -> anyhow::Result<Plane> {
+        let options = Options { processes: Processes::ApiServer, ..options };
         let cluster = tokio::task::spawn_blocking(|| TestCluster::start(options)).await??;
         let kubeconfig = kube::config::Kubeconfig::read_from(cluster.kubeconfig_path())?;
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;

@@ -25,6 +25,8 @@ use crate::{Component, Namespace, RealNode, Request, audit, folder};
 pub struct Options {
     /// Whether to record each request for [`TestCluster::requests`].
     pub audit: bool,
+    /// What that log contains, as a policy in YAML; by default metadata of requests.
+    pub audit_policy: Option<String>,
     /// The folder for the cluster's files; must not exist. By default a temporary folder.
     pub folder: Option<PathBuf>,
     /// The processes to run.

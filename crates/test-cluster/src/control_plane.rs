@@ -152,10 +152,11 @@ impl ControlPlane {
 
     fn write_files(&self) -> Result<(), Error> {
         let tokens: String = self.users.iter().map(User::line).collect();
+        let policy = self.options.audit_policy.as_deref();
         let files = [
             ("tokens.csv", tokens.as_str()),
             ("stages.yaml", include_str!("../manifests/stages.yaml")),
-            ("audit-policy.yaml", include_str!("../manifests/audit-policy.yaml")),
+            ("audit-policy.yaml", policy.unwrap_or(include_str!("../manifests/audit-policy.yaml"))),
         ];
         files.into_iter().try_for_each(|(name, text)| write(&self.folder.join(name), text))
     }
