@@ -47,6 +47,10 @@ pub(super) enum Error {
         "the sources of helm-operator {version} are no longer in {root}, where this program was built, and the library is not published yet: clone the repository there again, or pass --library-path with the folder of a clone"
     )]
     NoSources { version: &'static str, root: String },
+    #[error(
+        "this program was released without its sources, and the library is not published yet: clone the repository at the tag v{version}, and pass --library-path with the folder of the clone"
+    )]
+    Released { version: &'static str },
     #[error("the folder's name is no project name; pass --project-name")]
     NoName,
     #[error("{0}: run 'helm-operator generate {1}'")]
