@@ -107,12 +107,14 @@ fn etcd(folder: &impl fmt::Display, ports: &Ports) -> Vec<String> {
 }
 
 fn api_server(folder: &impl fmt::Display, ports: &Ports, options: &Options) -> Vec<String> {
+    // Containers of a real node are in other network namespaces; the node's own has no way out.
+    let address = if options.node.is_some() { "0.0.0.0" } else { "127.0.0.1" };
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
         format!("--secure-port={}", ports.api_server),
-        "--bind-address=127.0.0.1".into(),
+        format!("--bind-address={address}"),
         "--advertise-address=127.0.0.1".into(),
-        // The API server's Service is unused, and its endpoint must not be a loopback address.
+        // The endpoint of its Service must not be a loopback address; only a real node uses that Service, and has its own.
         "--endpoint-reconciler-type=none".into(),
         format!("--cert-dir={folder}/certs"),
         // The server generates its key pair before it reads these files.

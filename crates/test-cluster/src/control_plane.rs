@@ -100,6 +100,7 @@ impl ControlPlane {
         node.import_images()?;
         self.spawn(Component::Kubelet)?;
         self.spawn(Component::KubeProxy)?;
+        tools.kubectl(["apply", "-f", "-"], &RealNode::api_server(self.ports.api_server))?;
         self.wait_until("the kubelet has registered its node", || tools.kubectl(["get", "node/node-0"], "").is_ok())
     }
 

@@ -65,6 +65,12 @@ impl RealNode {
         text.replace("BRIDGE", BRIDGE).replace("ADDRESS", ADDRESS)
     }
 
+    /// Returns the endpoint of the Service `kubernetes`, by which containers reach the API server on this port.
+    pub(crate) fn api_server(port: u16) -> String {
+        let text = include_str!("../manifests/node/api-server.yaml");
+        text.replace("ADDRESS", ADDRESS).replace("PORT", &port.to_string())
+    }
+
     /// Imports the images; containerd must run.
     pub(crate) fn import_images(&self) -> Result<(), Error> {
         let entries = fs::read_dir(&self.images).attempt(|| format!("read {}", self.images.display()))?;
@@ -140,5 +146,11 @@ mod tests {
             assert!(!texts.contains(placeholder) && texts.contains(value), "{placeholder}: {texts}");
         }
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn containers_find_the_api_server_at_the_nodes_address() {
+        let text = RealNode::api_server(6443);
+        assert!(text.contains("port: 6443}") && text.contains("[10.244.0.1]"), "{text}");
     }
 }
