@@ -120,6 +120,18 @@ publishable: ## Package the crates that are published, and compile each package 
 	cargo test -p memcached-operator --test main publishable
 	cargo package $(PUBLISHED) $(CARGO_FLAGS)
 
+.PHONY: release
+release: ## Build programs, images, charts and notes of VERSION in target/dist; UBI_BASE=IMAGE adds images on that base. No Docker.
+	@UBI_BASE='$(UBI_BASE)' PROCESSORS='$(PROCESSORS)' hack/release '$(VERSION)'
+
+.PHONY: reproduce
+reproduce: ## Build VERSION again in another folder, and compare each file with target/dist.
+	@hack/reproduce '$(VERSION)'
+
+.PHONY: publish
+publish: ## Upload the images of target/dist to REGISTRY, and sign them if cosign is installed.
+	@hack/publish '$(REGISTRY)'
+
 WASM := wasm32-wasip1
 
 .PHONY: wasm

@@ -47,6 +47,7 @@ mod ready;
 mod recorded;
 mod records;
 mod recreate;
+mod release;
 mod rendered;
 mod resource;
 mod rights;

@@ -1,5 +1,7 @@
-//! Real containers: memcached's responses during an upgrade, and how a kubelet's findings reach `Ready`. `make
-//! e2e-node` provides the node and runs these tests.
+//! Real containers: memcached's responses during an upgrade, how a kubelet's findings reach `Ready`, and the images of
+//! a release. `make e2e-node` provides the node and runs these tests.
+
+mod released;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

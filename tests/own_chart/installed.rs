@@ -23,14 +23,14 @@ fn accounts() -> Option<&'static TestCluster> {
 }
 
 /// Creates a namespace that admits only pods of the level `restricted`.
-fn restricted<'a>(cluster: &'a TestCluster, prefix: &str) -> Namespace<'a> {
+pub(crate) fn restricted<'a>(cluster: &'a TestCluster, prefix: &str) -> Namespace<'a> {
     let namespace = cluster.namespace(prefix).unwrap();
     cluster.kubectl(["label", "namespace", namespace.name(), "pod-security.kubernetes.io/enforce=restricted"]).unwrap();
     namespace
 }
 
 /// Runs Helm in a namespace.
-fn in_namespace(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) -> String {
+pub(crate) fn in_namespace(cluster: &TestCluster, namespace: &Namespace<'_>, arguments: &[&str]) -> String {
     let mut helm = cluster.command("helm");
     helm.env("KUBECONFIG", cluster.kubeconfig_path());
     succeeded(&run(helm, arguments.iter().copied().chain(["--namespace", namespace.name()])))

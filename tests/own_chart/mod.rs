@@ -4,6 +4,8 @@ mod files;
 mod installed;
 mod rendered;
 
+pub(crate) use installed::{in_namespace, restricted};
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,21 +14,21 @@ use serde_json::Value;
 use test_cluster::TestCluster;
 
 /// The chart of the operator.
-const OPERATOR: &str = "charts/hybrid-helm-operator";
+pub(crate) const OPERATOR: &str = "charts/hybrid-helm-operator";
 
 /// The chart of definitions.
-const DEFINITIONS: &str = "charts/hybrid-helm-operator-crds";
+pub(crate) const DEFINITIONS: &str = "charts/hybrid-helm-operator-crds";
 
 /// What every install needs: no image is published yet.
 const IMAGE: &str = "image.repository=registry.example.com/helm-operator";
 
 /// The rights of the reference operator's charts and code, as `generate rbac` writes them.
-const RIGHTS: [&str; 2] = [
+pub(crate) const RIGHTS: [&str; 2] = [
     "rbac.generated.memcached=config/rbac/memcached_role.yaml",
     "rbac.generated.memcachedbackup=config/rbac/memcachedbackup_role.yaml",
 ];
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 

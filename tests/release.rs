@@ -1,0 +1,190 @@
+//! What `make release` writes, as far as it is decided without building: which version everything has, the notes, what
+//! the images are made of, and that the workflow runs only programs that are pinned.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+fn release_in(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(folder.join("hack/release")).args(arguments).output().unwrap()
+}
+
+fn told(arguments: &[&str]) -> String {
+    let output = release_in(root(), arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_file_has_the_version_that_is_released() {
+    told(&["check", VERSION]);
+    let manifest = read("Cargo.toml");
+    let dependencies: Vec<&str> = manifest.lines().filter(|line| line.contains("{ path = \"crates/")).collect();
+    for line in dependencies.iter().filter(|line| line.contains("version = ")) {
+        assert!(line.contains(&format!("version = \"{VERSION}\"")), "{line}");
+    }
+}
+
+/// Copies what the check reads to a folder, changes one text there, and returns what the check says.
+fn check_with(file: &str, from: &str, to: &str, version: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let charts = ["charts/hybrid-helm-operator/Chart.yaml", "charts/hybrid-helm-operator-crds/Chart.yaml"];
+    for path in ["hack/release", "Cargo.toml", "CHANGELOG.md"].iter().chain(&charts) {
+        let copy = folder.path().join(path);
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(root().join(path), &copy).unwrap();
+        if *path == file {
+            let text = read(path);
+            assert!(text.contains(from), "{file} has no {from:?}");
+            fs::write(copy, text.replace(from, to)).unwrap();
+        }
+    }
+    let git = |arguments: &[&str]| {
+        let ours = ["-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"];
+        let output = Command::new("git").args(ours).args(arguments).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    git(&["init", "--quiet"]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "release"]);
+    git(&["tag", &format!("v{version}")]);
+    let output = release_in(folder.path(), &["check", version]);
+    assert_eq!(output.status.success(), output.stderr.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn what_disagrees_is_named_before_anything_is_built() {
+    let dated = format!("## {VERSION} (2026-12-01)");
+    let open = format!("## {VERSION} (not released yet)");
+    let chart = "charts/hybrid-helm-operator/Chart.yaml";
+    for (file, from, to, version, wanted) in [
+        ("CHANGELOG.md", &*open, &*dated, VERSION, ""),
+        ("CHANGELOG.md", &open, &open, VERSION, "still says that"),
+        ("CHANGELOG.md", &open, "## 0.0.1", VERSION, "CHANGELOG.md has no section"),
+        ("CHANGELOG.md", &open, &dated, "7.0.0", "VERSION is 7.0.0, but Cargo.toml says"),
+        (chart, "\nversion: ", "\nversion: 9", VERSION, "Chart.yaml has another version than"),
+        (chart, "\nappVersion: ", "\nappVersion: 9", VERSION, "Chart.yaml has another appVersion than"),
+    ] {
+        if !read(file).contains(from) {
+            continue; // The section has its date already.
+        }
+        let said = check_with(file, from, to, version);
+        assert!(if wanted.is_empty() { said.is_empty() } else { said.contains(wanted) }, "{file}, {to:?}: {said}");
+    }
+    for version in ["", "v0.1.0", "0.1", "0.1.0; true"] {
+        assert!(!release_in(root(), &["check", version]).status.success(), "{version:?}");
+    }
+}
+
+#[test]
+fn notes_are_the_section_of_the_version_with_links_that_work_elsewhere() {
+    let notes = told(&["notes", VERSION]);
+    assert!(!notes.starts_with('\n') && !notes.contains("\n## ") && notes.contains("### Charts"), "{notes}");
+    let targets: Vec<&str> = notes.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(targets.len() > 10);
+    for target in targets {
+        let path = target.split_once(&format!("/blob/v{VERSION}/"));
+        let path = path.map_or_else(|| panic!("{target}"), |(_, path)| path.split('#').next().unwrap());
+        assert!(root().join(path).exists(), "{target}");
+    }
+    assert_eq!(told(&["notes", "99.0.0"]), "");
+}
+
+/// Returns the instructions of a stage of the Dockerfile, with variables filled in and sources by their last name.
+fn stage(name: &str) -> Vec<String> {
+    let text = read("Dockerfile");
+    let stages = text.split("\nFROM ").skip(1);
+    let mut lines = stages
+        .map(str::lines)
+        .find_map(|mut lines| {
+            let from = lines.next()?;
+            let this =
+                if name == "memcached-operator" { from == "scratch" } else { from.ends_with(&format!(" AS {name}")) };
+            this.then_some(lines)
+        })
+        .unwrap()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut variables = Vec::new();
+    let mut found: Vec<String> = lines
+        .by_ref()
+        .map(|line| {
+            if let Some(pairs) = line.strip_prefix("ENV ") {
+                variables.extend(pairs.split(' ').filter_map(|pair| pair.split_once('=')));
+            }
+            let filled = variables
+                .iter()
+                .fold(line.to_owned(), |line, (key, value)| line.replace(&format!("${{{key}}}"), value));
+            match filled.strip_prefix("COPY --from=").and_then(|rest| rest.split_once("/out/")) {
+                Some((_, rest)) => format!("COPY {rest}"),
+                None => filled,
+            }
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn images_are_those_of_the_dockerfile() {
+    for name in ["helm-operator", "memcached-operator"] {
+        let mut lines: Vec<String> = told(&["image", name]).lines().map(str::to_owned).collect();
+        lines.sort();
+        assert_eq!(lines, stage(name), "{name}");
+    }
+}
+
+#[test]
+fn the_oldest_rust_that_is_promised_is_the_one_that_everything_is_tested_with() {
+    let promised = read("Cargo.toml").split("rust-version = \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    assert!(read("rust-toolchain.toml").contains(&format!("channel = \"{promised}.")), "{promised}");
+}
+
+#[test]
+fn the_krew_plugin_names_the_archives_that_are_written() {
+    let text = read("tools/release/krew.yaml");
+    let plugin: Value = serde_yaml::from_str(&text.replace('@', "_")).unwrap();
+    let script = read("hack/release");
+    for platform in plugin["spec"]["platforms"].as_array().unwrap() {
+        let processor = platform["selector"]["matchLabels"]["arch"].as_str().unwrap();
+        let file = platform["uri"].as_str().unwrap().rsplit('/').next().unwrap();
+        assert_eq!(file, format!("helm-operator__VERSION__linux_{processor}.tar.gz"));
+        assert_eq!(platform["sha256"], format!("_SHA256_{processor}_"));
+        assert!(script.contains("helm-operator_${version}_linux_$1.tar.gz"));
+        assert!(script.contains(&format!("    {processor}) echo")) || script.contains(&format!("{processor}) echo")));
+    }
+    assert!(plugin["spec"]["shortDescription"].as_str().unwrap().len() <= 50, "krew refuses longer ones");
+}
+
+fn workflows() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(".github/workflows")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn workflows_run_actions_by_commit_and_with_few_rights() {
+    for path in workflows() {
+        let text = fs::read_to_string(&path).unwrap();
+        let workflow: Value = serde_yaml::from_str(&text).unwrap();
+        let name = path.display();
+        assert_eq!(workflow["permissions"], serde_json::json!({"contents": "read"}), "{name}");
+        for line in text.lines().filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix("uses: ")) {
+            let (action, version) =
+                line.split_once(" # v").unwrap_or_else(|| panic!("{name}: {line} names no version"));
+            let commit = action.split_once('@').unwrap().1;
+            assert!(commit.len() == 40 && commit.bytes().all(|b| b.is_ascii_hexdigit()), "{name}: {line}");
+            assert!(version.split('.').count() == 3, "{name}: {line}");
+        }
+    }
+}
