@@ -55,8 +55,12 @@ impl Rollout {
         }
         let waits = self.is_limited && !self.edited.get(name).copied().unwrap_or(true);
         let other = self.broken.iter().find(|(_, since)| since.elapsed() < KEPT).map(|(other, _)| other.clone());
+        if !waits {
+            // It took no permit that another could wait for.
+            return None;
+        }
         self.broken.insert(name.to_owned(), change.at);
-        let other = other.filter(|other| waits && other != name)?;
+        let other = other.filter(|other| other != name)?;
         Some(format!("(k) {name} got the broken chart while {other} had it and was not ready"))
     }
 }

@@ -135,7 +135,8 @@ impl Release {
                     Some(known) if object.expires || object.mark.is_some() => {
                         *known = MarkedObject { turn: known.turn, ..object.clone() };
                     }
-                    Some(_) => {}
+                    // It may have changed this object. That shows in no mark if it set the same fields.
+                    Some(known) => known.mark = None,
                 }
             }
         }
@@ -175,7 +176,7 @@ mod tests {
     use std::sync::Arc;
 
     use controller::runtime::freshness::Stamp;
-    use helm_release::kube::{ObjectDigest, ObjectKey};
+    use helm_release::kube::{Mark, ObjectDigest, ObjectKey};
 
     use super::*;
 
@@ -316,6 +317,18 @@ mod tests {
             let [job] = &inventory.objects[..] else { panic!("{:?}", inventory.objects) };
             assert_eq!((job.expires, job.digest.is_some()), (expires, expires));
         }
+    }
+
+    #[test]
+    fn what_an_unfinished_upgrade_may_have_changed_is_not_as_the_revision_before_has_it() {
+        let marked = |marks: [Option<Mark>; 2]| {
+            let mut all = ours(&["a", "b"]).unwrap();
+            all.objects.iter_mut().zip(marks).for_each(|(object, mark)| object.mark = mark);
+            Some(all)
+        };
+        let (before, applied) = ([Some(Mark(1)); 2], [None, Some(Mark(1))]);
+        let inventory = release(&[(Deployed, marked(before)), (PendingUpgrade, marked(applied))]).inventory();
+        assert_eq!(inventory.objects.iter().map(|object| object.mark).collect::<Vec<_>>(), applied);
     }
 
     #[test]
