@@ -26,14 +26,20 @@ fn can_start() -> bool {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn charts_leave_the_same_objects_as_with_helm() {
+/// Returns our own charts of these names. Prints that the test is skipped if no control plane can start.
+fn charts(names: &[&str]) -> Option<Vec<corpus::Chart>> {
     if !can_start() {
         eprintln!("skipped: no binaries to start; `make cluster` builds them");
-        return;
+        return None;
     }
     let mut charts = corpus::own(&parity::own_charts()).unwrap();
-    charts.retain(|chart| CHARTS.contains(&chart.name.as_str()));
+    charts.retain(|chart| names.contains(&chart.name.as_str()));
+    Some(charts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charts_leave_the_same_objects_as_with_helm() {
+    let Some(charts) = charts(&CHARTS) else { return };
     let options = parity::Options {
         charts,
         operator: env!("CARGO_BIN_EXE_memcached-operator").into(),
@@ -46,12 +52,7 @@ async fn charts_leave_the_same_objects_as_with_helm() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plans_name_every_write_and_field_of_all_changes() {
-    if !can_start() {
-        eprintln!("skipped: no binaries to start; `make cluster` builds them");
-        return;
-    }
-    let mut charts = corpus::own(&parity::own_charts()).unwrap();
-    charts.retain(|chart| PLANNED.contains(&chart.name.as_str()));
+    let Some(charts) = charts(&PLANNED) else { return };
     let options = planned::Options {
         charts,
         wanted: PLANNED.len(),

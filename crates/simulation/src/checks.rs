@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::storage::{MARKS_ANNOTATION, Marks};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::actors::KEEP;
 use crate::helm::Command;
-use crate::jobs::Task;
+use crate::jobs::{self, Task, inputs};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME};
 use crate::order::Order;
 use crate::others;
@@ -304,13 +303,7 @@ impl Checks {
     fn note_record(&mut self, change: &Change, objects: &Objects) {
         let Some((name, _)) = names::record(&change.path) else { return };
         let Some(resource) = self.resources.get_mut(name) else { return };
-        let rendered = [&change.before, &change.after].map(|record| inputs(record.as_deref()));
-        if let [Some(before), Some(after)] = rendered
-            && before != after
-        {
-            // A process with another chart or other values began the action anew.
-            resource.hook = None;
-        }
+        jobs::note_attempt(resource, change);
         let is_first = records(name, objects).all(|(path, _)| *path == change.path);
         let status = change.after.as_ref().and_then(|after| after["metadata"]["labels"]["status"].as_str());
         if let (Some("deployed" | "failed"), Some(task)) = (status, &mut resource.task) {
@@ -331,7 +324,7 @@ impl Checks {
             }
             None if is_first => {
                 resource.is_foreign = false;
-                // The next install finds what `helm uninstall` left, and what somebody put back since.
+                // The next install finds what `helm uninstall` left behind, and what was recreated since.
                 if &*change.by == "helm" {
                     let own = objects.keys().filter(|path| is_of(path, name));
                     resource.before.extend(own.map(|path| path.to_string()));
@@ -487,12 +480,6 @@ fn is_going(object: &Value) -> bool {
 fn begins_to_go(change: &Change) -> Option<&Arc<Value>> {
     let goes = change.after.as_ref().is_none_or(|after| is_going(after));
     change.before.as_ref().filter(|before| goes && !is_going(before))
-}
-
-/// Returns the digest of what a record was rendered from; `None` if a person made it.
-fn inputs(record: Option<&Value>) -> Option<String> {
-    let marks = record?["metadata"]["annotations"][MARKS_ANNOTATION].as_str()?;
-    Some(Marks::parse(marks)?.inputs.to_string())
 }
 
 fn is_person(by: &str) -> bool {

@@ -1,8 +1,9 @@
 //! The invariants of Jobs: no hook runs twice for one revision, and a finished Job does not run again.
 
+use helm_release::storage::{MARKS_ANNOTATION, Marks};
 use serde_json::Value;
 
-use crate::checks::Checks;
+use crate::checks::{Checks, Resource};
 use crate::names::{self, JOBS};
 use crate::world::Change;
 
@@ -61,4 +62,21 @@ impl Checks {
             _ => None,
         }
     }
+}
+
+/// Notes that an action begins anew, because a process with another chart or other values has rendered its record: its
+/// hook runs again.
+pub(crate) fn note_attempt(resource: &mut Resource, change: &Change) {
+    let rendered = [&change.before, &change.after].map(|record| inputs(record.as_deref()));
+    if let [Some(before), Some(after)] = rendered
+        && before != after
+    {
+        resource.hook = None;
+    }
+}
+
+/// Returns the digest of what a record was rendered from; `None` if a person made it.
+pub(crate) fn inputs(record: Option<&Value>) -> Option<String> {
+    let marks = record?["metadata"]["annotations"][MARKS_ANNOTATION].as_str()?;
+    Some(Marks::parse(marks)?.inputs.to_string())
 }
