@@ -19,7 +19,7 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// Adds a rest or a restored backup to some scripts. `told` is when the story ended, in milliseconds.
+/// Adds a rest or a restored backup to some scripts. `told` is the time at which the story ends, in milliseconds.
 pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, told: Option<u64>) {
     match (random.u8(0..16), told) {
         // What follows must heal nothing before it was seen.

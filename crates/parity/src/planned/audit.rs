@@ -20,7 +20,7 @@ rules:
 - {level: None}
 ";
 
-/// Writes that belong to no release: what the process needs, and what people are told.
+/// Writes that belong to no release: the process's own objects, and events.
 const OTHERS: [&str; 2] = ["events", "leases"];
 
 /// The audit log, read as it grows.

@@ -297,7 +297,7 @@ impl<'m> Groups<'m> {
         Counts { total, updated, ready: self.ready, failed: self.failed + failed }
     }
 
-    /// Returns the counts of the step once every release that has not failed is ready.
+    /// Returns the step's counts under the assumption that every release that has not failed becomes ready.
     fn hoped(&self, window: &[Waiting<'_>]) -> Counts {
         let failed = window.iter().filter(|one| one.failed).count();
         let to_come = window.len() - failed;
