@@ -209,8 +209,9 @@ fn deleting_a_namespace_deletes_the_cluster_scoped_objects_of_its_releases() {
         }
         let log = || running.as_ref().unwrap().log();
         eventually("namespace gone", || {
-            let left = cluster.kubectl(["get", "namespace", namespace.name(), "--ignore-not-found", "-o", "name"]);
-            if left.unwrap().is_empty() { Ok(()) } else { Err(log()) }
+            let left = cluster.kubectl(["get", "namespace", namespace.name(), "--ignore-not-found", "-o", "yaml"]);
+            let left = left.unwrap();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left}\n{}", log())) }
         });
         for role in &roles {
             assert!(!exists(&other, ["clusterrole", role]), "{role} with the operator down: {down}: {}", log());

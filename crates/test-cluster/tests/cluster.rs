@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use test_cluster::{Component, Options, Processes, TestCluster};
+use test_cluster::{Component, Options, Processes, TestCluster, eventually};
 
 const DEPLOYMENT: &str = r#"
 apiVersion: apps/v1
@@ -32,6 +32,43 @@ fn a_deployment_becomes_ready_and_its_deletion_deletes_the_pods() {
 
     namespace.kubectl(["delete", "deployment/web"]).unwrap();
     namespace.kubectl(["wait", "--for=delete", "pods", "--all", "--timeout=30s"]).unwrap();
+}
+
+const HELD: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web, finalizers: [example.com/stays]}
+---
+apiVersion: test-cluster.example.com/v1
+kind: Hold
+metadata: {name: web, finalizers: [example.com/stays]}
+";
+
+const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: holds.test-cluster.example.com}
+spec:
+  group: test-cluster.example.com
+  scope: Namespaced
+  names: {kind: Hold, plural: holds}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+";
+
+#[test]
+fn a_dropped_namespace_goes_although_finalizers_hold_its_objects() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    cluster.apply(DEFINITION).unwrap();
+    let definition = "crd/holds.test-cluster.example.com";
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", definition]).unwrap();
+    let namespace = cluster.namespace("held").unwrap();
+    let name = namespace.name().to_owned();
+    namespace.apply(HELD).unwrap();
+    drop(namespace);
+    eventually("end of the namespace", || {
+        let left = cluster.kubectl(["get", "namespace", &name, "--output=yaml", "--ignore-not-found"]).unwrap();
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    });
 }
 
 #[test]
