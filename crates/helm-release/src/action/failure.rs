@@ -58,7 +58,7 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
     };
     match env.applier.dry_run(target.object, &env.decoration).await {
         Err(error) if Refusal::of(&error).as_ref() == Some(refusal) => {
-            Ok(env.applier.check_recreation(&target, error, &attempt.last().write_options()).await?)
+            Ok(env.applier.check_recreation(&target, error, &attempt.bases.write_options()).await?)
         }
         // Whether the object is still rejected is unknown.
         Err(error) if kube::is_unanswered(&error) => Err(error.into()),

@@ -1,57 +1,79 @@
-//! The deployed revision's objects, for three-way merges. The record is read on first use.
+//! What was applied before, for three-way merges. Records are read on first use.
 
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
-use super::{Environment, Error, Options, read_sealed};
-use crate::kube::{self, ApplyError, LastApplied, Object, ObjectKey, WriteOptions, recorded_objects};
+use super::{Current, Environment, Error, Options, read_sealed};
+use crate::kube::{self, ApplyError, MergeBases, Object, ObjectKey, WriteOptions, recorded_objects};
 use crate::release::{Packed, Release};
 use crate::storage::{self, Sealed, Stored};
 
-/// A deployed revision.
-pub(super) struct Deployed<'a> {
+type Objects = Vec<(ObjectKey, Object)>;
+
+/// The revisions that may have applied what is live, newest first.
+///
+/// Usually that is the deployed one. After failed attempts these count, too: a merge over the deployed revision alone
+/// would leave the fields that only a failed attempt has applied.
+pub(super) struct RecordedBases<'a> {
     env: &'a Environment<'a>,
-    record: Source<'a>,
-    objects: OnceCell<Vec<(ObjectKey, Object)>>,
+    records: Vec<Source<'a>>,
+    objects: OnceCell<Vec<Objects>>,
 }
 
-/// The source of a deployed revision's objects.
+/// The source of a revision's objects.
 enum Source<'a> {
-    /// Its record: the revision, if any was deployed, and the record if it is in memory.
-    Record(Option<u32>, Option<&'a Stored<Packed>>),
+    /// The revision's record, which is read unless it is in memory.
+    Record(u32, Option<&'a Stored<Packed>>),
     /// The release, which was already read.
     Release(&'a Sealed<Release>),
 }
 
-impl<'a> Deployed<'a> {
-    /// Creates a lazily read deployed revision; `None` if nothing was deployed.
-    pub(super) fn new(
-        env: &'a Environment<'a>,
-        version: Option<u32>,
-        packed: Option<&'a Stored<Packed>>,
-    ) -> Deployed<'a> {
-        Deployed { env, record: Source::Record(version, packed), objects: OnceCell::new() }
+impl<'a> RecordedBases<'a> {
+    /// Creates the bases of an action that makes a revision.
+    pub(super) fn before(env: &'a Environment<'a>, current: Option<&'a Current>) -> RecordedBases<'a> {
+        let record = |current: &'a Current, version: u32| {
+            Source::Record(version, current.packed.as_ref().filter(|_| current.last_good == Some(version)))
+        };
+        let records = current.iter().flat_map(|c| c.may_be_live().map(|version| record(c, version)));
+        RecordedBases { env, records: records.collect(), objects: OnceCell::new() }
     }
 
-    /// Creates a deployed revision that was already read.
-    pub(super) fn of(env: &'a Environment<'a>, release: &'a Sealed<Release>) -> Deployed<'a> {
-        Deployed { env, record: Source::Release(release), objects: OnceCell::new() }
+    /// Creates the base of an action that makes no revision.
+    pub(super) fn of(env: &'a Environment<'a>, release: &'a Sealed<Release>) -> RecordedBases<'a> {
+        RecordedBases { env, records: vec![Source::Release(release)], objects: OnceCell::new() }
     }
 
-    /// Returns options that merge over this revision.
+    /// Returns options that merge over these revisions.
     pub(super) fn write_options(&'a self) -> WriteOptions<'a> {
         let Options { apply, recreate, .. } = &self.env.options;
         let options = WriteOptions::new(&self.env.decoration, *apply, self);
         WriteOptions { recreate, slot: self.env.slot, ..options }
     }
 
-    async fn read(&self) -> Result<Vec<(ObjectKey, Object)>, Error> {
+    /// Reads the records now, because one of them is about to be overwritten.
+    pub(super) async fn read_ahead(&self) -> Result<(), Error> {
+        let failed = |source| ApplyError::Failed { verb: "read", object: "what was applied last".into(), source };
+        self.objects().await.map_err(failed)?;
+        Ok(())
+    }
+
+    async fn objects(&self) -> Result<&[Objects], kube::Error> {
+        let read = || async {
+            let mut all = Vec::with_capacity(self.records.len());
+            for record in &self.records {
+                all.push(self.read_or_empty(record).await?);
+            }
+            Ok(all)
+        };
+        Ok(self.objects.get_or_try_init(read).await?)
+    }
+
+    async fn read(&self, record: &Source<'_>) -> Result<Objects, Error> {
         let read;
-        let release = match self.record {
+        let release = match record {
             Source::Release(release) => release.get(),
-            Source::Record(None, _) => return Ok(Vec::new()),
-            Source::Record(Some(version), packed) => {
-                read = read_sealed(self.env, version, packed).await?;
+            Source::Record(version, packed) => {
+                read = read_sealed(self.env, *version, *packed).await?;
                 read.get()
             }
         };
@@ -64,10 +86,10 @@ impl<'a> Deployed<'a> {
         Ok(objects)
     }
 
-    /// Reads the objects as [`Deployed::read`] does, but a record that cannot be decoded or that is not ours counts as
-    /// empty: then no field counts as dropped.
-    async fn read_or_empty(&self) -> Result<Vec<(ObjectKey, Object)>, kube::Error> {
-        match self.read().await {
+    /// Reads a record, but one that cannot be decoded or that is not ours counts as empty: then no field counts as
+    /// dropped.
+    async fn read_or_empty(&self, record: &Source<'_>) -> Result<Objects, kube::Error> {
+        match self.read(record).await {
             Ok(objects) => Ok(objects),
             Err(Error::Storage(storage::Error::Api { source, .. })) if !source.is_not_found() => Err(source),
             Err(Error::Apply(ApplyError::Failed { source, .. })) => Err(source),
@@ -79,11 +101,12 @@ impl<'a> Deployed<'a> {
     }
 }
 
-impl LastApplied for Deployed<'_> {
-    fn last<'b>(&'b self, key: &'b ObjectKey) -> BoxFuture<'b, Result<Option<Object>, kube::Error>> {
+impl MergeBases for RecordedBases<'_> {
+    fn of<'b>(&'b self, key: &'b ObjectKey) -> BoxFuture<'b, Result<Vec<Object>, kube::Error>> {
         Box::pin(async move {
-            let objects = self.objects.get_or_try_init(|| self.read_or_empty()).await?;
-            Ok(objects.iter().find(|(known, _)| known == key).map(|(_, object)| object.clone()))
+            let revisions = self.objects().await?.iter();
+            let found = revisions.filter_map(|objects| objects.iter().find(|(known, _)| known == key));
+            Ok(found.map(|(_, object)| object.clone()).collect())
         })
     }
 }
@@ -117,13 +140,14 @@ mod tests {
             options,
         };
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "a".into() };
-        let deployed = Deployed::new(&env, version, None);
-        assert_eq!(deployed.write_options().policy, Policy::Client);
-        deployed.last(&key).await?;
+        let records = version.map(|version| Source::Record(version, None)).into_iter().collect();
+        let bases = RecordedBases { env: &env, records, objects: OnceCell::new() };
+        assert_eq!(bases.write_options().policy, Policy::Client);
+        MergeBases::of(&bases, &key).await?;
         let reads = server.log().iter().filter(|line| line.contains("/secrets/")).count();
-        let again = deployed.last(&key).await;
+        let again = MergeBases::of(&bases, &key).await;
         assert_eq!(server.log().iter().filter(|line| line.contains("/secrets/")).count(), reads, "read once");
-        again
+        Ok(again?.pop())
     }
 
     async fn recorded(manifest: &str) -> Arc<MemoryApi> {

@@ -391,6 +391,21 @@ pub struct Current {
     pub string_overrides: bool,
 }
 
+impl Current {
+    /// Returns the revisions that may have applied what is live, newest first: the one that was deployed last, and every
+    /// later attempt.
+    fn may_be_live(&self) -> impl Iterator<Item = u32> {
+        let deployed = self.last_good.unwrap_or(0);
+        self.versions.iter().rev().copied().take_while(move |version| *version >= deployed)
+    }
+
+    /// Returns whether an interrupted action's record is overwritten by the candidate, which has other inputs.
+    fn is_overwritten_by(&self, candidate: &Candidate) -> bool {
+        let continues = self.interrupted.as_ref().is_some_and(|i| i.inputs == candidate.inputs);
+        self.pending && !continues
+    }
+}
+
 /// How far an interrupted action got.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interrupted {

@@ -1,7 +1,7 @@
 //! Corrects drift and takes ownership of objects that an upstream operator or Helm applied, without a new revision.
 
 use super::handover::Handover;
-use super::last::Deployed;
+use super::last::RecordedBases;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
     Applied, ApplyError, Found, Inspection, Live, Object, ObjectKey, Ownership, OwnershipLoss, Pointer, Previous, Rule,
@@ -132,8 +132,8 @@ async fn apply(
         let observed = observed(env, &key, rule);
         targets.push(Target { object, rule, observed, previous, changed: false, handed_over, expires });
     }
-    let last = Deployed::of(env, release);
-    repaired.applied = env.applier.apply_all(&targets, &last.write_options()).await?;
+    let bases = RecordedBases::of(env, release);
+    repaired.applied = env.applier.apply_all(&targets, &bases.write_options()).await?;
     for target in targets.iter().filter(|target| target.expires) {
         // It may have finished after it was found.
         let key = env.applier.key(target.object, &env.decoration).await?;

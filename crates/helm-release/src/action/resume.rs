@@ -17,8 +17,7 @@ pub(super) async fn resume(
     pending: Status,
 ) -> Result<Option<Candidate>, Error> {
     let Some(current) = current.filter(|c| c.pending) else { return Ok(None) };
-    let same = current.interrupted.as_ref().is_some_and(|u| u.inputs == candidate.inputs);
-    if !same || candidate.hooks.is_empty() {
+    if current.is_overwritten_by(candidate) || candidate.hooks.is_empty() {
         return Ok(None);
     }
     let record = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;

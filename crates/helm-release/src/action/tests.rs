@@ -272,6 +272,83 @@ async fn client_side_objects_return_to_server_side_apply_only_when_they_change()
     assert_ne!(asked.load(Ordering::Relaxed), 0);
 }
 
+/// Returns the release after the action that failed, as a reconciler knows it.
+fn current_after(before: &Current, failure: Failure) -> Current {
+    let RecordedFailure { version, status, marks, .. } = failure.recorded.unwrap();
+    let pending = status != Status::Failed;
+    let interrupted = Interrupted { inputs: marks.inputs.clone(), hooks_done: false };
+    Current {
+        version,
+        pending,
+        versions: (1..=version).collect(),
+        inventory: marks,
+        interrupted: pending.then_some(interrupted),
+        ..before.clone()
+    }
+}
+
+/// Returns the ConfigMaps `a`, with another key than `x`, and `b`, which the server refuses.
+fn half_applied(key: &str) -> Candidate {
+    let mut changed = map("a", "1");
+    changed["data"][key] = "2".into();
+    candidate(&[changed, map("b", "2")])
+}
+
+#[tokio::test]
+async fn merges_drop_what_only_failed_attempts_have_applied() {
+    let (mut world, first) = (World::new(), candidate(&[map("a", "1"), map("b", "1")]));
+    world.options.apply = kube::Policy::Client;
+    let installed = world.install(&first).await;
+    world.server.refuse(|call| is_write(call, "b").then(|| kube::Error::from_status(403, "Forbidden", "no")));
+    let failed = upgrade(&world.env(), &half_applied("second"), &installed).await.unwrap_err();
+    let failed = current_after(&installed, failed);
+    let again = upgrade(&world.env(), &half_applied("third"), &failed).await.unwrap_err();
+    let failed = current_after(&failed, again);
+    assert_eq!(world.map("a")["data"], json!({"x": "1", "third": "2"}), "an upgrade drops the first attempt's key");
+    rollback(&world.env(), &failed, 1, "inputs").await.unwrap();
+    assert_eq!(world.map("a")["data"], json!({"x": "1"}), "a rollback drops the second attempt's key");
+}
+
+#[tokio::test]
+async fn merges_drop_what_an_interrupted_attempt_has_applied_whose_record_is_overwritten() {
+    let (mut world, first) = (World::new(), candidate(&[map("a", "1"), map("b", "1")]));
+    world.options.apply = kube::Policy::Client;
+    let installed = world.install(&first).await;
+    world.server.refuse(|call| is_write(call, "b").then(|| kube::Error::from_status(503, "", "away")));
+    let cut_off = upgrade(&world.env(), &half_applied("second"), &installed).await.unwrap_err();
+    let cut_off = current_after(&installed, cut_off);
+    assert!(cut_off.pending && world.map("a")["data"]["second"] == "2");
+    let other = Candidate { inputs: "others".into(), ..first };
+    upgrade(&world.env(), &other, &cut_off).await.unwrap();
+    assert_eq!(world.map("a")["data"], json!({"x": "1"}));
+}
+
+#[tokio::test]
+async fn a_rollback_recreates_an_object_that_the_failed_upgrade_recreated_with_another_immutable_field() {
+    const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/j";
+    let job = |suspend: Option<bool>| {
+        let mut job = object("batch/v1", "Job", "j");
+        job["spec"] = suspend.map_or(json!({}), |suspend| json!({"fixed": suspend}));
+        job
+    };
+    let world = World::new();
+    world.server.make_immutable("jobs", "/spec/fixed");
+    let installed = world.install(&candidate(&[map("b", "1"), job(None)])).await;
+    let broken = object("apps/v1", "Deployment", "web");
+    world.server.refuse(|call| {
+        let is_deployment = call.path.contains("/deployments/web?");
+        is_deployment.then(|| kube::Error::from_status(403, "Forbidden", "no"))
+    });
+    let mut next = candidate(&[map("b", "1"), job(Some(true)), broken]);
+    // The Deployment comes last, once the Job is recreated.
+    next.objects.sort_by_key(|object| object.kind == "Deployment");
+    let failed = upgrade(&world.env(), &next, &installed).await.unwrap_err();
+    assert_eq!(world.server.object(JOB).unwrap()["spec"]["fixed"], true);
+    let back = rollback(&world.env(), &current_after(&installed, failed), 1, "inputs").await.unwrap();
+    assert_eq!(back.version, 3);
+    assert_eq!(world.server.object(JOB).unwrap()["spec"], json!({}));
+}
+
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
 
 /// Returns a chart with a definition in `crds` and an object of the new kind.

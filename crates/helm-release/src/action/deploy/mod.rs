@@ -13,6 +13,7 @@ use futures::future::try_join_all;
 use records::pending_release;
 
 use super::handover::Handover;
+use super::last::RecordedBases;
 use super::resume::{await_next, has, resume};
 use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
 use crate::kube::{Applied, ObjectKey};
@@ -46,6 +47,8 @@ pub(super) struct Attempt<'a> {
     pub(super) kind: ActionKind,
     /// The fields that other managers own.
     pub(super) handover: Handover<'a>,
+    /// The revisions that merges start from.
+    pub(super) bases: RecordedBases<'a>,
 }
 
 /// Makes a revision from a candidate. A failure after the record was written is recorded.
@@ -60,7 +63,11 @@ pub(super) async fn deploy(
     let candidate = recorded.as_ref().unwrap_or(candidate);
     let keys = keys(env, candidate).await?;
     let handover = Handover::new(env, &candidate.objects);
-    let attempt = Attempt { env, candidate, keys, current, kind, handover };
+    let bases = RecordedBases::before(env, current);
+    if current.is_some_and(|current| current.is_overwritten_by(candidate)) {
+        bases.read_ahead().await?;
+    }
+    let attempt = Attempt { env, candidate, keys, current, kind, handover, bases };
     attempt.check_reach().await?;
     let observations = attempt.check_ownership().await?;
     failure::check_refusal(&attempt, &observations).await?;

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use helm::sequence::Turn;
 
 use super::{Attempt, Changes};
-use crate::action::last::Deployed;
 use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Current, Environment, Error};
@@ -74,7 +73,7 @@ impl Attempt<'_> {
         let target = |at: &usize| self.target(&self.candidate.objects[*at], &self.keys[*at], observations);
         let targets: Vec<Target<'_>> = round.iter().filter_map(target).collect();
         let before = applied.len();
-        let each = self.env.applier.apply_each(&targets, &self.last().write_options(), applied).await;
+        let each = self.env.applier.apply_each(&targets, &self.bases.write_options(), applied).await;
         for job in applied[before..].iter().filter(|job| job.expires) {
             let noted = ahead.objects.iter_mut().filter(|object| object.key == job.key);
             noted.for_each(|object| object.expires = true);
@@ -110,12 +109,6 @@ impl Attempt<'_> {
     /// Returns whether the candidate's objects are applied in rounds.
     pub(super) fn is_ordered(&self) -> bool {
         self.candidate.objects.iter().any(|object| object.turn != Turn::default())
-    }
-
-    /// Returns the revision that merges start from.
-    pub(in crate::action) fn last(&self) -> Deployed<'_> {
-        let current = self.current;
-        Deployed::new(self.env, current.and_then(|c| c.last_good), current.and_then(|c| c.packed.as_ref()))
     }
 
     /// Returns which existing object may be changed. Objects that the last revision applied belong to the release until

@@ -11,7 +11,7 @@ use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::fields::{replaced, unowned};
 use crate::kube::writes::apply::{Applier, Existing, Found, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
-use crate::kube::writes::client_side::{LastApplied, Merged};
+use crate::kube::writes::client_side::{MergeBases, Merged};
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
@@ -74,8 +74,8 @@ pub(crate) struct WriteOptions<'a> {
     pub decoration: &'a Decoration,
     /// The user's choice of method.
     pub policy: Policy,
-    /// The objects of the deployed revision, for three-way merges.
-    pub last: &'a dyn LastApplied,
+    /// What earlier revisions may have applied, for three-way merges.
+    pub bases: &'a dyn MergeBases,
     /// Custom resource definitions that are applied in the same action.
     pub definitions: &'a [&'a Object],
     /// Objects that may be deleted and recreated, besides those with an annotation that says so.
@@ -86,8 +86,8 @@ pub(crate) struct WriteOptions<'a> {
 
 impl<'a> WriteOptions<'a> {
     /// Creates options without definitions, rules and worker limit.
-    pub(crate) fn new(decoration: &'a Decoration, policy: Policy, last: &'a dyn LastApplied) -> WriteOptions<'a> {
-        WriteOptions { decoration, policy, last, definitions: &[], recreate: &[], slot: &() }
+    pub(crate) fn new(decoration: &'a Decoration, policy: Policy, bases: &'a dyn MergeBases) -> WriteOptions<'a> {
+        WriteOptions { decoration, policy, bases, definitions: &[], recreate: &[], slot: &() }
     }
 
     fn defines(&self, resource: &Resource) -> bool {

@@ -18,21 +18,22 @@ use crate::kube::writes::apply::{Applier, Found, bytes};
 use crate::kube::writes::write::{Body, WriteOptions};
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource};
 
+use schema::Schema;
 pub(in crate::kube) use schema::Schemas;
 
-/// The deployed revision's objects, the base of three-way merges.
-pub(crate) trait LastApplied: Send + Sync {
-    /// Returns the object in that revision's manifest; `None` if it contains none.
+/// The bases of three-way merges: what earlier revisions may have applied.
+pub(crate) trait MergeBases: Send + Sync {
+    /// Returns the object in each revision that contains it, newest first.
     ///
     /// # Errors
-    /// The record cannot be read. An undecodable record counts as empty.
-    fn last<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>>;
+    /// A record cannot be read. An undecodable one counts as empty.
+    fn of<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<Vec<Object>, Error>>;
 }
 
 /// A first revision, without an earlier one.
-impl LastApplied for () {
-    fn last<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>> {
-        Box::pin(async { Ok(None) })
+impl MergeBases for () {
+    fn of<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Vec<Object>, Error>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 }
 
@@ -59,7 +60,7 @@ impl Applier {
         if live["metadata"]["uid"] != uid.as_str() {
             return Err(changed(body));
         }
-        self.patch(body, options, live).await
+        self.merge(body, options, live).await
     }
 
     pub(in crate::kube) async fn post(
@@ -72,23 +73,48 @@ impl Applier {
         self.api.send(Call::post(path, bytes(json))).await?.parse()
     }
 
-    async fn patch(&self, body: &Body, options: &WriteOptions<'_>, live: Value) -> Result<Merged, Error> {
-        let last = options.last.last(&body.key).await?;
-        let left = |json: &Value| body.left(json, &live, &live["metadata"]["managedFields"]);
-        let applied = Decoration { tie: options.decoration.tie_of(&live), ..options.decoration.clone() };
-        let last = last.map(|object| left(&applied.decorate(&object, &body.resource)));
+    /// Merges over each base, the newest first, so that nothing stays of any of them.
+    async fn merge(&self, body: &Body, options: &WriteOptions<'_>, mut live: Value) -> Result<Merged, Error> {
         let document = self.schemas.document(&body.resource).await?;
         let schema = document.as_ref().and_then(|document| document.schema(&body.resource.kind));
-        let mut patch = Value::Object(patch::three_way(last.as_ref(), &left(&body.json), &live, schema));
-        if patch == json!({}) {
-            return Ok(Merged { live: serde_json::from_value(live).map_err(Error::Json)?, changed: false });
+        let bases = options.bases.of(&body.key).await?;
+        let bases = if bases.is_empty() { vec![None] } else { bases.into_iter().map(Some).collect() };
+        let mut changed = false;
+        for base in &bases {
+            if let Some(patch) = patch_over(base.as_ref(), body, options.decoration, &live, schema) {
+                live = self.send_patch(body, patch, schema.is_some()).await?;
+                changed = true;
+            }
         }
-        // A precondition: patch only the object that was checked, not another with the same name.
-        patch["metadata"]["uid"] = live["metadata"]["uid"].clone();
-        let path = format!("{}?fieldManager={FIELD_MANAGER}", body.path);
-        let call = if schema.is_some() { Call::strategic } else { Call::merge };
-        Ok(Merged { live: self.api.send(call(path, bytes(&patch))).await?.parse()?, changed: true })
+        Ok(Merged { live: serde_json::from_value(live).map_err(Error::Json)?, changed })
     }
+
+    /// Returns the patched object.
+    async fn send_patch(&self, body: &Body, patch: Value, is_strategic: bool) -> Result<Value, Error> {
+        let path = format!("{}?fieldManager={FIELD_MANAGER}", body.path);
+        let call = if is_strategic { Call::strategic } else { Call::merge };
+        self.api.send(call(path, bytes(&patch))).await?.parse()
+    }
+}
+
+/// Returns the patch that turns the live object into the new one, without what only the base has; `None` if nothing
+/// changes. It has a precondition: it changes no other object with the same name.
+fn patch_over(
+    base: Option<&Object>,
+    body: &Body,
+    decoration: &Decoration,
+    live: &Value,
+    schema: Option<Schema<'_>>,
+) -> Option<Value> {
+    let left = |json: &Value| body.left(json, live, &live["metadata"]["managedFields"]);
+    let applied = Decoration { tie: decoration.tie_of(live), ..decoration.clone() };
+    let base = base.map(|object| left(&applied.decorate(object, &body.resource)));
+    let mut patch = Value::Object(patch::three_way(base.as_ref(), &left(&body.json), live, schema));
+    if patch == json!({}) {
+        return None;
+    }
+    patch["metadata"]["uid"] = live["metadata"]["uid"].clone();
+    Some(patch)
 }
 
 /// The result of a client-side write.

@@ -199,9 +199,9 @@ fn deployment(image: &str) -> Object {
 /// A deployed revision with this object.
 struct Last(Object);
 
-impl LastApplied for Last {
-    fn last<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>> {
-        Box::pin(async { Ok(Some(self.0.clone())) })
+impl MergeBases for Last {
+    fn of<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Vec<Object>, Error>> {
+        Box::pin(async { Ok(vec![self.0.clone()]) })
     }
 }
 
@@ -233,7 +233,7 @@ async fn apply(
     (server, applier): &(Arc<MemoryApi>, Applier),
     object: &Object,
     policy: Policy,
-    last: &dyn LastApplied,
+    last: &dyn MergeBases,
     mode: Mode,
 ) -> Result<Applied, ApplyError> {
     let uid = server.object(DEPLOYMENT).map(|live| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned());

@@ -21,7 +21,7 @@ use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applied, Applier, ApplyError, Found, Target, bytes, describe};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::{Body, WriteOptions};
-use crate::kube::{FIELD_MANAGER, Live, Rule};
+use crate::kube::{FIELD_MANAGER, Live, Object, Rule};
 
 pub use decide::Guard;
 
@@ -149,15 +149,16 @@ impl Applier {
         }
     }
 
-    /// Compares the chart's object with the one in the newest or the deployed revision.
+    /// Compares the chart's object with what earlier revisions may have applied.
     async fn desired(&self, target: &Target<'_>, body: &Body, options: &WriteOptions<'_>) -> Result<Desired, Error> {
         if target.changed {
             return Ok(Desired::Changed);
         }
         let namespace = &options.decoration.namespace;
-        let last = options.last.last(&body.key).await?;
-        let is_same = last.is_some_and(|last| last.digest(namespace) == target.object.digest(namespace));
-        Ok(if is_same { Desired::Unchanged } else { Desired::Changed })
+        let bases = options.bases.of(&body.key).await?;
+        let is_other = |base: &Object| base.digest(namespace) != target.object.digest(namespace);
+        let is_changed = bases.is_empty() || bases.iter().any(is_other);
+        Ok(if is_changed { Desired::Changed } else { Desired::Unchanged })
     }
 
     /// Asks the server whether it would accept the object under an unused name.

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::decide::{Desired, check_chart, check_live, rejection};
 use super::*;
 use crate::kube::{
-    LastApplied, MemoryApi, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, RECREATE_ANNOTATION, Slot,
+    MemoryApi, MergeBases, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, RECREATE_ANNOTATION, Slot,
 };
 use crate::sample::decoration;
 
@@ -152,9 +152,9 @@ impl Told {
     }
 }
 
-impl LastApplied for Told {
-    fn last<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Option<Object>, Error>> {
-        Box::pin(ready(Ok(self.last.clone())))
+impl MergeBases for Told {
+    fn of<'a>(&'a self, _: &'a ObjectKey) -> BoxFuture<'a, Result<Vec<Object>, Error>> {
+        Box::pin(ready(Ok(self.last.clone().into_iter().collect())))
     }
 }
 
