@@ -74,7 +74,7 @@ pub struct Server {
     store: Store,
     kinds: Kinds,
     fidelity: Fidelity,
-    /// Plurals, and pointers to their immutable fields.
+    /// Plurals or `PLURAL/NAMESPACE/NAME`, and pointers to their immutable fields.
     immutable: Vec<(String, String)>,
     webhooks: Vec<Webhook>,
     seconds: i64,
@@ -150,9 +150,9 @@ impl Server {
         self.kinds.stale.push(api_version.to_owned());
     }
 
-    /// Makes a field of a kind immutable: `("jobs", "/spec/template")`.
-    pub fn make_immutable(&mut self, plural: &str, pointer: &str) {
-        self.immutable.push((plural.to_owned(), pointer.to_owned()));
+    /// Makes a field of a kind immutable, `("jobs", "/spec/template")`, or of one object, `("jobs/NAMESPACE/NAME", …)`.
+    pub fn make_immutable(&mut self, whose: &str, pointer: &str) {
+        self.immutable.push((whose.to_owned(), pointer.to_owned()));
     }
 
     /// Adds a webhook that changes objects before they are stored. It receives the plural of their kind.

@@ -64,9 +64,11 @@ pub(super) fn violated(server: &Server, write: &Write, new: &Value, old: &Value)
             return Some(Cause::forbidden("metadata.finalizers", &why));
         }
     }
-    let changes = |(plural, pointer): &&(String, String)| {
-        *plural == write.kind.plural && old.pointer(pointer) != new.pointer(pointer)
+    let of = |whose: &str| {
+        let name = |field: &str| after[field].as_str().unwrap_or_default();
+        whose == write.kind.plural || whose == format!("{}/{}/{}", write.kind.plural, name("namespace"), name("name"))
     };
+    let changes = |(whose, pointer): &&(String, String)| of(whose) && old.pointer(pointer) != new.pointer(pointer);
     let (_, pointer) = server.immutable.iter().find(changes)?;
     let field = pointer.trim_start_matches('/').replace('/', ".");
     Some(Cause { reason: "FieldValueInvalid", field, message: "Invalid value: {}: field is immutable".into() })

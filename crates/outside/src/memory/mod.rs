@@ -96,9 +96,10 @@ impl MemoryApi {
         });
     }
 
-    /// Makes a field of a kind immutable: `("jobs", "/spec/template")`. By default, no field is.
-    pub fn make_immutable(&self, plural: &str, pointer: &str) {
-        self.change(|server| server.make_immutable(plural, pointer));
+    /// Makes a field of a kind immutable, `("jobs", "/spec/template")`, or of one object, `("jobs/NAMESPACE/NAME", …)`.
+    /// By default, no field is.
+    pub fn make_immutable(&self, whose: &str, pointer: &str) {
+        self.change(|server| server.make_immutable(whose, pointer));
     }
 
     /// Returns every request so far, as `METHOD path` without the query.

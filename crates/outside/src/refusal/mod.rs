@@ -48,9 +48,13 @@ impl Error {
 
     /// Returns the status and body of the response that refused a request; `None` if the server did not refuse it.
     pub fn to_response(&self) -> Option<(u16, Vec<u8>)> {
-        let Error::Refused { code, reason, message, .. } = self else { return None };
+        let Error::Refused { code, reason, message, fields, .. } = self else { return None };
+        let why = if self.is_immutable() { "field is immutable" } else { "" };
+        let cause = |field| serde_json::json!({"reason": "FieldValueInvalid", "field": field, "message": why});
+        let causes: Vec<_> = fields.iter().map(cause).collect();
         let status = serde_json::json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code,
+            "details": {"causes": causes},
         });
         Some((*code, status.to_string().into_bytes()))
     }

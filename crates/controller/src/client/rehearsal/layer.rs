@@ -125,6 +125,9 @@ impl Work {
             false => {
                 let before = self.read(&path).await?;
                 let (answer, checked) = self.checked(&sent).await?;
+                if answer.0 == 422 {
+                    self.current.overlay.refused(&path, &Error::response(answer.0, &answer.1));
+                }
                 (before, answer, checked)
             }
         };

@@ -2,7 +2,8 @@
 //!
 //! What was written is kept in memory, so that later reads of the same work see it. A second write to an object, or one
 //! that the API server cannot check because it depends on an earlier one, is answered from there. An object that is
-//! deleted and created anew is checked under another name.
+//! deleted and created anew is checked under another name, and its fields that the API server has refused to change stay
+//! immutable.
 
 mod layer;
 mod overlay;

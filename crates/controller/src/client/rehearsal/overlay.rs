@@ -77,6 +77,16 @@ impl Overlay {
         lock(&self.written).insert(path.to_owned());
     }
 
+    /// Notes which fields of an object the API server refuses to change. Whatever it becomes here, they stay immutable.
+    pub(super) fn refused(&self, path: &str, refusal: &Error) {
+        let Some(target) = Target::of(path).filter(|_| refusal.is_immutable()) else { return };
+        let object = format!("{}/{}/{}", target.plural, target.namespace, target.name);
+        for field in refusal.fields() {
+            let pointer = format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
+            self.server.make_immutable(&object, &pointer);
+        }
+    }
+
     /// Answers a request from what was written.
     pub(super) async fn send(&self, call: Call) -> Result<Response, Error> {
         let path = call.path.split('?').next().unwrap_or_default().to_owned();

@@ -126,6 +126,25 @@ async fn an_object_that_is_created_anew_is_checked_under_another_name() {
 }
 
 #[tokio::test]
+async fn what_was_immutable_stays_so_in_an_object_that_is_created_anew() {
+    let (server, rehearsal) = (server(), rehearsal());
+    let client = client(&server);
+    server.make_immutable("configmaps", "/data/x");
+    let another = json!({"data": {"y": "2"}}).to_string().into_bytes();
+    rehearsal
+        .record(async {
+            assert!(send(&client, merge("2")).await.unwrap_err().is_immutable());
+            send(&client, Call::delete(MAP, b"{}".to_vec())).await.unwrap();
+            send(&client, Call::post(MAPS, map("2").to_string().into_bytes())).await.unwrap();
+            let back = send(&client, merge("1")).await.unwrap_err();
+            assert_eq!((back.is_immutable(), back.fields()), (true, &["data.x".to_owned()][..]));
+            send(&client, Call::merge(MAP, another)).await.unwrap();
+        })
+        .await;
+    assert_eq!(rehearsal.writes().len(), 5);
+}
+
+#[tokio::test]
 async fn a_refused_write_fails_as_it_would_and_is_recorded() {
     let (server, rehearsal) = (server(), rehearsal());
     server.refuse(|call| (call.method != "GET").then(|| Error::from_status(403, "Forbidden", "no")));
