@@ -428,8 +428,8 @@ pub struct Completed {
     pub applied: Vec<Applied>,
     /// The objects that were deleted because the revision no longer contains them.
     pub pruned: Vec<ObjectKey>,
-    /// Revisions that were deployed and are now marked superseded.
-    pub superseded: Vec<u32>,
+    /// Revisions that were deployed and are now marked superseded, with their records' resource versions.
+    pub superseded: Vec<(u32, u64)>,
     /// Revisions that were deleted from the history.
     pub dropped: Vec<u32>,
     /// When revision 1 was deployed.

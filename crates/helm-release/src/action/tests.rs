@@ -272,6 +272,19 @@ async fn client_side_objects_return_to_server_side_apply_only_when_they_change()
     assert_ne!(asked.load(Ordering::Relaxed), 0);
 }
 
+#[tokio::test]
+async fn an_upgrade_returns_the_version_of_each_record_that_it_marks_superseded() {
+    let world = World::new();
+    let installed = world.install(&candidate(&[map("a", "1")])).await;
+    let upgraded = upgrade(&world.env(), &candidate(&[map("a", "2")]), &installed).await.unwrap();
+    let record = world.server.object(RECORD).unwrap();
+    let version = record["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert_eq!(
+        (upgraded.superseded, &record["metadata"]["labels"]["status"]),
+        (vec![(1, version)], &json!("superseded"))
+    );
+}
+
 /// Returns the release after the action that failed, as a reconciler knows it.
 fn current_after(before: &Current, failure: Failure) -> Current {
     let RecordedFailure { version, status, marks, .. } = failure.recorded.unwrap();

@@ -144,9 +144,10 @@ pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed) {
     }
     shared.watch_kinds(kinds);
     shared.cache.change_release(context.key, |release| {
-        for superseded in &outcome.superseded {
+        for (superseded, resource_version) in &outcome.superseded {
             if let Some(revision) = release.revisions.get_mut(superseded) {
                 revision.status = Status::Superseded;
+                revision.rewritten(*resource_version);
             }
         }
         for dropped in &outcome.dropped {

@@ -139,12 +139,12 @@ impl Attempt<'_> {
 
     /// Marks the earlier deployed revisions superseded; returns them. A failure is harmless, because only the newest
     /// revision counts, and the next action tries again.
-    async fn supersede(&self, version: u32) -> Vec<u32> {
+    async fn supersede(&self, version: u32) -> Vec<(u32, u64)> {
         let Some(current) = self.current else { return Vec::new() };
         let mut superseded = Vec::new();
         for old in current.outdated.iter().copied().chain(current.deployed).filter(|old| *old != version) {
             match self.mark_superseded(old, current).await {
-                Ok(()) => superseded.push(old),
+                Ok(resource_version) => superseded.push((old, resource_version)),
                 Err(error) => {
                     let release = &self.env.decoration.release;
                     tracing::warn!(release, revision = old, %error, "cannot mark a revision superseded");
@@ -155,7 +155,8 @@ impl Attempt<'_> {
     }
 
     /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven.
-    async fn mark_superseded(&self, version: u32, current: &Current) -> Result<(), Error> {
+    /// Returns the record's resource version.
+    async fn mark_superseded(&self, version: u32, current: &Current) -> Result<u64, Error> {
         let known = current.packed.as_ref().zip(current.marks.as_deref()).filter(|_| current.deployed == Some(version));
         let record = match known {
             Some((packed, marks)) if packed.is_sealed() => {
@@ -163,7 +164,6 @@ impl Attempt<'_> {
             }
             _ => self.env.storage.get(&self.env.decoration.namespace, &self.env.decoration.release, version).await?,
         };
-        self.env.storage.supersede(record).await?;
-        Ok(())
+        Ok(self.env.storage.supersede(record).await?)
     }
 }
