@@ -89,6 +89,22 @@ pub(super) fn unwritten(error: storage::Error, version: u32) -> Failure {
     Failure { lost, ..Error::Storage(error).into() }
 }
 
+/// Returns the failure of an action whose record may have been created, although no answer says so. It counts as
+/// recorded, so that an uninstall deletes it; a later attempt or a read finds out.
+pub(super) fn unconfirmed(error: storage::Error, release: &Release, marks: &Marks) -> Failure {
+    let (version, status, marks, dropped) = (release.version, release.info.status, marks.clone(), Vec::new());
+    let recorded = error.is_unanswered_write().then_some(RecordedFailure { version, status, marks, dropped });
+    Failure { recorded, ..Error::Storage(error).into() }
+}
+
+/// Returns the failure of an action that could not read the record that it continues.
+pub(super) fn unread(error: Error, current: Option<&Current>) -> Failure {
+    match (error, current) {
+        (Error::Storage(error), Some(current)) => unwritten(error, current.version),
+        (error, _) => error.into(),
+    }
+}
+
 /// Deletes the oldest revisions beyond the limit, except deployed ones and the last good one. Returns those deleted.
 pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, version: u32) -> Vec<u32> {
     let Some(current) = current else { return Vec::new() };

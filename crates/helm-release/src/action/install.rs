@@ -13,8 +13,8 @@ const CRD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Installs a release: creates the chart's `crds`, then runs the steps in the [module docs](super#flow) with the
 /// install hooks.
 ///
-/// `current` describes what records exist already: those of an interrupted install, whose revision is reused, or those
-/// of an uninstalled release that kept its history.
+/// `current` describes what records exist already: those of an interrupted install, whose revision is continued by
+/// the same inputs, or those of an uninstalled release that kept its history.
 ///
 /// Definitions from `crds` are created before the record is written and never belong to the release. The install waits
 /// up to 60 s until they are served, then continues: objects of a kind that is still unknown fail with an error that

@@ -13,7 +13,8 @@ type Objects = Vec<(ObjectKey, Object)>;
 /// The revisions that may have applied what is live, newest first.
 ///
 /// Usually that is the deployed one. After failed attempts these count, too: a merge over the deployed revision alone
-/// would leave the fields that only a failed attempt has applied.
+/// would leave the fields that only a failed attempt has applied. Where the deployed one is not ours, because a person
+/// ran `helm upgrade`, the last one that is ours counts as well.
 pub(super) struct RecordedBases<'a> {
     env: &'a Environment<'a>,
     records: Vec<Source<'a>>,
@@ -22,8 +23,13 @@ pub(super) struct RecordedBases<'a> {
 
 /// The source of a revision's objects.
 enum Source<'a> {
-    /// The revision's record, which is read unless it is in memory.
-    Record(u32, Option<&'a Stored<Packed>>),
+    /// A revision's record, which is read unless it is in memory.
+    Record {
+        version: u32,
+        packed: Option<&'a Stored<Packed>>,
+        /// Whether nothing older can be live: the revision was deployed.
+        is_last: bool,
+    },
     /// The release, which was already read.
     Release(&'a Sealed<Release>),
 }
@@ -31,10 +37,12 @@ enum Source<'a> {
 impl<'a> RecordedBases<'a> {
     /// Creates the bases of an action that makes a revision.
     pub(super) fn before(env: &'a Environment<'a>, current: Option<&'a Current>) -> RecordedBases<'a> {
-        let record = |current: &'a Current, version: u32| {
-            Source::Record(version, current.packed.as_ref().filter(|_| current.last_good == Some(version)))
+        let record = |current: &'a Current, version: u32| Source::Record {
+            version,
+            packed: current.packed.as_ref().filter(|_| current.last_good == Some(version)),
+            is_last: current.last_good.is_some_and(|deployed| version <= deployed),
         };
-        let records = current.iter().flat_map(|c| c.may_be_live().map(|version| record(c, version)));
+        let records = current.iter().flat_map(|c| c.versions.iter().rev().map(|version| record(c, *version)));
         RecordedBases { env, records: records.collect(), objects: OnceCell::new() }
     }
 
@@ -50,18 +58,16 @@ impl<'a> RecordedBases<'a> {
         WriteOptions { recreate, slot: self.env.slot, ..options }
     }
 
-    /// Reads the records now, because one of them is about to be overwritten.
-    pub(super) async fn read_ahead(&self) -> Result<(), Error> {
-        let failed = |source| ApplyError::Failed { verb: "read", object: "what was applied last".into(), source };
-        self.objects().await.map_err(failed)?;
-        Ok(())
-    }
-
     async fn objects(&self) -> Result<&[Objects], kube::Error> {
         let read = || async {
-            let mut all = Vec::with_capacity(self.records.len());
+            let mut all = Vec::new();
             for record in &self.records {
-                all.push(self.read_or_empty(record).await?);
+                let objects = self.read_if_ours(record).await?;
+                let is_last = objects.is_some() && matches!(record, Source::Record { is_last: true, .. });
+                all.extend(objects);
+                if is_last {
+                    break;
+                }
             }
             Ok(all)
         };
@@ -72,7 +78,7 @@ impl<'a> RecordedBases<'a> {
         let read;
         let release = match record {
             Source::Release(release) => release.get(),
-            Source::Record(version, packed) => {
+            Source::Record { version, packed, .. } => {
                 read = read_sealed(self.env, *version, *packed).await?;
                 read.get()
             }
@@ -86,16 +92,15 @@ impl<'a> RecordedBases<'a> {
         Ok(objects)
     }
 
-    /// Reads a record, but one that cannot be decoded or that is not ours counts as empty: then no field counts as
-    /// dropped.
-    async fn read_or_empty(&self, record: &Source<'_>) -> Result<Objects, kube::Error> {
+    /// Reads a record; `None` for one that cannot be decoded or is not ours: then no field counts as dropped.
+    async fn read_if_ours(&self, record: &Source<'_>) -> Result<Option<Objects>, kube::Error> {
         match self.read(record).await {
-            Ok(objects) => Ok(objects),
+            Ok(objects) => Ok(Some(objects)),
             Err(Error::Storage(storage::Error::Api { source, .. })) if !source.is_not_found() => Err(source),
             Err(Error::Apply(ApplyError::Failed { source, .. })) => Err(source),
             Err(error) => {
                 tracing::warn!(release = self.env.decoration.release, %error, "cannot read what was applied last");
-                Ok(Vec::new())
+                Ok(None)
             }
         }
     }
@@ -140,7 +145,8 @@ mod tests {
             options,
         };
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "a".into() };
-        let records = version.map(|version| Source::Record(version, None)).into_iter().collect();
+        let records =
+            version.map(|version| Source::Record { version, packed: None, is_last: true }).into_iter().collect();
         let bases = RecordedBases { env: &env, records, objects: OnceCell::new() };
         assert_eq!(bases.write_options().policy, Policy::Client);
         MergeBases::of(&bases, &key).await?;

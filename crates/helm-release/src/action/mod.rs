@@ -35,7 +35,7 @@
 //! [`RecordedFailure`] or the storage describes.
 //! - After an error caused by the candidate, the revision is `failed`; the next attempt makes a new revision.
 //! - After any other error ([`Error::is_unanswered`]), the revision stays pending; the next attempt continues it under
-//!   the same number.
+//!   the same number. With other inputs, the next attempt marks it failed and makes a new revision.
 //! - If [`Slot::interruption`] ends a hook, the hook and the revision have failed.
 //! - Dropping the future, or a crash, has the same effect as a request without an answer. With the same inputs, the
 //!   next attempt of a chart with hooks continues from the recorded manifest, including its random values, and waits
@@ -392,17 +392,9 @@ pub struct Current {
 }
 
 impl Current {
-    /// Returns the revisions that may have applied what is live, newest first: the one that was deployed last, and every
-    /// later attempt.
-    fn may_be_live(&self) -> impl Iterator<Item = u32> {
-        let deployed = self.last_good.unwrap_or(0);
-        self.versions.iter().rev().copied().take_while(move |version| *version >= deployed)
-    }
-
-    /// Returns whether an interrupted action's record is overwritten by the candidate, which has other inputs.
-    fn is_overwritten_by(&self, candidate: &Candidate) -> bool {
-        let continues = self.interrupted.as_ref().is_some_and(|i| i.inputs == candidate.inputs);
-        self.pending && !continues
+    /// Returns whether the candidate continues an interrupted action: it has the same inputs.
+    fn is_continued_by(&self, candidate: &Candidate) -> bool {
+        self.pending && self.interrupted.as_ref().is_some_and(|i| i.inputs == candidate.inputs)
     }
 }
 

@@ -16,10 +16,8 @@ pub(super) async fn resume(
     current: Option<&Current>,
     pending: Status,
 ) -> Result<Option<Candidate>, Error> {
-    let Some(current) = current.filter(|c| c.pending) else { return Ok(None) };
-    if current.is_overwritten_by(candidate) || candidate.hooks.is_empty() {
-        return Ok(None);
-    }
+    let is_continued = |current: &&Current| current.is_continued_by(candidate) && !candidate.hooks.is_empty();
+    let Some(current) = current.filter(is_continued) else { return Ok(None) };
     let record = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;
     let Some(release) = record.release.sealed().map(Sealed::into_inner) else { return Ok(None) };
     if release.info.status != pending {

@@ -323,7 +323,7 @@ async fn merges_drop_what_only_failed_attempts_have_applied() {
 }
 
 #[tokio::test]
-async fn merges_drop_what_an_interrupted_attempt_has_applied_whose_record_is_overwritten() {
+async fn merges_drop_what_an_interrupted_attempt_has_applied_that_no_other_continues() {
     let (mut world, first) = (World::new(), candidate(&[map("a", "1"), map("b", "1")]));
     world.options.apply = kube::Policy::Client;
     let installed = world.install(&first).await;
@@ -332,8 +332,26 @@ async fn merges_drop_what_an_interrupted_attempt_has_applied_whose_record_is_ove
     let cut_off = current_after(&installed, cut_off);
     assert!(cut_off.pending && world.map("a")["data"]["second"] == "2");
     let other = Candidate { inputs: "others".into(), ..first };
-    upgrade(&world.env(), &other, &cut_off).await.unwrap();
+    let upgraded = upgrade(&world.env(), &other, &cut_off).await.unwrap();
     assert_eq!(world.map("a")["data"], json!({"x": "1"}));
+    let history = world.storage.history("ns", "web").await.unwrap();
+    let statuses: Vec<Status> = history.iter().map(|revision| revision.status).collect();
+    assert_eq!((upgraded.version, statuses), (3, vec![Status::Superseded, Status::Failed, Status::Deployed]));
+}
+
+#[tokio::test]
+async fn a_record_whose_creation_was_not_answered_counts_as_recorded_until_it_is_known_not_to_exist() {
+    let (world, mut chart) = (World::new(), candidate(&[map("a", "1")]));
+    chart.hooks = vec![sample::hook("h", &[HookEvent::PreInstall])];
+    world.server.disturb("POST /api/v1/namespaces/ns/secrets", 1, Disturbance::Unreachable);
+    let failure = install(&world.env(), &chart, None).await.unwrap_err();
+    let unknown = failure.recorded.as_ref().unwrap();
+    assert_eq!((unknown.version, unknown.status), (1, Status::PendingInstall));
+    let nothing = world.install(&candidate(&[map("b", "1")])).await;
+    world.server.remove(RECORD);
+    let before = current_after(&Current { deployed: None, last_good: None, ..nothing }, failure);
+    let failure = install(&world.env(), &chart, Some(&before)).await.unwrap_err();
+    assert_eq!((failure.recorded.is_none(), failure.lost), (true, Some(1)), "there is nothing to continue");
 }
 
 #[tokio::test]

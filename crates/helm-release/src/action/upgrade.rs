@@ -12,7 +12,7 @@ use crate::release::{HookEvent, Status};
 /// except kept ones.
 ///
 /// A pending `current` with the candidate's inputs is continued under the same number from its recorded manifest. With
-/// other inputs the number is reused for the new candidate.
+/// other inputs, it is marked failed, and the candidate becomes the next revision.
 ///
 /// # Errors
 /// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing

@@ -56,6 +56,11 @@ impl Error {
         matches!(self, Error::Api { source, .. } if source.is_missing_object())
     }
 
+    /// Returns whether the server may have written the record although the request failed.
+    pub(crate) fn is_unanswered_write(&self) -> bool {
+        matches!(self, Error::Api { source, .. } if source.is_transient() && !source.is_conflict())
+    }
+
     /// Returns whether the revision to create already exists.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Error::Api { verb: "create", source, .. } if source.is_conflict())

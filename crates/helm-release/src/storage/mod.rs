@@ -263,6 +263,22 @@ impl Storage {
         }
     }
 
+    /// Marks an interrupted revision failed and keeps its manifest and marks. A record that this operator did not write
+    /// stays unproven.
+    ///
+    /// # Errors
+    /// As [`update`](Storage::update).
+    pub async fn give_up(&self, Record { release, marks }: Record, why: &str) -> Result<(), Error> {
+        match (release, marks) {
+            (Stored::Sealed(old), Some(marks)) => {
+                let mut old = old.into_inner();
+                old.set_status(Status::Failed, why);
+                self.update(&old, &marks).await.map(drop)
+            }
+            (old, _) => self.rewrite(old.facts(), Status::Failed).await.map(drop),
+        }
+    }
+
     /// Writes only a revision's marks, and seals them. The record must have the body's status and content, or the seal
     /// will not be valid. Returns the record's resource version.
     ///

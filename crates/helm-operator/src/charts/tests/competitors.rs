@@ -80,10 +80,10 @@ async fn an_action_of_another_process_is_left_alone_and_reported_by_name() {
     assert!(message.starts_with(&expected), "{message}");
     let log = one.server.log()[before..].join("\n");
     assert!(!log.contains("configmaps") && !log.contains("secrets"), "{log}");
-    // A process that starts now finds a record of a process that has ended.
+    // A process that starts now finds a record of a process that has ended, and other inputs.
     let next = World::on(one.server.clone());
     next.reconcile().await;
-    assert_eq!(next.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!(next.history(), ["1 superseded", "2 failed", "3 deployed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -121,7 +121,7 @@ async fn a_half_done_upgrade_is_rolled_back_once_rendering_fails() {
     world.edit(|p| p["spec"]["broken"] = true.into());
     retry(&world, 1).await;
     assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
-    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
     assert!(world.condition("Irreconcilable").unwrap().contains("templates/a.yaml:3:5"));
 
     let world = World::new(spec());

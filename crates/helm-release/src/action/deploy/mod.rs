@@ -59,14 +59,12 @@ pub(super) async fn deploy(
     kind: ActionKind,
 ) -> Result<Completed, Failure> {
     check_size(env, candidate, current, &kind)?;
-    let recorded = resume(env, candidate, current, kind.pending).await?;
+    let recorded = resume(env, candidate, current, kind.pending).await;
+    let recorded = recorded.map_err(|error| failure::unread(error, current))?;
     let candidate = recorded.as_ref().unwrap_or(candidate);
     let keys = keys(env, candidate).await?;
     let handover = Handover::new(env, &candidate.objects);
     let bases = RecordedBases::before(env, current);
-    if current.is_some_and(|current| current.is_overwritten_by(candidate)) {
-        bases.read_ahead().await?;
-    }
     let attempt = Attempt { env, candidate, keys, current, kind, handover, bases };
     attempt.check_reach().await?;
     let observations = attempt.check_ownership().await?;

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use super::{ActionKind, Attempt, Changes, Observations};
 use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
-use crate::kube::{Applied, Found, Object, ObjectKey, Owner, intern};
+use crate::kube::{Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks, Record, Tests};
 
-/// Builds the pending revision. A pending predecessor is replaced under the same number.
+/// Builds the pending revision. It has the number of an interrupted one that it continues.
 pub(super) fn pending_release(
     env: &Environment<'_>,
     candidate: &Candidate,
@@ -27,7 +27,7 @@ pub(super) fn pending_release(
         notes: candidate.notes.clone(),
         ..Info::default()
     };
-    let version = current.map_or(1, |c| if c.pending { c.version } else { c.version + 1 });
+    let version = current.map_or(1, |c| if c.is_continued_by(candidate) { c.version } else { c.version + 1 });
     Release { info, ..candidate.as_release(&env.decoration, version) }
 }
 
@@ -104,11 +104,28 @@ impl Attempt<'_> {
 
     pub(super) async fn write_ahead(&self, release: &Release, ahead: &Marks) -> Result<(), Failure> {
         let storage = self.env.storage;
-        let written = match self.current {
-            Some(current) if current.pending => storage.update(release, ahead).await,
-            _ => storage.create(release, ahead).await,
+        let pending = self.current.filter(|current| current.pending).map(|current| current.version);
+        if pending == Some(release.version) {
+            let written = storage.update(release, ahead).await;
+            return written.map(drop).map_err(|error| failure::unwritten(error, release.version));
+        }
+        if let Some(pending) = pending {
+            self.give_up(pending).await?;
+        }
+        let written = storage.create(release, ahead).await;
+        written.map(drop).map_err(|error| failure::unconfirmed(error, release, ahead))
+    }
+
+    /// Marks an interrupted revision failed that no attempt continues. Its manifest stays: some of its objects may be
+    /// live, and merges must know what it applied.
+    async fn give_up(&self, version: u32) -> Result<(), Error> {
+        let Decoration { namespace, release, .. } = &self.env.decoration;
+        let record = match self.env.storage.get(namespace, release, version).await {
+            Err(error) if error.is_missing() => return Ok(()),
+            record => record?,
         };
-        written.map(drop).map_err(|error| failure::unwritten(error, release.version))
+        self.env.storage.give_up(record, "Interrupted, and followed by another revision").await?;
+        Ok(())
     }
 
     /// Completes the record, marks earlier deployed revisions superseded and trims the history.
