@@ -306,8 +306,9 @@ impl Checks {
         jobs::note_attempt(resource, change);
         let is_first = records(name, objects).all(|(path, _)| *path == change.path);
         let status = change.after.as_ref().and_then(|after| after["metadata"]["labels"]["status"].as_str());
-        if let (Some("deployed" | "failed"), Some(task)) = (status, &mut resource.task) {
-            task.is_recorded = true;
+        if let Some(task) = &mut resource.task {
+            let is_over = matches!(status, Some("deployed" | "failed"));
+            task.is_recorded |= is_over && change.after.as_deref().is_some_and(jobs::names_a_job);
         }
         let owner = |record: &Value| record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"].clone();
         let is_former = |record: &Value| {

@@ -10,8 +10,8 @@ use crate::world::Change;
 /// A Job that the server deletes once it finished.
 #[derive(Clone)]
 pub(crate) struct Task {
-    /// What it runs.
-    image: Option<String>,
+    /// What it runs, which the server does not change.
+    template: Option<Value>,
     has_finished: bool,
     /// How many processes had ended when it was created.
     ends: u32,
@@ -27,7 +27,7 @@ impl Checks {
             .iter_mut()
             .find(|(name, _)| JOBS[..2].iter().any(|job| names::path(job, name) == *change.path))?;
         let run = |job: &Value| job["metadata"]["annotations"]["example.com/run"].as_str().map(str::to_owned);
-        let image = |job: &Value| job.pointer("/spec/template/spec/containers/0/image").map(Value::to_string);
+        let template = |job: &Value| job.pointer("/spec/template/spec").cloned();
         let is_hook = change.path.ends_with("-hook");
         match (&change.before, &change.after) {
             (None, Some(job)) if is_hook && change.by.starts_with("op-") => {
@@ -40,9 +40,9 @@ impl Checks {
                 is_wrong.then(|| format!("(g) the hook of {name} ran again for revision {run}"))
             }
             (None, Some(job)) if !is_hook => {
-                let new = Task { image: image(job), has_finished: false, ends: self.ends, is_recorded: false };
+                let new = Task { template: template(job), has_finished: false, ends: self.ends, is_recorded: false };
                 let before = resource.task.replace(new)?;
-                let is_again = before.has_finished && before.image == image(job);
+                let is_again = before.has_finished && before.template == template(job);
                 // A process that ends between creating a Job and recording its revision leaves no trace of the Job once
                 // that is gone (COMPATIBILITY.md).
                 let is_forgotten = before.ends < self.ends && !before.is_recorded;
@@ -52,11 +52,7 @@ impl Checks {
             }
             (_, Some(job)) if !is_hook => {
                 let task = resource.task.as_mut()?;
-                if task.image != image(job) {
-                    // A revision that is not recorded yet changed it.
-                    (task.ends, task.is_recorded) = (self.ends, false);
-                }
-                (task.image, task.has_finished) = (image(job), job["status"]["succeeded"] == 1);
+                task.has_finished = job["status"]["succeeded"] == 1;
                 None
             }
             _ => None,
@@ -75,8 +71,17 @@ pub(crate) fn note_attempt(resource: &mut Resource, change: &Change) {
     }
 }
 
+/// Returns whether a record says that a Job was applied which the server deletes once it finished. One that a later
+/// process gives up does not.
+pub(crate) fn names_a_job(record: &Value) -> bool {
+    marks(record).is_some_and(|marks| marks.objects.iter().any(|object| object.expires))
+}
+
 /// Returns the digest of what a record was rendered from; `None` if a person made it.
 pub(crate) fn inputs(record: Option<&Value>) -> Option<String> {
-    let marks = record?["metadata"]["annotations"][MARKS_ANNOTATION].as_str()?;
-    Some(Marks::parse(marks)?.inputs.to_string())
+    Some(marks(record?)?.inputs)
+}
+
+fn marks(record: &Value) -> Option<Marks> {
+    Marks::parse(record["metadata"]["annotations"][MARKS_ANNOTATION].as_str()?)
 }

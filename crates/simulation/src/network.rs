@@ -198,7 +198,7 @@ impl Connection {
                     let checks = &mut self.world.state().checks;
                     match call.method {
                         http::Method::GET => checks.hide(trimmed(&call.path)),
-                        _ => checks.judge(trimmed(&call.path)),
+                        _ => checks.judge(&written(call)),
                     }
                 }
                 (code, refusal(code))
@@ -416,5 +416,16 @@ impl http_body::Body for Stream {
 
     fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         self.0.poll_next_unpin(task).map(|next| next.map(|part| part.map(Frame::data)))
+    }
+}
+
+/// Returns the path of the object that a request writes. A `POST` goes to a collection, and its object has the name.
+fn written(call: &Call) -> String {
+    let path = trimmed(&call.path);
+    let sent = call.body.as_ref().filter(|_| call.method == http::Method::POST);
+    let object: Option<serde_json::Value> = sent.and_then(|(_, body)| serde_json::from_slice(body).ok());
+    match object.as_ref().and_then(|object| object["metadata"]["name"].as_str()) {
+        Some(name) => format!("{path}/{name}"),
+        None => path.to_owned(),
     }
 }

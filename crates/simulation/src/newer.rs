@@ -34,6 +34,20 @@ pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, told: Option<u6
     }
 }
 
+/// Writes client-side in some scripts, always or with some configurations.
+pub fn add_writes(random: &mut fastrand::Rng, script: &mut Script) {
+    let of_four = match random.u8(0..8) {
+        0 => 4,
+        1 => 2,
+        _ => return,
+    };
+    script.configure(|setup| {
+        if random.u8(0..4) < of_four {
+            setup.watch = format!("{}\napply: client", setup.watch).trim().to_owned();
+        }
+    });
+}
+
 /// Restores the server from a backup, while something is going on.
 fn restore(random: &mut fastrand::Rng, script: &mut Script) {
     // Processes have begun by then.
@@ -168,8 +182,8 @@ impl Script {
     }
 
     /// Changes every configuration.
-    fn configure(&mut self, change: impl Fn(&mut Setup)) {
-        self.setups.iter_mut().for_each(&change);
+    fn configure(&mut self, mut change: impl FnMut(&mut Setup)) {
+        self.setups.iter_mut().for_each(&mut change);
         for step in &mut self.steps {
             if let Action::Restart(_, _, setup) = &mut step.what {
                 change(setup);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::actors::{KEEP, autoscaler};
 use crate::checks::{Objects, Resource, is_of};
-use crate::names::{self, NAMESPACE, OBJECTS, SOME};
+use crate::names::{self, JOBS, NAMESPACE, OBJECTS, SOME};
 use crate::rollout::is_broken;
 
 /// The final configuration of the processes.
@@ -65,7 +65,8 @@ impl End {
         // Without a record, only a deletion of the resource removes what its values leave out, or what a person keeps
         // of it.
         found.extend(left_over.into_iter().filter(|_| !seen.is_unrecorded));
-        found.extend(self.differences(name, resource, objects));
+        found.extend(self.differences(name, (seen, resource), objects));
+        found.extend(self.job(name, objects));
         if is_ready && !seen.is_unrecorded {
             found.extend(self.bound(name, objects));
         }
@@ -114,7 +115,7 @@ impl End {
     }
 
     /// Returns the fields that differ from the values.
-    fn differences(&self, name: &str, resource: &Value, objects: &Objects) -> Vec<String> {
+    fn differences(&self, name: &str, (seen, resource): (&Resource, &Value), objects: &Objects) -> Vec<String> {
         let spec = &resource["spec"];
         let replicas =
             objects.get(&*autoscaler(name)).map_or(&spec["replicas"], |scaler| &scaler["spec"]["minReplicas"]);
@@ -124,6 +125,9 @@ impl End {
             fields.push((OBJECTS[0], "/data/message", spec["message"].clone()));
             fields.extend(self.version.clone().map(|version| (OBJECTS[0], "/data/chart", version.into())));
             fields.extend(shared.map(|shared| (OBJECTS[0], "/data/shared", shared.into())));
+            // helm takes our seal off a record, so no client-side merge knows what that revision applied.
+            let second = self.second().filter(|_| !seen.is_helms);
+            fields.extend(second.map(|second| (OBJECTS[0], "/data/second", second)));
         }
         let mut found = Vec::new();
         for (object, pointer, expected) in fields {
@@ -134,6 +138,26 @@ impl End {
             }
         }
         found
+    }
+}
+
+impl End {
+    /// Returns the value that only later charts have; `None` if releases may have different charts.
+    fn second(&self) -> Option<Value> {
+        let version = self.version.as_deref().or_else(|| match self.chart.as_deref()?.as_bytes().last()? {
+            b'1' => Some("1.0.0"),
+            b'2' => Some("2.0.0"),
+            _ => None,
+        })?;
+        Some(if version.starts_with('1') { Value::Null } else { version.into() })
+    }
+
+    /// Checks (d) that a Job has no field that only the chart that never becomes ready gives it.
+    fn job(&self, name: &str, objects: &Objects) -> Option<String> {
+        self.second()?;
+        let path = names::path(JOBS[0], name);
+        let grace = objects.get(&*path)?.pointer("/spec/template/spec/terminationGracePeriodSeconds")?;
+        Some(format!("(d) {path} is as another chart made it: {grace}"))
     }
 }
 

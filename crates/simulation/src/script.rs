@@ -163,6 +163,7 @@ impl Script {
         // Separate generators, so that seeds still draw what they drew before these actions existed.
         newer::add(&mut fastrand::Rng::with_seed(!seed), &mut script);
         newer::add_more(&mut fastrand::Rng::with_seed(seed.rotate_left(32)), &mut script, told);
+        newer::add_writes(&mut fastrand::Rng::with_seed(!seed.rotate_left(32)), &mut script);
         script
     }
 

@@ -90,6 +90,7 @@ impl World {
         for (kind, plural) in [("Web", "webs"), ("Site", "sites")] {
             server.add_kind(API_VERSION, kind, plural, Scope::Namespaced);
         }
+        server.make_immutable("jobs", "/spec/template");
         let state = State {
             objects: BTreeMap::new(),
             changes: 0,
