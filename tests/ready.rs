@@ -106,6 +106,10 @@ fn the_message_of_ready_names_pod_container_and_reason() {
     assert!(code == Some(3) && text.contains("Progressing") && text.contains("crash"), "{text}");
     let (code, text) = status(cluster, &["history", "memcached/crash", "-n", namespace.name()]);
     assert!(code == Some(0) && text.contains("installed") && text.contains("Install complete"), "{text}");
+    assert!(text.contains(" ~0 -0 "), "{text}");
+    let (code, text) = status(cluster, &["history", "memcached/crash", "--diff", "1", "-n", namespace.name()]);
+    let (_, did) = text.split_once("\nWHAT REVISION 1 DID: +").unwrap_or_else(|| panic!("{text}"));
+    assert!(code == Some(0) && did.contains(&format!("\n  + Deployment {}/crash", namespace.name())), "{text}");
 
     // `kubectl wait` and the printed columns agree.
     let columns = namespace.kubectl(["get", "memcached", "crash", "--no-headers", "-o", "wide"]).unwrap();

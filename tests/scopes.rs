@@ -471,6 +471,15 @@ fn helm_reads_the_records_of_releases_that_share_a_namespace() {
         other => Err(other),
     });
     assert_eq!((&history[0]["status"], &history[1]["revision"]), (&json!("superseded"), &json!(2)));
+    // What each revision did is beside Helm's own key, which is all that Helm reads.
+    for revision in 1..=2 {
+        let record = get(&records, ["secret", &format!("sh.helm.release.v1.{name}.v{revision}")]);
+        assert!(record["data"]["plan"].is_string(), "revision {revision}");
+        let mut command = cluster.command("helm");
+        command.args(["get", "manifest", &name, "-n", records.name(), "--revision", &revision.to_string()]);
+        let manifest = command.env("KUBECONFIG", cluster.kubeconfig_path()).output().unwrap().stdout;
+        assert!(String::from_utf8_lossy(&manifest).contains("kind: ConfigMap"), "revision {revision}");
+    }
     let mut listed: Vec<(String, String)> = Vec::new();
     for release in helm(cluster, records.name(), &["list"]).as_array().unwrap() {
         listed.push((release["namespace"].as_str().unwrap().into(), release["name"].as_str().unwrap().into()));

@@ -41,6 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         decoration,
         live: &(),
         slot: &(),
+        account: &(),
         options: Options::default(),
     };
 

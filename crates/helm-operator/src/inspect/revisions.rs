@@ -21,6 +21,8 @@ pub(crate) struct SeenRevision {
     pub(crate) rolled_back_to: Option<u32>,
     /// The digests of its inputs; empty if they are not recorded, `None` if this operator did not write the record.
     pub(crate) inputs: Option<String>,
+    /// How many objects it created, changed and deleted; empty if that is not recorded.
+    pub(crate) did: String,
 }
 
 /// A revision.
@@ -36,6 +38,9 @@ pub(crate) struct Revision {
     pub(crate) app_version: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) description: String,
+    /// What it did: `+1 ~2 -0`; empty if that is not recorded.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) did: String,
     /// Why it was made; empty if that is not recorded.
     pub(crate) cause: String,
 }
@@ -49,6 +54,7 @@ pub(crate) fn revisions(seen: &[SeenRevision]) -> Vec<Revision> {
         chart: one.chart.clone(),
         app_version: one.app_version.clone(),
         description: one.description.clone(),
+        did: one.did.clone(),
         cause: cause(one, &seen[..at]),
     };
     seen.iter().enumerate().map(of).rev().collect()

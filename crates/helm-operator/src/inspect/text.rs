@@ -6,6 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::model::{Cause, Event, Health, Hook, Name, Node, Release, State};
 use super::overview::{Kind, Line};
 use super::revisions::Revision;
+use crate::mask::Mask;
+use crate::plan::account::Account;
 use crate::status::history::HistoryEntry;
 use crate::status::{Condition, condition};
 
@@ -183,17 +185,24 @@ pub(crate) fn kinds(kinds: &[Kind]) -> String {
 
 /// Renders the revisions of a release.
 pub(crate) fn revisions(revisions: &[Revision]) -> String {
-    let head = ["REVISION", "UPDATED", "STATUS", "CHART", "APP VERSION", "DESCRIPTION", "CAUSE"].map(str::to_owned);
+    let head =
+        ["REVISION", "UPDATED", "STATUS", "CHART", "APP VERSION", "CHANGES", "DESCRIPTION", "CAUSE"].map(str::to_owned);
     let row = |one: &Revision| {
         let updated = one.updated.map(|time| time.to_string()).unwrap_or_default();
         let cause = if one.cause.is_empty() { "-".to_owned() } else { one.cause.clone() };
         let (status, chart, app) = (one.status.clone(), one.chart.clone(), one.app_version.clone());
-        vec![one.revision.to_string(), updated, status, chart, app, cell(&one.description), cause]
+        vec![one.revision.to_string(), updated, status, chart, app, cell(&one.did), cell(&one.description), cause]
     };
     table(std::iter::once(head.to_vec()).chain(revisions.iter().map(row)))
         .lines()
         .map(|line| format!("{}\n", line.trim()))
         .collect()
+}
+
+/// Renders what a revision did when it was made.
+pub(crate) fn account(revision: u32, did: &Account, mask: &Mask) -> String {
+    let lines = did.lines(mask).into_iter().map(|line| format!("  {}\n", plain(&line)));
+    format!("\nWHAT REVISION {revision} DID: {}\n{}", did.summary(), lines.collect::<String>())
 }
 
 /// Aligns cells in columns, indented by two.

@@ -57,7 +57,7 @@ fn described(change: &Change) -> String {
 }
 
 /// Returns the paths of the fields that differ; none if one of the objects does not exist.
-fn changed(before: Option<&Value>, after: Option<&Value>) -> BTreeSet<String> {
+pub(super) fn changed(before: Option<&Value>, after: Option<&Value>) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     if let (Some(before), Some(after)) = (before, after) {
         compare("", before, after, &mut paths);

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use controller::client::rehearsal::{Checked, Refused, Write};
 use helm::manifest::HOOK_ANNOTATION;
-use helm_release::kube::FIELD_MANAGER;
 use helm_release::storage::SECRET_TYPE;
 use outside::{Target, object_path};
 use serde_json::Value;
 
 use super::assigned::{self, Resource};
+use super::facts::Facts;
+use super::managers::Managers;
 use super::{Action, Change, Name, Notice, Plan, Request};
 use crate::status::condition;
 
@@ -118,14 +119,14 @@ impl History<'_> {
     fn change(&self) -> Option<Change> {
         let (before, after) = (self.before(), self.after());
         let refusal = self.refusal();
-        let action = self.action(before, after, refusal)?;
+        let action = self.facts(before, after, refusal).action()?;
         let shown = after.or(before).or(self.writes.first().map(|write| &write.sent));
         Some(Change {
             object: name(shown.unwrap_or(&Value::Null), self.path),
             action,
             refused: refusal.map(|refused| refused.message.clone()),
             is_unchecked: self.writes.iter().any(|write| write.checked == Checked::Nobody && write.method != "DELETE"),
-            losers: before.zip(after).map(|(old, new)| losers(old, new)).unwrap_or_default(),
+            losers: before.zip(after).map(|(old, new)| owners(old).losers(&owners(new))).unwrap_or_default(),
             before: before.map(desired),
             after: after.map(|object| self.foreseen(object)),
             round: None,
@@ -160,27 +161,20 @@ impl History<'_> {
         }
     }
 
-    fn action(&self, before: Option<&Value>, after: Option<&Value>, refusal: Option<&Refused>) -> Option<Action> {
-        Some(match (before, after, refusal) {
-            (_, _, Some(refused)) if refused.code == 409 => Action::Conflict,
-            (_, _, Some(_)) => Action::Refused,
-            _ if self.states().any(|object| object["metadata"]["annotations"][HOOK_ANNOTATION].is_string()) => {
-                Action::Hook
-            }
-            (None, None, _) => Action::Revert,
-            (None, Some(_), _) => Action::Create,
-            (Some(_), None, _) => Action::Delete,
-            (Some(_), Some(_), _) if self.writes.iter().any(|write| write.method == "DELETE") => Action::Recreate,
-            (Some(old), Some(new), _)
-                if has_owner(old, self.resource.uid()) && !has_owner(new, self.resource.uid()) =>
-            {
-                Action::Keep
-            }
-            (Some(old), Some(new), _) if desired(old) != desired(new) => Action::Update,
-            (Some(old), ..) if self.written().any(|object| desired(object) != desired(old)) => Action::Revert,
-            (Some(old), Some(new), _) if managers(old) != managers(new) => Action::Own,
-            _ => return None,
-        })
+    fn facts(&self, before: Option<&Value>, after: Option<&Value>, refusal: Option<&Refused>) -> Facts {
+        let both = before.zip(after);
+        let uid = self.resource.uid();
+        Facts {
+            refused: refusal.map(|refused| refused.code),
+            is_hook: self.states().any(|object| object["metadata"]["annotations"][HOOK_ANNOTATION].is_string()),
+            existed: before.is_some(),
+            exists: after.is_some(),
+            was_deleted: self.writes.iter().any(|write| write.method == "DELETE"),
+            is_left: both.is_some_and(|(old, new)| has_owner(old, uid) && !has_owner(new, uid)),
+            differs: both.is_some_and(|(old, new)| desired(old) != desired(new)),
+            differed: before.is_some_and(|old| self.written().any(|object| desired(object) != desired(old))),
+            changes_managers: both.is_some_and(|(old, new)| managers(old) != managers(new)),
+        }
     }
 
     /// Returns the object as each write left it.
@@ -193,6 +187,10 @@ impl History<'_> {
         let sent = self.writes.iter().flat_map(|write| write.before.iter().chain([&write.sent]));
         sent.chain(self.written())
     }
+}
+
+fn owners(object: &Value) -> Managers {
+    Managers::of(&object["metadata"]["managedFields"])
 }
 
 /// Returns the managers of an object's fields, without the times of their writes.
@@ -217,32 +215,6 @@ fn desired(object: &Value) -> Value {
         SERVER_METADATA.iter().for_each(|field| _ = metadata.remove(*field));
     }
     object
-}
-
-/// Returns the other managers of an object that own fewer fields afterwards, sorted.
-fn losers(before: &Value, after: &Value) -> Vec<String> {
-    let entries = |object: &Value| object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    let identity = |entry: &Value| {
-        ["manager", "operation", "subresource"].map(|key| entry[key].as_str().unwrap_or_default().to_owned())
-    };
-    let new = entries(after);
-    let is_loser = |entry: &Value| {
-        let now = new.iter().find(|now| identity(now) == identity(entry)).map(|now| leaves(&now["fieldsV1"]));
-        entry["manager"] != FIELD_MANAGER && now.unwrap_or(0) < leaves(&entry["fieldsV1"])
-    };
-    let mut losers: Vec<String> =
-        entries(before).iter().filter(|entry| is_loser(entry)).map(|entry| identity(entry)[0].clone()).collect();
-    losers.sort();
-    losers.dedup();
-    losers
-}
-
-/// Returns how many fields a set has.
-fn leaves(fields: &Value) -> usize {
-    match fields.as_object() {
-        Some(inner) if !inner.is_empty() => inner.values().map(leaves).sum(),
-        _ => 1,
-    }
 }
 
 /// Returns why the resource fails or waits, by its conditions.

@@ -1,12 +1,16 @@
-//! What a reconcile would write: pure.
+//! What a reconcile would write, and what an action wrote.
 //!
 //! `changes` sorts the writes of a rehearsal by object, `revisions` compares what is recorded, and `diff` shows how an
-//! object changes. `text`, `markdown` and `json` print a plan, `brief` without contents.
+//! object changes. `text`, `markdown` and `json` print a plan, `brief` without contents. `account` notes what was really
+//! sent, and keeps that with a revision. `facts` decides for both what happens to an object.
 
+pub(crate) mod account;
 pub(crate) mod diff;
 
 mod assigned;
 mod changes;
+mod facts;
+mod managers;
 pub(crate) mod revisions;
 
 pub(crate) mod brief;
@@ -19,7 +23,7 @@ mod tests;
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use assigned::Resource;
@@ -39,13 +43,13 @@ pub(crate) struct Plan {
 }
 
 /// An object's kind and name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Name {
     pub(crate) api_version: String,
     pub(crate) kind: String,
     /// Empty for cluster-scoped objects.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -85,7 +89,7 @@ impl Change {
 }
 
 /// The kind of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Action {
     /// The object is created.
@@ -160,29 +164,7 @@ pub(crate) struct Notice {
 impl Plan {
     /// Returns the counts of changes: `+3 ~2 -1, 1 hook`; `no changes` without any.
     pub(crate) fn summary(&self) -> String {
-        let count = |action: Action| self.changes.iter().filter(|change| change.action == action).count();
-        let signed = [(Action::Create, "+"), (Action::Update, "~"), (Action::Delete, "-")];
-        let signed = signed.map(|(action, sign)| (count(action), sign));
-        let mut parts: Vec<String> = Vec::new();
-        if signed.iter().any(|(count, _)| *count > 0) {
-            parts.push(signed.map(|(count, sign)| format!("{sign}{count}")).join(" "));
-        }
-        let named = [
-            (Action::Recreate, "recreated", "recreated"),
-            (Action::Revert, "changed back", "changed back"),
-            (Action::Keep, "kept", "kept"),
-            (Action::Own, "with other field managers only", "with other field managers only"),
-            (Action::Hook, "hook", "hooks"),
-            (Action::Conflict, "conflict", "conflicts"),
-            (Action::Refused, "refused", "refused"),
-        ];
-        let named = named.into_iter().map(|(action, one, more)| (count(action), one, more));
-        parts.extend(
-            named
-                .filter(|(count, ..)| *count > 0)
-                .map(|(count, one, more)| format!("{count} {}", if count == 1 { one } else { more })),
-        );
-        if parts.is_empty() { "no changes".to_owned() } else { parts.join(", ") }
+        summary(self.changes.iter().map(|change| change.action))
     }
 
     /// Returns whether the reconcile fails, or one of its writes is refused.
@@ -190,4 +172,31 @@ impl Plan {
         let is_refused = |change: &Change| matches!(change.action, Action::Refused | Action::Conflict);
         self.notice.as_ref().is_some_and(|notice| notice.is_failure) || self.changes.iter().any(is_refused)
     }
+}
+
+/// Counts changes.
+fn summary(actions: impl Iterator<Item = Action> + Clone) -> String {
+    let count = |action: Action| actions.clone().filter(|one| *one == action).count();
+    let signed = [(Action::Create, "+"), (Action::Update, "~"), (Action::Delete, "-")];
+    let signed = signed.map(|(action, sign)| (count(action), sign));
+    let mut parts: Vec<String> = Vec::new();
+    if signed.iter().any(|(count, _)| *count > 0) {
+        parts.push(signed.map(|(count, sign)| format!("{sign}{count}")).join(" "));
+    }
+    let named = [
+        (Action::Recreate, "recreated", "recreated"),
+        (Action::Revert, "changed back", "changed back"),
+        (Action::Keep, "kept", "kept"),
+        (Action::Own, "with other field managers only", "with other field managers only"),
+        (Action::Hook, "hook", "hooks"),
+        (Action::Conflict, "conflict", "conflicts"),
+        (Action::Refused, "refused", "refused"),
+    ];
+    let named = named.into_iter().map(|(action, one, more)| (count(action), one, more));
+    parts.extend(
+        named
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, more)| format!("{count} {}", if count == 1 { one } else { more })),
+    );
+    if parts.is_empty() { "no changes".to_owned() } else { parts.join(", ") }
 }

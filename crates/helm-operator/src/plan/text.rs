@@ -41,6 +41,11 @@ pub(crate) fn text(plan: &Plan, mask: &Mask, style: Style) -> String {
 
 /// Returns the line of an object: its mark, its name and what else there is to say.
 pub(crate) fn line(change: &Change) -> String {
+    line_with(change, Vec::new())
+}
+
+/// Returns the line of an object with more notes.
+pub(super) fn line_with(change: &Change, more: Vec<String>) -> String {
     let mut notes: Vec<String> = Vec::new();
     if let Some(round) = change.round {
         notes.push(format!("round {round}"));
@@ -54,6 +59,7 @@ pub(crate) fn line(change: &Change) -> String {
     if change.is_unchecked {
         notes.push("not checked by the API server: it depends on an earlier write".to_owned());
     }
+    notes.extend(more);
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
     let refused = change.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     format!("{} {}{notes}{refused}", change.action.mark(), change.object)

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::controller_context::ControllerContext;
 use super::ownership;
+use crate::plan::account::Recorder;
 use crate::reconcile::changes::RanHooks;
 use crate::reconcile::decide::interruption::{Aim, Running};
 use crate::reconcile::learned::{Findings, Learned};
@@ -38,6 +39,8 @@ pub(crate) struct StepContext<'a> {
     pub(crate) orphaned: bool,
     /// The hooks that ended and that no event has named yet.
     pub(crate) ran: Arc<RanHooks>,
+    /// Notes what the running action writes.
+    pub(crate) recorder: Arc<Recorder>,
     /// The running action.
     pub(crate) running: Arc<Running>,
     /// When the last step was decided.
@@ -49,12 +52,15 @@ impl<'a> StepContext<'a> {
     pub(crate) fn new(shared: &'a ControllerContext, key: &'a ResourceKey, slot: &'a dyn Slot) -> StepContext<'a> {
         let (decided, contact) = (Instant::now(), shared.contact.clone());
         let api: Arc<dyn Api> = Arc::new(AsOf { api: shared.api.clone(), contact, decided });
+        let recorder = Arc::new(Recorder::new(api.clone(), shared.applier.mapper.clone()));
+        let applier = shared.applier.through(recorder.clone());
         StepContext {
             shared,
             key,
             slot,
             priority: Priority::Normal,
-            applier: acting_as(&shared.applier.through(api.clone()), shared.settings.account.as_ref(), &key.namespace),
+            applier: acting_as(&applier, shared.settings.account.as_ref(), &key.namespace),
+            recorder,
             storage: shared.storage.clone().through(api.clone()),
             api,
             orphaned: false,
@@ -67,8 +73,10 @@ impl<'a> StepContext<'a> {
 
     /// Begins a decision: from now on, requests are sent as long as contact with the server lasts.
     pub(crate) fn begin_decision(&mut self) {
-        let StepContext { api, applier, storage, decided, .. } = StepContext::new(self.shared, self.key, self.slot);
-        (self.api, self.applier, self.storage, self.decided) = (api, applier, storage, decided);
+        let StepContext { api, applier, recorder, storage, decided, .. } =
+            StepContext::new(self.shared, self.key, self.slot);
+        (self.api, self.applier, self.recorder) = (api, applier, recorder);
+        (self.storage, self.decided) = (storage, decided);
     }
 
     /// Returns whether the server may have been restored since the last decision.
@@ -107,6 +115,7 @@ impl StepContext<'_> {
 
     pub(crate) fn environment(&self, primary: &Primary, action: Action) -> Environment<'_> {
         self.running.begin(Aim::of(primary, action), self.used_sources(primary));
+        self.recorder.begin();
         let options = Options {
             // A hook may do what the account may do, and not what the operator may.
             disable_hooks: self.orphaned || primary.annotations.disable_hooks(action),
@@ -132,6 +141,7 @@ impl StepContext<'_> {
             decoration: self.decoration(primary),
             live: self,
             slot: self.slot,
+            account: &*self.recorder,
             options,
         }
     }

@@ -4,10 +4,12 @@
 use controller::report::chain;
 use controller::server::{Right, Rights};
 use helm_release::kube::Error;
+use serde_json::Value;
 
 use super::sight::Found;
 use crate::inspect::model::Name;
 use crate::mask::Mask;
+use crate::plan::account::Account;
 use crate::plan::revisions::between;
 use crate::plan::{self, Plan};
 
@@ -16,7 +18,29 @@ pub(crate) struct Differences {
     pub(crate) resource: Name,
     pub(crate) from: u32,
     pub(crate) to: u32,
-    pub(crate) found: Result<(Plan, Mask), String>,
+    pub(crate) found: Result<Compared, String>,
+}
+
+/// Two revisions that were compared.
+pub(crate) struct Compared {
+    pub(crate) plan: Plan,
+    pub(crate) mask: Mask,
+    /// What the later one did when it was made, if that is recorded.
+    pub(crate) did: Option<Account>,
+}
+
+impl Compared {
+    /// Returns it as `history --diff` prints it.
+    pub(crate) fn json(&self, to: u32) -> Value {
+        let mut json = plan::json::json(&self.plan, &self.mask);
+        let did = self.did.iter().map(|did| {
+            let mut json = did.json(&self.mask);
+            json["revision"] = to.into();
+            json
+        });
+        json["applied"] = did.collect();
+        json
+    }
 }
 
 /// Compares two revisions; `from` may be 0, before there was a release.
@@ -44,23 +68,27 @@ pub(crate) async fn differences(found: &Found, rights: &dyn Rights, from: u32, t
     Ok(Differences { resource, from, to, found })
 }
 
-async fn read(found: &Found, from: u32, to: u32) -> Result<(Plan, Mask), String> {
+async fn read(found: &Found, from: u32, to: u32) -> Result<Compared, String> {
     let Found { controller, primary, .. } = found;
     let record = |version: u32| async move {
         let read = controller.storage.get(primary.namespace(), primary.name(), version).await;
-        read.map(|record| record.release.facts().clone()).map_err(|error| chain(&error))
+        read.map(|record| (record.release.facts().clone(), record.plan)).map_err(|error| chain(&error))
     };
     let before = match from {
         0 => None,
-        version => Some(record(version).await?),
+        version => Some(record(version).await?.0),
     };
-    let after = record(to).await?;
+    let (after, did) = record(to).await?;
     let name = plan::Name {
         api_version: primary.api_version.to_string(),
         kind: primary.kind.to_string(),
         name: primary.name().to_owned(),
         ..plan::Name::default()
     };
-    let compared = outside::apart(move || between(name, before.as_ref(), Some(&after))).await;
+    let compared = outside::apart(move || {
+        let (plan, mask) = between(name, before.as_ref(), Some(&after));
+        Compared { plan, mask, did: did.as_deref().and_then(Account::read) }
+    })
+    .await;
     compared.ok_or_else(|| "comparing them failed".to_owned())
 }

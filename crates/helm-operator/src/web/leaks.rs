@@ -8,15 +8,16 @@ use controller::client::rehearsal::{Checked, Refused, Write};
 use go_template::Value as TemplateValue;
 use serde_json::{Value, json};
 
-use super::differences::Differences;
+use super::differences::{Compared, Differences};
 use super::html;
 use crate::inspect::model::Name;
 use crate::mask::Mask;
+use crate::plan::account::{Account, Entry};
 use crate::plan::brief::brief;
 use crate::plan::diff::Colour;
 use crate::plan::markdown::markdown;
 use crate::plan::text::{Style, text};
-use crate::plan::{Resource, json as as_json, plan};
+use crate::plan::{Action, Resource, json as as_json, plan};
 
 /// The number of plans without `PLAN_SEEDS`.
 const PLANS: u64 = 300;
@@ -96,6 +97,18 @@ impl Canary {
         object
     }
 
+    /// Returns an account whose texts contain it, as one that someone else has written may.
+    fn account(&self, random: &mut Random) -> Account {
+        let object = crate::plan::Name { kind: "Pod".into(), name: "p".into(), ..Default::default() };
+        let action = if random.odds(2) { Action::Update } else { Action::Refused };
+        let entry = Entry {
+            fields: vec![format!("data[{:?}]", self.whole)],
+            refused: random.odds(2).then(|| self.quoted(random)),
+            ..Entry::of(object, action)
+        };
+        Account { changes: vec![entry], ..Account::default() }
+    }
+
     fn write(&self, at: usize, random: &mut Random) -> Write {
         let kind = random.one(&["Secret", "ConfigMap", "Pod"]);
         let name = format!("o{at}");
@@ -138,13 +151,17 @@ fn no_view_of_a_plan_shows_a_secret() {
         let max_lines = random.odds(2).then(|| random.below(50));
         let colour = if random.odds(2) { Colour::Ansi } else { Colour::Never };
         let name = Name { group: "a.b".into(), kind: "Shop".into(), namespace: "n".into(), name: "s".into() };
-        let shown = Differences { resource: name, from: 1, to: 2, found: Ok((plan.clone(), mask.clone())) };
+        let did = canary.account(&mut random);
+        let compared = Compared { plan: plan.clone(), mask: mask.clone(), did: Some(did.clone()) };
+        let shown = Differences { resource: name, from: 1, to: 2, found: Ok(compared) };
         let views = [
             text(&plan, &mask, Style { colour, max_lines }),
             as_json::json(&plan, &mask).to_string(),
             markdown([(&plan, &mask)].into_iter()),
             brief(&plan, &mask, 200 + random.below(4000)),
             html::differences::differences(&shown).into_string(),
+            did.lines(&mask).join("\n"),
+            did.json(&mask).to_string(),
         ];
         for view in views {
             for hidden in [canary.core.clone(), STANDARD.encode(&canary.whole)] {

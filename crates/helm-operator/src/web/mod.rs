@@ -41,7 +41,6 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::charts::running::Running;
-use crate::plan;
 use actions::Action;
 use address::{Address, View, Wanted};
 use html::Frame;
@@ -128,7 +127,7 @@ impl Web {
             View::Differences { from, to } => {
                 let differences = differences::differences(&found, visit.rights, from, to).await?;
                 Ok(match (&differences.found, visit.as_json) {
-                    (Ok((plan, mask)), true) => page(StatusCode::OK, JSON, plan::json::json(plan, mask).to_string()),
+                    (Ok(compared), true) => page(StatusCode::OK, JSON, compared.json(to).to_string()),
                     (Err(why), true) => told(visit, StatusCode::NOT_FOUND, why),
                     _ => page(StatusCode::OK, HTML, html::differences::differences(&differences).into_string()),
                 })

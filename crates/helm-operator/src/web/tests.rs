@@ -8,7 +8,7 @@ use helm::origins::Key;
 use super::actions::Action;
 use super::address::{Filter, ValueRows};
 use super::detail::{Detail, Drifted};
-use super::differences::Differences;
+use super::differences::{Compared, Differences};
 use super::model::Caches;
 use super::process::{Controller, Process, Watched};
 use super::values::Values;
@@ -19,7 +19,8 @@ use crate::inspect::revisions::Revision;
 use crate::inspect::seen::Seen;
 use crate::mask::Mask;
 use crate::origins::rows::{Cell, From, Place, Row};
-use crate::plan::compare;
+use crate::plan::account::{Account, Entry};
+use crate::plan::{self, compare};
 use crate::view::coverage::Watching;
 use crate::view::primary::Received;
 
@@ -70,6 +71,7 @@ fn detail(text: &str, now: Timestamp) -> Detail {
         chart: word(),
         app_version: word(),
         description: word(),
+        did: word(),
         cause: word(),
     };
     release.next_attempt = Some(now);
@@ -123,7 +125,16 @@ fn differences(text: &str) -> String {
         |value: &str| json!({"apiVersion": "v1", "kind": text, "metadata": {"name": text}, "data": {text: value}});
     let resource = crate::plan::Name { kind: text.into(), name: text.into(), ..Default::default() };
     let plan = compare(resource, &[object(text)], &[object("b")]);
-    let differences = Differences { resource: name(text), from: 1, to: 2, found: Ok((plan, Mask::default())) };
+    let entry = Entry {
+        fields: vec![text.into()],
+        refused: Some(text.into()),
+        losers: vec![text.into()],
+        phase: text.into(),
+        ..Entry::of(plan::Name { kind: text.into(), name: text.into(), ..Default::default() }, plan::Action::Hook)
+    };
+    let did = Some(Account { changes: vec![entry], ..Account::default() });
+    let found = Ok(Compared { plan, mask: Mask::default(), did });
+    let differences = Differences { resource: name(text), from: 1, to: 2, found };
     html::differences::differences(&differences).into_string()
 }
 

@@ -4,7 +4,7 @@ use super::deploy::{Attempt, Observations};
 use super::{Current, Environment, Error, Failure, RecordedFailure};
 use crate::kube::{self, ApplyError};
 use crate::release::{Release, Status};
-use crate::storage::{self, Marks};
+use crate::storage::{self, Marks, Stored};
 
 /// An object that the server permanently rejected, for the next attempt with the same inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,9 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
     let (env, what) = (attempt.env, attempt.kind.failed);
     let status = if cause.is_unanswered() { release.info.status } else { Status::Failed };
     release.set_status(status, format!("{what} {:?} failed: {}", release.name, outside::chain(&cause)));
-    let written = env.storage.update(&release, &marks).await;
+    let before = attempt.last_good_in_memory();
+    let plan = attempt.account(&release, before.as_ref().map(Stored::facts), &marks);
+    let written = env.storage.update_with(&release, &marks, plan).await;
     if let Err(error) = &written {
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");
     }

@@ -142,6 +142,7 @@ mod tests {
             decoration: decoration.clone(),
             live: &live,
             slot,
+            account: &(),
             options,
         };
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "a".into() };

@@ -14,8 +14,8 @@
 //!    recreated, unless that would lose data.
 //! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order.
 //! 6. **Run post hooks** and record them.
-//! 7. **Complete.** The record becomes `deployed`, the previous one `superseded`, and revisions beyond the history
-//!    limit are deleted.
+//! 7. **Complete.** The record becomes `deployed`, with what the caller's [`Account`] says of the action, the previous one
+//!    `superseded`, and revisions beyond the history limit are deleted.
 //!
 //! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome.
 //!
@@ -41,6 +41,7 @@
 //!   next attempt of a chart with hooks continues from the recorded manifest, including its random values, and waits
 //!   for hooks that still run.
 
+mod account;
 mod admit;
 mod deploy;
 mod failure;
@@ -78,6 +79,7 @@ use crate::release::{ChartDocument, Fields, Hook, Info, Packed, Release, Status}
 use crate::storage::{self, Before, Marks, Rejected, Sealed, Storage, Stored, Written};
 use resume::not_run;
 
+pub use account::{Account, Made};
 pub use admit::{Admission, Admitted, admit};
 pub use failure::Refusal;
 pub use import::{Imported, import, imported_inventory};
@@ -191,6 +193,8 @@ pub struct Environment<'a> {
     pub live: &'a dyn LiveView,
     /// The caller's worker slot, released while hooks run.
     pub slot: &'a dyn Slot,
+    /// Says at the end what the action did.
+    pub account: &'a dyn Account,
     /// The user's options.
     pub options: Options,
 }

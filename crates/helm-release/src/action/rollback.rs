@@ -24,7 +24,7 @@ pub async fn rollback(env: &Environment<'_>, current: &Current, to: u32, inputs:
 /// As [`rollback`].
 pub async fn rollback_to(env: &Environment<'_>, current: &Current, to: u32) -> Result<Completed, Failure> {
     let read = env.storage.get(&env.decoration.namespace, &env.decoration.release, to).await;
-    let Record { release, marks } = read.map_err(Error::from)?;
+    let Record { release, marks, .. } = read.map_err(Error::from)?;
     let (Some(target), Some(marks)) = (release.sealed(), marks) else {
         return Err(Error::Unproven { version: to }.into());
     };

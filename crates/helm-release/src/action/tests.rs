@@ -23,7 +23,28 @@ struct World {
     storage: Storage,
     decoration: Decoration,
     live: HashMap<ObjectKey, Cached>,
+    account: Told,
     options: Options,
+}
+
+/// Says of which objects an action is, and what it replaces.
+struct Told;
+
+impl Account for Told {
+    fn plan(&self, made: &Made<'_>) -> Option<Vec<u8>> {
+        let names =
+            |objects: &[MarkedObject]| objects.iter().map(|object| object.key.name.to_string()).collect::<Vec<_>>();
+        let before = made.before.map(|release| release.version);
+        Some(
+            format!(
+                "{} {:?} without {:?} over {before:?}",
+                made.release.info.status.as_str(),
+                names(made.objects),
+                names(made.former)
+            )
+            .into_bytes(),
+        )
+    }
 }
 
 impl World {
@@ -42,7 +63,7 @@ impl World {
         let server = Arc::new(MemoryApi::new());
         let (applier, storage) = (Applier::new(server.clone()), Storage::new(server.clone(), sample::keys()));
         let (decoration, live) = (sample::decoration(), HashMap::new());
-        World { server, applier, storage, decoration, live, options: Options::default() }
+        World { server, applier, storage, decoration, live, account: Told, options: Options::default() }
     }
 
     fn env(&self) -> Environment<'_> {
@@ -52,6 +73,7 @@ impl World {
             decoration: self.decoration.clone(),
             live: &self.live,
             slot: &(),
+            account: &self.account,
             options: self.options.clone(),
         }
     }
@@ -479,6 +501,27 @@ async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks
     let outcome = install(&world.env(), &again, Some(&cut_off)).await.unwrap();
     assert_eq!((outcome.version, &world.map("a")["data"]["x"]), (1, &json!("random")));
     assert!(world.server.object(&format!("{MAPS}/h")).is_none());
+}
+
+#[tokio::test]
+async fn each_revision_keeps_what_its_action_did() {
+    let world = World::new();
+    let installed = world.install(&candidate(&[map("a", "1")])).await;
+    let upgraded = upgrade(&world.env(), &candidate(&[map("b", "1")]), &installed).await.unwrap();
+    world.server.refuse(|call| {
+        let is_it = call.method == "PATCH" && call.path.starts_with(&format!("{MAPS}/d"));
+        is_it.then(|| kube::Error::from_status(403, "Forbidden", "no"))
+    });
+    let failure = upgrade(&world.env(), &candidate(&[map("d", "1")]), &current(&upgraded)).await.unwrap_err();
+    assert_eq!(failure.recorded.unwrap().status, Status::Failed);
+    let storage = &world.storage;
+    let kept = async |version| {
+        let plan = storage.get("ns", "web", version).await.unwrap().plan;
+        String::from_utf8(plan.unwrap()).unwrap()
+    };
+    assert_eq!(kept(1).await, "deployed [\"a\"] without [] over None", "although it is superseded");
+    assert_eq!(kept(2).await, "deployed [\"b\"] without [\"a\"] over Some(1)");
+    assert_eq!(kept(3).await, "failed [\"d\"] without [\"b\"] over Some(2)");
 }
 
 #[tokio::test]

@@ -67,7 +67,7 @@ impl Storage {
         let decoded = decode::decoded(gzip.len(), move || Packed::from_gzip(&gzip, labels)).await;
         let release = decoded.map_err(|source| Error::Codec { key, source })?;
         // This operator never writes records in chunks.
-        Ok(Record { release: Stored::Unproven(Unproven::new(release, content)), marks: None })
+        Ok(Record::of(Stored::Unproven(Unproven::new(release, content)), None))
     }
 }
 

@@ -41,6 +41,12 @@ pub(crate) const MAX_RECORD: usize = 1 << 20;
 /// The type of the Secrets that are release records.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
 
+/// The key in a record's data of what the revision did, beside Helm's own, which Helm neither reads nor copies.
+const PLAN_KEY: &str = "plan";
+
+/// Maximum size of what a revision did, in bytes.
+pub const MAX_PLAN: usize = 32 << 10;
+
 /// The label selector of all release records.
 pub const SELECTOR: &str = "owner=helm";
 
@@ -102,6 +108,15 @@ pub struct Record {
     pub release: Stored<Release>,
     /// The revision's marks, if this operator wrote the record.
     pub marks: Option<Marks>,
+    /// What the revision did when it was made, as an [`Account`](crate::action::Account) said; the seal does not cover it.
+    pub plan: Option<Vec<u8>>,
+}
+
+impl Record {
+    /// Creates a record without a plan.
+    pub(crate) fn of(release: Stored<Release>, marks: Option<Marks>) -> Record {
+        Record { release, marks, plan: None }
+    }
 }
 
 /// The other parts of a record that the seal over its marks covers.
@@ -220,6 +235,15 @@ impl Storage {
     /// # Errors
     /// The record does not exist, the request fails, or the record is too large.
     pub async fn update(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
+        self.update_with(release, marks, None).await
+    }
+
+    /// Rewrites a record as [`update`](Self::update) does, with what the revision did. A plan that is larger than
+    /// [`MAX_PLAN`], or that does not fit beside the release, is left out. Other writes keep the recorded plan.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub async fn update_with(&self, release: &Release, marks: &Marks, plan: Option<Vec<u8>>) -> Result<Written, Error> {
         let packed = seal_content(fit(release)?);
         let (namespace, name) = self.home.record(&release.namespace, &release.name);
         let key = release::key(&name, release.version);
@@ -228,6 +252,11 @@ impl Storage {
         self.seal(&mut patch["metadata"], (namespace, &key), &body, marks);
         set_owner(&mut patch["metadata"], marks);
         self.name_writer(&mut patch["metadata"]);
+        let room = (MAX_RECORD - HEADROOM).saturating_sub(packed.get().to_record().len());
+        let fits = |plan: &Vec<u8>| plan.len() <= MAX_PLAN.min(room);
+        if let Some(plan) = plan.filter(fits) {
+            patch["data"][PLAN_KEY] = STANDARD.encode(plan).into();
+        }
         let resource_version = self.patch(namespace, &key, &patch).await?;
         Ok(Written { packed, resource_version })
     }
@@ -252,7 +281,7 @@ impl Storage {
     ///
     /// # Errors
     /// As [`update`](Storage::update).
-    pub async fn supersede(&self, Record { release, marks }: Record) -> Result<u64, Error> {
+    pub async fn supersede(&self, Record { release, marks, .. }: Record) -> Result<u64, Error> {
         match (release, marks) {
             (Stored::Sealed(old), Some(marks)) => {
                 let mut old = old.into_inner();
@@ -268,7 +297,7 @@ impl Storage {
     ///
     /// # Errors
     /// As [`update`](Storage::update).
-    pub async fn give_up(&self, Record { release, marks }: Record, why: &str) -> Result<(), Error> {
+    pub async fn give_up(&self, Record { release, marks, .. }: Record, why: &str) -> Result<(), Error> {
         match (release, marks) {
             (Stored::Sealed(old), Some(marks)) => {
                 let mut old = old.into_inner();
@@ -306,7 +335,7 @@ impl Storage {
         let secret: Secret = answer.parse().map_err(|source| Error::Api { verb: "read", key: key.clone(), source })?;
         if secret.is_index() {
             let Record { release, .. } = self.read_chunks(namespace, secret).await?;
-            return Ok(Record { release: release.map(|release| placed(release, of, version)), marks: None });
+            return Ok(Record::of(release.map(|release| placed(release, of, version)), None));
         }
         let codec = |source| Error::Codec { key: key.clone(), source };
         let data = secret.data.get("release").map_or("", String::as_str);
@@ -322,7 +351,8 @@ impl Storage {
             Some(_) => Stored::Sealed(Sealed::new(release, content)),
             None => Stored::Unproven(Unproven::new(release, content)),
         };
-        Ok(Record { release, marks })
+        let plan = secret.data.get(PLAN_KEY).filter(|text| text.len() <= 2 * MAX_PLAN);
+        Ok(Record { release, marks, plan: plan.and_then(|text| STANDARD.decode(text).ok()) })
     }
 
     /// Lists the metadata of all revisions of a release, oldest first.
@@ -354,7 +384,7 @@ impl Storage {
             return Ok(Some(found));
         }
         let chunked = self.chunked(namespace, name).await?;
-        Ok(chunked.map(|(Record { release, marks }, newest)| Elsewhere { release, newest, marks }))
+        Ok(chunked.map(|(Record { release, marks, .. }, newest)| Elsewhere { release, newest, marks }))
     }
 
     /// Returns the names of the records of this owner's release that are still in the release's namespace although this
@@ -379,7 +409,7 @@ impl Storage {
         // An action that was interrupted before it was deployed is installed again.
         let Some(deployed) = all.iter().rposition(|meta| meta.status == Status::Deployed) else { return Ok(None) };
         let RecordMeta { version, .. } = all.swap_remove(deployed);
-        let Record { release, marks } = self.get(namespace, name, version).await?;
+        let Record { release, marks, .. } = self.get(namespace, name, version).await?;
         Ok(Some(Elsewhere { release, newest, marks }))
     }
 

@@ -115,6 +115,27 @@ async fn records_are_helm_secrets_with_our_marks() {
 }
 
 #[tokio::test]
+async fn what_a_revision_did_is_kept_if_there_is_room() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone(), sample::keys());
+    storage.create(&release(1, 0, 0), &marks()).await.unwrap();
+    let plan = async || storage.get("ns", "web", 1).await.unwrap().plan.map(|plan| plan.len());
+    assert_eq!(plan().await, None);
+    storage.update_with(&release(1, 0, 0), &marks(), Some(vec![7; MAX_PLAN])).await.unwrap();
+    storage.update(&release(1, 0, 0), &marks()).await.unwrap();
+    assert_eq!(plan().await, Some(MAX_PLAN), "other writes keep it");
+    let room = |release: &Release| MAX_RECORD - Packed::pack(release).unwrap().to_record().len().min(MAX_RECORD);
+    let sizes = (0..100).map(|n| release(1, 500_000 + n * 10_000, 0));
+    let large = sizes.into_iter().find(|large| (1..MAX_PLAN).contains(&room(large))).unwrap();
+    for (release, size) in [(release(1, 0, 0), MAX_PLAN + 1), (large, MAX_PLAN)] {
+        let storage = Storage::new(Arc::new(MemoryApi::new()), sample::keys());
+        storage.create(&release, &marks()).await.unwrap();
+        storage.update_with(&release, &marks(), Some(vec![7; size])).await.unwrap();
+        assert!(storage.get("ns", "web", 1).await.unwrap().plan.is_none());
+    }
+}
+
+#[tokio::test]
 async fn each_revision_is_deleted_by_its_name() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone(), sample::keys());

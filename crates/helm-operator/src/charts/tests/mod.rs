@@ -53,6 +53,7 @@ use crate::view::sources::registry::Sources;
 use crate::view::sources::watch::{SourceMeta, SourceSink};
 use crate::watches::{OverrideValuesType, Overrides, Sequencing};
 
+mod account;
 mod adopted;
 mod afterwards;
 mod apart;

@@ -7,6 +7,7 @@ use controller::report::chain;
 use helm_release::kube::{Api, Resource};
 use helm_release::storage::Home;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::read::Reader;
 use super::records::Records;
@@ -15,11 +16,16 @@ use crate::inspect::build::build;
 use crate::inspect::model::State;
 use crate::inspect::revisions::{Revision, revisions};
 use crate::inspect::{overview, text};
+use crate::mask::Mask;
 use crate::plan;
+use crate::plan::account::Account;
 use crate::plan::diff::Colour;
 use crate::plan::text::Style;
 use crate::view::primary::Received;
 use crate::watches::{self, Watch};
+
+/// How many revisions between two compared ones are read.
+const MAX_ACCOUNTS: usize = 10;
 
 /// What a person asks, and whom.
 pub(super) struct Asked {
@@ -92,15 +98,13 @@ impl Asked {
     pub(super) async fn differences(&self, what: &[String], [from, to]: [u32; 2]) -> Result<Answer, String> {
         let (_, resource) = self.find(what).await?;
         let records = self.records(&resource)?;
-        let read = |revision: u32| {
-            let records = &records;
-            async move {
-                match revision {
-                    0 => Ok(None),
-                    _ => records.read(revision).await.map(Some).map_err(|error| chain(&error)),
-                }
-            }
+        let before = match from {
+            0 => None,
+            _ => Some(records.read(from).await.map_err(|error| chain(&error))?.0),
         };
+        let (after, did) = records.read(to).await.map_err(|error| chain(&error))?;
+        let mut accounts = self.accounts_between(&records, from, to).await?;
+        accounts.extend(did.map(|did| (to, did)));
         let primary = &resource.primary;
         let name = plan::Name {
             api_version: primary.api_version.to_string(),
@@ -108,15 +112,37 @@ impl Asked {
             name: primary.name().to_owned(),
             ..plan::Name::default()
         };
-        let (plan, mask) = plan::revisions::between(name, read(from).await?.as_ref(), read(to).await?.as_ref());
+        let (plan, mask) = plan::revisions::between(name, before.as_ref(), Some(&after));
         let text = match self.output {
-            Output::Json => format!("{:#}\n", plan::json::json(&plan, &mask)),
+            Output::Json => {
+                let mut json = plan::json::json(&plan, &mask);
+                json["applied"] = accounts.iter().map(|(revision, did)| applied(*revision, did, &mask)).collect();
+                format!("{json:#}\n")
+            }
             Output::Text => {
                 let style = Style { colour: Colour::of(&io::stdout()), max_lines: None };
-                plan::text::text(&plan, &mask, style)
+                let told = accounts.iter().map(|(revision, did)| text::account(*revision, did, &mask));
+                plan::text::text(&plan, &mask, style) + &told.collect::<String>()
             }
         };
         Ok(Answer { text, is_ready: true })
+    }
+
+    /// Returns what the recorded revisions between two did, as far as that is recorded: the last of them.
+    async fn accounts_between(&self, records: &Records, from: u32, to: u32) -> Result<Vec<(u32, Account)>, String> {
+        if from.saturating_add(1) >= to {
+            return Ok(Vec::new());
+        }
+        let all = records.list(&*self.reader.api).await.map_err(|error| chain(&error))?;
+        let between: Vec<u32> = all.iter().map(|one| one.version).filter(|one| (from + 1..to).contains(one)).collect();
+        let mut accounts = Vec::new();
+        for version in &between[between.len().saturating_sub(MAX_ACCOUNTS)..] {
+            // One that cannot be read is as good as one that says nothing.
+            if let Ok((_, Some(did))) = records.read(*version).await {
+                accounts.push((*version, did));
+            }
+        }
+        Ok(accounts)
     }
 
     /// Answers `status` without a resource.
@@ -231,6 +257,12 @@ impl Asked {
     }
 }
 
+fn applied(revision: u32, did: &Account, mask: &Mask) -> Value {
+    let mut json = did.json(mask);
+    json["revision"] = revision.into();
+    json
+}
+
 fn api_version(watch: &Watch) -> String {
     if watch.group.is_empty() { watch.version.clone() } else { format!("{}/{}", watch.group, watch.version) }
 }
@@ -245,6 +277,7 @@ fn told(resource: &Received) -> Vec<Revision> {
         chart: entry.chart.to_string(),
         app_version: String::new(),
         description: "from the status; the record may not be read".to_owned(),
+        did: String::new(),
         cause: format!("{:?}", entry.action).to_lowercase(),
     };
     history.map(of).collect()

@@ -97,7 +97,7 @@ impl Reader {
             Some(newest) => self.note(records.read(newest.version).await, &records.what()),
             None => None,
         };
-        let recorded = record.as_ref().map(|record| &*record.hooks).unwrap_or_default();
+        let recorded = record.as_ref().map(|(record, _)| &*record.hooks).unwrap_or_default();
         let primary = &resource.primary;
         let is_namespaced = !primary.namespace().is_empty();
         let events = if is_namespaced { primary.namespace() } else { "default" };

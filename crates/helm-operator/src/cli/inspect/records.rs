@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use crate::inspect::revisions::SeenRevision;
+use crate::plan::account::Account;
 
 /// How many records are read at a time.
 const AT_A_TIME: usize = 4;
@@ -79,9 +80,11 @@ impl Records {
         Ok(self.list(api).await?.pop())
     }
 
-    /// Reads a record.
-    pub(super) async fn read(&self, version: u32) -> Result<Release, Error> {
-        Ok(self.storage.get(&self.namespace, &self.name, version).await?.release.facts().clone())
+    /// Reads a record, and what the revision did, if that is recorded.
+    pub(super) async fn read(&self, version: u32) -> Result<(Release, Option<Account>), Error> {
+        let record = self.storage.get(&self.namespace, &self.name, version).await?;
+        let did = record.plan.as_deref().and_then(Account::read);
+        Ok((record.release.facts().clone(), did))
     }
 
     /// Reads the last revisions, oldest first. Of a record that cannot be read, only its metadata.
@@ -108,7 +111,7 @@ fn found(metadata: &ObjectMeta) -> Option<Found> {
     Some(Found { version: meta.version, objects, meta, inputs: marks.map(|marks| marks.inputs) })
 }
 
-fn revision(found: Found, record: Option<Release>) -> SeenRevision {
+fn revision(found: Found, record: Option<(Release, Option<Account>)>) -> SeenRevision {
     let seen = SeenRevision {
         revision: found.version,
         status: found.meta.status.as_str().to_owned(),
@@ -116,8 +119,9 @@ fn revision(found: Found, record: Option<Release>) -> SeenRevision {
         inputs: found.inputs,
         ..SeenRevision::default()
     };
-    let Some(record) = record else { return seen };
+    let Some((record, did)) = record else { return seen };
     SeenRevision {
+        did: did.map(|did| did.summary()).unwrap_or_default(),
         chart: format!("{}-{}", record.chart.name, record.chart.version),
         app_version: record.chart.app_version.clone(),
         updated: record.info.last_deployed.map(in_seconds).or(seen.updated),

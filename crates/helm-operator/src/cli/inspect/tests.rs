@@ -7,10 +7,13 @@ use futures::future::BoxFuture;
 use helm_release::kube::{Api, Call, Error, MemoryApi, Response};
 use helm_release::release::{ChartDocument, Hook, HookEvent, HookPhase, Info, Release, Status};
 use helm_release::storage::{Key, Keyring, Marks, Storage};
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::ask::Asked;
 use super::{Output, Target};
+use crate::plan::account::{Account, Entry};
+use crate::plan::{Action, Name};
 
 const CR: &str = "/apis/shop.example.com/v1/namespaces/ns/shops/web";
 const PODS: &str = "/api/v1/namespaces/ns/pods";
@@ -604,6 +607,47 @@ async fn two_revisions_are_compared_by_what_they_recorded_without_contents_of_se
     assert!(!text.contains("canary") && !first.contains("canary"), "{text}{first}");
     let error = asked(&server, Output::Text).differences(&what, [2, 7]).await.err().unwrap();
     assert!(error.contains("sh.helm.release.v1.web.v7"), "{error}");
+}
+
+#[tokio::test]
+async fn what_revisions_did_is_shown_for_each_between_two_and_counted_in_the_history() {
+    let server = server();
+    server.0.put(CR, shop(&waiting(), &[]), "operator");
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"p": "canary-1"}});
+    for version in 1..=4 {
+        record_manifest(&server, version, (Status::Superseded, ""), Vec::new(), &secret.to_string()).await;
+        if version != 3 {
+            keep(&server, version, &[("a\x1b[2J", Action::Create), ("canary-1", Action::Update)]);
+        }
+    }
+    let what = ["shop/web".to_owned()];
+    let text = asked(&server, Output::Text).differences(&what, [1, 4]).await.unwrap().text;
+    let (_, did) = text.split_once("\n\n").unwrap();
+    let lines = "  + ConfigMap ns/a\u{fffd}[2J\n  ~ ConfigMap ns/****\n";
+    let of = |revision: u32| format!("WHAT REVISION {revision} DID: +1 ~1 -0\n{lines}");
+    assert_eq!(did, format!("{}\n{}", of(2), of(4)));
+    let json = asked(&server, Output::Json).differences(&what, [1, 4]).await.unwrap().text;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let revisions: Vec<&Value> = json["applied"].as_array().unwrap().iter().map(|one| &one["revision"]).collect();
+    assert_eq!(revisions, [&json!(2), &json!(4)]);
+    assert!(!json.to_string().contains("canary"), "{json}");
+    let history = asked(&server, Output::Text).history(&what, 10).await.unwrap().text;
+    assert_eq!(history.lines().filter(|line| line.contains(" +1 ~1 -0 ")).count(), 3, "{history}");
+}
+
+/// Keeps what a revision did with its record.
+fn keep(server: &WithLogs, version: u32, did: &[(&str, Action)]) {
+    let entry = |(name, action): &(&str, Action)| {
+        let object =
+            Name { api_version: "v1".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: (*name).into() };
+        Entry::of(object, *action)
+    };
+    let account = Account { changes: did.iter().map(entry).collect(), ..Account::default() };
+    let path = format!("/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v{version}");
+    let mut secret = server.0.object(&path).unwrap();
+    secret["data"]["plan"] = json!(ByteString(account.pack().unwrap()));
+    server.0.restore(&path, secret);
 }
 
 #[tokio::test]

@@ -5,12 +5,16 @@ use maud::{Markup, html};
 use super::{Frame, LINE, TEXT, back, full_name, text};
 use crate::mask::Mask;
 use crate::plan::Change;
+use crate::plan::account::Account;
 use crate::plan::diff::{Line, Side, lines};
 use crate::plan::text::{differences as of_change, line as of_object};
-use crate::web::differences::Differences;
+use crate::web::differences::{Compared, Differences};
 
 /// The maximum size of all differences on a page, in bytes.
 const MAX_BYTES: usize = 256 << 10;
+
+/// How many objects of a revision's account a page shows.
+const MAX_LINES: usize = 500;
 
 /// Writes the differences.
 pub(crate) fn differences(of: &Differences) -> Markup {
@@ -23,13 +27,32 @@ pub(crate) fn differences(of: &Differences) -> Markup {
         } }
         @match &of.found {
             Err(why) => p role="status" { (text(why, TEXT)) },
-            Ok((plan, mask)) => {
+            Ok(Compared { plan, mask, did }) => {
+                (account(of.to, did.as_ref(), mask))
+                h2 { "Differences" }
                 p { (plan.summary()) }
                 @for (index, (change, diff)) in shown(&plan.changes, mask).iter().enumerate() { (object(index, change, diff.as_deref())) }
             }
         }
     };
     Frame::of(&format!("{name}: revision {} to {}", of.from, of.to)).around(&html! {}, &content)
+}
+
+/// Writes what a revision did when it was made.
+fn account(revision: u32, did: Option<&Account>, mask: &Mask) -> Markup {
+    html! {
+        section aria-labelledby="applied" {
+            h2 id="applied" { "What revision " (revision) " did" }
+            @match did {
+                None => p.note { "It is not recorded: someone else made the revision, or an earlier version of the operator." },
+                Some(did) => {
+                    p { (did.summary()) }
+                    ul { @for line in did.lines(mask).iter().take(MAX_LINES) { li { (text(line, LINE)) } } }
+                    @if did.changes.len() > MAX_LINES { p.note { "`helm-operator history --diff` shows all of it." } }
+                }
+            }
+        }
+    }
 }
 
 /// Returns the line and the differences of each object, without differences beyond the limit.

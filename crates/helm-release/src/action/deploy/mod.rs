@@ -85,7 +85,7 @@ pub(super) async fn deploy(
     match ran.await {
         Ok(changes) => {
             let marks = attempt.marks(&changes.applied, &release);
-            attempt.complete(release, marks, changes).await
+            attempt.complete(release, (marks, &ahead), changes).await
         }
         Err(cause) => Err(failure::record(&attempt, release, ahead, cause).await),
     }

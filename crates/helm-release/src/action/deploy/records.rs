@@ -7,7 +7,7 @@ use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{HookEvent, Info, Release, Status};
-use crate::storage::{MarkedObject, Marks, Record, Tests};
+use crate::storage::{MarkedObject, Marks, Record, Stored, Tests};
 
 /// Builds the pending revision. It has the number of an interrupted one that it continues.
 pub(super) fn pending_release(
@@ -98,7 +98,7 @@ impl Attempt<'_> {
         (is_tested && has(&self.candidate.hooks, HookEvent::Test)).then_some(Tests::Due)
     }
 
-    fn is_rollback(&self) -> bool {
+    pub(in crate::action) fn is_rollback(&self) -> bool {
         self.kind.rollback_revision > 0
     }
 
@@ -132,7 +132,7 @@ impl Attempt<'_> {
     pub(super) async fn complete(
         self,
         mut release: Release,
-        marks: Marks,
+        (marks, ahead): (Marks, &Marks),
         Changes { applied, pruned }: Changes,
     ) -> Result<Completed, Failure> {
         let (env, version) = (self.env, release.version);
@@ -141,46 +141,76 @@ impl Attempt<'_> {
         if marks.tests.is_some() {
             await_next(&mut release.hooks, HookEvent::Test);
         }
-        let written = env.storage.update(&release, &marks).await.map_err(|error| {
+        let last = self.last_record(version).await;
+        let before = last.as_ref().and_then(|read| Some(read.as_ref().ok()?.release.facts()));
+        let plan = match before {
+            Some(before) => self.account(&release, Some(before), ahead),
+            None => self.account(&release, self.last_good_in_memory().as_ref().map(Stored::facts), ahead),
+        };
+        let written = env.storage.update_with(&release, &marks, plan).await.map_err(|error| {
             let unwritten = failure::unwritten(error, version);
             let (status, marks, dropped) = (self.kind.pending, marks.clone(), Vec::new());
             let pending = RecordedFailure { version, status, marks, dropped };
             Failure { recorded: unwritten.lost.is_none().then_some(pending), ..unwritten }
         })?;
         let trimmed = failure::drop_old(env, self.current, version);
-        let (superseded, dropped) = futures::future::join(self.supersede(version), trimmed).await;
+        let (superseded, dropped) = futures::future::join(self.supersede(version, last), trimmed).await;
         let first_deployed = release.info.first_deployed;
         let notes = release.info.notes;
         Ok(Completed { version, written, marks, applied, pruned, superseded, dropped, first_deployed, notes })
     }
 
-    /// Marks the earlier deployed revisions superseded; returns them. A failure is harmless, because only the newest
-    /// revision counts, and the next action tries again.
-    async fn supersede(&self, version: u32) -> Vec<(u32, u64)> {
+    /// Reads the deployed revision, which this one replaces: it is compared, and then marked superseded.
+    async fn last_record(&self, version: u32) -> Option<Result<Record, Error>> {
+        let current = self.current?;
+        let deployed = current.deployed.filter(|deployed| *deployed != version)?;
+        Some(match current.packed.as_ref().zip(current.marks.as_deref()) {
+            Some((packed, marks)) if packed.is_sealed() => {
+                packed.unpack().map_err(Error::from).map(|release| Record::of(release, Some(marks.clone())))
+            }
+            _ => self.read_record(deployed).await,
+        })
+    }
+
+    async fn read_record(&self, version: u32) -> Result<Record, Error> {
+        let Decoration { namespace, release, .. } = &self.env.decoration;
+        Ok(self.env.storage.get(namespace, release, version).await?)
+    }
+
+    /// Returns the revision that was deployed last, if its record is in memory.
+    pub(in crate::action) fn last_good_in_memory(&self) -> Option<Stored<Release>> {
+        self.current?.packed.as_ref()?.unpack().ok()
+    }
+
+    /// Marks the earlier deployed revisions superseded; returns them. `last` is the record of the deployed one. A failure
+    /// is harmless, because only the newest revision counts, and the next action tries again.
+    async fn supersede(&self, version: u32, last: Option<Result<Record, Error>>) -> Vec<(u32, u64)> {
         let Some(current) = self.current else { return Vec::new() };
         let mut superseded = Vec::new();
-        for old in current.outdated.iter().copied().chain(current.deployed).filter(|old| *old != version) {
-            match self.mark_superseded(old, current).await {
-                Ok(resource_version) => superseded.push((old, resource_version)),
-                Err(error) => {
-                    let release = &self.env.decoration.release;
-                    tracing::warn!(release, revision = old, %error, "cannot mark a revision superseded");
-                }
-            }
+        for old in current.outdated.iter().copied().filter(|old| *old != version) {
+            let record = self.read_record(old).await;
+            superseded.extend(self.mark_superseded(old, record).await);
+        }
+        if let (Some(deployed), Some(record)) = (current.deployed, last) {
+            superseded.extend(self.mark_superseded(deployed, record).await);
         }
         superseded
     }
 
     /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven.
-    /// Returns the record's resource version.
-    async fn mark_superseded(&self, version: u32, current: &Current) -> Result<u64, Error> {
-        let known = current.packed.as_ref().zip(current.marks.as_deref()).filter(|_| current.deployed == Some(version));
-        let record = match known {
-            Some((packed, marks)) if packed.is_sealed() => {
-                Record { release: packed.unpack()?, marks: Some(marks.clone()) }
-            }
-            _ => self.env.storage.get(&self.env.decoration.namespace, &self.env.decoration.release, version).await?,
+    /// Returns the revision with the record's resource version.
+    async fn mark_superseded(&self, version: u32, record: Result<Record, Error>) -> Option<(u32, u64)> {
+        let marked = match record {
+            Ok(record) => self.env.storage.supersede(record).await.map_err(Error::from),
+            Err(error) => Err(error),
         };
-        Ok(self.env.storage.supersede(record).await?)
+        match marked {
+            Ok(resource_version) => Some((version, resource_version)),
+            Err(error) => {
+                let release = &self.env.decoration.release;
+                tracing::warn!(release, revision = version, %error, "cannot mark a revision superseded");
+                None
+            }
+        }
     }
 }

@@ -1,0 +1,43 @@
+//! Decides what the writes to one object do to it: the same for those of a rehearsal and for those that were sent.
+
+use super::Action;
+
+/// What is known of the writes to an object.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    /// The HTTP status of the refusal that stands; 0 without an answer.
+    pub(super) refused: Option<u16>,
+    pub(super) is_hook: bool,
+    /// Whether the object existed before the first write.
+    pub(super) existed: bool,
+    /// Whether it exists after the last one.
+    pub(super) exists: bool,
+    pub(super) was_deleted: bool,
+    /// Whether it leaves the release and stays.
+    pub(super) is_left: bool,
+    /// Whether its content differs afterwards.
+    pub(super) differs: bool,
+    /// Whether it differed in between.
+    pub(super) differed: bool,
+    pub(super) changes_managers: bool,
+}
+
+impl Facts {
+    /// Returns what happens to the object; `None` if that is nothing.
+    pub(super) fn action(self) -> Option<Action> {
+        Some(match (self.existed, self.exists, self.refused) {
+            (_, _, Some(409)) => Action::Conflict,
+            (_, _, Some(_)) => Action::Refused,
+            _ if self.is_hook => Action::Hook,
+            (false, false, _) => Action::Revert,
+            (false, true, _) => Action::Create,
+            (true, false, _) => Action::Delete,
+            _ if self.was_deleted => Action::Recreate,
+            _ if self.is_left => Action::Keep,
+            _ if self.differs => Action::Update,
+            _ if self.differed => Action::Revert,
+            _ if self.changes_managers => Action::Own,
+            _ => return None,
+        })
+    }
+}
