@@ -6,12 +6,12 @@ mod read;
 mod records;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use controller::report::chain;
@@ -20,12 +20,10 @@ use tokio::runtime::Builder;
 use super::flags::WATCHES_FILE;
 use super::kubeconfig;
 use ask::Asked;
+use watch::Screen;
 
 /// The exit code if what was asked for is not ready.
 const NOT_READY: u8 = 3;
-
-/// The pause before `--watch` reads again.
-const PAUSE: Duration = Duration::from_secs(2);
 
 /// The flags that all of these commands share.
 #[derive(Args, Clone, Debug, Default)]
@@ -120,28 +118,23 @@ struct Answer {
 pub(super) fn examples(name: &str) -> String {
     format!(
         "Examples:\n  # Why a resource is not ready, in the first line\n  {name} status memcached web -n demo\n\n  # All kinds of watches.yaml\n  \
-         {name} status\n\n  # Until it is ready, or has failed\n  {name} status memcached web -n demo --watch\n\n\
+         {name} status\n\n  # Again whenever something changes, until Ctrl-C\n  {name} status memcached web -n demo --watch\n\n\
          Exit codes: 0 ready, {NOT_READY} not ready, 1 the answer could not be read."
     )
 }
 
 /// Shows one resource, or all kinds.
 pub(super) fn status(asked: Status) -> ExitCode {
-    let Status { what, watch, target } = asked;
+    let Status { what, watch: watches, target } = asked;
     run(target.clone(), async move |asked: &Asked| {
-        if !watch {
+        if !watches {
             return asked.status(&what).await;
         }
-        let mut last = String::new();
-        loop {
-            let answer = asked.status(&what).await?;
-            if answer.text != last {
-                let clear = if target.output == Output::Text { "\u{1b}[H\u{1b}[2J" } else { "" };
-                show(&format!("{clear}{}", answer.text))?;
-                last = answer.text;
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+        let is_text = target.output == Output::Text;
+        let size = || watch::size().filter(|_| is_text);
+        let (mut out, mut errors) = (std::io::stdout(), std::io::stderr());
+        let mut screen = Screen { out: &mut out, errors: &mut errors, size: &size };
+        match watch::watch(async || asked.status(&what).await, &mut screen).await? {}
     })
 }
 
@@ -181,7 +174,9 @@ fn run(target: Target, ask: impl AsyncFnOnce(&Asked) -> Result<Answer, String>) 
 
 fn show(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| format!("cannot write the answer: {error}"))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(failed_to_write)
+}
+
+fn failed_to_write(error: std::io::Error) -> String {
+    format!("cannot write the answer: {error}")
 }
