@@ -59,6 +59,7 @@ mod shapes;
 mod survival;
 mod take_over;
 mod tenants;
+mod terminal;
 mod time;
 mod traces;
 mod tutorials;

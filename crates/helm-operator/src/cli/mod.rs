@@ -3,6 +3,7 @@
 //!
 //! Counterpart: operator-sdk's `internal/cmd/helm-operator`.
 
+mod complete;
 mod dag;
 mod diff;
 mod flags;
@@ -108,6 +109,9 @@ fn main(operator: Operator) -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     let name =
         args.first().and_then(|a| std::path::Path::new(a).file_name()?.to_str()).unwrap_or("helm-operator").to_owned();
+    if complete::answer(&name) {
+        return ExitCode::SUCCESS;
+    }
     let args = match with_plain_template(with_run(args), &name) {
         Ok(args) => args,
         Err(code) => return code,
@@ -136,7 +140,7 @@ pub(crate) fn command(name: &str) -> clap::Command {
          WATCH_NAMESPACE=demo {name} run --zap-devel\n\n  # As one of several replicas in a cluster\n  \
          {name} run --leader-elect --leader-election-id=my-operator"
     );
-    Cli::command()
+    complete::completing(Cli::command())
         .bin_name(name)
         .after_help(examples.clone())
         .mut_subcommand("run", |run| as_in_go(run).after_help(examples))

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::Shell;
 
+use super::complete;
+
 /// The arguments of `completion`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Completion {
@@ -24,9 +26,7 @@ pub(crate) struct Man {
 
 /// Prints the script that completes this program's commands.
 pub(super) fn completion(name: &str, asked: &Completion) -> ExitCode {
-    let mut script = Vec::new();
-    clap_complete::generate(asked.shell, &mut super::command(name), name, &mut script);
-    match io::stdout().write_all(&script) {
+    match complete::script(name, &asked.shell.to_string()).and_then(|script| io::stdout().write_all(&script)) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has closed its end.
         Err(_) => ExitCode::FAILURE,

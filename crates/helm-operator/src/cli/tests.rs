@@ -1,5 +1,6 @@
 //! Tests of command lines and the configuration that they produce.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use super::*;
@@ -214,12 +215,13 @@ fn the_command_is_consistent() {
 }
 
 #[test]
-fn every_shell_gets_a_script_and_every_command_a_page() {
-    let mut script = Vec::new();
-    clap_complete::generate(clap_complete::Shell::Bash, &mut command("op"), "op", &mut script);
-    let script = String::from_utf8(script).unwrap();
-    for word in ["--watches-file", "template", "completion"] {
-        assert!(script.contains(word), "{word}");
+fn every_word_is_completed_and_every_command_has_a_page() {
+    for (line, word) in [("op temp", "template"), ("op run --watches-f", "--watches-file"), ("op status -o j", "json")]
+    {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let last = words.len() - 1;
+        let found = clap_complete::engine::complete(&mut command("op"), words, last, None).unwrap();
+        assert!(found.iter().any(|one| one.get_value() == word), "{line}: {found:?}");
     }
     let folder = tempfile::tempdir().unwrap();
     clap_mangen::generate_to(command("op").name("op"), folder.path()).unwrap();
