@@ -10,6 +10,7 @@ use outside::{Call, Error, Target, object_path};
 use serde_json::{Value, json};
 use tower::BoxError;
 
+use super::defaults;
 use super::overlay::Overlay;
 use super::substitute::Substitute;
 use super::{CURRENT, Checked, Refused, Rehearsal, Write};
@@ -177,7 +178,24 @@ impl Work {
                 return Ok(((code, substitute.renamed(&body)?), Checked::Server));
             }
         }
-        Ok((self.kept().await?, Checked::Nobody))
+        let before = self.current.overlay.object(path);
+        let kept = self.kept().await?;
+        Ok((self.with_defaults(kept, before).await?, Checked::Nobody))
+    }
+
+    /// Adds what the API server adds to an object that is applied again.
+    async fn with_defaults(&self, (code, body): Answer, before: Option<Value>) -> Result<Answer, BoxError> {
+        let Some(before) = before.filter(|_| (200..300).contains(&code) && self.request.is_apply()) else {
+            return Ok((code, body));
+        };
+        let (answered, answer) = self.request.dry_run(&self.client).await?;
+        if !(200..300).contains(&answered) {
+            return Ok((code, body));
+        }
+        let mut object: Value = serde_json::from_slice(&body)?;
+        let sent = serde_json::from_slice(&self.request.body).unwrap_or_default();
+        defaults::add(&mut object, &before, &sent, &serde_json::from_slice(&answer)?);
+        Ok((code, object.to_string().into_bytes()))
     }
 
     /// Writes to what is in memory.
@@ -205,6 +223,13 @@ impl Work {
 }
 
 impl Sent {
+    /// Returns whether it applies an object, and not only its status.
+    fn is_apply(&self) -> bool {
+        let content = self.parts.headers.get(header::CONTENT_TYPE).and_then(|content| content.to_str().ok());
+        let is_whole = Target::of(self.parts.uri.path()).is_some_and(|target| target.subresource.is_empty());
+        is_whole && content.is_some_and(|content| content.starts_with("application/apply-patch"))
+    }
+
     fn whole(&self, uri: Uri) -> Request<Body> {
         let mut parts = self.parts.clone();
         parts.uri = uri;

@@ -3,8 +3,9 @@
 //! What was written is kept in memory, so that later reads of the same work see it. A second write to an object, or one
 //! that the API server cannot check because it depends on an earlier one, is answered from there. An object that is
 //! deleted and created anew is checked under another name, and its fields that the API server has refused to change stay
-//! immutable.
+//! immutable. One that is applied again gets the API server's defaults.
 
+mod defaults;
 mod layer;
 mod overlay;
 mod substitute;

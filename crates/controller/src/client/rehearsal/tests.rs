@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use kube::client::Body;
 use outside::{Api, Call, Error, MemoryApi, Response};
 use serde_json::{Value, json};
 
@@ -142,6 +143,39 @@ async fn what_was_immutable_stays_so_in_an_object_that_is_created_anew() {
         })
         .await;
     assert_eq!(rehearsal.writes().len(), 5);
+}
+
+/// Returns a client of a server that adds a field to maps with this `x`.
+fn defaulting(server: &Arc<MemoryApi>, x: &'static str) -> Client {
+    let inner = testing::client(server, &Arc::default());
+    let service = tower::service_fn(move |request| {
+        let inner = inner.clone();
+        async move {
+            let (head, body) = inner.send(request).await?.into_parts();
+            let mut object: Value = serde_json::from_slice(&body.collect_bytes().await?)?;
+            if object["data"]["x"] == x {
+                object["data"]["default"] = "d".into();
+            }
+            Ok::<_, tower::BoxError>(http::Response::from_parts(head, Body::from(object.to_string().into_bytes())))
+        }
+    });
+    Rehearsal::client(Client::new(service, "default"))
+}
+
+#[tokio::test]
+async fn an_object_that_is_applied_again_gets_the_servers_defaults() {
+    let (server, rehearsal) = (server(), rehearsal());
+    let client = defaulting(&server, "2");
+    let label = json!({"metadata": {"labels": {"a": "b"}}}).to_string().into_bytes();
+    let apply = || Call::apply(format!("{MAP}?fieldManager=f&force=true"), map("2").to_string().into_bytes());
+    let applied = rehearsal.record(async {
+        send(&client, Call::merge(MAP, label)).await.unwrap();
+        send(&client, apply()).await.unwrap().parse::<Value>().unwrap()
+    });
+    let applied = applied.await;
+    assert_eq!(applied["data"], json!({"x": "2", "default": "d"}));
+    assert_eq!(applied["metadata"]["labels"], json!({"a": "b"}), "an earlier write counts");
+    assert_eq!(rehearsal.object(MAP).unwrap()["data"], applied["data"]);
 }
 
 #[tokio::test]

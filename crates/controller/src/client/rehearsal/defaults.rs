@@ -1,0 +1,114 @@
+//! What the API server adds to an object that is applied again. Memory knows no defaults: a list that an apply replaces as a
+//! whole loses those in its items, as in a StatefulSet's claim templates, and a field that follows another stays away.
+
+use serde_json::Value;
+
+/// Adds to an object in memory what the API server adds to the same apply, although there it meets the object as it was
+/// before the earlier writes. A field that memory has, or that it removed, is left as it is: earlier writes decide that.
+pub(super) fn add(kept: &mut Value, before: &Value, sent: &Value, answered: &Value) {
+    for part in ["spec", "data"] {
+        if let Some(kept) = kept.get_mut(part) {
+            add_below(kept, &before[part], &sent[part], &answered[part]);
+        }
+    }
+}
+
+fn add_below(kept: &mut Value, before: &Value, sent: &Value, answered: &Value) {
+    match (kept, answered) {
+        (Value::Object(map), Value::Object(answered)) => {
+            for (key, value) in answered {
+                match map.get_mut(key) {
+                    Some(inner) => add_below(inner, &before[key], &sent[key], value),
+                    None if before.get(key).is_none() && sent.get(key).is_none() => {
+                        map.insert(key.clone(), value.clone());
+                    }
+                    None => {}
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(answered)) if items.len() == answered.len() => {
+            // What was there before has no say in a list that is as it was sent.
+            let is_replaced = sent.as_array().is_some_and(|sent| alike(sent, items));
+            for (at, (item, value)) in items.iter_mut().zip(answered).enumerate() {
+                let before = if is_replaced { &Value::Null } else { before.get(at).unwrap_or(&Value::Null) };
+                if is_part(item, value) {
+                    add_below(item, before, sent.get(at).unwrap_or(&Value::Null), value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns whether items are those that were sent, apart from empty structures that storing adds.
+fn alike(sent: &[Value], items: &[Value]) -> bool {
+    sent.len() == items.len() && sent.iter().zip(items).all(|(sent, item)| is_part(sent, item) && is_part(item, sent))
+}
+
+/// Returns whether one value is a part of another: what is empty is a part of everything.
+fn is_part(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Null, _) => true,
+        (Value::Object(part), _) if part.is_empty() => true,
+        (Value::Object(part), Value::Object(whole)) => {
+            part.iter().all(|(key, inner)| is_part(inner, whole.get(key).unwrap_or(&Value::Null)))
+        }
+        (Value::Array(part), Value::Array(whole)) => {
+            part.len() == whole.len() && part.iter().zip(whole).all(|(part, whole)| is_part(part, whole))
+        }
+        _ => part == whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn added(kept: Value, before: Value, sent: Value, answered: Value) -> Value {
+        let of = |spec: Value| json!({"kind": "StatefulSet", "spec": spec});
+        let mut kept = of(kept);
+        add(&mut kept, &of(before), &of(sent), &of(answered));
+        kept["spec"].take()
+    }
+
+    #[test]
+    fn a_list_that_was_replaced_gets_the_defaults_of_its_items_again() {
+        let claim = json!({"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}});
+        let mut whole = claim.clone();
+        whole["spec"]["volumeMode"] = "Filesystem".into();
+        whole["status"] = json!({"phase": "Pending"});
+        let mut stored = claim.clone();
+        stored["status"] = json!({});
+        let list = |one: &Value| json!({"claims": [one]});
+        assert_eq!(added(list(&stored), list(&whole), list(&claim), list(&whole)), list(&whole));
+        // The API server met other claims, which earlier writes have replaced here.
+        let mut other = whole.clone();
+        other["metadata"]["name"] = "other".into();
+        assert_eq!(added(list(&stored), list(&whole), list(&claim), list(&other)), list(&stored));
+        let more = json!({"claims": [whole, other]});
+        assert_eq!(added(list(&stored), list(&whole), list(&claim), more), list(&stored));
+    }
+
+    #[test]
+    fn a_field_that_follows_another_is_added_and_one_that_earlier_writes_decide_stays() {
+        let kept = json!({"account": "a", "replicas": 3});
+        let before = json!({"replicas": 3, "removed": 1});
+        let sent = json!({"account": "a"});
+        let answered = json!({"account": "a", "accountToo": "a", "replicas": 1, "removed": 1});
+        let expected = json!({"account": "a", "accountToo": "a", "replicas": 3});
+        assert_eq!(added(kept, before, sent, answered), expected);
+    }
+
+    #[test]
+    fn a_list_with_items_of_others_keeps_what_was_removed_from_them() {
+        let kept = json!({"containers": [{"name": "a", "image": "2"}, {"name": "theirs"}]});
+        let before = json!({"containers": [{"name": "a", "image": "1", "removed": 1}, {"name": "theirs"}]});
+        let sent = json!({"containers": [{"name": "a", "image": "2"}]});
+        let answered =
+            json!({"containers": [{"name": "a", "image": "2", "removed": 1, "policy": "Always"}, {"name": "theirs"}]});
+        let expected = json!({"containers": [{"name": "a", "image": "2", "policy": "Always"}, {"name": "theirs"}]});
+        assert_eq!(added(kept, before, sent, answered), expected);
+    }
+}
