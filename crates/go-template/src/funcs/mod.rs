@@ -10,6 +10,8 @@ use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
 
+use strum::EnumString;
+
 use crate::error::FuncError;
 use crate::escape;
 use crate::exec::Args;
@@ -23,8 +25,9 @@ use crate::value::{Field, IntType, Kind, List, Object, Str, UintType, Value};
 
 pub use error::{ArgError, BuiltinError};
 
-/// A built-in function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A built-in function, which parses from its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Builtin {
     And,
     Call,
@@ -50,32 +53,6 @@ pub(crate) enum Builtin {
 type Called = Result<Reflected, FuncError>;
 
 impl Builtin {
-    /// Returns the function with this name.
-    pub(crate) fn by_name(name: &str) -> Option<Builtin> {
-        Some(match name {
-            "and" => Builtin::And,
-            "call" => Builtin::Call,
-            "html" => Builtin::Html,
-            "index" => Builtin::Index,
-            "slice" => Builtin::Slice,
-            "js" => Builtin::Js,
-            "len" => Builtin::Len,
-            "not" => Builtin::Not,
-            "or" => Builtin::Or,
-            "print" => Builtin::Print,
-            "printf" => Builtin::Printf,
-            "println" => Builtin::Println,
-            "urlquery" => Builtin::UrlQuery,
-            "eq" => Builtin::Eq,
-            "ge" => Builtin::Ge,
-            "gt" => Builtin::Gt,
-            "le" => Builtin::Le,
-            "lt" => Builtin::Lt,
-            "ne" => Builtin::Ne,
-            _ => return None,
-        })
-    }
-
     /// Returns the types of the fixed parameters, and the type of further arguments.
     pub(crate) fn signature(self) -> (&'static [Param], Option<Param>) {
         use Builtin::{

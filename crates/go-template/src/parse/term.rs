@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{MAX_PAREN_DEPTH, ParseErrorKind, Parser, Result2};
-use crate::funcs::Builtin;
 use crate::item::{Item, ItemType};
 use crate::node::{Arg, Callee, ChainNode, FieldNode, IdentifierNode, PipeNode, Pos, StringNode, VarId, VariableNode};
 use crate::number::new_number;
@@ -90,7 +89,7 @@ impl<'a> Parser<'a> {
         let name = Str::from(token.val);
         let callee = name.as_utf8().and_then(|name| match self.funcs.get(name) {
             Some(function) => Some(Callee::Function(Arc::clone(function))),
-            None => Builtin::by_name(name).map(Callee::Builtin),
+            None => name.parse().ok().map(Callee::Builtin),
         });
         match callee {
             Some(callee) => Ok(Arg::Identifier(IdentifierNode { pos: token.pos, name, callee })),

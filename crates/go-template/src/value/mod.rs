@@ -22,6 +22,8 @@ pub use string::Str;
 use std::fmt;
 use std::sync::Arc;
 
+use strum::IntoStaticStr;
+
 use crate::function::Function;
 
 /// A Go value. Cheap to clone: everything large is behind a shared pointer.
@@ -78,7 +80,8 @@ pub enum UintType {
 }
 
 /// Go's `reflect.Kind`, as `kindOf` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[allow(missing_docs)] // The names are Go's.
 pub enum Kind {
     Invalid,
@@ -107,29 +110,7 @@ pub enum Kind {
 impl Kind {
     /// Returns the name of the kind. Counterpart: `reflect.Kind.String`.
     pub fn name(self) -> &'static str {
-        match self {
-            Kind::Invalid => "invalid",
-            Kind::Bool => "bool",
-            Kind::Int => "int",
-            Kind::Int8 => "int8",
-            Kind::Int16 => "int16",
-            Kind::Int32 => "int32",
-            Kind::Int64 => "int64",
-            Kind::Uint => "uint",
-            Kind::Uint8 => "uint8",
-            Kind::Uint16 => "uint16",
-            Kind::Uint32 => "uint32",
-            Kind::Uint64 => "uint64",
-            Kind::Uintptr => "uintptr",
-            Kind::Float64 => "float64",
-            Kind::Complex128 => "complex128",
-            Kind::String => "string",
-            Kind::Slice => "slice",
-            Kind::Map => "map",
-            Kind::Struct => "struct",
-            Kind::Ptr => "ptr",
-            Kind::Func => "func",
-        }
+        self.into()
     }
 }
 

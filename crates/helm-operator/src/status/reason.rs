@@ -3,8 +3,12 @@
 
 use std::fmt;
 
+use strum::{EnumString, IntoStaticStr};
+
 /// The reason why a resource fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::EnumIter))]
+#[strum(const_into_str)]
 pub(crate) enum Reason {
     /// The chart's files changed while the operator was running.
     ChartChanged,
@@ -77,93 +81,21 @@ pub(crate) enum Reason {
     /// A value source does not exist.
     ValuesSourceMissing,
     /// A reason of a renderer that the operator's author wrote.
+    #[strum(disabled)]
     Own(&'static str),
 }
-
-/// All reasons that have a name here.
-const ALL: [Reason; 35] = [
-    Reason::ChartChanged,
-    Reason::ChartUnavailable,
-    Reason::ChartUnverified,
-    Reason::DependencyForbidden,
-    Reason::DriftLoop,
-    Reason::ExternalSchema,
-    Reason::Forbidden,
-    Reason::GroupNotReady,
-    Reason::ImpersonationForbidden,
-    Reason::InstallError,
-    Reason::InternalError,
-    Reason::InvalidAnnotation,
-    Reason::InvalidName,
-    Reason::InvalidOrder,
-    Reason::InvalidSchema,
-    Reason::InvalidValues,
-    Reason::OtherOperator,
-    Reason::OutOfReach,
-    Reason::PostRenderFailed,
-    Reason::ReconcileError,
-    Reason::RecordTooLarge,
-    Reason::RecordsForbidden,
-    Reason::ReleaseConflict,
-    Reason::ReleaseInFlight,
-    Reason::RenderError,
-    Reason::RenderLimit,
-    Reason::ServiceAccountMissing,
-    Reason::TestFailed,
-    Reason::Unanswered,
-    Reason::UninstallError,
-    Reason::UnsupportedKubernetes,
-    Reason::UpgradeError,
-    Reason::ValueMappingFailed,
-    Reason::ValuesSourceForbidden,
-    Reason::ValuesSourceMissing,
-];
 
 impl Reason {
     /// Returns the reason with this name.
     pub(crate) fn named(name: &'static str) -> Reason {
-        ALL.into_iter().find(|reason| reason.as_str() == name).unwrap_or(Reason::Own(name))
+        name.parse().unwrap_or(Reason::Own(name))
     }
 
     /// Returns the name, in upper camel case.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Reason::ChartChanged => "ChartChanged",
-            Reason::ChartUnavailable => "ChartUnavailable",
-            Reason::ChartUnverified => "ChartUnverified",
-            Reason::DependencyForbidden => "DependencyForbidden",
-            Reason::DriftLoop => "DriftLoop",
-            Reason::ExternalSchema => "ExternalSchema",
-            Reason::Forbidden => "Forbidden",
-            Reason::GroupNotReady => "GroupNotReady",
-            Reason::ImpersonationForbidden => "ImpersonationForbidden",
-            Reason::InstallError => "InstallError",
-            Reason::InternalError => "InternalError",
-            Reason::InvalidAnnotation => "InvalidAnnotation",
-            Reason::InvalidName => "InvalidName",
-            Reason::InvalidOrder => "InvalidOrder",
-            Reason::InvalidSchema => "InvalidSchema",
-            Reason::InvalidValues => "InvalidValues",
-            Reason::OtherOperator => "OtherOperator",
-            Reason::OutOfReach => "OutOfReach",
-            Reason::PostRenderFailed => "PostRenderFailed",
-            Reason::ReconcileError => "ReconcileError",
-            Reason::RecordTooLarge => "RecordTooLarge",
-            Reason::RecordsForbidden => "RecordsForbidden",
-            Reason::ReleaseConflict => "ReleaseConflict",
-            Reason::ReleaseInFlight => "ReleaseInFlight",
-            Reason::RenderError => "RenderError",
-            Reason::RenderLimit => "RenderLimit",
-            Reason::ServiceAccountMissing => "ServiceAccountMissing",
-            Reason::TestFailed => "TestFailed",
-            Reason::Unanswered => "Unanswered",
-            Reason::UninstallError => "UninstallError",
-            Reason::UnsupportedKubernetes => "UnsupportedKubernetes",
-            Reason::UpgradeError => "UpgradeError",
-            Reason::ValueMappingFailed => "ValueMappingFailed",
-            Reason::ValuesSourceForbidden => "ValuesSourceForbidden",
-            Reason::ValuesSourceMissing => "ValuesSourceMissing",
             Reason::Own(name) => name,
+            known => known.into_str(),
         }
     }
 
@@ -245,11 +177,13 @@ impl PartialEq<Reason> for str {
 
 #[cfg(test)]
 mod tests {
+    use strum::IntoEnumIterator as _;
+
     use super::*;
 
     #[test]
     fn a_name_that_a_renderer_gives_is_the_reason_of_that_name() {
-        for reason in ALL {
+        for reason in Reason::iter() {
             assert_eq!(Reason::named(reason.as_str()), reason);
         }
         assert_eq!(Reason::named("NoSuchTool"), Reason::Own("NoSuchTool"));

@@ -1,7 +1,10 @@
 //! The names of actions.
 
+use strum::IntoStaticStr;
+
 /// What an action does with a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Action {
     /// Creates its first revision.
     Install,
@@ -18,12 +21,6 @@ pub enum Action {
 impl Action {
     /// Returns the name in annotations and metrics, such as `install`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Action::Install => "install",
-            Action::Upgrade => "upgrade",
-            Action::Rollback => "rollback",
-            Action::Test => "test",
-            Action::Uninstall => "uninstall",
-        }
+        self.into()
     }
 }

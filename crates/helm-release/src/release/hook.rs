@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::Fields;
 
@@ -45,8 +46,9 @@ fn is_zero(n: &i64) -> bool {
 }
 
 /// An event at which a hook runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 #[allow(missing_docs)] // The names are Helm's.
 pub enum HookEvent {
     PreInstall,
@@ -58,6 +60,7 @@ pub enum HookEvent {
     PreRollback,
     PostRollback,
     #[serde(alias = "test-success")]
+    #[strum(to_string = "test", serialize = "test-success")]
     Test,
     /// An unknown event; such a hook never runs.
     #[serde(other)]
@@ -67,34 +70,12 @@ pub enum HookEvent {
 impl HookEvent {
     /// Parses one word of the annotation `helm.sh/hook`; `Other` if it is unknown.
     pub fn parse(word: &str) -> HookEvent {
-        match word {
-            "pre-install" => HookEvent::PreInstall,
-            "post-install" => HookEvent::PostInstall,
-            "pre-delete" => HookEvent::PreDelete,
-            "post-delete" => HookEvent::PostDelete,
-            "pre-upgrade" => HookEvent::PreUpgrade,
-            "post-upgrade" => HookEvent::PostUpgrade,
-            "pre-rollback" => HookEvent::PreRollback,
-            "post-rollback" => HookEvent::PostRollback,
-            "test" | "test-success" => HookEvent::Test,
-            _ => HookEvent::Other,
-        }
+        word.parse().unwrap_or(HookEvent::Other)
     }
 
     /// Returns the event's word in the annotation.
     pub fn as_str(self) -> &'static str {
-        match self {
-            HookEvent::PreInstall => "pre-install",
-            HookEvent::PostInstall => "post-install",
-            HookEvent::PreDelete => "pre-delete",
-            HookEvent::PostDelete => "post-delete",
-            HookEvent::PreUpgrade => "pre-upgrade",
-            HookEvent::PostUpgrade => "post-upgrade",
-            HookEvent::PreRollback => "pre-rollback",
-            HookEvent::PostRollback => "post-rollback",
-            HookEvent::Test => "test",
-            HookEvent::Other => "other",
-        }
+        self.into()
     }
 }
 

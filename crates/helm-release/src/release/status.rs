@@ -1,10 +1,12 @@
 //! The status of a revision: Helm's `pkg/release/common/status.go`.
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 /// The status of a revision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Status {
     /// The current revision: all its objects are applied.
     Deployed,
@@ -31,32 +33,12 @@ pub enum Status {
 impl Status {
     /// Returns Helm's name for it, as in the record's label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Unknown => "unknown",
-            Status::Deployed => "deployed",
-            Status::Uninstalled => "uninstalled",
-            Status::Superseded => "superseded",
-            Status::Failed => "failed",
-            Status::Uninstalling => "uninstalling",
-            Status::PendingInstall => "pending-install",
-            Status::PendingUpgrade => "pending-upgrade",
-            Status::PendingRollback => "pending-rollback",
-        }
+        self.into()
     }
 
     /// Parses the record's label; `Unknown` for any other word.
     pub fn parse(word: &str) -> Status {
-        match word {
-            "deployed" => Status::Deployed,
-            "uninstalled" => Status::Uninstalled,
-            "superseded" => Status::Superseded,
-            "failed" => Status::Failed,
-            "uninstalling" => Status::Uninstalling,
-            "pending-install" => Status::PendingInstall,
-            "pending-upgrade" => Status::PendingUpgrade,
-            "pending-rollback" => Status::PendingRollback,
-            _ => Status::Unknown,
-        }
+        word.parse().unwrap_or_default()
     }
 
     /// Returns whether an action was in progress when the record was written.
