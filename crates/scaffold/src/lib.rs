@@ -5,7 +5,7 @@ pub mod project;
 
 pub mod gvk;
 mod kustomize;
-mod lines;
+pub mod lines;
 
 mod documents;
 

@@ -1,22 +1,139 @@
-//! Finds the line of each key in a YAML document.
+//! YAML as a tree that knows the line of each key, so that warnings can name it.
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::Spanned;
+
+/// A YAML value; scalars keep their type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Node {
+    /// `null`, or nothing.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Integer(i128),
+    /// Any other number.
+    Float(f64),
+    /// A text.
+    String(String),
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping, in the order of the file.
+    Map(Vec<Entry>),
+}
+
+/// A key of a mapping with its value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The line, starting at 1; 0 if unknown.
+    pub line: u64,
+    /// The value.
+    pub value: Node,
+}
+
+impl Node {
+    /// Parses one document.
+    ///
+    /// # Errors
+    /// The text is not YAML, or a key is not a text.
+    pub fn parse(text: &str) -> Result<Node, String> {
+        let options = serde_yaml::options! { with_snippet: false };
+        serde_yaml::from_str_with_options(text, options).map_err(|error| error.to_string())
+    }
+
+    /// Returns the type's name in messages.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Node::Null => "null",
+            Node::Bool(_) => "a boolean",
+            Node::Integer(_) | Node::Float(_) => "a number",
+            Node::String(_) => "a string",
+            Node::List(_) => "a list",
+            Node::Map(_) => "a mapping",
+        }
+    }
+
+    /// Returns the value as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Node::Null => serde_json::Value::Null,
+            Node::Bool(b) => (*b).into(),
+            Node::Integer(i) => i64::try_from(*i).map_or_else(|_| (*i as f64).into(), Into::into),
+            Node::Float(f) => (*f).into(),
+            Node::String(s) => s.as_str().into(),
+            Node::List(list) => list.iter().map(Node::to_json).collect(),
+            Node::Map(entries) => {
+                serde_json::Value::Object(entries.iter().map(|e| (e.key.clone(), e.value.to_json())).collect())
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Node, E> {
+        Ok(Node::Bool(v))
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Node, E> {
+        Ok(Node::Integer(v.into()))
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Node, E> {
+        Ok(Node::Integer(v.into()))
+    }
+
+    fn visit_f64<E>(self, v: f64) -> Result<Node, E> {
+        Ok(Node::Float(v))
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Node, E> {
+        Ok(Node::String(v.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(node) = seq.next_element()? {
+            list.push(node);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some((key, value)) = map.next_entry::<Spanned<String>, Node>()? {
+            entries.push(Entry { line: key.referenced.line(), key: key.value, value });
+        }
+        Ok(Node::Map(entries))
+    }
+}
 
 /// The keys of a document with their lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    tree: Tree,
+    tree: Node,
     /// The number of lines before the document.
     offset: usize,
-}
-
-#[derive(Debug, Default)]
-enum Tree {
-    #[default]
-    Leaf,
-    List(Vec<Tree>),
-    Table(Vec<(String, usize, Tree)>),
 }
 
 impl Lines {
@@ -24,8 +141,7 @@ impl Lines {
     pub(crate) fn of(text: &str, offset: usize) -> Lines {
         // Keeps the line count, unlike removing the marker's line.
         let text = if text.starts_with("---") { text.replacen("---", "", 1) } else { text.to_owned() };
-        let options = serde_yaml::options! { with_snippet: false };
-        Lines { tree: serde_yaml::from_str_with_options(&text, options).unwrap_or_default(), offset }
+        Lines { tree: Node::parse(&text).unwrap_or_default(), offset }
     }
 
     /// Returns the line of the key at this path, or of the innermost existing key on the way. Items of lists have their
@@ -34,82 +150,23 @@ impl Lines {
         let (mut tree, mut line) = (&self.tree, None);
         for key in path.iter().map(AsRef::as_ref) {
             match tree {
-                Tree::Table(entries) => {
-                    let Some((_, at, inner)) = entries.iter().find(|(name, ..)| name == key) else { break };
-                    (tree, line) = (inner, Some(*at));
+                Node::Map(entries) => {
+                    let Some(entry) = entries.iter().find(|entry| entry.key == key) else { break };
+                    (tree, line) = (&entry.value, Some(entry.line));
                 }
-                Tree::List(items) => {
+                Node::List(items) => {
                     let Some(inner) = key.parse().ok().and_then(|at: usize| items.get(at)) else { break };
                     tree = inner;
                     // The first key of a map is on the item's line.
-                    if let Tree::Table(entries) = inner {
-                        line = entries.first().map(|(_, at, _)| *at).or(line);
+                    if let Node::Map(entries) = inner {
+                        line = entries.first().map(|entry| entry.line).or(line);
                     }
                 }
-                Tree::Leaf => break,
+                _ => break,
             }
         }
-        line.filter(|line| *line > 0).map(|line| line + self.offset)
-    }
-}
-
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
-    }
-}
-
-struct TreeVisitor;
-
-/// Defines the visits of values without keys.
-macro_rules! leaves {
-    ($($name:ident: $type:ty),+) => {
-        $(fn $name<E>(self, _: $type) -> Result<Tree, E> {
-            Ok(Tree::Leaf)
-        })+
-    };
-}
-
-impl<'de> Visitor<'de> for TreeVisitor {
-    type Value = Tree;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a YAML value")
-    }
-
-    leaves!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_i128: i128, visit_f64: f64, visit_str: &str);
-
-    fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_none<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tree, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(Tree::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
-        let mut entries = Vec::new();
-        while let Some((key, value)) = map.next_entry::<Spanned<String>, Tree>()? {
-            let line = usize::try_from(key.referenced.line()).unwrap_or_default();
-            entries.push((key.value, line, value));
-        }
-        Ok(Tree::Table(entries))
-    }
-
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|_| Tree::Leaf)
+        let line = line.and_then(|line| usize::try_from(line).ok()).filter(|line| *line > 0);
+        line.map(|line| line + self.offset)
     }
 }
 
