@@ -196,6 +196,7 @@ impl From<&Method> for Purpose {
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
     /// The server rejected the request.
     #[error("{message}")]
@@ -220,31 +221,21 @@ pub enum Error {
         /// The limit in seconds.
         seconds: u64,
     },
-    /// The response exceeds the limit.
     #[error("the API server's response exceeds {limit} bytes")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The response does not have the expected shape.
     #[error("cannot parse the API server's response")]
     Json(#[source] serde_json::Error),
-    /// The server does not serve the kind.
     #[error("no matches for kind \"{kind}\" in version \"{api_version}\"")]
-    NoKind {
-        /// The kind's `apiVersion`.
-        api_version: String,
-        /// The kind.
-        kind: String,
-    },
+    NoKind { api_version: String, kind: String },
     /// Whether the kind is served is unknown: the API server that serves its group does not answer.
     #[error(
         "cannot find out whether kind \"{kind}\" in version \"{api_version}\" is served: the API server behind APIService {service:?} does not answer"
     )]
     Unanswered {
-        /// The kind's `apiVersion`.
         api_version: String,
-        /// The kind.
         kind: String,
         /// The APIService's name: `VERSION.GROUP`.
         service: String,

@@ -8,6 +8,7 @@ use crate::Component;
 /// Why a cluster could not be started or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
     /// No directory has the binaries. A test may be skipped for this error and for [`Error::NoGo`], and for no other.
     #[error(
@@ -16,11 +17,9 @@ pub enum Error {
          (`make cluster` or `make test-cluster`; in code, test_cluster::build) (looked in {looked_in}: missing {missing})"
     )]
     NoBinaries {
-        /// The last directory searched.
         looked_in: PathBuf,
         /// The missing names, separated by commas.
         missing: String,
-        /// The directory for binaries that are built.
         built: PathBuf,
     },
     /// The binaries are missing, and so is what builds them.
@@ -28,73 +27,39 @@ pub enum Error {
         "cannot build a cluster to test on: {program} is missing. Install Go 1.26 or later (https://go.dev/dl), bash and git; or set \
          KUBEBUILDER_ASSETS to a directory with the binaries, or USE_KUBECONFIG to the kubeconfig of a running cluster"
     )]
-    NoGo {
-        /// The missing program.
-        program: &'static str,
-    },
+    NoGo { program: &'static str },
     /// The binaries could not be built; the cause is on standard error.
     #[error("cannot build the test cluster in {folder}: {status}; the cause is above, and in {folder}/bin/.log")]
-    Build {
-        /// The folder of the build.
-        folder: PathBuf,
-        /// The exit status of the build.
-        status: ExitStatus,
-    },
-    /// A control plane process exited unexpectedly.
+    Build { folder: PathBuf, status: ExitStatus },
     #[error("{component} exited unexpectedly with {status}; the end of its log:\n{log}")]
     Ended {
-        /// The process.
         component: Component,
-        /// Its exit status.
         status: ExitStatus,
         /// The last lines of its log.
         log: String,
     },
-    /// A step did not finish in time.
     #[error("timed out after {seconds} s waiting until {what}; the end of the API server's log:\n{log}")]
     TimedOut {
-        /// The awaited event.
         what: String,
         /// The limit in seconds.
         seconds: u64,
-        /// The last lines of the API server's log.
         log: String,
     },
-    /// kubectl failed.
     #[error("kubectl {arguments} failed: {stderr}")]
-    Kubectl {
-        /// Its arguments.
-        arguments: String,
-        /// Its error output.
-        stderr: String,
-    },
-    /// A program that prepares a real node failed.
+    Kubectl { arguments: String, stderr: String },
     #[error("{command} failed: {stderr}")]
     Program {
         /// Its name and arguments.
         command: String,
-        /// Its error output.
         stderr: String,
     },
     /// The cluster comes from `USE_KUBECONFIG`, so we must not touch its processes.
     #[error("cannot control {0}: the cluster comes from USE_KUBECONFIG")]
     NotOurs(Component),
-    /// kubectl printed something other than JSON.
     #[error("kubectl {arguments} did not print JSON")]
-    Json {
-        /// Its arguments.
-        arguments: String,
-        /// The cause.
-        source: serde_json::Error,
-    },
-    /// A file or a process could not be handled.
+    Json { arguments: String, source: serde_json::Error },
     #[error("cannot {what}")]
-    Io {
-        /// The attempted operation.
-        what: String,
-        /// The cause.
-        source: std::io::Error,
-    },
+    Io { what: String, source: std::io::Error },
     /// The shared cluster failed to start for an earlier test.
     #[error("the shared cluster did not start: {0}")]
     Shared(String),

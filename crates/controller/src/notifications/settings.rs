@@ -33,36 +33,24 @@ pub struct Sink(Uri);
 
 /// The reason why events cannot be sent. The messages never quote the address.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// The address is not a URL.
     #[error("the sink of CloudEvents must be a URL such as https://example.com/events")]
     Url,
-    /// The address would send events unencrypted through a network.
     #[error(
         "the sink of CloudEvents must be an https URL; http is only for this host itself (localhost, 127.0.0.1, [::1])"
     )]
     Plain,
-    /// The address contains a user or a password.
     #[error("the sink of CloudEvents must not contain a user or a password")]
     User,
-    /// The source is not a URI reference.
     #[error("the source of CloudEvents must be a URI reference of printable ASCII characters, such as /clusters/prod")]
     Source,
-    /// A file cannot be read.
     #[error("cannot read {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The file of the secret is empty.
+    File { path: PathBuf, source: std::io::Error },
     #[error("{} has no secret", .0.display())]
     NoSecret(PathBuf),
-    /// The sink's certificates cannot be used.
     #[error(transparent)]
     Certificates(#[from] CertificatesError),
-    /// TLS cannot be used with these settings.
     #[error("cannot send CloudEvents over TLS")]
     Tls(#[source] kube::Error),
 }

@@ -49,45 +49,26 @@ pub struct Applied<K> {
 
 /// The reason why a write failed. A reconciler may return it as its own error.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum WriteError {
     /// An object of that name exists and does not belong to the resource.
     #[error("{kind} {name:?} exists and belongs to something else: delete it, or rename one of the two")]
-    Foreign {
-        /// The object's kind.
-        kind: String,
-        /// Its name.
-        name: String,
-    },
+    Foreign { kind: String, name: String },
     /// The resource cannot own an object there.
     #[error("{kind} {name:?} {place}: {owner} cannot own it")]
     Elsewhere {
-        /// The object's kind.
         kind: String,
-        /// Its name.
         name: String,
         /// The place of the object: `is in namespace "x"`.
         place: String,
-        /// The kind of the resource.
         owner: String,
     },
     /// The resource is cluster-scoped, and the object names no namespace.
     #[error("{kind} {name:?} needs a namespace: its resource has none")]
-    NoNamespace {
-        /// The object's kind.
-        kind: String,
-        /// Its name.
-        name: String,
-    },
+    NoNamespace { kind: String, name: String },
     /// The object could not be written.
     #[error("cannot write {kind} {name:?}")]
-    Write {
-        /// The object's kind.
-        kind: String,
-        /// Its name.
-        name: String,
-        /// The cause.
-        source: kube::Error,
-    },
+    Write { kind: String, name: String, source: kube::Error },
     /// The object or status is not a JSON object.
     #[error("cannot encode {0}")]
     Encode(String, #[source] serde_json::Error),

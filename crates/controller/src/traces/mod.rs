@@ -44,20 +44,16 @@ pub struct Settings {
 
 /// The reason why traces cannot be sent.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// The address is no URL.
     #[error("the collector of traces must be a URL such as http://collector.monitoring:4318/v1/traces")]
     Endpoint,
-    /// The collector's certificates cannot be used.
     #[error(transparent)]
     Certificates(#[from] CertificatesError),
-    /// TLS cannot be used with these settings.
     #[error("cannot send traces over TLS")]
     Tls(#[source] kube::Error),
-    /// There is no thread to send from.
     #[error("cannot start the thread that sends traces")]
     Thread(#[source] std::io::Error),
-    /// OpenTelemetry's variables are invalid.
     #[error("cannot send traces: check the variables that begin with OTEL_")]
     Variables(#[source] opentelemetry_otlp::ExporterBuildError),
 }

@@ -9,6 +9,7 @@ use crate::value::Str;
 /// The reason why a node fails on its data, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // The messages say it.
 pub enum EvalError {
     /// A variable is used whose declaration did not run. Holds its name with the dollar sign.
     #[error("undefined variable: {0}")]
@@ -52,94 +53,42 @@ pub enum EvalError {
     /// A field of a struct is given arguments. Holds the field.
     #[error("{0} has arguments but cannot be invoked as function")]
     NotInvokable(Str),
-    /// The type does not have the field.
     #[error("can't evaluate field {field} in type {type_name}")]
-    NoField {
-        /// The field.
-        field: Str,
-        /// Go's name for the type.
-        type_name: String,
-    },
+    NoField { field: Str, type_name: String },
     /// The field's name starts with a lower-case letter.
     #[error("{field} is an unexported field of struct type {type_name}")]
-    UnexportedField {
-        /// The field.
-        field: Str,
-        /// Go's name for the type.
-        type_name: String,
-    },
-    /// The method does not return a value, or a value and an error.
+    UnexportedField { field: Str, type_name: String },
     #[error("function {method} has {count} return values; should be 1 or 2")]
     ResultCount {
-        /// The method.
         method: Str,
         /// The number of values that it returns.
         count: usize,
     },
     /// The second result of the method is not an error.
     #[error("invalid function signature for {method}: second return value should be error; is {type_name}")]
-    SecondResult {
-        /// The method.
-        method: Str,
-        /// Go's name for the second result's type.
-        type_name: &'static str,
-    },
-    /// A variadic function is given too few arguments.
+    SecondResult { method: Str, type_name: &'static str },
     #[error("wrong number of args for {name}: want at least {want} got {got}")]
     TooFewArgs {
-        /// The function's name.
         name: Str,
         /// The number of arguments that it needs at least.
         want: usize,
         /// The number of arguments that it is given, without the one from the pipeline.
         got: usize,
     },
-    /// A function is given too few or too many arguments.
     #[error("wrong number of args for {name}: want {want} got {got}")]
-    ArgCount {
-        /// The function's name.
-        name: Str,
-        /// The number of arguments that it takes.
-        want: usize,
-        /// The number of arguments that it is given.
-        got: usize,
-    },
+    ArgCount { name: Str, want: usize, got: usize },
     /// An untyped nil is passed to a parameter that cannot be nil.
     #[error("invalid value; expected {}", .0.name())]
     InvalidValue(Param),
-    /// A value has the wrong type.
     #[error("wrong type for value; expected {}; got {got}", .expected.name())]
-    WrongType {
-        /// The parameter's type.
-        expected: Param,
-        /// Go's name for the value's type.
-        got: String,
-    },
+    WrongType { expected: Param, got: String },
     /// The constant `nil` is passed to a parameter that cannot be nil.
     #[error("cannot assign nil to {}", .0.name())]
     NilArg(Param),
-    /// A constant has the wrong kind.
     #[error("expected {expected}; found {found}")]
-    WrongConstant {
-        /// The kind of constant that the parameter takes.
-        expected: &'static str,
-        /// The source of the argument.
-        found: String,
-    },
-    /// A constant is passed to a parameter that does not accept constants.
+    WrongConstant { expected: &'static str, found: String },
     #[error("can't handle {found} for arg of type {}", .expected.name())]
-    NoConstant {
-        /// The parameter's type.
-        expected: Param,
-        /// The source of the argument.
-        found: String,
-    },
-    /// The value of an action cannot be printed.
+    NoConstant { expected: Param, found: String },
     #[error("can't print {action} of type {type_name}")]
-    NotPrintable {
-        /// The source of the action.
-        action: String,
-        /// Go's name for the value's type.
-        type_name: String,
-    },
+    NotPrintable { action: String, type_name: String },
 }

@@ -6,6 +6,7 @@ use crate::value::Str;
 /// The problem with the arguments of a built-in function, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // The messages say it.
 pub enum BuiltinError {
     /// `index nil`.
     #[error("index of untyped nil")]
@@ -25,13 +26,11 @@ pub enum BuiltinError {
     /// A negative index, or one beyond the length.
     #[error("index out of range: {0}")]
     IndexOutOfRange(i64),
-    /// An index is nil.
     #[error("cannot index slice/array with nil")]
     NilIndex,
     /// An index is not an integer. Holds Go's name for its type.
     #[error("cannot index slice/array with type {0}")]
     IndexType(String),
-    /// A map key has the wrong type.
     #[error(transparent)]
     Key(ArgError),
     /// `slice nil`.
@@ -63,38 +62,17 @@ pub enum BuiltinError {
     CallOfNil,
     /// `call` of a value that is not a function.
     #[error("non-function {name} of type {type_name}")]
-    NotAFunction {
-        /// The source of the value.
-        name: String,
-        /// Go's name for its type.
-        type_name: String,
-    },
-    /// `call` of a variadic function with too few arguments.
+    NotAFunction { name: String, type_name: String },
     #[error("wrong number of args for {name}: got {got} want at least {want}")]
-    TooFewArgs {
-        /// The source of the function.
-        name: String,
-        /// The number of arguments that it is given.
-        got: usize,
-        /// The number of arguments that it needs at least.
-        want: usize,
-    },
+    TooFewArgs { name: String, got: usize, want: usize },
     /// `call` with too few or too many arguments.
     #[error("wrong number of args for {name}: got {got} want {want}")]
-    ArgCount {
-        /// The source of the function.
-        name: String,
-        /// The number of arguments that it is given.
-        got: usize,
-        /// The number of arguments that it takes.
-        want: usize,
-    },
+    ArgCount { name: String, got: usize, want: usize },
     /// `call` with an argument of the wrong type.
     #[error("arg {index}: {error}")]
     Arg {
         /// The argument, counted from 0.
         index: usize,
-        /// The reason why it does not fit.
         error: ArgError,
     },
     /// The [`Object`](crate::Object) has a signature for the method but does not implement it.

@@ -48,7 +48,6 @@ fn env() -> Result<Arc<Env>, Error> {
     ENV.clone().map_err(|error| Error::Syntax(error.to_string()))
 }
 
-/// A compiled expression.
 #[derive(Clone)]
 pub(crate) struct Expression {
     source: Arc<str>,
@@ -65,28 +64,20 @@ impl std::fmt::Debug for Expression {
 /// The reason why an expression cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// It is too long.
     #[error("the expression has {0} bytes; at most {MAX_SOURCE} are allowed")]
     TooLong(usize),
-    /// It nests too deeply.
     #[error("the expression nests deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// It is not valid CEL.
     #[error("{0}")]
     Syntax(String),
-    /// It names an unknown variable.
     #[error("unknown variable {0:?}")]
     Variable(String),
-    /// It calls a function outside the library.
     #[error("unknown function {0:?}")]
     Function(String),
-    /// It uses `objects` without naming a kind.
     #[error("\"objects\" must be followed by a kind, as in objects.Deployment or objects[\"Kind.group\"]")]
     Objects,
-    /// It asks for Secrets.
     #[error("Secrets are never given to expressions: status and conditions are public")]
     Secrets,
-    /// `join` needs a literal separator of at most 16 bytes.
     #[error("the argument of join must be a literal of at most 16 bytes")]
     Separator,
 }
@@ -94,10 +85,8 @@ pub(crate) enum Error {
 /// The reason why an expression has no result. Contains no data of objects except names of missing fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    /// It did too much work.
     #[error("takes more than {BUDGET} steps")]
     Budget,
-    /// It failed.
     #[error("{0}")]
     Failed(String),
 }

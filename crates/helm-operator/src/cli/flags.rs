@@ -27,19 +27,14 @@ const EVENT_TYPE: &str = "io.operatorframework.sdk.helm.";
 /// Flags that contradict each other, or whose value must not be quoted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsageError {
-    /// A flag and its old name are both set.
     #[error("only one of --{0} and --{1} may be set")]
     Both(&'static str, &'static str),
-    /// Authorization needs TLS.
     #[error("--metrics-secure flag is required when --metrics-require-rbac is present")]
     RbacWithoutTls,
-    /// The settings for CloudEvents are invalid.
     #[error("{0}")]
     CloudEvents(String),
-    /// A setting for CloudEvents has no effect.
     #[error("--cloudevents-sink is required when --{0} is present")]
     WithoutSink(&'static str),
-    /// The address for traces is invalid.
     #[error("{0}")]
     Traces(String),
 }
@@ -398,7 +393,6 @@ impl Run {
         Tls { files, http2: self.enable_http2, require_rbac: self.metrics_require_rbac }
     }
 
-    /// Returns the options for logs.
     pub(crate) fn telemetry(&self) -> telemetry::Options {
         telemetry::Options {
             devel: self.zap_devel,

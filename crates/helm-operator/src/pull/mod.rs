@@ -38,51 +38,20 @@ pub(crate) struct Secrets {
 /// The reason why a chart cannot be used. The messages quote no secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A Secret cannot be read.
     #[error("cannot read Secret {namespace}/{name}")]
-    Secret {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// The cause.
-        source: kube::Error,
-    },
-    /// A Secret lacks a key.
+    Secret { namespace: String, name: String, source: kube::Error },
     #[error("Secret {namespace}/{name} has no key {key}")]
-    NoKey {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// The key.
-        key: String,
-    },
-    /// A Secret is needed without a cluster.
+    NoKey { namespace: String, name: String, key: String },
     #[error(
         "Secret {0} is needed to fetch the chart, and only a running operator reads Secrets: what is public, a certificate or a key, can be a file of the project"
     )]
     NoCluster(String),
-    /// A file cannot be read.
     #[error("cannot read {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The key cannot be used.
+    File { path: PathBuf, source: io::Error },
     #[error("the key in {place} {source}")]
-    Key {
-        /// Where it is.
-        place: String,
-        /// The cause.
-        source: KeyError,
-    },
-    /// There is no thread or runtime to fetch on.
+    Key { place: String, source: KeyError },
     #[error("cannot start to fetch the chart")]
     Runtime(#[source] io::Error),
-    /// The chart cannot be fetched.
     #[error(transparent)]
     Fetch(#[from] registry::Error),
 }

@@ -32,10 +32,8 @@ pub(crate) struct Rehearsed {
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The resource cannot be read as one of its kind.
     #[error("the resource is invalid")]
     Invalid(#[from] serde_json::Error),
-    /// It has no name that a path can contain.
     #[error(transparent)]
     Name(#[from] ApiError),
 }

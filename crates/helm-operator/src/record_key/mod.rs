@@ -36,7 +36,6 @@ const RACES: usize = 5;
 /// The reason why there is no key yet.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    /// The request failed.
     #[error("cannot {verb} Secret {NAME:?} in namespace {namespace:?}, which holds the key of release records")]
     Api {
         verb: &'static str,
@@ -44,16 +43,12 @@ enum Error {
         #[source]
         source: kube::Error,
     },
-    /// The Secret was not made by the operator.
     #[error("Secret {NAME:?} has type {0:?} instead of {SECRET_TYPE:?}: delete it, and the operator makes one")]
     OtherType(String),
-    /// An entry is not a valid key.
     #[error("entry {0:?} of Secret {NAME:?} has fewer than 32 bytes: remove it")]
     Short(String),
-    /// Other writers keep changing the Secret.
     #[error("Secret {NAME:?} changes all the time")]
     Contested,
-    /// The system provides no randomness.
     #[error("cannot make a random key: {0}")]
     Random(getrandom::Error),
 }

@@ -15,9 +15,7 @@ use crate::watches::{CommonAnnotations, CommonLabels};
 /// What each object gets.
 #[derive(Clone, Copy)]
 pub(crate) struct Added<'a> {
-    /// Its labels.
     pub(crate) labels: &'a CommonLabels,
-    /// Its annotations.
     pub(crate) annotations: &'a CommonAnnotations,
 }
 
@@ -37,13 +35,10 @@ impl<'a> Added<'a> {
 /// The reason why labels or annotations cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A document cannot be read.
     #[error(transparent)]
     Read(#[from] yaml::Error),
-    /// A document cannot be written.
     #[error(transparent)]
     Write(#[from] yaml::EmitError),
-    /// The result is not a release.
     #[error(transparent)]
     Objects(#[from] ObjectError),
 }
@@ -127,7 +122,6 @@ fn with(map: &Map, key: &str, value: Value) -> Map {
     Map::new(MapType::Interface, entries)
 }
 
-/// Returns the map at a key, or an empty one.
 fn child(map: &Map, key: &str) -> Map {
     match map.get(key) {
         Some(Value::Map(known)) => known,

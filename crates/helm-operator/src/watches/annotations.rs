@@ -53,18 +53,10 @@ pub struct AnnotationNames {
 /// The reason why an annotation cannot have a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
-    /// The key cannot be renamed.
     #[error("{key:?} is not one of {}", RENAMED.join(", "))]
-    Unknown {
-        /// The key.
-        key: String,
-    },
-    /// There is no such key.
+    Unknown { key: String },
     #[error("{key:?} is not one of {}{}", all_keys().collect::<Vec<_>>().join(", "), meant(key))]
-    NoKey {
-        /// The key.
-        key: String,
-    },
+    NoKey { key: String },
     /// Two keys share a name. The message is upstream's.
     #[error("annotation {0:?} already exists")]
     Duplicate(String),
@@ -91,7 +83,6 @@ impl AnnotationNames {
         self.names.get(name).copied()
     }
 
-    /// Returns whether a key counts.
     pub(crate) fn counts(&self, key: &str) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.contains(key))
     }
@@ -108,7 +99,6 @@ impl AnnotationNames {
     }
 }
 
-/// Returns every key that has an effect.
 fn all_keys() -> impl Iterator<Item = &'static str> {
     scaffold::annotations::all()
 }

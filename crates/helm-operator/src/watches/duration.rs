@@ -19,16 +19,12 @@ const UNITS: [(&str, u64); 8] = [
 /// The reason why a text is not a duration, or not a valid one. The messages are Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DurationError {
-    /// It cannot be parsed.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
-    /// A number without a unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
-    /// A unit that Go does not know.
     #[error("time: unknown unit {1:?} in duration {0:?}")]
     UnknownUnit(String, String),
-    /// Below zero.
     #[error("duration {0:?} must not be negative")]
     Negative(String),
 }

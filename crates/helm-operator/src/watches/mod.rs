@@ -156,27 +156,14 @@ pub struct Watch {
 
 /// The reason why watches.yaml cannot be used. The messages are upstream's where it has one.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// The file cannot be read.
     #[error("could not open watches file {} (run this in the project's folder, or set --watches-file)", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The file's content cannot be used.
+    Open { path: PathBuf, source: std::io::Error },
     #[error("failed to load watches file {}", path.display())]
-    In {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: Box<Error>,
-    },
-    /// The text is not YAML.
+    In { path: PathBuf, source: Box<Error> },
     #[error("not a valid list of watches: {0}")]
     Yaml(String),
-    /// A key has an invalid value.
     #[error("line {line}: {what}")]
     Value {
         /// The line, starting at 1; 0 if unknown.
@@ -184,10 +171,8 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
-    /// An override value that `--set` rejects.
     #[error(transparent)]
     Override(#[from] OverrideError),
-    /// An override value's template is invalid.
     #[error("failed to expand override values: {0}")]
     Expand(#[source] expand::Error),
 }

@@ -436,31 +436,23 @@ pub struct Completed {
 
 /// Why an action failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// Applying or deleting an object failed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// Reading or writing a record failed.
     #[error(transparent)]
     Storage(#[from] storage::Error),
-    /// A hook failed.
     #[error(transparent)]
     Hook(#[from] HookError),
     /// A group of an ordered release did not become ready.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// A stored manifest cannot be parsed.
     #[error("cannot read the stored manifest")]
     Manifest(#[from] ObjectError),
-    /// A stored record cannot be decoded.
     #[error("cannot read the stored release")]
     Record(#[from] crate::release::Error),
-    /// A stored record is not this operator's.
     #[error("the record of revision {version} was not written by this operator, or was changed since")]
-    Unproven {
-        /// The revision.
-        version: u32,
-    },
+    Unproven { version: u32 },
 }
 
 impl Error {

@@ -27,42 +27,29 @@ pub enum Health {
 
 /// Why an ordered release stopped between two rounds.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum GroupError {
-    /// An object failed.
     #[error("group {group} failed: {object}: {why}; correct it in spec or the chart, or look at its events and logs")]
     Failed {
         /// The group, after its chart's name.
         group: String,
-        /// Kind and name.
         object: String,
-        /// Why, from its status.
         why: String,
     },
-    /// An object was not ready in time.
     #[error(
         "group {group} is not ready: {object}: {why}, and for {limit} nothing changed; look at its events and logs, or raise \
          progressTimeout in watches.yaml if it needs longer"
     )]
     TimedOut {
-        /// The group, after its chart's name.
         group: String,
-        /// Kind and name.
         object: String,
-        /// Why, from its status.
         why: String,
         /// The limit in Go's notation.
         limit: String,
     },
     /// The wait was ended from outside ([`Slot::group_interruption`](crate::kube::Slot::group_interruption)).
     #[error("stopped waiting for group {group} ({object}): {why}")]
-    Interrupted {
-        /// The group, after its chart's name.
-        group: String,
-        /// Kind and name.
-        object: String,
-        /// Why it was ended.
-        why: &'static str,
-    },
+    Interrupted { group: String, object: String, why: &'static str },
 }
 
 impl GroupError {
@@ -132,7 +119,6 @@ pub(super) async fn until_ready(
     Ok(())
 }
 
-/// A wait for a round.
 struct Wait<'a> {
     env: &'a Environment<'a>,
     round: (usize, usize),

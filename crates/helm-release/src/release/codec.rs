@@ -31,20 +31,16 @@ const MAX_WEIGHT: usize = 64 << 20;
 
 /// Why a record could not be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// The record is not valid base64.
     #[error("release record is not valid base64")]
     Base64(#[from] base64::DecodeError),
-    /// The record is not gzip, or truncated.
     #[error("cannot decompress release record")]
     Gzip(#[from] std::io::Error),
-    /// The record unpacks to more than the limit.
     #[error("release record is larger than {MAX_UNPACKED} bytes unpacked")]
     TooLarge,
-    /// The record has more values than the limit.
     #[error("release record needs more than {MAX_WEIGHT} bytes of memory")]
     TooManyValues,
-    /// The record is not the JSON of a release.
     #[error("cannot parse release record")]
     Json(#[from] serde_json::Error),
     /// The process ends, or decoding panicked.

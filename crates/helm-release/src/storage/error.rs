@@ -5,39 +5,29 @@ use crate::{kube, release};
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// The request failed.
     #[error("cannot {verb} release record {key:?}")]
     Api {
         /// `read`, `create`, `update` or `delete`.
         verb: &'static str,
-        /// The record's name.
         key: String,
-        /// The cause.
         #[source]
         source: kube::Error,
     },
-    /// The record cannot be encoded or decoded.
     #[error("cannot encode or decode release record {key:?}")]
     Codec {
-        /// The record's name.
         key: String,
-        /// The cause.
         #[source]
         source: release::Error,
     },
-    /// A part of a record in several Secrets is missing.
     #[error("release record {key:?} lacks a chunk")]
-    Incomplete {
-        /// The record's name.
-        key: String,
-    },
+    Incomplete { key: String },
     /// The record exceeds 1 MiB even without the chart's other files and the notes.
     #[error(
         "release {name:?} is too large to record: {size} bytes compressed, and a Secret holds {MAX_RECORD}; split the chart or its resource"
     )]
     TooLarge {
-        /// The release's name.
         name: String,
         /// The record's size in bytes.
         size: usize,

@@ -20,11 +20,10 @@ const HEADER_BYTES: u64 = 512;
 /// The reason why an archive cannot be unpacked. The texts are Helm's, except [`Malformed`](ArchiveError::Malformed) and
 /// [`LongHeader`](ArchiveError::LongHeader).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum ArchiveError {
-    /// It is not a gzip stream.
     #[error("gzip: invalid header")]
     NotGzip,
-    /// It ends too early.
     #[error("unexpected EOF")]
     Truncated,
     /// The gzip or tar stream is malformed. Holds the decoder's text.
@@ -36,22 +35,17 @@ pub enum ArchiveError {
     /// A name or attribute exceeds 64 KiB.
     #[error("cannot read the chart archive: a name is longer than {MAX_HEADER_BYTES} bytes (limit MAX_HEADER_BYTES)")]
     LongHeader,
-    /// It contains no files.
     #[error("no files in chart archive")]
     Empty,
-    /// A path is absolute.
     #[error("chart illegally contains absolute paths")]
     AbsolutePath,
-    /// A path is not below the chart's folder.
     #[error("chart illegally contains content outside the base directory: {0:?}")]
     OutsideFolder(String),
-    /// A path leaves the chart's folder through `..`.
     #[error("chart illegally references parent directory")]
     ParentFolder,
     /// A path starts with a drive letter.
     #[error("chart contains illegally named files")]
     DriveLetter,
-    /// `Chart.yaml` is not in a folder.
     #[error("chart yaml not in base directory")]
     ChartYamlOutside,
 }

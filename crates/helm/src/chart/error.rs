@@ -10,8 +10,8 @@ use crate::values;
 
 /// The reason why files do not form a chart. The texts are Helm's.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum LoadError {
-    /// There is no `Chart.yaml`.
     #[error("Chart.yaml file is missing")]
     NoChartYaml,
     /// The `apiVersion` names a format that Helm loads but no action accepts.
@@ -23,31 +23,24 @@ pub enum LoadError {
     /// `Chart.yaml` is readable, but Helm rejects its content.
     #[error("validation: {0}")]
     Metadata(InvalidMetadata),
-    /// A file cannot be read.
     #[error("cannot load {name}: {cause}")]
     File {
         /// The file's path in the chart.
         name: String,
-        /// The cause.
         cause: FileError,
     },
-    /// The archive cannot be unpacked.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// A subchart cannot be loaded.
     #[error("error unpacking subchart {name} in {parent}: {cause}")]
     Subchart {
         /// The subchart's folder or archive below `charts/`.
         name: String,
-        /// The name of the chart that contains it.
         parent: String,
-        /// The cause.
         cause: Box<LoadError>,
     },
     /// A folder below `charts/` has a name like an archive.
     #[error("error unpacking subchart tar in {parent}: expected {expected}, got {found}")]
     SubchartName {
-        /// The name of the chart that contains it.
         parent: String,
         /// The path that an archive would have.
         expected: String,

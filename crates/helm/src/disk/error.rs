@@ -9,52 +9,34 @@ use crate::chart::{ArchiveError, LoadError};
 
 /// The reason why a chart cannot be read from disk. The texts are Helm's where Helm has a counterpart.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum ReadError {
     /// The files do not form a chart.
     #[error(transparent)]
     Chart(#[from] LoadError),
-    /// The operating system cannot read a path.
     #[error("stat {path}: {}", go_text(cause))]
-    Stat {
-        /// The path.
-        path: String,
-        /// The reason.
-        cause: io::Error,
-    },
+    Stat { path: String, cause: io::Error },
     /// The folder has no readable `Chart.yaml`.
     #[error("unable to detect chart at {path}: open {path}: {}", go_text(cause))]
     NoChart {
         /// The absolute path at which `Chart.yaml` is expected.
         path: String,
-        /// The reason.
         cause: io::Error,
     },
-    /// The path is a YAML file.
     #[error("file '{0}' seems to be a YAML file, but expected a gzipped archive")]
     YamlFile(String),
-    /// The path is neither a folder nor a gzip file.
     #[error("file '{path}' does not appear to be a gzipped archive; got '{found}'")]
     NotAnArchive {
-        /// The path.
         path: String,
         /// The media type that its content suggests.
         found: &'static str,
     },
-    /// The file starts like an archive but is not one.
     #[error("file '{path}' does not appear to be a valid chart file (details: {cause})")]
-    InvalidArchive {
-        /// The path.
-        path: String,
-        /// The cause.
-        cause: ArchiveError,
-    },
-    /// The archive cannot be unpacked.
+    InvalidArchive { path: String, cause: ArchiveError },
     #[error("unable to load chart archive: {0}")]
     Archive(ArchiveError),
-    /// `.helmignore` contains an invalid pattern.
     #[error(transparent)]
     Ignore(#[from] RuleError),
-    /// `.helmignore` is too large.
     #[error(".helmignore is larger than {MAX_IGNORE_BYTES} bytes (limit MAX_IGNORE_BYTES)")]
     IgnoreTooLarge,
     /// Matching each file against `.helmignore` would take too long.
@@ -63,26 +45,16 @@ pub enum ReadError {
     /// Folders nest too deeply. Holds the path in the chart.
     #[error("folders are nested more than {MAX_FOLDER_DEPTH} deep (limit MAX_FOLDER_DEPTH): {0}")]
     FoldersTooDeep(String),
-    /// The folder contains too many entries.
     #[error("{what} has more than {limit} files (limit MAX_{}_FILES)", what.to_uppercase())]
     TooManyFiles {
         /// A word for the folder.
         what: &'static str,
-        /// The limit.
         limit: usize,
     },
-    /// The folder contains too many symbolic links.
     #[error("{0} has more than {MAX_LINKS} symlinks (limit MAX_LINKS)")]
     TooManyLinks(&'static str),
-    /// A symbolic link is broken or part of a cycle.
     #[error("error evaluating symlink {path}: {}", go_text(cause))]
-    BrokenLink {
-        /// The link.
-        path: String,
-        /// The reason.
-        cause: io::Error,
-    },
-    /// A symbolic link points out of the folder that links must stay in.
+    BrokenLink { path: String, cause: io::Error },
     #[error("symlink {name} points outside of {allowed}, which is not allowed")]
     LinkOutside {
         /// The link's path in the chart.
@@ -93,22 +65,18 @@ pub enum ReadError {
     /// A path is a device, socket or pipe.
     #[error("cannot load irregular file {0} as it has file mode type bits set")]
     IrregularFile(String),
-    /// A file cannot be read.
     #[error("error reading {name}: {cause}")]
     File {
         /// Its path in the chart.
         name: String,
-        /// The reason.
         cause: io::Error,
     },
-    /// This file makes the folder exceed its limit.
     #[error("error reading {name}: {what} exceeds maximum decompressed size of {limit} bytes")]
     TooLarge {
         /// The file's path in the folder.
         name: String,
         /// A word for the folder.
         what: &'static str,
-        /// The limit.
         limit: u64,
     },
 }

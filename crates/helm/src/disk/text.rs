@@ -6,18 +6,12 @@ use std::path::{Component, Path};
 
 /// The reason why a values file, or standard input, cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum InputError {
-    /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     StandardInput(io::Error),
-    /// The file cannot be read.
     #[error("open {path}: {}", open_text(cause))]
-    File {
-        /// The file.
-        path: String,
-        /// The reason.
-        cause: io::Error,
-    },
+    File { path: String, cause: io::Error },
 }
 
 fn open_text(error: &io::Error) -> String {

@@ -11,38 +11,26 @@ use crate::release_name::InvalidName;
 
 /// The reason why the command fails. The texts are Helm's where Helm has a counterpart.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// The flags or arguments are invalid.
     #[error(transparent)]
     Usage(#[from] UsageError),
-    /// The chart cannot be read.
     #[error(transparent)]
     Chart(#[from] ReadError),
-    /// Dependencies in `Chart.yaml` are missing below `charts/`. Holds their names.
     #[error(
         "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: {0}"
     )]
     MissingDependencies(String),
-    /// The user's values are invalid.
     #[error(transparent)]
     Values(#[from] ValuesError),
-    /// The chart does not render.
     #[error(transparent)]
     Render(#[from] engine::Error),
-    /// A template fails, or renders something other than YAML.
     #[error("{0}\n\nUse --debug flag to render out invalid YAML")]
     InvalidYaml(engine::Error),
-    /// `--show-only` names a template that rendered nothing.
     #[error("could not find template {0} in chart")]
     NoTemplate(String),
-    /// A file below `--output-dir` cannot be written.
     #[error("cannot write {path}: {cause}")]
-    Write {
-        /// The file.
-        path: String,
-        /// The reason.
-        cause: io::Error,
-    },
+    Write { path: String, cause: io::Error },
     /// The caller's cluster cannot be reached or rejects an object. Holds the caller's message.
     #[error("{0}")]
     Cluster(String),
@@ -65,39 +53,23 @@ impl Error {
 
 /// The reason why flags or arguments are invalid.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum UsageError {
     /// There are neither one nor two arguments.
     #[error("expected a chart, or a release name and a chart")]
     Arguments,
-    /// The value of `--dry-run` is unknown.
     #[error("invalid dry-run value ({given:?}). Must be {allowed}")]
-    DryRun {
-        /// The value.
-        given: String,
-        /// The allowed values.
-        allowed: &'static str,
-    },
-    /// The value of `--kube-version` is not a version.
+    DryRun { given: String, allowed: &'static str },
     #[error("invalid kube version '{given}': {cause}")]
-    KubeVersion {
-        /// The value.
-        given: String,
-        /// The cause.
-        cause: InvalidKubeVersion,
-    },
-    /// A name is given together with `--generate-name`.
+    KubeVersion { given: String, cause: InvalidKubeVersion },
     #[error("cannot set --generate-name and also specify a name")]
     GenerateName,
-    /// A name is given together with `--name-template`.
     #[error("cannot set --name-template and also specify a name")]
     NameTemplateAndName,
-    /// `--name-template` cannot be parsed.
     #[error(transparent)]
     NameTemplateSyntax(#[from] ParseError),
-    /// `--name-template` fails.
     #[error(transparent)]
     NameTemplate(#[from] FuncError),
-    /// The release's name is invalid.
     #[error("release name check failed: {0}")]
     ReleaseName(InvalidName),
     /// The chart is a URL.
@@ -106,7 +78,6 @@ pub enum UsageError {
     /// The chart is in a repository.
     #[error("repo {repository} not found: only charts on disk are rendered; fetch it first with 'helm pull {path}'")]
     RepositoryChart {
-        /// The repository.
         repository: String,
         /// The repository and the chart.
         path: String,
@@ -114,7 +85,6 @@ pub enum UsageError {
     /// The chart is neither a path nor a URL.
     #[error("non-absolute URLs should be in form of repo_name/path_to_chart, got: {0}")]
     NotAPath(String),
-    /// The chart's path does not exist.
     #[error("path {0:?} not found")]
     NoChart(String),
     /// The chart cannot be installed by itself. Holds the reason.

@@ -9,30 +9,16 @@ use crate::{strvals, values};
 
 /// The reason why a flag that sets values cannot be applied. The texts are Helm's.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum ValuesError {
-    /// A file cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A file is not a valid values file.
     #[error("failed to parse {path}: {cause}")]
-    File {
-        /// The file.
-        path: String,
-        /// The cause.
-        cause: values::ReadError,
-    },
-    /// The text of `--set` or a related flag is malformed.
+    File { path: String, cause: values::ReadError },
     #[error("failed parsing --{flag} data: {cause}")]
-    Set {
-        /// The flag.
-        flag: &'static str,
-        /// The cause.
-        cause: strvals::Error,
-    },
-    /// `--set-json key=…` is malformed.
+    Set { flag: &'static str, cause: strvals::Error },
     #[error("failed parsing --set-json data {0}")]
     Json(String),
-    /// `--set-json {…}` is not a JSON object.
     #[error("failed parsing --set-json data JSON: {0}")]
     JsonObject(String),
 }

@@ -20,22 +20,16 @@ use crate::watches::{Change, Patch, Patches, group_version};
 /// The reason why a release cannot be patched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A document cannot be read.
     #[error(transparent)]
     Read(#[from] yaml::Error),
-    /// A document cannot be written.
     #[error(transparent)]
     Write(#[from] yaml::EmitError),
-    /// A strategic patch without a target names an object that is not there, or more than one.
     #[error("patch {number}: {count} objects are {what}; without a target, it needs to be one")]
     NoObject { number: usize, what: String, count: usize },
-    /// A patch cannot be applied to an object.
     #[error("patch {number} of {what}: {why}")]
     Patch { number: usize, what: String, why: String },
-    /// The result is no stream of manifests.
     #[error(transparent)]
     Stream(#[from] SortError),
-    /// The result is not a release.
     #[error(transparent)]
     Objects(#[from] ObjectError),
 }
@@ -53,7 +47,6 @@ pub(crate) fn apply(mut candidate: Candidate, patches: &Patches, namespace: &str
     Ok(candidate)
 }
 
-/// A document of the stream.
 struct Document {
     text: String,
     object: Value,

@@ -11,10 +11,8 @@ use super::keys::{Keys, Structure, structure_of};
 /// The reason why a patch cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// The patch has a value of another type than the object.
     #[error("{path}: the object has {object}, the patch {patch}")]
     Type { path: String, object: &'static str, patch: &'static str },
-    /// The directive is unknown.
     #[error("{path}: unknown $patch directive {directive}: expected \"replace\", \"delete\" or \"merge\"")]
     Directive { path: String, directive: String },
 }

@@ -13,10 +13,8 @@ const OPEN: &str =
 /// The reason why a resource's sources are unknown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unnamed {
-    /// An entry of the watch fits no object.
     #[error(transparent)]
     Watch(#[from] SourceError),
-    /// The annotation is invalid, or not allowed.
     #[error("annotation values-from: {0}")]
     Annotation(String),
 }

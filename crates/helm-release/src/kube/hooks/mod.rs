@@ -91,67 +91,38 @@ impl Journal for () {
 
 /// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum HookError {
-    /// An object could not be created, read or deleted.
     #[error("cannot run hook {path}")]
     Api {
-        /// The hook's template.
         path: String,
-        /// The cause.
         #[source]
         source: Error,
     },
-    /// The release may not contain its object.
     #[error("hook {path}: {refused}")]
-    OutOfReach {
-        /// The hook's template.
-        path: String,
-        /// The object, and the cause.
-        refused: OutOfReach,
-    },
-    /// Its manifest is not valid.
+    OutOfReach { path: String, refused: OutOfReach },
     #[error("cannot build an object for hook {path}")]
     Object {
-        /// The hook's template.
         path: String,
-        /// The cause.
         #[source]
         source: ObjectError,
     },
-    /// The release could not be recorded.
     #[error("cannot record hook {path}")]
     Record {
-        /// The hook's template.
         path: String,
-        /// The cause.
         #[source]
         source: JournalError,
     },
-    /// An existing object of the same name does not belong to the release.
     #[error("hook {path} cannot replace {object}: {why}")]
-    Foreign {
-        /// The hook's template.
-        path: String,
-        /// Kind and name.
-        object: String,
-        /// Its owner.
-        why: NotOurs,
-    },
+    Foreign { path: String, object: String, why: NotOurs },
     /// An earlier run left a Job or Pod of the same name.
     #[error(
         "hook {path} cannot create {object}: an earlier run left it, and no delete policy of the hook removes it; delete it, or add \
          before-hook-creation to its annotation helm.sh/hook-delete-policy"
     )]
-    Left {
-        /// The hook's template.
-        path: String,
-        /// Kind and name.
-        object: String,
-    },
-    /// Its Job or Pod failed.
+    Left { path: String, object: String },
     #[error("hook {path} failed: {why}")]
     Failed {
-        /// The hook's template.
         path: String,
         /// The object, and the message in its status.
         why: String,
@@ -159,33 +130,22 @@ pub enum HookError {
     /// The server did not answer until its timeout, so it may have succeeded.
     #[error("hook {path} is not known to have finished within {limit}: still waiting for {what}")]
     Unanswered {
-        /// The hook's template.
         path: String,
         /// The timeout in Go's notation.
         limit: String,
         /// What it waited for, and why the last request failed.
         what: String,
     },
-    /// It exceeded its timeout.
     #[error("hook {path} did not finish within {limit}: still waiting for {what}")]
     TimedOut {
-        /// The hook's template.
         path: String,
         /// The timeout in Go's notation.
         limit: String,
-        /// What it waited for.
         what: String,
     },
     /// Its run was ended from outside ([`Slot::interruption`]).
     #[error("hook {path} was interrupted while waiting for {what}: {why}")]
-    Interrupted {
-        /// The hook's template.
-        path: String,
-        /// What it waited for.
-        what: String,
-        /// Why it was interrupted.
-        why: &'static str,
-    },
+    Interrupted { path: String, what: String, why: &'static str },
 }
 
 impl HookError {

@@ -70,17 +70,14 @@ pub struct ObjectError {
 
 /// The fault of a document.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
 pub enum ObjectFault {
-    /// It is not valid YAML.
     #[error("cannot parse manifest: {0}")]
     Yaml(String),
-    /// A required field is missing.
     #[error("manifest has an object without {0}")]
     Missing(&'static str),
-    /// A field has another type than string.
     #[error("{field} must be a string, got {got}; quote it in the template")]
     NotString {
-        /// The field.
         field: &'static str,
         /// The JSON type of its value.
         got: &'static str,
@@ -91,17 +88,10 @@ pub enum ObjectFault {
     /// Both a name and a prefix are set; Helm's message.
     #[error("metadata.name and metadata.generateName cannot both be set")]
     NameAndGenerateName,
-    /// The objects would use too much memory.
     #[error("the objects take more than {} MiB in memory", .0 >> 20)]
     TooHeavy(u64),
-    /// One of our annotations has an unknown value.
     #[error("annotation {key} must be {allowed}")]
-    Annotation {
-        /// The annotation.
-        key: &'static str,
-        /// Its allowed values.
-        allowed: &'static str,
-    },
+    Annotation { key: &'static str, allowed: &'static str },
 }
 
 impl ObjectFault {

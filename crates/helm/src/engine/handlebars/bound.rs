@@ -30,7 +30,6 @@ pub(super) const LEAVE: &str = "__leave";
 /// The reason why a template cannot be bounded.
 #[derive(Debug, thiserror::Error)]
 enum BoundError {
-    /// A limit is exceeded.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// `{{> @partial-block}}`.

@@ -22,21 +22,16 @@ const RESULT: &str = "__result";
 /// The reason why a function call fails. The texts are Go's, without a location in the small template.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
-    /// `invoke` without a value or a method.
     #[error("invoke needs a value and a method name")]
     Invoke,
-    /// There is no function with this name.
     #[error("function {0:?} not defined")]
     Undefined(String),
-    /// The call is not valid Go.
     #[error("{}", .0.kind)]
     Syntax(Box<ParseError>),
-    /// The function fails.
     #[error("{}", message(.0))]
     Failed(FuncError),
 }
 
-/// The state of the run.
 pub(super) struct State {
     host: Render,
     templates: Arc<Templates>,
