@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use conformance::terminal::print_line;
 
-/// The outcome of one case.
 pub(crate) enum Outcome {
     /// Byte-identical output or error text.
     Exact,

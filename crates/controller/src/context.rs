@@ -137,7 +137,6 @@ impl Context {
     }
 }
 
-/// Returns a reference to a pod by its name.
 fn pod(namespace: &str, name: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".into()),

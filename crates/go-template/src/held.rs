@@ -42,7 +42,6 @@ impl Held {
         }
     }
 
-    /// Returns whether a check is due.
     pub(crate) fn is_check_due(&self) -> bool {
         self.bytes > self.check_at
     }

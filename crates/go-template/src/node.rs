@@ -235,7 +235,6 @@ pub struct NumberNode {
 }
 
 impl CommandNode {
-    /// Returns the operand and its arguments.
     pub(crate) fn operand(&self) -> (&Arg, &[Arg]) {
         (&self.args[0], &self.args[1..])
     }

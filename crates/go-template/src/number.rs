@@ -29,7 +29,6 @@ pub enum NumberError {
     Overflow(String),
 }
 
-/// Parses the number of a token.
 pub(crate) fn new_number(pos: Pos, text: &[u8], typ: ItemType) -> Result<NumberNode, NumberError> {
     let node = NumberNode { pos, text: text.into(), ..NumberNode::default() };
     match typ {

@@ -198,7 +198,6 @@ impl<'a> Scope<'a> {
         self.spent.keep_output(bytes, self.out.len(), &self.limits)
     }
 
-    /// Counts a step.
     #[inline]
     pub(crate) fn step(&mut self) -> Result<(), LimitError> {
         self.spent.step(1, &self.limits)
@@ -210,12 +209,10 @@ impl<'a> Scope<'a> {
         self.spent.check_output(self.out.len(), &self.limits)
     }
 
-    /// Charges an argument of a function.
     pub(crate) fn charge_argument(&mut self, arg: &Value) -> Result<(), LimitError> {
         self.spent.charge_argument(arg, &self.limits)
     }
 
-    /// Charges the result of a function.
     pub(crate) fn charge_result(&mut self, value: &Value) -> Result<(), LimitError> {
         self.spent.charge_result(value, self.out.len(), &self.limits)
     }
@@ -247,7 +244,6 @@ impl<'a> Scope<'a> {
         self.spent.charge_work(noted.steps, &self.limits)
     }
 
-    /// Returns the method of a map type.
     pub(crate) fn map_method(&self, ty: MapType, name: &[u8]) -> Option<Arc<Function>> {
         if ty != MapType::Values {
             return None;
@@ -258,7 +254,6 @@ impl<'a> Scope<'a> {
             .map(|(_, function)| Arc::clone(function))
     }
 
-    /// Returns whether a map type has a method with this name.
     pub(crate) fn has_map_method(&self, ty: MapType, name: &[u8]) -> bool {
         ty == MapType::Values && self.values_methods.iter().any(|(method, _)| method.as_bytes() == name)
     }

@@ -38,7 +38,6 @@ pub(crate) fn object<'a>(document: &'a Value, go_type: &str) -> Result<Option<&'
 
 /// The fields of one struct. Absent and null fields leave their targets unchanged.
 pub(crate) struct Fields<'a> {
-    /// The decoded map.
     pub(crate) map: &'a Map,
     /// The struct's name in Go's errors.
     pub(crate) owner: &'a str,

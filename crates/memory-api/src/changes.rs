@@ -92,7 +92,6 @@ impl Watched {
     }
 }
 
-/// One write.
 #[derive(Clone, Debug)]
 struct Write {
     version: u64,
@@ -113,7 +112,6 @@ pub(crate) struct Log {
 const MAX_WRITES: usize = 20_000;
 
 impl Log {
-    /// Records a write.
     pub(crate) fn record(
         &mut self,
         version: u64,

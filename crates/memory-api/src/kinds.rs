@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::schema::{CUSTOM, Type, schema};
 use crate::status::About;
 
-/// A kind in one version.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) api_version: String,
@@ -19,7 +18,6 @@ pub(crate) struct Kind {
     pub(crate) structure: &'static str,
 }
 
-/// The served kinds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     served: Vec<Arc<Kind>>,
@@ -41,12 +39,10 @@ impl Kind {
         }
     }
 
-    /// Returns the type of its objects.
     pub(crate) fn of(&self) -> Type {
         Type::object(self.structure)
     }
 
-    /// Returns whether it is a custom resource.
     pub(crate) fn is_custom(&self) -> bool {
         self.structure == CUSTOM
     }
@@ -80,7 +76,6 @@ impl Kind {
 }
 
 impl Kinds {
-    /// Serves a kind.
     pub(crate) fn add(&mut self, kind: Kind) {
         self.served.retain(|known| known.api_version != kind.api_version || known.plural != kind.plural);
         self.served.push(Arc::new(kind));
@@ -92,7 +87,6 @@ impl Kinds {
         self.served.extract_if(.., is_it).collect()
     }
 
-    /// Returns the kind of a collection.
     pub(crate) fn find(&self, api_version: &str, plural: &str) -> Option<&Arc<Kind>> {
         self.served.iter().find(|known| known.plural == plural && known.api_version == api_version)
     }

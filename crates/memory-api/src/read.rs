@@ -52,7 +52,6 @@ impl Server {
         }
     }
 
-    /// Lists a collection.
     pub(crate) fn list(&self, kind: &Kind, target: &Target, query: Query, accept: &str) -> Result<Value, Status> {
         let watched = self.watched(kind, target, query);
         let continued = match query.get("continue").filter(|token| !token.is_empty()) {
@@ -84,7 +83,6 @@ impl Server {
         Ok(self.listed(kind, items, metadata, accept))
     }
 
-    /// Returns the objects of a resource as they were at a version.
     fn objects_at(&self, resource: &Arc<str>, version: u64) -> Result<BTreeMap<Key, Stored>, Status> {
         let mut objects: BTreeMap<Key, Stored> =
             self.store.of_resource(resource).map(|(key, stored)| (key.clone(), stored.clone())).collect();
@@ -134,7 +132,6 @@ impl Server {
     }
 }
 
-/// Returns an object in the version of this kind.
 pub(crate) fn as_version(kind: &Kind, object: &Value) -> Value {
     let mut object = object.clone();
     if object.get("apiVersion").is_some_and(|version| *version != *kind.api_version) {

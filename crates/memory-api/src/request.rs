@@ -72,7 +72,6 @@ impl<'a> Target<'a> {
 pub(crate) struct Query<'a>(pub(crate) &'a str);
 
 impl<'a> Query<'a> {
-    /// Splits a path from its query.
     pub(crate) fn split(path: &'a str) -> (&'a str, Query<'a>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         (path, Query(query))

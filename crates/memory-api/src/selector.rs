@@ -51,7 +51,6 @@ impl Selector {
         self.terms.is_empty()
     }
 
-    /// Returns whether it selects the object.
     pub(crate) fn selects(&self, object: &Value) -> bool {
         self.terms.iter().all(|term| term.accepts(object))
     }

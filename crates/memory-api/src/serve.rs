@@ -66,7 +66,6 @@ impl Server {
         if is_served { Ok(()) } else { Err(Status::new(404, "NotFound", format!("{}: NotFound", target.plural))) }
     }
 
-    /// Returns the kind and target of a collection's path.
     pub(crate) fn collection<'a>(&self, path: &'a str) -> Result<(Arc<Kind>, Target<'a>), Status> {
         let target = Target::of(path).ok_or_else(not_served)?;
         self.check_collection(&target)?;

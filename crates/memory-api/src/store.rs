@@ -50,7 +50,6 @@ impl Kind {
 }
 
 impl Store {
-    /// Returns an object.
     pub(crate) fn get(&self, key: &Key) -> Option<&Stored> {
         self.objects.get(key)
     }

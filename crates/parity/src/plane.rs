@@ -14,7 +14,6 @@ use test_cluster::{Options, Processes, TestCluster};
 
 use crate::live::{self, GROUP, Id, Objects};
 
-/// Namespace of every release.
 pub(crate) const NAMESPACE: &str = "ns";
 
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -42,7 +41,6 @@ pub(crate) struct Plane {
     baseline: BTreeSet<Id>,
 }
 
-/// A served kind.
 #[derive(Clone, Debug)]
 struct Served {
     group: String,

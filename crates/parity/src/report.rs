@@ -21,14 +21,12 @@ pub struct Report {
     unexplained: usize,
 }
 
-/// The steps of one chart.
 #[derive(Debug)]
 pub(crate) struct ChartReport {
     pub(crate) chart: String,
     pub(crate) steps: Vec<Step>,
 }
 
-/// One step and its comparison.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) action: Action,

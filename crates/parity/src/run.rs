@@ -143,7 +143,6 @@ fn verdict(sides: &Sides<'_>, random: &Random) -> Verdict {
     compare(&Sides { client: &client, server: &server, ours: &ours }, random)
 }
 
-/// Returns the charts that the operator installed.
 fn installed_charts<'a>(route: &Route<'a>, walked: &Walked) -> Vec<&'a Chart> {
     let installed = |(chart, seen): (&&'a Chart, &Vec<Snapshot>)| {
         seen.first().is_some_and(|first| first.outcome.is_done()).then_some(*chart)

@@ -13,7 +13,6 @@ use crate::live::Objects;
 use crate::outcome::Outcome;
 use crate::plane::Plane;
 
-/// Name of every release.
 pub(crate) const RELEASE: &str = "rel";
 
 /// Installs releases: Helm in one of its modes, or the operator.

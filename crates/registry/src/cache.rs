@@ -72,7 +72,6 @@ impl Cache {
         self.create().map_err(|source| self.failed(source))
     }
 
-    /// Returns the entry of a source.
     pub(crate) fn entry(&self, source: &str) -> Option<Entry> {
         let text = read(&self.entry_path(source), MAX_ENTRY_BYTES).ok()?;
         serde_json::from_slice(&text).ok().filter(|entry: &Entry| entry.source == source)

@@ -219,7 +219,6 @@ impl Source {
 const UNSIGNED: &str =
     "the chart has no signature under its tag sha256-….sig (cosign 3 needs --new-bundle-format=false)";
 
-/// Returns the digest of the archive of an entry.
 fn archive_of(entry: &Entry) -> Result<Digest, Error> {
     entry.archive.parse().map_err(|_| Error::Manifest("a digest other than sha256"))
 }

@@ -121,7 +121,6 @@ fn archive(text: &str) -> Result<Place, PlaceError> {
     }
 }
 
-/// Writes the URL.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -107,7 +107,6 @@ pub(crate) struct Text {
     pub(crate) name: String,
     /// The text; empty if the file is missing.
     pub(crate) values: String,
-    /// The subcharts.
     pub(crate) below: Vec<Text>,
 }
 

@@ -19,7 +19,6 @@ pub(crate) struct Definitions {
     all: Vec<Definition>,
 }
 
-/// A definition.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
     pub(crate) document: Document,
@@ -53,12 +52,10 @@ impl Definitions {
         Ok(Definitions { all })
     }
 
-    /// Returns the kind's definition.
     pub(crate) fn find(&self, group: &str, kind: &str) -> Option<&Definition> {
         self.all.iter().find(|one| defines(&one.document.content, group, kind))
     }
 
-    /// Returns the kinds of a group.
     pub(crate) fn kinds(&self, group: &str) -> Vec<String> {
         let of_group = self.all.iter().filter(|one| one.document.text("/spec/group") == group);
         let kinds: BTreeSet<String> = of_group.map(|one| one.document.text("/spec/names/kind").to_owned()).collect();
@@ -72,7 +69,6 @@ impl Definitions {
     }
 }
 
-/// Returns whether the definition defines the kind.
 pub(crate) fn defines(crd: &Json, group: &str, kind: &str) -> bool {
     crd["spec"]["group"] == group && crd["spec"]["names"]["kind"] == kind
 }

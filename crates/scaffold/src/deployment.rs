@@ -29,7 +29,6 @@ pub(crate) struct Deployment {
 /// The namespaces that an operator serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// All of them.
     All,
     /// The operator's own.
     Own,

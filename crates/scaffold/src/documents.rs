@@ -10,7 +10,6 @@ use crate::{Project, yaml};
 /// An object in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
-    /// The file.
     pub(crate) path: String,
     /// The object; always a map.
     pub(crate) content: Json,
@@ -31,11 +30,9 @@ struct Text {
 /// A document that is not valid YAML, or a file that is missing.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
-    /// The file.
     pub(crate) path: String,
     /// The line on which the document starts.
     pub(crate) line: Option<usize>,
-    /// The cause.
     pub(crate) reason: String,
 }
 

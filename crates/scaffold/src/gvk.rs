@@ -96,7 +96,6 @@ pub(crate) fn plural(kind: &str) -> String {
     if hisses { lower + "es" } else { lower + "s" }
 }
 
-/// Checks a domain.
 pub(crate) fn check_domain(domain: &str) -> Result<(), InvalidName> {
     check("domain", domain, is_dns_name, "it must be a DNS name in lower case")
 }

@@ -66,7 +66,6 @@ fn account(project: &Project) -> Result<String, Error> {
     Ok(format!("system:serviceaccount:{namespace}:{prefix}{}", deployment.account))
 }
 
-/// Returns a policy with its binding.
 fn policy(name: &str, spec: Json) -> [Json; 2] {
     let (api, metadata) = ("admissionregistration.k8s.io/v1", json!({"name": name}));
     let bound = json!({"policyName": name, "validationActions": ["Deny"]});

@@ -14,7 +14,6 @@ pub struct Step<'a> {
     pub planned: usize,
 }
 
-/// Receives each step.
 type Report = Arc<dyn Fn(Step<'_>) + Send + Sync>;
 
 /// The receiver of steps; none by default.

@@ -113,7 +113,6 @@ impl Project {
         self.files.insert(path.into(), File { content: content.into(), change: None });
     }
 
-    /// Removes a file.
     pub(crate) fn remove(&mut self, path: &str) {
         let known = self.files.remove(path);
         if known.is_some_and(|file| file.change != Some(Change::Created)) {

@@ -20,7 +20,6 @@ const HEADER: &str = "\
 # See https://book.kubebuilder.io/reference/project-config.html
 ";
 
-/// The parsed file.
 #[derive(Clone, Debug)]
 pub(crate) struct ProjectFile {
     header: String,
@@ -109,7 +108,6 @@ impl ProjectFile {
         Ok(())
     }
 
-    /// Returns whether a layout has this prefix.
     pub(crate) fn has_layout(&self, start: &str) -> bool {
         self.layouts().iter().any(|layout| layout.starts_with(start))
     }

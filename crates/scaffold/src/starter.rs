@@ -3,7 +3,6 @@
 use crate::templates::{STARTER_CHART, fill};
 use crate::{ChartFiles, Error};
 
-/// Returns a starter chart with this name.
 pub(crate) fn chart(name: &str) -> Result<ChartFiles, Error> {
     let file = |(path, text): &(&str, &str)| ((*path).to_owned(), fill(text, &[("name", name)]).into_bytes());
     ChartFiles::new(name, STARTER_CHART.iter().map(file).collect())

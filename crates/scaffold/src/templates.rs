@@ -10,7 +10,6 @@ macro_rules! templates {
     };
 }
 
-/// The files of every project.
 pub(crate) const PROJECT: &[Template] = templates! {
     ".dockerignore": "project/dockerignore",
     ".gitignore": "project/gitignore",
@@ -72,7 +71,6 @@ pub(crate) const STARTER_CHART: &[Template] = templates! {
 pub(crate) const EDITOR_ROLE: &str = include_str!("../templates/api/editor_role.yaml");
 pub(crate) const VIEWER_ROLE: &str = include_str!("../templates/api/viewer_role.yaml");
 
-/// The base of a bundle.
 pub(crate) const BUNDLE_BASE: &str = include_str!("../templates/bundle/base.yaml");
 pub(crate) const BUNDLE_ICON: &str = include_str!("../templates/bundle/icon.svg");
 

@@ -10,7 +10,6 @@ use crate::{Error, Project, chart, policies, yaml};
 
 pub(crate) const PATH: &str = "watches.yaml";
 
-/// An entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) gvk: Gvk,

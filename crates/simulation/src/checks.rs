@@ -25,7 +25,6 @@ pub(crate) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
 /// What the checks have seen so far.
 #[derive(Clone, Default)]
 pub struct Checks {
-    /// Each resource by name.
     pub(crate) resources: BTreeMap<String, Resource>,
     /// The process that holds the lease.
     holder: Option<String>,

@@ -35,7 +35,6 @@ pub const JOBS: [&str; 3] = [
 /// The Secret with values for the resources of a namespace.
 pub const SHARED: &str = "/api/v1/namespaces/{ns}/secrets/shared";
 
-/// The path of a resource.
 const RESOURCES: &str = "/apis/sim.example.com/v1/namespaces/{ns}/webs/{}";
 
 /// The path of a resource of another kind that claims the same release.

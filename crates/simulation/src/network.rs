@@ -218,7 +218,6 @@ impl Connection {
         self.world.state().trace.step(elapsed, &self.name, line);
     }
 
-    /// Starts a watch.
     async fn watch(self, call: &Call) -> Result<Response<Stream>, Failure> {
         let Passage { how, there, back } = self.fate(call);
         sleep(there + back).await;
@@ -266,7 +265,6 @@ fn is_final(code: u16) -> bool {
     matches!(code, 400..500) && !matches!(code, 408 | 409 | 429)
 }
 
-/// Returns the body of a refusal.
 fn refusal(code: u16) -> Vec<u8> {
     Status::new(code, reason_of(code), "disturbed").to_json().to_string().into_bytes()
 }
@@ -285,7 +283,6 @@ fn reason_of(code: u16) -> &'static str {
     }
 }
 
-/// A watch of a collection.
 struct Watch {
     connection: Connection,
     watch: memory_api::Watch,

@@ -179,7 +179,6 @@ fn readiness(resource: &Value) -> (bool, String) {
     (ready.is_some_and(|ready| ready["status"] == "True"), why)
 }
 
-/// Returns the records of a release.
 pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Value>)> {
     objects.iter().filter(move |(path, _)| names::record(path).is_some_and(|(release, _)| release == name))
 }

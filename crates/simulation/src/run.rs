@@ -52,7 +52,6 @@ pub fn play(script: &Script, is_printed: bool) -> Report {
     })
 }
 
-/// The processes of a run.
 struct Processes {
     world: Arc<World>,
     all: Vec<Place>,

@@ -96,7 +96,6 @@ impl Search {
     }
 }
 
-/// Returns simpler actions for a step.
 fn simpler(steps: &[Step], at: usize) -> Vec<Action> {
     match &steps[at].what {
         Action::Fault(fault) if fault.of_ten < 10 => {

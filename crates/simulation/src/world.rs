@@ -71,7 +71,6 @@ pub struct State {
     pub operator: Option<String>,
     /// Decides everything that the script leaves open.
     pub random: fastrand::Rng,
-    /// The last backup.
     backup: Option<Backup>,
 }
 

@@ -55,7 +55,6 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Starts a walk.
     pub(super) fn new() -> Walk {
         Walk { depth: 0, nodes: 0 }
     }
@@ -76,7 +75,6 @@ impl Walk {
         result
     }
 
-    /// Counts visited values.
     pub(super) fn count(&mut self, values: usize) -> Result<(), FuncError> {
         self.nodes += values;
         if self.nodes > MAX_VALUE_NODES {

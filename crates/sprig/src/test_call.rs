@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use go_template::{FuncError, Options, Scope, Templates, Value, fmt};
 
-/// Calls the function with this name.
 pub(super) fn call(name: &str, args: &[Value]) -> Result<Value, FuncError> {
     let map = super::func_map();
     let function = map.get(name).unwrap_or_else(|| unreachable!("no function {name}"));

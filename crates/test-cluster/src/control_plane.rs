@@ -104,13 +104,11 @@ impl ControlPlane {
         self.wait_until("the kubelet has registered its node", || tools.kubectl(["get", "node/node-0"], "").is_ok())
     }
 
-    /// Returns the path of a user's kubeconfig.
     pub(crate) fn kubeconfig(folder: &Path, user: &str) -> PathBuf {
         // `system:kube-scheduler` uses `kube-scheduler.kubeconfig`.
         folder.join(format!("{}.kubeconfig", user.rsplit(':').next().unwrap_or(user)))
     }
 
-    /// Returns a kubeconfig with this token.
     pub(crate) fn kubeconfig_with_token(&self, token: &str) -> Result<String, Error> {
         Ok(kubeconfig::with_token(self.ports.api_server, &self.certificate()?, token))
     }

@@ -28,7 +28,6 @@ impl User {
     }
 }
 
-/// Returns a kubeconfig with this token.
 pub(crate) fn with_token(port: u16, certificate: &[u8], token: &str) -> String {
     let certificate = STANDARD.encode(certificate);
     format!(

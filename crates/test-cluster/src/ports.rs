@@ -8,7 +8,6 @@ use crate::error::{Attempt, Error};
 const RANGE: std::ops::Range<u16> = 15_000..32_000;
 const TRIES: u32 = 200;
 
-/// The ports of one cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     pub(crate) etcd: u16,

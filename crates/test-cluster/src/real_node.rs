@@ -96,7 +96,6 @@ pub(crate) fn bring_up_network() -> Result<(), Error> {
     steps.into_iter().try_for_each(|step| Command::new("ip").args(step).run())
 }
 
-/// Returns whether containerd answers.
 pub(crate) fn containerd_answers() -> bool {
     ctr().arg("version").run().is_ok()
 }

@@ -34,7 +34,6 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts watching `folder`.
     pub(crate) fn start(folder: &Path) -> Result<Watchdog, Error> {
         let mut shell = spawn_apart(Command::new("sh").args(["-c", SCRIPT, "test-cluster-watchdog"]).arg(folder))?;
         let mut pipe = shell.stdin.take();

@@ -57,7 +57,6 @@ pub(super) fn next_status(
     }
 }
 
-/// Returns the `Ready` condition.
 pub(super) fn ready(status: Option<&MemcachedBackupStatus>) -> Option<&Condition> {
     status?.conditions.iter().find(|c| c.type_ == "Ready")
 }

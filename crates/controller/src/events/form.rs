@@ -22,7 +22,6 @@ pub(super) enum Form {
     Core,
 }
 
-/// An event to publish.
 #[derive(Debug)]
 pub(super) struct Event<'a> {
     on: &'a ObjectReference,

@@ -27,7 +27,6 @@ pub(super) struct Recorder {
     rights: Mutex<EventRights>,
 }
 
-/// A published event.
 #[derive(Clone, Debug)]
 struct Published {
     name: String,

@@ -15,7 +15,6 @@ pub(super) struct Seen {
     pub(super) at: Instant,
 }
 
-/// The next step.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// There is no lease yet.

@@ -286,11 +286,9 @@ impl Manager {
 /// The address of a cluster in the same process.
 const SAME_PROCESS: &str = "http://kubernetes.default.svc";
 
-/// The clients of a process.
 struct Clients {
     /// For the lease, for token reviews and for the first contact.
     own: Client,
-    /// For controllers.
     controllers: Connection,
     /// For people who act on the site.
     people: Option<Senders>,

@@ -34,7 +34,6 @@ pub enum ReconcileResult {
     Error,
 }
 
-/// All metric families.
 #[derive(Debug)]
 pub(super) struct Families {
     pub(super) registry: Mutex<Registry>,

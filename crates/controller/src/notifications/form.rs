@@ -17,7 +17,6 @@ pub enum Mode {
     Binary,
 }
 
-/// A message for the sink.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) headers: HeaderMap,

@@ -6,7 +6,6 @@ use crate::report::{Reason, chain};
 
 /// The reason why a reconcile failed.
 pub(super) enum Failure<E> {
-    /// The reconciler returned an error.
     Reconciler(E),
     /// The finalizers could not be written.
     Finalizer(kube::Error),
@@ -14,7 +13,6 @@ pub(super) enum Failure<E> {
     Undecodable(String),
     /// The reconcile took longer than allowed.
     Timeout(Duration),
-    /// The reconciler panicked.
     Panicked,
 }
 
@@ -30,7 +28,6 @@ impl<E: Reason + 'static> Failure<E> {
         }
     }
 
-    /// Returns the message for people.
     pub(super) fn message(&self) -> String {
         match self {
             Failure::Reconciler(error) => chain(error),

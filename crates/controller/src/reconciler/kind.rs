@@ -54,7 +54,6 @@ impl KindScope for ClusterResourceScope {
     }
 }
 
-/// Returns whether a kind is namespaced.
 pub(super) const fn is_namespaced<K: Kind>() -> bool {
     <K::Scope as KindScope>::NAMESPACED
 }

@@ -26,7 +26,6 @@ impl Known {
         lock(&self.0).contains(key)
     }
 
-    /// Returns the keys of all resources.
     pub(super) fn all(&self) -> Vec<ResourceKey> {
         lock(&self.0).iter().cloned().collect()
     }

@@ -30,7 +30,6 @@ use crate::runtime::workers::Reconcile;
 /// The shortest wait that a reconciler may ask for. [`Next::After`] with zero would keep a worker busy for ever.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// A running reconciler.
 pub(super) struct Serving<R: Reconciler> {
     context: Context,
     reconciler: R,

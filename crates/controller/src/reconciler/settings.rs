@@ -18,7 +18,6 @@ use crate::runtime::queue::Queue;
 
 type Filter<R> = Box<dyn Fn(&R) -> bool + Send + Sync>;
 
-/// The settings of a reconciler.
 pub(super) struct Settings<R> {
     pub(super) queue: Arc<Queue<ResourceKey>>,
     pub(super) known: Arc<Known>,

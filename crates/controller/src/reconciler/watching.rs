@@ -44,7 +44,6 @@ pub struct Watching<R> {
     stores: Arc<Stores>,
     settings: Settings<R>,
     listed: Vec<Listed>,
-    /// The watched kinds.
     pub(super) kinds: Vec<Watched>,
 }
 

@@ -111,7 +111,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns whether a permit is free.
     async fn is_free(workers: &Permits) -> bool {
         tokio::time::timeout(Duration::from_secs(1), workers.permit(Priority::Normal)).await.is_ok()
     }

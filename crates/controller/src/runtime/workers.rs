@@ -52,7 +52,6 @@ pub async fn serve<W: Reconcile>(work: &Arc<W>, shutdown: &CancellationToken, wo
     tokio::join!(attend(work, shutdown, &workers, Priority::Normal), attend(work, shutdown, &workers, Priority::Retry));
 }
 
-/// Returns the next resource of a priority, with its permit.
 async fn next<W: Reconcile>(work: &W, workers: &Permits, priority: Priority) -> (Permit, ResourceKey) {
     if priority == Priority::Normal {
         // The key first: a permit held while idle would be missing to a reconcile that resumes after a hook.

@@ -95,7 +95,6 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Returns the name of the user.
     pub(super) fn name(&self) -> &str {
         self.user.info.username.as_deref().unwrap_or_default()
     }

@@ -18,14 +18,12 @@ const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(super) enum Refusal {
     /// It comes from another site, or does not say where it comes from.
     Foreign,
-    /// The body is no form.
     NoForm,
     /// The body is too large, or does not arrive.
     TooLarge,
 }
 
 impl Refusal {
-    /// Returns the status of the answer.
     pub(super) fn status(self) -> StatusCode {
         match self {
             Refusal::Foreign => StatusCode::FORBIDDEN,
@@ -34,7 +32,6 @@ impl Refusal {
         }
     }
 
-    /// Returns the text of the answer.
     pub(super) fn text(self) -> &'static str {
         match self {
             Refusal::Foreign => "Only the page itself may send this, in a browser: a program uses kubectl\n",

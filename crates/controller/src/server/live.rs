@@ -19,7 +19,6 @@ use super::site::{Guarded, Visit};
 
 /// How often to look for changes.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The life of a stream.
 const LIFE: Duration = Duration::from_secs(60);
 /// How soon a browser opens another stream.
 const RETRY: Duration = Duration::from_millis(500);

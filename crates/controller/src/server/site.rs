@@ -147,7 +147,6 @@ async fn serve(
     in_time(answer(&guarded, client.ip(), &address, &headers)).await
 }
 
-/// Takes a form.
 async fn take(
     State(guarded): State<Arc<Guarded>>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,

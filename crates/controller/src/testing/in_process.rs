@@ -77,7 +77,6 @@ impl<E: Send + 'static> InProcess<E> {
     }
 }
 
-/// Returns a runtime, and a client on it.
 fn open(kubeconfig: &Path) -> Result<(Runtime, Client), Error> {
     let invalid = |why: String| NoCluster::Invalid { path: kubeconfig.display().to_string(), why };
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();

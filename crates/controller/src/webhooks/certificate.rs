@@ -77,7 +77,6 @@ pub(crate) enum Error {
 /// What the leader does about the certificates.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Wait.
     Wait(Duration),
     /// Add the next certificate, whose authority is to be trusted.
     Prepare,
@@ -162,7 +161,6 @@ impl Stored {
         }
     }
 
-    /// Reads a Secret.
     pub(super) fn read(secret: &Secret) -> Result<Stored, Error> {
         let text = |field| {
             let bytes = secret.data.as_ref().and_then(|data| data.get(field));
@@ -187,7 +185,6 @@ impl Stored {
         })
     }
 
-    /// Writes a Secret.
     pub(super) fn secret(&self, namespace: &str, name: &str) -> Result<Secret, serde_json::Error> {
         let mut data = BTreeMap::from([
             (CERTIFICATE, self.current.certificate.clone()),

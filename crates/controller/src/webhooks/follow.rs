@@ -30,7 +30,6 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Creates the certificates of a process in this place.
     pub(crate) fn new(settings: &Settings, place: Place) -> Certificates {
         Certificates {
             place,

@@ -77,7 +77,6 @@ impl Webhooks {
         }
     }
 
-    /// Returns the version in which a kind is stored.
     pub(crate) fn stored_version(&self, api_version: &str, plural: &str) -> String {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         self.versions(group, plural).map_or(api_version, Versions::stored).to_owned()

@@ -50,7 +50,6 @@ impl Controller for Publisher {
     }
 }
 
-/// What is published.
 struct Publishing {
     webhooks: Webhooks,
     certificates: Certificates,

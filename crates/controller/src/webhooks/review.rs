@@ -30,7 +30,6 @@ pub(super) struct Question {
     pub(super) old_object: Value,
 }
 
-/// A kind in a version.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct GroupVersionKind {
     #[serde(default)]
@@ -44,7 +43,6 @@ struct Review {
     request: Question,
 }
 
-/// The answer to a question.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
     Allowed { warnings: Warnings, patch: Option<json_patch::Patch> },
@@ -68,7 +66,6 @@ struct Response<'a> {
 }
 
 impl Question {
-    /// Reads a question from the body of a request.
     pub(super) fn read(body: &[u8]) -> Result<Question, serde_json::Error> {
         Ok(serde_json::from_slice::<Review>(body)?.request)
     }

@@ -37,7 +37,6 @@ pub(super) struct Tables {
     root: Table,
     /// The path of the current table.
     pub(super) context: Vec<String>,
-    /// The key being read.
     pub(super) key: String,
     /// Tables that were created only as parents of others, and that may still be defined.
     implicit: HashSet<String>,

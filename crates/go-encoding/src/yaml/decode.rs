@@ -35,7 +35,6 @@ pub(super) enum Numbers {
     PreserveInts,
 }
 
-/// Converts a document.
 pub(super) fn decode(document: &Document, numbers: Numbers, most: Most) -> Result<Value> {
     let Some(root) = document.root else { return Ok(Value::Nil) };
     let mut decoder = Decoder::new(document, numbers, most);
@@ -295,7 +294,6 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A key of a mapping.
 enum Key {
     Text(Str),
     /// JSON cannot represent the key. Holds the error.

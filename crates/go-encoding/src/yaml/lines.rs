@@ -15,7 +15,6 @@ pub struct Lines {
     documents: Vec<Keys>,
 }
 
-/// The keys of a document.
 #[derive(Debug)]
 struct Keys {
     document: Document,

@@ -6,7 +6,6 @@ use golibs::strconv::{NumError, parse_float, parse_int, parse_uint};
 
 use super::timestamp::is_timestamp;
 
-/// The value of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scalar {
     Null,
@@ -41,7 +40,6 @@ pub(super) enum Dates {
     Ignore,
 }
 
-/// Resolves a plain scalar.
 pub(super) fn resolve(text: &str) -> Scalar {
     resolve_with(text, Dates::Recognize)
 }

@@ -112,7 +112,6 @@ impl Flags {
         self.pad(out, &quoted);
     }
 
-    /// Formats `%U`.
     pub(super) fn unicode(&self, out: &mut Vec<u8>, code: u64) {
         let digits = self.precision.unwrap_or(0).max(4);
         let mut text = format!("U+{}", left_zeros(format!("{code:X}"), digits));

@@ -74,7 +74,6 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Returns the next token.
     pub(crate) fn next_item(&mut self) -> Item<'a> {
         let mut step = if self.inside_action { self.lex_inside_action() } else { Step::Text };
         loop {

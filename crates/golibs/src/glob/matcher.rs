@@ -5,7 +5,6 @@ use crate::utf8::{Rune, decode, runes};
 
 use super::{Error, Work};
 
-/// The path separator.
 pub(super) const SEPARATOR: char = '/';
 
 /// A part of a compiled pattern, which matches a text or is searched for in it.

@@ -13,7 +13,6 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Returns the repetition of `*`, `+` or `?`.
     pub(super) fn of_operator(c: char) -> Count {
         let (min, max) = match c {
             '*' => (0, None),

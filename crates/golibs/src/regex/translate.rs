@@ -58,7 +58,6 @@ struct Translator<'p> {
     after_repeat: Option<&'p str>,
 }
 
-/// Translates a pattern.
 pub(super) fn translate(pattern: &[u8]) -> Result<Translation, Error> {
     let text = match std::str::from_utf8(pattern) {
         Ok(text) => text,

@@ -156,7 +156,6 @@ impl Comparison {
     }
 }
 
-/// Parses the comparisons of one group.
 fn parse_group(text: &str) -> Result<Group, Error> {
     let improper = || Error::ImproperConstraint(quote(text));
     let mut comparisons = Vec::new();

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 
 use super::Error;
 
-/// Validates the identifiers of a prerelease.
 pub(super) fn validate(prerelease: &str) -> Result<(), Error> {
     for part in prerelease.split('.') {
         if part.is_empty() || !part.bytes().all(is_identifier) {
@@ -17,7 +16,6 @@ pub(super) fn validate(prerelease: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Validates the identifiers of metadata.
 pub(super) fn validate_metadata(metadata: &str) -> Result<(), Error> {
     let valid = metadata.split('.').all(|part| !part.is_empty() && part.bytes().all(is_identifier));
     if valid { Ok(()) } else { Err(Error::InvalidMetadata) }

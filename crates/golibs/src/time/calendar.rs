@@ -62,12 +62,10 @@ impl Date {
     }
 }
 
-/// Returns whether the year has a 29 February.
 pub(super) fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// Returns the number of days in the month.
 pub(super) fn days_in(year: i64, month: u8) -> u8 {
     match month {
         2 if is_leap(year) => 29,

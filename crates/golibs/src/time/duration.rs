@@ -9,7 +9,6 @@ use super::error::quote;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(pub i64);
 
-/// One second.
 const SECOND: i64 = 1_000_000_000;
 
 const UNITS: [(&str, u64); 8] = [

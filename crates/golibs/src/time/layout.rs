@@ -1,6 +1,5 @@
 //! The elements of Go's layouts, such as `2006`, `Jan`, `_2`, `15`, `.000` and `Z07:00`.
 
-/// An element of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     LongMonth,
@@ -35,7 +34,6 @@ pub(super) enum Element {
     Fraction9(usize, u8),
 }
 
-/// The form of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offset {
     /// `Z` for UTC.

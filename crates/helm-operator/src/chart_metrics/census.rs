@@ -24,7 +24,6 @@ pub(crate) type Deployed = (Arc<str>, Arc<str>);
 pub(crate) struct Count {
     /// The resources by status and reason of `Ready`. The reasons are a fixed set.
     pub(crate) ready: BTreeMap<Readiness, usize>,
-    /// The releases by deployed chart.
     pub(crate) charts: BTreeMap<Deployed, usize>,
     /// The number of recorded revisions.
     pub(crate) revisions: usize,

@@ -32,7 +32,6 @@ struct Families {
 }
 
 impl ChartMetrics {
-    /// Returns the metrics of this process.
     pub(crate) fn of(context: &Context) -> ChartMetrics {
         (*context.part(|context| ChartMetrics::new(&context.metrics))).clone()
     }

@@ -5,10 +5,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// The outcome of a render in a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RenderOutcome {
-    /// The render succeeded.
     Rendered,
     /// The chart or its values are at fault.
     Failed,

@@ -63,7 +63,6 @@ impl Previews {
         context.part(|_| Previews::default())
     }
 
-    /// Adds a controller that has started.
     pub(crate) fn add(&self, watch: &Watch, context: &Context, shared: &Arc<ControllerContext>) {
         let served = Served {
             kind: watch.gvk(),
@@ -93,7 +92,6 @@ impl Previews {
         })
     }
 
-    /// Returns the running controller of a watch.
     fn controller(&self, watch: &Watch) -> Option<(Arc<ControllerContext>, Served)> {
         let (all, kind) = (lock(&self.0), watch.gvk());
         let one = all.iter().rfind(|one| one.kind == kind)?;

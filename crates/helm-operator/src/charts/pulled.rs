@@ -42,13 +42,16 @@ const GRACE: Duration = Duration::from_secs(30);
 /// How often to make sure that the cache has a chart that is never looked up again.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// The action of events.
 const ACTION: &str = "Fetch";
 
 /// What the controller runs with.
 enum Serving {
-    /// A chart.
-    Chart { engine: Arc<Engine>, archive: PathBuf, digest: Digest, name: Digest },
+    Chart {
+        engine: Arc<Engine>,
+        archive: PathBuf,
+        digest: Digest,
+        name: Digest,
+    },
     /// Nothing, because of what the stand-in says.
     Nothing(Arc<Unavailable>),
 }

@@ -66,7 +66,6 @@ impl Rehearsals {
 pub(crate) struct Planner(Arc<ControllerContext>);
 
 impl Planner {
-    /// Returns the kind of the resources.
     pub(crate) fn kind(&self) -> &Resource {
         &self.0.resource
     }

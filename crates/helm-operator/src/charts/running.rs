@@ -17,14 +17,12 @@ impl Running {
         context.part(|_| Running::default())
     }
 
-    /// Adds a controller that has started.
     pub(crate) fn add(&self, controller: &Arc<ControllerContext>) {
         let mut all = lock(&self.0);
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(controller));
     }
 
-    /// Returns the controllers.
     pub(crate) fn all(&self) -> Vec<Arc<ControllerContext>> {
         lock(&self.0).iter().filter_map(Weak::upgrade).collect()
     }

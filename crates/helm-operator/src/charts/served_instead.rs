@@ -21,7 +21,6 @@ pub(crate) fn explain(error: &Error, watch: &Watch, mapper: &Mapper) -> String {
     }
 }
 
-/// A served kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Served<'a> {
     group: &'a str,

@@ -246,7 +246,6 @@ fn run(flags: Run, operator: Operator) -> ExitCode {
     }
 }
 
-/// Returns the traces that are to be sent.
 fn traces(flags: &Run) -> Result<Option<Traces>, Box<dyn std::error::Error>> {
     let program = manager::Config::default().process.program;
     Ok(flags.traces()?.map(|settings| Traces::new(&settings, &program)).transpose()?)

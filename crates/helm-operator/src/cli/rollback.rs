@@ -68,7 +68,6 @@ pub(crate) struct Rollback {
     record_key_namespace: Option<String>,
 }
 
-/// Returns the examples for the help.
 pub(super) fn examples(name: &str) -> String {
     format!(
         "Examples:\n  # Return to revision 3, and stay there whatever spec, chart and values say\n  {name} rollback Shop web --to 3\n\n  \
@@ -161,7 +160,6 @@ impl Rollback {
         }
     }
 
-    /// Returns the path of the resource.
     async fn path(&self, client: &kube::Client, namespace: &str) -> Result<String, String> {
         let watches = watches::load(&self.watches_file).map_err(|error| chain(&error))?;
         let meant: Vec<&Watch> = watches.iter().filter(|watch| watch.is_meant_by(&self.kind)).collect();

@@ -10,7 +10,6 @@ use crate::cel::{self, Expression};
 use crate::spelling::unknown_key;
 use crate::values_from::fill;
 
-/// The keys of an entry.
 const KEYS: [&str; 8] = ["group", "kind", "name", "selector", "namespace", "until", "ready", "reverseDeletion"];
 
 /// Decodes a list of entries.

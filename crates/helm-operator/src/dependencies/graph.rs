@@ -24,7 +24,6 @@ pub(crate) fn cycle<N: Ord + Clone>(start: &N, waits_for: impl Fn(&N) -> Vec<N>)
     None
 }
 
-/// Returns the path from `start` to `end`.
 fn path<N: Ord + Clone>(start: &N, end: N, found_from: &BTreeMap<N, N>) -> Vec<N> {
     let mut members = vec![end];
     while let Some(before) = members.last().filter(|last| *last != start).and_then(|last| found_from.get(last)) {

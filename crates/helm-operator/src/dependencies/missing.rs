@@ -28,9 +28,7 @@ pub(crate) enum Missing {
     Unmatched,
     /// The kind has namespaces, and a cluster-scoped resource names none.
     NoNamespace,
-    /// It is being deleted.
     Deleting,
-    /// It is not ready.
     Unready,
     /// It needs intervention to become ready.
     Failed,

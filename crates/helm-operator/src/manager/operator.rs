@@ -149,7 +149,6 @@ impl Operator {
         self
     }
 
-    /// Returns the entries of watches files.
     pub(crate) fn entries(&self) -> &[Watch] {
         &self.watches
     }

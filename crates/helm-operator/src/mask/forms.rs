@@ -7,7 +7,6 @@ use k8s_openapi::ByteString;
 
 /// How to search for one form of a word.
 pub(super) enum Form<'a> {
-    /// Anywhere in the text.
     Anywhere(Cow<'a, str>),
     /// Only where neither neighbour is a letter or digit, because the form is short enough to occur by chance.
     Alone(Cow<'a, str>),

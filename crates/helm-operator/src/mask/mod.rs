@@ -232,7 +232,6 @@ fn looks_generated(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit()) && word.contains(char::is_alphabetic)
 }
 
-/// Replaces one form of a word.
 fn replace(text: String, form: &Form, alone: bool) -> String {
     let (Form::Alone(word) | Form::Anywhere(word)) = form;
     let text = match form {

@@ -10,7 +10,6 @@ use outside::sync::lock;
 
 use crate::status::MAX_NAMED;
 
-/// A hook that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RanHook {
     /// The hook's object: `Job "shop-migrate"`.
@@ -35,12 +34,10 @@ impl RanHooks {
         lock(&self.0).push(hook);
     }
 
-    /// Adds the log of a hook that failed.
     pub(crate) fn add_log(&self, log: HookLog) {
         lock(&self.1).push(log);
     }
 
-    /// Takes the logs of the hooks that failed.
     pub(crate) fn take_logs(&self) -> Vec<HookLog> {
         std::mem::take(&mut *lock(&self.1))
     }

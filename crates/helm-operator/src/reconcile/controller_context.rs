@@ -59,7 +59,6 @@ pub(crate) struct ControllerContext {
     /// What events are on that concern no single resource.
     pub(crate) process: ObjectReference,
     pub(crate) metrics: Metrics,
-    /// The metrics of charts.
     pub(crate) counts: ChartMetrics,
     pub(crate) settings: Settings,
     pub(crate) rollout: Rollout,
@@ -105,9 +104,7 @@ pub(crate) struct Settings {
     /// What each resource waits for.
     pub(crate) depends_on: Arc<[Dependency]>,
     pub(crate) depends_on_annotation: Option<AnnotationRule>,
-    /// Labels that each object gets.
     pub(crate) common_labels: CommonLabels,
-    /// Annotations that each object gets.
     pub(crate) common_annotations: CommonAnnotations,
     /// What changes rendered objects.
     pub(crate) patches: Patches,

@@ -37,7 +37,6 @@ impl FailedAttempt {
         FailedAttempt(Fault { condition: condition::IRRECONCILABLE, reason, message })
     }
 
-    /// Creates the failure of invalid values.
     pub(crate) fn invalid_values(message: String) -> FailedAttempt {
         FailedAttempt::rendering(Reason::InvalidValues, message)
     }
@@ -47,14 +46,12 @@ impl FailedAttempt {
         FailedAttempt(Fault { message, ..self.0 })
     }
 
-    /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 }
 
 impl Unanswered {
-    /// Creates the failure of a request.
     pub(crate) fn request(error: &(dyn std::error::Error + 'static)) -> Unanswered {
         Unanswered::with_reason(Reason::Unanswered, chain(error))
     }
@@ -94,7 +91,6 @@ impl Failed {
         }
     }
 
-    /// Returns the fault to report.
     pub(crate) fn fault(&self) -> &Fault {
         match self {
             Failed::Attempt(FailedAttempt(fault)) | Failed::Unanswered(Unanswered(fault)) | Failed::Blocked(fault) => {

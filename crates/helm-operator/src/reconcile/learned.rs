@@ -77,7 +77,6 @@ pub(crate) enum Learned {
     RenderedOther(Arc<Candidate>),
     /// What was found about the inputs says nothing about the revision that is deployed now.
     Outdated,
-    /// The candidate is deployed.
     Deployed,
     /// The record of the deployed revision was checked and is the resource's.
     Owned,
@@ -223,7 +222,6 @@ mod tests {
         Learned::Sources(Some(Arc::new(Loaded { digest: json!("d"), spec, mask })))
     }
 
-    /// Describes what is found.
     fn described(found: &Findings) -> String {
         let with = |is: bool, what: &str| is.then(|| what.to_owned());
         let loaded = |loaded: &Arc<Loaded>| if loaded.spec.is_some() { "sources with values" } else { "sources" };

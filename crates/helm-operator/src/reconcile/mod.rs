@@ -103,7 +103,6 @@ pub(crate) async fn after_panic(shared: &ControllerContext, key: &ResourceKey) -
     status_writer::finish(&context, End::Failed).await
 }
 
-/// One reconcile of one resource.
 struct ReconcileLoop<'a> {
     context: StepContext<'a>,
     /// How many steps were decided.
@@ -203,7 +202,6 @@ impl ReconcileLoop<'_> {
         }
     }
 
-    /// Acts on a decision.
     async fn act(&self, step: Step, primary: &Arc<Primary>) -> Result<Ended, FailedStep> {
         let context = &self.context;
         let ended = match step {

@@ -71,7 +71,6 @@ impl<'a> Progress<'a> {
         self.ran.clone()
     }
 
-    /// Returns the running action.
     pub(crate) fn running(&self) -> Arc<Running> {
         self.running.clone()
     }

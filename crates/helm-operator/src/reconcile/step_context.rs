@@ -180,7 +180,6 @@ impl StepContext<'_> {
         })
     }
 
-    /// Returns the records of the release.
     pub(crate) fn records(&self) -> Vec<Known> {
         let release = self.release().unwrap_or_default();
         let known = |(version, revision): (&u32, &Revision)| Known {

@@ -19,7 +19,6 @@ pub(super) enum Ending {
     Killed,
     /// It crashed, or violated the protocol.
     Crash(String),
-    /// It could not be started.
     NotStarted(io::Error),
     /// The values do not fit into a message.
     TooLarge,

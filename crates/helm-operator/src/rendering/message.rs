@@ -48,7 +48,6 @@ pub(crate) struct Job {
     pub(crate) digest: String,
     /// The JSON text of the values, without override values.
     pub(crate) spec: Arc<str>,
-    /// The override values.
     pub(crate) overrides: BTreeMap<String, String>,
     /// How override values become values.
     pub(crate) overrides_kind: OverrideValuesType,
@@ -112,9 +111,7 @@ pub(super) enum FromWorker {
     Ready(Confinement),
     /// A template looks up an object, or a list if the name is empty.
     Lookup(Query),
-    /// The render succeeded.
     Rendered(Box<Output>),
-    /// The render failed.
     Failed(Failure),
 }
 

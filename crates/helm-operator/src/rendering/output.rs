@@ -23,7 +23,6 @@ pub(crate) struct Output {
     pub(crate) manifest: String,
     /// The hooks, in install order.
     pub(crate) hooks: Vec<Hook>,
-    /// The notes.
     pub(crate) notes: String,
     /// The path and content of each file below `crds/`.
     pub(crate) crds: Vec<(String, String)>,

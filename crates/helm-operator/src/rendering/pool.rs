@@ -58,7 +58,6 @@ pub(crate) struct Workers {
     idle: Mutex<Idle>,
     has_reported: AtomicBool,
     metrics: ChartMetrics,
-    /// The processes that were started.
     #[cfg(test)]
     started: Mutex<Vec<u32>>,
 }

@@ -77,7 +77,6 @@ struct Clock {
 }
 
 impl Clock {
-    /// Waits for the worker.
     async fn of_worker<T>(&mut self, work: impl Future<Output = io::Result<T>>) -> Result<T, Break> {
         let began = Instant::now();
         let done = timeout(self.limit.saturating_sub(self.busy), work).await;
@@ -140,7 +139,6 @@ impl Worker {
         self.past
     }
 
-    /// Returns the priority of its renders.
     pub(super) fn priority(&self) -> Priority {
         self.priority
     }
@@ -259,7 +257,6 @@ impl Worker {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Returns its process id.
     #[cfg(test)]
     pub(super) fn id(&self) -> Option<u32> {
         self.child.id()

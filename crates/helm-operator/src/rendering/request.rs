@@ -77,7 +77,6 @@ impl<T> Rendered<T> {
 }
 
 impl RenderError {
-    /// Returns the error with another message.
     #[must_use]
     pub(crate) fn map_message(self, change: impl FnOnce(String) -> String) -> RenderError {
         match self {

@@ -41,7 +41,6 @@ pub(super) struct Settings {
     pub(super) memory: u64,
     /// The limit of its processor time.
     pub(super) cpu_seconds: u64,
-    /// The folders that it may read.
     pub(super) folders: Vec<PathBuf>,
     /// The priority of its renders; a worker for retries has the lowest processor priority.
     pub(super) priority: Priority,

@@ -59,12 +59,10 @@ impl Content {
         Some(Content { version: metadata.resource_version.parse().unwrap_or(0).max(1), data })
     }
 
-    /// Returns the bytes of a key.
     pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
         self.data.get(key).map(Vec::as_slice)
     }
 
-    /// Returns a digest of each key.
     pub(crate) fn digests(&self) -> BTreeMap<Box<str>, Box<str>> {
         // Each byte becomes a character, so that different contents never become the same text.
         let digest =

@@ -107,7 +107,6 @@ impl Cache {
         primary
     }
 
-    /// Returns the key of a resource's records.
     fn record_of<'k>(&self, key: &'k ResourceKey) -> Cow<'k, ResourceKey> {
         match self.home.record(&key.namespace, &key.name) {
             (_, Cow::Borrowed(_)) => Cow::Borrowed(key),
@@ -231,7 +230,6 @@ impl Cache {
         self.releases.lose_revision(&self.record_of(key), version);
     }
 
-    /// Returns the namespace of a resource's records.
     pub(crate) fn namespace_of_records(&self, key: &ResourceKey) -> Arc<str> {
         self.record_of(key).namespace.clone()
     }
@@ -241,7 +239,6 @@ impl Cache {
         self.releases.is_refused(&self.record_of(key).namespace)
     }
 
-    /// Returns the resources whose records are in this scope.
     pub(crate) fn recorded_in(&self, scope: &WatchScope) -> Vec<ResourceKey> {
         let state = self.state();
         state.primaries.keys().filter(|key| scope.covers(&self.record_of(key).namespace)).cloned().collect()

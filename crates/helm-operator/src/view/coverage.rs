@@ -39,11 +39,9 @@ pub(crate) enum Watching {
     Unserved,
 }
 
-/// The coverage of all kinds' watches.
 #[derive(Clone, Default)]
 pub(crate) struct Coverage(HashMap<KindKey, Kind>);
 
-/// The watches of one kind.
 #[derive(Clone, Default)]
 struct Kind {
     /// Whether they were requested.

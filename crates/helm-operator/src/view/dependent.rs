@@ -6,7 +6,6 @@ use controller::runtime::freshness::Stamp;
 use controller::runtime::key::ResourceKey;
 use helm_release::kube::{Live, Mark, ObjectKey, Resource, Unready};
 
-/// Returns the key of a live object of this kind.
 pub(crate) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
     let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
     let name = live.metadata.name.as_deref().unwrap_or_default();

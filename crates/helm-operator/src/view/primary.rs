@@ -59,7 +59,6 @@ pub(crate) struct Received {
     /// Only name, namespace, uid and resource version.
     metadata: ObjectMeta,
     pub(crate) primary: Primary,
-    /// The whole status.
     pub(crate) status: Option<Box<RawValue>>,
 }
 

@@ -22,7 +22,6 @@ pub(crate) struct Release {
     pub(crate) competitor: Option<Box<Competitor>>,
 }
 
-/// One revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Revision {
     pub(crate) status: Status,
@@ -71,7 +70,6 @@ impl From<Proof> for Trust {
     }
 }
 
-/// The holder of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// The resource, or an earlier one with the same kind and name.
@@ -206,7 +204,6 @@ impl Release {
         self.revisions.last().map(|(v, r)| (*v, r))
     }
 
-    /// Returns the newest deployed revision.
     pub(crate) fn deployed(&self) -> Option<(u32, &Revision)> {
         self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
     }

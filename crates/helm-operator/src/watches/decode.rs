@@ -24,7 +24,6 @@ use crate::dependencies;
 use crate::spelling::nearest;
 use crate::values_from;
 
-/// The keys of an entry.
 pub(super) const KEYS: &[&str] = &[
     "group",
     "version",

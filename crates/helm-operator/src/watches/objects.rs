@@ -84,7 +84,6 @@ impl ObjectsRule {
     }
 }
 
-/// The keys.
 const KEYS: [&str; 3] = ["namespaces", "clusterScoped", "kinds"];
 
 /// Decodes `objects: {namespaces: own, clusterScoped: [ClusterRole], kinds: [Deployment.apps]}`.

@@ -14,7 +14,6 @@ use super::node::{Entry, Node};
 use super::rules::{map, unknown};
 use crate::cel::Expression;
 
-/// The keys of `rollout`.
 const KEYS: [&str; 5] = ["canary", "steps", "bakeFor", "gate", "onFailure"];
 
 /// The maximum number of shares in `steps`.

@@ -239,7 +239,6 @@ fn copies(value: &Node) -> Result<SchemaCopies, String> {
     map(value)?.iter().map(copy).collect::<Result<_, _>>().map(SchemaCopies)
 }
 
-/// Decodes `onFailure`.
 pub(super) fn on_failure(entry: &Entry) -> Result<OnFailure, Error> {
     let Node::String(text) = &entry.value else {
         return Err(wrong(entry, format!("expected a string, found {}", entry.value.type_name())));
@@ -252,7 +251,6 @@ pub(super) fn on_failure(entry: &Entry) -> Result<OnFailure, Error> {
     }
 }
 
-/// Decodes `adopt`.
 pub(super) fn adopt(entry: &Entry) -> Result<Adopt, Error> {
     match &entry.value {
         Node::String(text) if text == "never" => Ok(Adopt::Never),
@@ -265,7 +263,6 @@ pub(super) fn adopt(entry: &Entry) -> Result<Adopt, Error> {
     }
 }
 
-/// Decodes `crds`.
 pub(super) fn crds(entry: &Entry) -> Result<CrdPolicy, Error> {
     match &entry.value {
         Node::String(text) if text == "skip" => Ok(CrdPolicy::Skip),
@@ -275,7 +272,6 @@ pub(super) fn crds(entry: &Entry) -> Result<CrdPolicy, Error> {
     }
 }
 
-/// Decodes `retries`.
 pub(super) fn retries(entry: &Entry) -> Result<u32, Error> {
     let count = if let Node::Integer(n) = entry.value { u32::try_from(n).ok() } else { None };
     count.ok_or_else(|| wrong(entry, "expected a whole number from 0".to_owned()))
@@ -335,7 +331,6 @@ fn pointer(value: &Node) -> Result<Pointer, String> {
     Pointer::parse(&text).map_err(|error| format!("path {text:?}: {error}"))
 }
 
-/// Sets one of the keys that select objects.
 fn select(rule: &mut ObjectRule, key: &str, value: &Node, keys: &[&'static str]) -> Result<(), String> {
     let part = match key {
         "group" => &mut rule.group,

@@ -58,7 +58,6 @@ pub(super) fn has_delete_hooks(hooks: &[Hook]) -> bool {
     has(hooks, HookEvent::PreDelete) || has(hooks, HookEvent::PostDelete)
 }
 
-/// Returns whether any hook runs at this event.
 pub(super) fn has(hooks: &[Hook], event: HookEvent) -> bool {
     hooks.iter().any(|hook| hook.events.contains(&event))
 }

@@ -49,7 +49,6 @@ impl Storage {
         Ok(Some((self.read_chunks(namespace, best).await?, newest)))
     }
 
-    /// Reads the record that starts in an index.
     pub(super) async fn read_chunks(&self, namespace: &str, index: Secret) -> Result<Record, Error> {
         let key = index.metadata.name.clone().unwrap_or_default();
         let incomplete = || Error::Incomplete { key: key.clone() };

@@ -450,7 +450,6 @@ impl Storage {
         }
     }
 
-    /// Reads the metadata of a record in this namespace.
     fn meta(&self, namespace: &str, metadata: &ObjectMeta) -> Option<RecordMeta> {
         let namespace = Some(metadata.namespace.clone().unwrap_or_else(|| namespace.to_owned()));
         RecordMeta::read(&ObjectMeta { namespace, ..metadata.clone() }, &self.keys)

@@ -79,7 +79,6 @@ impl Keyring {
         }
     }
 
-    /// Seals a record with this content.
     pub(crate) fn seal(&self, record: &Sealing<'_>, content: Content) -> String {
         let keys = self.0.borrow();
         let Some(mac) = record.mac(&keys.current, content) else { return String::new() };
@@ -111,7 +110,6 @@ impl fmt::Debug for Keyring {
 pub struct Content([u8; 32]);
 
 impl Content {
-    /// Digests a record.
     pub(crate) fn of(record: &[u8]) -> Content {
         Content(Sha256::digest(record).into())
     }

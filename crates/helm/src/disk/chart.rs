@@ -47,7 +47,6 @@ fn load(path: &Path, copies: &SchemaCopies, values_text: ValuesText) -> Result<A
     Ok(chart::from_files(files, &read, values_text)?)
 }
 
-/// Unpacks the archive file.
 fn archive(path: &Path) -> Result<Vec<File>, ReadError> {
     let about = fs::metadata(path).map_err(|e| ReadError::stat(path, e))?;
     if !about.is_file() {

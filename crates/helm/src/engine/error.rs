@@ -95,7 +95,6 @@ impl RenderError {
         RenderError::new(&text, places)
     }
 
-    /// Creates the error of a Handlebars template that failed to parse.
     pub(super) fn handlebars_parse(template: &str, line: usize, column: usize, message: &str) -> RenderError {
         let text = format!("parse error at ({template}:{line}:{column}): {message}");
         RenderError::new(&text, vec![Place { template: template.to_owned(), line, column: Some(column) }])

@@ -73,7 +73,6 @@ impl Source {
 }
 
 impl Program {
-    /// Parses all templates of the view.
     pub(crate) fn parse(view: &ChartView) -> Result<Program, RenderError> {
         let mut sources = Vec::new();
         collect(view, &mut 0, &mut sources);
@@ -112,7 +111,6 @@ impl Program {
         &self.root
     }
 
-    /// Returns the Handlebars templates.
     pub(super) fn handlebars(&self) -> &handlebars::Templates {
         &self.handlebars
     }

@@ -12,7 +12,6 @@ pub(super) struct ChartObject {
     name: Str,
     /// `.Chart`, frozen.
     chart: Map,
-    /// `.Files`.
     files: Value,
     subcharts: Vec<ChartObject>,
 }

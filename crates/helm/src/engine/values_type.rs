@@ -7,7 +7,6 @@ use go_template::{FuncError, Function, IntoFunction as _, Map, MapType, Str, Val
 use crate::values;
 use go_encoding::yaml;
 
-/// Returns the methods by name.
 pub(super) fn methods() -> ValuesMethods {
     static METHODS: LazyLock<ValuesMethods> = LazyLock::new(|| {
         let methods: [(&'static str, Function); 5] = [

@@ -43,7 +43,6 @@ struct Cell {
     is_root: bool,
 }
 
-/// All cells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     all: Vec<Cell>,
@@ -298,7 +297,6 @@ impl Cells {
         self.all[id as usize].any_child
     }
 
-    /// Returns the keys that are read by name.
     pub(super) fn known_keys(&self, id: CellId) -> impl Iterator<Item = &Str> {
         self.all[id as usize].children.keys()
     }

@@ -12,7 +12,6 @@ pub(super) type CellId = u32;
 pub(super) enum Ref {
     /// A table or list, or any value in the user's values.
     Cell(CellId),
-    /// This text.
     Text(Str),
     /// A text that ends like this.
     Ending(Str),

@@ -31,7 +31,6 @@ impl fmt::Display for Unread {
     }
 }
 
-/// Finds the keys in the values.
 pub(super) fn find(reads: &Reads, values: &Map) -> Vec<Unread> {
     let mut search = Search { reads, path: Vec::new(), found: Vec::new() };
     search.table(&[reads.root], values, &reads.known);

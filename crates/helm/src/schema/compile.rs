@@ -30,7 +30,6 @@ pub struct Schema {
     asks_for_patterns: bool,
 }
 
-/// A document of a schema.
 pub(super) struct Document {
     /// Its URL, without the fragment.
     pub(super) url: String,

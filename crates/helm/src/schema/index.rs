@@ -175,7 +175,6 @@ impl<'a> Index<'a> {
         base.is_some_and(|base| self.recursive[*base])
     }
 
-    /// Returns whether the reference may lead to a metaschema.
     pub(super) fn may_be_metaschema(&self, reference: &str) -> bool {
         self.metaschemas && !reference.starts_with('#')
     }

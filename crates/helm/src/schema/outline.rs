@@ -45,7 +45,6 @@ pub(super) struct Node {
 
 /// A subschema, and the values that it applies to.
 pub(super) enum Rule {
-    /// The same value.
     Same(NodeId),
     /// The same value, if it has this property.
     WithProperty(Box<str>, NodeId),
@@ -53,15 +52,12 @@ pub(super) enum Rule {
     Recursive,
     /// The same value, which must be a schema.
     Metaschema,
-    /// Every property.
     Properties(NodeId),
     /// Every property that `properties` does not name.
     Additional(NodeId),
     /// The name of every property.
     Names(NodeId),
-    /// The item at this index.
     Item(usize, NodeId),
-    /// Every item.
     Items(NodeId),
 }
 

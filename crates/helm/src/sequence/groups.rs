@@ -41,7 +41,6 @@ pub(super) fn add(
     Ok(vec![sequence.stages.len() - 1])
 }
 
-/// The groups of a chart.
 #[derive(Default)]
 struct Groups {
     /// The positions of each group's objects.

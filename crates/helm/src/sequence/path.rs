@@ -8,7 +8,6 @@ use super::conditions::Comparison;
 /// The most steps of a path.
 const MAX_STEPS: usize = 16;
 
-/// A path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Path(Vec<Step>);
 

@@ -123,7 +123,6 @@ impl Undecided {
         Ok(view)
     }
 
-    /// Returns the view for a choice.
     pub(super) fn decided(&self, choice: &mut impl Iterator<Item = bool>) -> ChartView {
         let mut view = self.view.clone();
         if view.metadata.dependencies.is_empty() {

@@ -29,7 +29,6 @@ use crate::values;
 /// A chart as one render sees it.
 #[derive(Clone, Debug)]
 pub struct ChartView {
-    /// The chart.
     pub(crate) chart: Arc<Chart>,
     /// Its metadata, with the alias as its name, and with enabled dependencies only.
     pub(crate) metadata: Metadata,

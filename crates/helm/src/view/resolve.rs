@@ -56,7 +56,6 @@ impl Resolver {
         Resolver { chart, undecided: OnceLock::new(), views: Mutex::default() }
     }
 
-    /// Returns the chart.
     pub(crate) fn chart(&self) -> &Arc<Chart> {
         &self.chart
     }

@@ -61,7 +61,6 @@ impl Set {
         self.nodes.iter().map(|(name, node)| (name.clone(), write(node))).collect::<Map<_, _>>().into()
     }
 
-    /// Returns whether it has no members.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

@@ -8,7 +8,6 @@ use super::Set;
 use super::shape::{Shape, element, field, items, named};
 use crate::schema::{Identity, Type};
 
-/// Returns the fields that an object sets.
 pub(crate) fn fields_of(of: &Type, object: &Value) -> Set {
     let mut walk = Walk { path: Vec::new(), set: Set::default() };
     walk.visit(of, object);

@@ -8,7 +8,6 @@ pub(crate) mod normal;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-/// A built-in kind.
 #[derive(Debug)]
 pub(crate) struct BuiltIn {
     pub(crate) api_version: &'static str,
@@ -19,19 +18,26 @@ pub(crate) struct BuiltIn {
     pub(crate) has_status: bool,
 }
 
-/// The type of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
     /// A string, number or boolean.
     Scalar,
     /// Any value: maps are granular, lists atomic.
     Any,
-    /// Named fields.
-    Struct { name: &'static str, is_atomic: bool },
+    Struct {
+        name: &'static str,
+        is_atomic: bool,
+    },
     /// Values by key.
-    Map { of: Box<Type>, is_atomic: bool },
+    Map {
+        of: Box<Type>,
+        is_atomic: bool,
+    },
     /// Elements, and how they are identified.
-    List { of: Box<Type>, identity: Identity },
+    List {
+        of: Box<Type>,
+        identity: Identity,
+    },
 }
 
 /// How the elements of a list are identified.
@@ -45,7 +51,6 @@ pub(crate) enum Identity {
     Keys(Vec<&'static str>),
 }
 
-/// A field of a structure.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) of: Type,
@@ -68,7 +73,6 @@ pub(crate) enum Presence {
     Always,
 }
 
-/// A structure.
 #[derive(Debug, Default)]
 pub(crate) struct Struct {
     pub(crate) is_atomic: bool,
@@ -81,7 +85,6 @@ pub(crate) struct Schema {
     structs: HashMap<&'static str, Struct>,
 }
 
-/// The structure of custom resources.
 pub(crate) const CUSTOM: &str = "CustomResource";
 
 /// The structure of every object's metadata.

@@ -35,7 +35,6 @@ fn normalise_struct(name: &str, map: &mut Map<String, Value>) {
     }
 }
 
-/// Returns whether a field with this value is omitted.
 fn is_omitted(field: &Field, value: &Value) -> bool {
     if field.presence == Presence::Required {
         return false;

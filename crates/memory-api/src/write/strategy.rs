@@ -52,7 +52,6 @@ fn has_generation(kind: &Kind) -> bool {
         )
 }
 
-/// Prepares a new object.
 pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     if kind.has_status
         && let Some(map) = object.as_object_mut()

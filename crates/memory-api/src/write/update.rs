@@ -33,7 +33,6 @@ impl Server {
         Ok(as_version(&write.kind, &stored.object))
     }
 
-    /// Replaces an object.
     pub(super) fn replace(&mut self, write: &Write, body: Value) -> Result<Value, Status> {
         let mut new = body;
         self.check_named(write, &new)?;

@@ -262,7 +262,6 @@ fn is_masked_equal(planned: &str, real: &str) -> bool {
     true
 }
 
-/// Returns the change of the object at a path.
 fn change_of<'p>(plan: &'p Value, path: &str, shown: &Value) -> Option<&'p Value> {
     let id = id(path, shown);
     let is_it = |change: &&Value| {
@@ -367,7 +366,6 @@ fn owned_fields(fields: &Value) -> usize {
     }
 }
 
-/// Returns whether a path is that of a release record.
 fn is_record(path: &str) -> bool {
     path.contains("/secrets/sh.helm.release.")
 }

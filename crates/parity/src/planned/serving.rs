@@ -33,7 +33,6 @@ impl<'a> Serving<'a> {
         Ok(Serving { plane, copy: Copy::of(chart)?, binary, process: None })
     }
 
-    /// Writes the watches file for a change.
     pub(super) fn set_watches(&self, change: Change) -> anyhow::Result<()> {
         let watch = copy::watch(change, GROUP, &kind(0), &self.copy.chart());
         Ok(fs::write(self.copy.folder().join("watches.yaml"), json!([watch]).to_string())?)

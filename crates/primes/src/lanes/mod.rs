@@ -24,7 +24,6 @@ use unit::Unit as _;
 /// The number of lanes of the widest unit.
 const MOST_LANES: usize = 8;
 
-/// One number per lane.
 type PerLane = [u64; MOST_LANES];
 
 /// A vector unit of this processor.

@@ -39,7 +39,6 @@ pub(crate) struct Client {
     authorization: Option<HeaderValue>,
 }
 
-/// What to ask for.
 pub(crate) struct Ask<'a> {
     /// The path, with the query.
     pub(crate) path: &'a str,
@@ -51,7 +50,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) limit: u64,
 }
 
-/// An answer.
 pub(crate) struct Answer {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,

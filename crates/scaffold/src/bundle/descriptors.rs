@@ -71,7 +71,6 @@ fn widget(name: &str, field: &Json) -> Option<&'static str> {
     }
 }
 
-/// Returns the descriptors of a `status`.
 pub(super) fn of_status(schema: &Json, is_chart: bool) -> Vec<Json> {
     let conditions = json!({"path": "conditions", "displayName": "Conditions",
         "x-descriptors": ["urn:alm:descriptor:io.kubernetes.conditions"]});

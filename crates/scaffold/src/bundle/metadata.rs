@@ -7,7 +7,6 @@ use serde_json::{Map, Value as Json};
 use super::{FOLDER, Options};
 use crate::{Error, Project, yaml};
 
-/// The annotations' prefix.
 const PREFIX: &str = "operators.operatorframework.io.bundle";
 
 /// Writes `metadata/annotations.yaml`, keeping its other annotations, and `bundle.Dockerfile`.

@@ -126,7 +126,6 @@ fn may_close(project: &Project, versions: &[&Watch], old: Option<&Json>) -> Resu
     Ok(is_single && !is_hybrid && !has_code && !only.reads_resource)
 }
 
-/// Returns one version of a kind.
 fn version(project: &Project, watch: &Watch, depth: usize, may_close: bool) -> Result<Json, Error> {
     let loaded = chart::of(project, &watch.chart)?;
     let texts = chart::text(project, &watch.chart);

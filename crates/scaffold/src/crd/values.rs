@@ -15,7 +15,6 @@ const GLOBAL: &str = "global";
 /// Maximum depth of described subcharts.
 pub(super) const MAX_DEPTH: usize = 4;
 
-/// The extent of a description.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     /// Whether values also come from other sources than the resource, so that nothing can be required of it.

@@ -6,13 +6,11 @@ use std::ops::Range;
 use super::{Copy, HOME};
 use crate::kustomize::joined;
 
-/// A parsed Dockerfile.
 #[derive(Clone, Debug)]
 pub(crate) struct Dockerfile {
     pub(crate) instructions: Vec<Instruction>,
 }
 
-/// An instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct Instruction {
     /// In upper case.
@@ -61,7 +59,6 @@ impl Dockerfile {
         Dockerfile { instructions }
     }
 
-    /// Returns the instructions with this keyword.
     pub(crate) fn all<'a>(&'a self, keyword: &'a str) -> impl Iterator<Item = &'a Instruction> {
         self.instructions.iter().filter(move |one| one.keyword == keyword)
     }
@@ -151,7 +148,6 @@ fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
     format!("{before}{value}{}", expand(after, values))
 }
 
-/// The remaining lines.
 struct Lines<'a> {
     text: &'a str,
     at: usize,

@@ -105,7 +105,6 @@ impl<'a> Change<'a> {
         self.edits.push((argument.range.clone(), format!("{ABOUT}ARG {name}={BASE}\n")));
     }
 
-    /// Returns the number of the stage with this name.
     fn stage(&self, name: &str) -> Option<usize> {
         let named = |from: &&Instruction| {
             let words: Vec<&str> = from.words().collect();

@@ -86,7 +86,6 @@ fn aggregated(documents: &[Document], role: &Document) -> Vec<Json> {
     documents.iter().filter(is_selected).flat_map(own_rules).collect()
 }
 
-/// Returns whether a label selector matches.
 fn selects(selector: &Json, labels: &Json) -> bool {
     let wanted = selector["matchLabels"].as_object().into_iter().flatten();
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();

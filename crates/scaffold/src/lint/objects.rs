@@ -28,7 +28,6 @@ const HOOKS: [&str; 11] = [
 /// Maximum length of most objects' names.
 const MAX_NAME: usize = 253;
 
-/// Checks rendered objects.
 pub(super) fn check(project: &Project, folder: &str, rendered: &Rendered) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut seen: BTreeMap<[String; 4], String> = BTreeMap::new();

@@ -190,7 +190,6 @@ fn issue(
     Ok(Certificate { cert: pem::encode("CERTIFICATE", &certificate), key: key.pem() })
 }
 
-/// Decodes and checks a certificate and a key.
 fn build_custom(certificate: &Str, key: &Str) -> Result<Certificate, FuncError> {
     let cert = STANDARD.decode(&certificate[..]).map_err(|_| "unable to decode base64 certificate")?;
     let key = STANDARD.decode(&key[..]).map_err(|_| "unable to decode base64 private key")?;

@@ -1,6 +1,5 @@
 //! Reads and writes the parts of DER that keys and certificates need.
 
-/// Tags of elements.
 pub(super) mod tag {
     pub(crate) const INTEGER: u8 = 0x02;
     pub(crate) const BIT_STRING: u8 = 0x03;
@@ -34,7 +33,6 @@ pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Encodes a sequence of encoded elements.
 pub(super) fn sequence(elements: &[&[u8]]) -> Vec<u8> {
     element(tag::SEQUENCE, &elements.concat())
 }
@@ -53,7 +51,6 @@ pub(super) fn bit_string(bytes: &[u8]) -> Vec<u8> {
     element(tag::BIT_STRING, &[&[0], bytes].concat())
 }
 
-/// An element that was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'d> {
     pub(super) tag: u8,
@@ -63,7 +60,6 @@ pub(super) struct Element<'d> {
 }
 
 impl<'d> Element<'d> {
-    /// Returns a reader of the elements inside.
     pub(super) fn inside(self) -> Reader<'d> {
         Reader { rest: self.content }
     }

@@ -72,7 +72,6 @@ impl Curve {
 }
 
 impl PrivateKey {
-    /// Generates an RSA key of this many bits.
     pub(super) fn generate_rsa(bits: usize) -> Result<PrivateKey, FuncError> {
         timed(|| rsa::generate(bits)).map(PrivateKey::Rsa)
     }
@@ -84,7 +83,6 @@ impl PrivateKey {
         from_pkcs8(document.as_ref()).ok_or_else(|| FuncError::new("cannot generate the key"))
     }
 
-    /// Generates an Ed25519 key.
     pub(super) fn generate_ed25519() -> Result<PrivateKey, FuncError> {
         random().map(PrivateKey::Ed25519)
     }
@@ -165,7 +163,6 @@ impl PrivateKey {
         })
     }
 
-    /// Signs the message.
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, FuncError> {
         let random = SystemRandom::new();
         let refused = |e: ring::error::KeyRejected| FuncError::new(format!("x509: cannot sign with the key: {e}"));

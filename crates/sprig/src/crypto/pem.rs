@@ -13,7 +13,6 @@ pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Encodes the bytes as a block with this label.
 pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
     let mut out = format!("-----BEGIN {label}-----\n");

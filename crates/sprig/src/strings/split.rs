@@ -53,7 +53,6 @@ fn joined_tail<'a>(s: &'a [u8], mut parts: Vec<&'a [u8]>, most: usize) -> Vec<&'
     parts
 }
 
-/// Returns the bytes of each character.
 fn characters(s: &[u8]) -> Vec<&[u8]> {
     let mut at = 0;
     let mut parts = Vec::new();

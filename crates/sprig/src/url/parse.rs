@@ -53,7 +53,6 @@ impl fmt::Display for Error {
 }
 
 impl Url {
-    /// Parses a URL.
     pub(super) fn parse(text: &[u8]) -> Result<Url, Error> {
         let (before, fragment) = cut(text, b'#');
         let mut url = Url::parse_without_fragment(before).map_err(|e| Error::In(before.to_vec(), Box::new(e)))?;

@@ -14,14 +14,19 @@ pub(crate) enum Rendered {
 pub(crate) enum Verdict {
     /// The same text.
     Same,
-    /// The same error.
     SameError,
     /// The same apart from places that differ between two runs of Helm.
     Random,
     /// Both refuse, with different text.
-    OtherError { helm: String, ours: String },
+    OtherError {
+        helm: String,
+        ours: String,
+    },
     /// One refuses, or the texts differ.
-    Different { helm: String, ours: String },
+    Different {
+        helm: String,
+        ours: String,
+    },
 }
 
 /// Compares a render with Helm's; `again` is a second run of Helm.

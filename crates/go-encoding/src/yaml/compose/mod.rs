@@ -16,7 +16,6 @@ type Result<T, E = Syntax> = std::result::Result<T, E>;
 /// The index of a node in its [`Document`].
 pub(super) type NodeId = usize;
 
-/// A node of a document.
 #[derive(Debug)]
 pub(super) enum Node {
     /// A scalar. `implicit` if the text alone determines its type: it is plain or tagged `!`.
@@ -34,7 +33,6 @@ pub(super) enum Node {
     },
 }
 
-/// The nodes of a document.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     nodes: Vec<Node>,
@@ -54,7 +52,6 @@ impl Document {
         &self.nodes[id]
     }
 
-    /// Returns all nodes.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes.iter().enumerate()
     }
@@ -352,7 +349,6 @@ enum Kind {
     FlowPair,
 }
 
-/// An open collection.
 struct Collection {
     id: NodeId,
     kind: Kind,

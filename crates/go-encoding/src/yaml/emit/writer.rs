@@ -75,7 +75,6 @@ impl Writer {
         self.column + characters <= self.width
     }
 
-    /// Indents by one more level.
     pub(super) fn increase_indent(&mut self, level: Level) -> Outer {
         let outer = Outer(self.indent);
         if self.indent < 0 {
@@ -181,7 +180,6 @@ impl Writer {
         self.column = 0;
     }
 
-    /// Writes a line break.
     pub(super) fn break_char(&mut self, c: char) {
         self.char(c);
         self.column = 0;

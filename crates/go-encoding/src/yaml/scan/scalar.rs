@@ -10,7 +10,6 @@ pub(super) enum Quotes {
     Double,
 }
 
-/// The style of a block scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockStyle {
     Literal,

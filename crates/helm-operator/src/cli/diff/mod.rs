@@ -101,7 +101,6 @@ pub(crate) enum Form {
     Markdown,
 }
 
-/// Returns the examples for the help.
 pub(super) fn examples(name: &str) -> String {
     format!(
         "Examples:\n  # What applying this file would make the operator do\n  {name} diff -f config/samples/shop.yaml\n\n  \

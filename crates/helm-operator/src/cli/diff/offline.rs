@@ -60,7 +60,6 @@ fn one(diff: &Diff, watch: &Watch, chart: &Path, document: &Json) -> Result<Rehe
     Ok(Rehearsed { plan, mask: Mask::default() })
 }
 
-/// Returns the objects that a chart renders for a resource.
 fn objects(watch: &Watch, chart: &Path, resource: &Name, spec: &Json) -> Result<Vec<Json>, Failure> {
     let failed = |why: String| Failure::Render { chart: chart.to_owned(), what: resource.to_string(), why };
     let loaded: Arc<Chart> = Chart::load_with(chart, &watch.schema.copies).map_err(|error| failed(chain(&error)))?;

@@ -102,7 +102,6 @@ impl Api {
     }
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Create) -> Result<(), Error> {
     let What::Api(flags) = &args.what;
     let native = native(flags, &mut io::stdin().lock())?;

@@ -60,7 +60,6 @@ pub(crate) struct Init {
     api: Api,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Init) -> Result<(), Error> {
     if let Some(folder) = &args.from_operator_sdk {
         let from = disk::read(folder)?;

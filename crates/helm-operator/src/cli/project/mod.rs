@@ -121,12 +121,10 @@ fn changes(project: &Project) -> Vec<String> {
     lines
 }
 
-/// Runs `init`.
 pub(super) fn init(args: &Init) -> ExitCode {
     exit(init::run(args))
 }
 
-/// Runs `create`.
 pub(super) fn create(args: &Create) -> ExitCode {
     exit(create::run(args))
 }

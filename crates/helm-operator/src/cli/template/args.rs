@@ -137,7 +137,6 @@ const DEPRECATED: &[(&str, &str)] = &[
     ("validate", "use '--dry-run=server' instead"),
 ];
 
-/// A parsed command line.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Line {
     flags: Vec<(&'static str, Vec<String>)>,

@@ -8,7 +8,6 @@ use super::text::printable_json;
 use crate::origins::Given;
 use crate::origins::rows::{Cell, From, Place, Row};
 
-/// Returns the document.
 pub(super) fn of(shown: &Shown) -> String {
     let document = json!({
         "resource": {

@@ -75,7 +75,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns the name of the resource.
     fn name(&self) -> Option<&str> {
         self.names.last().map(String::as_str)
     }

@@ -20,7 +20,6 @@ pub(super) struct Shown {
     pub(super) notes: Vec<String>,
 }
 
-/// Returns what is shown.
 pub(super) fn of(primary: &Primary, chart: &Chart, values: &Values, notes: Vec<String>) -> Shown {
     let notes = notes.into_iter().chain(values.traced.warnings.iter().cloned()).collect();
     Shown {

@@ -9,7 +9,6 @@ use crate::origins::rows::{Cell, Row};
 /// The width of a value's column at most. Longer values are cut.
 const MAX_VALUE: usize = 48;
 
-/// Returns the table.
 pub(super) fn of(shown: &Shown) -> String {
     let lines: Vec<[String; 5]> = std::iter::once(["", "KEY", "VALUE", "FROM", "REPLACES"].map(str::to_owned))
         .chain(shown.rows.iter().map(line))

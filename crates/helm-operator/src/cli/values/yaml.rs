@@ -9,7 +9,6 @@ use super::table::unread;
 use super::text::{printable, printable_json, scalar, word};
 use crate::origins::rows::{Cell, Row};
 
-/// Returns the file.
 pub(super) fn of(shown: &Shown) -> String {
     let head = format!("# {} {}, chart {}", shown.kind, shown.name, shown.chart);
     let mut out = format!("{}\n", printable(&head));

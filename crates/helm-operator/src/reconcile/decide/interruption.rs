@@ -94,7 +94,6 @@ impl Running {
         lock(&self.0).as_ref().map(|action| action.used.clone()).unwrap_or_default()
     }
 
-    /// Records that one of the sources has changed.
     pub(crate) fn sources_changed(&self) {
         if let Some(action) = &mut *lock(&self.0) {
             action.sources = Sources::Changed;

@@ -63,7 +63,6 @@ impl Memory {
         }
     }
 
-    /// Forgets a deleted resource.
     pub(crate) fn forget(&self, key: &ResourceKey) {
         lock(&self.0).remove(key);
     }
@@ -140,7 +139,6 @@ pub(crate) struct StatusMemory {
 pub(crate) struct Planned {
     /// What it depends on; empty if it could not be made.
     pub(crate) inputs: String,
-    /// What it says.
     pub(crate) report: PlanReport,
 }
 

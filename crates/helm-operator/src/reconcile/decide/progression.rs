@@ -30,7 +30,6 @@ pub(crate) enum Part {
 pub(crate) enum Reached {
     /// It is not at rest yet.
     Moving,
-    /// It is ready.
     Ready,
     /// It failed, or can no longer become ready.
     Failed,
@@ -127,7 +126,6 @@ impl Progress {
     }
 }
 
-/// Returns the title of each step.
 pub(crate) fn titles(rollout: &RolloutRule) -> Vec<String> {
     let canaries = rollout.canary.as_ref().map(|_| "canaries".to_owned());
     let others = if rollout.canary.is_some() { " of the others" } else { " of the releases" };

@@ -13,7 +13,6 @@ pub(crate) enum End {
     Rest,
     /// Waiting for something that no watch reports, to be checked at this time.
     At(Instant),
-    /// A step failed.
     Failed,
 }
 

@@ -26,7 +26,6 @@ pub(crate) struct Observed {
     pub(crate) inputs: Inputs,
     /// How the live objects compare with the revision's.
     pub(crate) objects: Objects,
-    /// An annotation of the resource is invalid.
     pub(crate) invalid_annotation: bool,
     /// The same inputs failed, and it is too early to retry.
     pub(crate) held: bool,
@@ -66,7 +65,6 @@ pub(crate) enum Planning {
 /// What to do even if nothing differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// Nothing.
     Nothing,
     /// Render, then apply, because a user requested it.
     Render,
@@ -119,7 +117,6 @@ pub(crate) enum Recorded {
     Uninstalled,
     /// Revisions that may have live objects have no marks, because Helm or an upstream operator wrote them.
     Unmarked,
-    /// It is deployed.
     Deployed,
 }
 
@@ -158,7 +155,6 @@ pub(crate) enum Objects {
     Unconfirmed,
 }
 
-/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing is left to do.
@@ -167,7 +163,6 @@ pub(crate) enum Step {
     Wait,
     /// Report that the release belongs to someone else.
     Refuse,
-    /// Report an invalid annotation.
     ReportInvalidAnnotation,
     /// Report that the records cannot be watched.
     ReportBlindness,
@@ -177,7 +172,6 @@ pub(crate) enum Step {
     AddFinalizer,
     /// Read the records that Helm or an upstream operator wrote.
     Read,
-    /// Read the value sources.
     ReadSources,
     /// Read the dependencies that are unknown.
     ReadDependencies,
@@ -195,7 +189,6 @@ pub(crate) enum Step {
     Retry,
     /// Plan the next reconcile.
     Plan,
-    /// Render the chart.
     Render,
     /// Create the first revision, or continue to.
     Install,
@@ -205,9 +198,7 @@ pub(crate) enum Step {
     Test,
     /// Roll back the deployed revision, whose tests failed.
     RollBack,
-    /// Take ownership of objects.
     TakeOwnership,
-    /// Repair drift.
     Repair,
     /// Apply every object again.
     Reapply,

@@ -84,7 +84,6 @@ pub(crate) async fn at_hook(shared: &ControllerContext, key: &ObjectKey, api_ver
     Diagnosis { shared, key, api_version }.cause().await
 }
 
-/// The diagnosis of one object.
 struct Diagnosis<'a> {
     shared: &'a ControllerContext,
     key: &'a ObjectKey,
@@ -162,7 +161,6 @@ pub(crate) fn pod_selector(workload: &Value) -> Option<String> {
     Some(selector.to_string()).filter(|text| !text.is_empty())
 }
 
-/// Returns the items of a list.
 pub(crate) fn items(mut list: Value) -> Option<Vec<Value>> {
     match list.get_mut("items")?.take() {
         Value::Array(items) => Some(items),

@@ -18,7 +18,6 @@ use crate::view::release::Release;
 use crate::watches::Overrides;
 
 impl StepContext<'_> {
-    /// Returns the fault with a redacted message.
     pub(crate) async fn redacted(&self, primary: &Primary, fault: Fault) -> Fault {
         if primary.spec.is_away() {
             let message = "the message is hidden: the values to hide in it could not be read".to_owned();

@@ -32,7 +32,6 @@ struct Words {
 const INSTALL: Words = Words { action: "Install", done: "Installed", failed: Reason::InstallError };
 const UPGRADE: Words = Words { action: "Upgrade", done: "Upgraded", failed: Reason::UpgradeError };
 
-/// Installs the candidate.
 pub(crate) async fn install(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -50,7 +49,6 @@ pub(crate) async fn install(
     conclude(context, primary, candidate, &INSTALL, installed.map(|outcome| (outcome, note))).await
 }
 
-/// Upgrades to the candidate.
 pub(crate) async fn upgrade(
     context: &StepContext<'_>,
     primary: &Primary,

@@ -206,7 +206,6 @@ impl StepContext<'_> {
         Ok(Rendered::Done(Candidate { notes, ..candidate }))
     }
 
-    /// Returns the request to render a revision.
     pub(crate) fn request(&self, primary: &Primary, revision: u32) -> Request {
         Request {
             name: primary.name().into(),

@@ -91,7 +91,6 @@ pub(crate) struct ClusterLookup {
     repeated: Mutex<Repeated>,
 }
 
-/// The state of a render.
 #[derive(Default)]
 struct State {
     /// The number of lookups.

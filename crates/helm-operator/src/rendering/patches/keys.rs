@@ -19,7 +19,6 @@ struct Table {
 #[derive(Debug, Default)]
 pub(super) struct Structure(HashMap<&'static str, Field>);
 
-/// A field of a structure.
 #[derive(Debug)]
 pub(super) struct Field {
     of: &'static str,

@@ -14,7 +14,6 @@ use crate::dependencies::{Access, Gap, Missing, Node, Query, Standing};
 /// A resource that waits: its controller's name, and itself.
 pub(crate) type User = (Arc<str>, Node);
 
-/// The queries of one kind.
 #[derive(Default)]
 pub(super) struct Kind {
     pub(super) resource: Option<Arc<Resource>>,
@@ -54,7 +53,6 @@ struct Found {
 pub(super) type Judge<'j> = &'j dyn Fn(&Seen, &Query) -> Option<Missing>;
 
 impl Kind {
-    /// Adds a query of a user.
     pub(super) fn add(&mut self, query: &Arc<Query>, user: &User) {
         let id = &query.id;
         match query.name() {
@@ -72,7 +70,6 @@ impl Kind {
         self.entries.entry(id.clone()).or_insert_with(new).users.entry(user.clone()).or_default();
     }
 
-    /// Drops a query of a user.
     pub(super) fn remove(&mut self, query: &Query, user: &User) {
         let Some(entry) = self.entries.get_mut(&query.id) else { return };
         entry.users.remove(user);

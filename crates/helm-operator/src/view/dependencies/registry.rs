@@ -219,7 +219,6 @@ impl Dependencies {
         state.wake_all(&users);
     }
 
-    /// Handles a refused watch.
     pub(crate) fn refused(self: &Arc<Self>, kind: &KindKey, scope: &WatchScope, why: &str) {
         if self.mapper.is_unserved(&kind.0, &kind.1) {
             self.unserved(kind);

@@ -45,7 +45,6 @@ pub(crate) struct Seen {
     metadata: ObjectMeta,
     labels: BTreeMap<String, String>,
     live: Live,
-    /// What was read of it.
     portion: Portion,
 }
 

@@ -23,7 +23,6 @@ const KEYS: [&str; 3] = ["target", "patch", "path"];
 #[derive(Clone, Debug, Default)]
 pub struct Patches(pub(crate) Arc<[Patch]>);
 
-/// A patch.
 #[derive(Clone, Debug)]
 pub(crate) struct Patch {
     /// Which objects it changes. `None`: a strategic patch names its object itself.
@@ -119,7 +118,6 @@ fn change(text: &str) -> Result<Change, String> {
     }
 }
 
-/// Decodes patches for tests.
 #[cfg(test)]
 pub(crate) fn patches_of(value: &Value) -> Result<Patches, String> {
     let entries = super::node::entries(&format!("- patches: {value}")).map_err(|error| error.to_string())?;

@@ -66,7 +66,6 @@ impl Target {
     }
 }
 
-/// Returns the group and the version of an object.
 pub(crate) fn group_version(object: &Value) -> (&str, &str) {
     let text = object["apiVersion"].as_str().unwrap_or_default();
     text.split_once('/').unwrap_or(("", text))

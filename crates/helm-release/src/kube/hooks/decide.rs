@@ -15,7 +15,6 @@ pub(super) fn order(hooks: &[Hook], event: HookEvent) -> Vec<usize> {
 /// How a hook's object finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HookResult {
-    /// It succeeded.
     Succeeded,
     /// It failed, with this message.
     Failed(String),
@@ -91,9 +90,7 @@ pub(super) enum Evidence<'a> {
 /// The meaning of a missing hook object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Absence {
-    /// It must be created.
     Create,
-    /// It finished.
     Ended(HookResult),
 }
 

@@ -14,7 +14,6 @@ use crate::kube::writes::write::Body;
 use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, objects_of};
 use crate::release::{Hook, Release};
 
-/// Parses the objects of a hook.
 pub(super) fn of(hook: &Hook) -> Result<Vec<Object>, HookError> {
     objects_of(&hook.manifest).map_err(|source| HookError::Object { path: hook.path.clone(), source })
 }

@@ -23,7 +23,6 @@ impl Pause {
         Pause { next: FIRST_PAUSE, last }
     }
 
-    /// Returns the next pause.
     pub(crate) fn next(&mut self) -> Duration {
         let now = self.next;
         self.next = (now * 2).min(self.last);

@@ -30,7 +30,6 @@ const STACK: usize = 64 << 20;
 pub(super) struct Templates(Registry<'static>);
 
 impl Templates {
-    /// Creates an empty set of templates.
     pub(super) fn new() -> Templates {
         let mut registry = Registry::new();
         registry.register_escape_fn(handlebars::no_escape);

@@ -36,12 +36,10 @@ impl<'a> Reading<'a> {
         Reading { templates, by_name, includers, followed: Cell::new(0) }
     }
 
-    /// Returns the templates of a file.
     pub(in crate::engine) fn of_file(&self, file: &str) -> impl Iterator<Item = &'a Template<'a>> {
         self.templates.iter().filter(move |template| template.file == file)
     }
 
-    /// Returns the templates with this name.
     pub(in crate::engine) fn named(&self, name: &str) -> impl Iterator<Item = &'a Template<'a>> {
         self.by_name.get(name).into_iter().flatten().copied()
     }
@@ -54,7 +52,6 @@ impl<'a> Reading<'a> {
         self.includers.get(template.name()).into_iter().flatten().copied()
     }
 
-    /// Returns all calls of `lookup`.
     pub(super) fn calls(&self) -> Vec<LookupCall> {
         let mut calls = Vec::new();
         for template in self.templates {

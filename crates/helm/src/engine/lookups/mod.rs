@@ -67,7 +67,6 @@ fn mentions_lookup(chart: &Chart) -> bool {
 pub(super) struct Template<'a> {
     /// The name by which it is included.
     name: String,
-    /// The name of its file.
     file: String,
     pub(super) pipelines: Vec<Pipeline>,
     pub(super) parts: Vec<Part>,

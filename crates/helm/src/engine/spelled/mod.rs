@@ -211,7 +211,6 @@ fn kinds_of_dicts(text: &str) -> impl Iterator<Item = String> {
     after.map(|(kind, _)| kind.to_owned()).filter(|kind| is_kind(kind))
 }
 
-/// Returns whether the text can be a kind.
 fn is_kind(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric())
 }

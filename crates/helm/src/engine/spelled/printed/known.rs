@@ -18,7 +18,6 @@ pub(super) enum Known<'a> {
     Context,
     /// `.Release`.
     Release,
-    /// A text.
     Text(String),
     /// The value at a path in values.yaml, which users may override.
     Values(Vec<String>),
@@ -72,7 +71,6 @@ impl<'a> Known<'a> {
         elements.into_iter().map(Known::Data).collect()
     }
 
-    /// Returns a field.
     pub(super) fn field(&self, name: &str) -> Option<Known<'a>> {
         match (self, name) {
             (Known::Context, "Release") => Some(Known::Release),

@@ -77,7 +77,6 @@ impl<'a> Printed<'a> {
         Texts(known.iter().flat_map(|one| one.texts(&template.defaults)).collect())
     }
 
-    /// Returns the scope inside a block.
     fn inside(&self, block: &'a Block, scope: &Scope<'a>, depth: usize) -> Scope<'a> {
         let of = || self.evaluate(&block.expression, scope, depth + 1);
         let dot = match block.dot {
