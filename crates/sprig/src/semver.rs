@@ -1,6 +1,5 @@
 //! Semantic versions: `semver` and `semverCompare`. Counterpart: Sprig's `semver.go`.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use go_template::UintType;
@@ -137,10 +136,6 @@ impl Object for VersionObject {
     fn data(&self) -> Value {
         self.version.to_string().into()
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 fn next(version: Result<Version, Error>) -> Result<Value, FuncError> {
@@ -155,7 +150,7 @@ fn text(args: &[Value]) -> Result<String, FuncError> {
 /// Returns the argument of a comparison method.
 fn other(args: &[Value]) -> Result<&VersionObject, FuncError> {
     let object = match args.first() {
-        Some(Value::Object(object)) => object.as_any().downcast_ref::<VersionObject>(),
+        Some(Value::Object(object)) => object.downcast_ref::<VersionObject>(),
         _ => None,
     };
     let got = args.first().map_or("nothing", Value::type_name);

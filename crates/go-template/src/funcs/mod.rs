@@ -5,7 +5,6 @@
 mod compare;
 mod error;
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
@@ -152,10 +151,6 @@ impl Object for Pointed {
 
     fn fields(&self) -> Vec<Field> {
         self.0.fields()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! Go's `time.Duration`.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use crate::{FuncError, Kind, Object, Param, Scope, Str, Value};
@@ -69,10 +68,6 @@ impl Object for DurationObject {
 
     fn is_true(&self) -> bool {
         self.0.0 != 0
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! Go's `*time.Location`.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use crate::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
@@ -54,10 +53,6 @@ impl Object for LocationObject {
     }
 
     fn is_pointer_to(&self, other: &dyn Object) -> bool {
-        other.as_any().downcast_ref::<LocationObject>().is_some_and(|other| self.0 == other.0)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
+        other.downcast_ref::<LocationObject>().is_some_and(|other| self.0 == other.0)
     }
 }

@@ -12,7 +12,7 @@ pub use moment::{time_of, time_value};
 
 fn downcast<T: Object>(value: &Value) -> Option<&T> {
     match value {
-        Value::Object(object) => object.as_any().downcast_ref(),
+        Value::Object(object) => object.downcast_ref(),
         _ => None,
     }
 }

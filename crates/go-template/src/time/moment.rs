@@ -1,6 +1,5 @@
 //! Go's `time.Time`.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use crate::value::{BadResults, UintType};
@@ -94,10 +93,6 @@ impl Object for TimeObject {
 
     fn data(&self) -> Value {
         self.0.rfc3339().into()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! Go's `time.Month` and `time.Weekday`.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use crate::{FuncError, Kind, Object, Param, Scope, Str, Value};
@@ -70,10 +69,6 @@ impl Object for Named {
 
     fn is_true(&self) -> bool {
         self.number != 0
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

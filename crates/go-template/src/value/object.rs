@@ -135,7 +135,12 @@ pub trait Object: fmt::Debug + Send + Sync + Any {
     fn is_true(&self) -> bool {
         true
     }
+}
 
-    /// Returns the value itself, for functions that downcast it.
-    fn as_any(&self) -> &dyn Any;
+impl dyn Object {
+    /// Returns the value as this type, if it has it.
+    pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
+        let any: &dyn Any = self;
+        any.downcast_ref()
+    }
 }

@@ -1,6 +1,5 @@
 //! Sets of templates, scopes, objects with methods, and errors as data.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use go_template::{
@@ -128,10 +127,6 @@ impl Object for Version {
             "Join" => Some(Ok(Value::int(args.len() as i64))),
             _ => None,
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Counterpart: Helm's `pkg/chart/common/capabilities.go`.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use go_template::{Field, FuncError, Kind, List, Object, Param, Scope, Str, Value};
@@ -141,10 +140,6 @@ impl Object for Capabilities {
     fn call(&self, _: &mut Scope<'_>, method: &str, _: &[Value]) -> Option<Result<Value, FuncError>> {
         (method == "Copy").then(|| Ok(self.to_value()))
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// `.Capabilities.APIVersions`.
@@ -179,10 +174,6 @@ impl Object for VersionSet {
     fn is_true(&self) -> bool {
         !self.0.is_empty()
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// `.Capabilities.HelmVersion`.
@@ -207,10 +198,6 @@ impl Object for BuildInfo {
             field("GoVersion", "go_version", GO_VERSION),
             field("KubeClientVersion", "kube_client_version", "v1.37"),
         ]
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

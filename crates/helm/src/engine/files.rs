@@ -2,7 +2,6 @@
 //!
 //! Counterpart: Helm's `pkg/engine/files.go`.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -137,9 +136,5 @@ impl Object for Files {
 
     fn is_true(&self) -> bool {
         !self.0.is_empty()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

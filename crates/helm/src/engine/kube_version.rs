@@ -1,7 +1,5 @@
 //! Kubernetes versions, parsed like `k8s.io/apimachinery/pkg/util/version`: `.Capabilities.KubeVersion`.
 
-use std::any::Any;
-
 use go_template::{Field, FuncError, Kind, Object, Param, Scope, Str, Value};
 
 /// A Kubernetes version, in full and without suffixes such as `-gke.1`.
@@ -126,10 +124,6 @@ impl Object for KubeVersion {
             Field::new("Major", self.major.as_str()),
             Field::new("Minor", self.minor.as_str()),
         ]
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! The functions that create certificates: `genCA`, `genSelfSignedCert`, `genSignedCert`, their variants with a key, and `buildCustomCert`.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -85,10 +84,6 @@ impl Object for Certificate {
     fn fields(&self) -> Vec<Field> {
         vec![Field::new("Cert", self.cert.as_str()), Field::new("Key", self.key.as_str())]
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// An argument of type `sprig.certificate`.
@@ -98,7 +93,7 @@ impl FromValue for CertificateArg {
     const PARAM: Param = CERTIFICATE;
     fn from_value(value: &Value) -> Self {
         let certificate = match value {
-            Value::Object(object) => object.as_any().downcast_ref::<Certificate>().cloned(),
+            Value::Object(object) => object.downcast_ref::<Certificate>().cloned(),
             _ => None,
         };
         CertificateArg(certificate.unwrap_or_default())
