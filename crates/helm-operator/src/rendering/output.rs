@@ -160,12 +160,7 @@ pub(crate) fn separate(stream: &str) -> Result<(String, Vec<Hook>), SortError> {
 }
 
 fn hook(of: helm::manifest::Hook) -> Hook {
-    let policy = |word: &String| match word.as_str() {
-        "hook-succeeded" => DeletePolicy::HookSucceeded,
-        "hook-failed" => DeletePolicy::HookFailed,
-        "before-hook-creation" => DeletePolicy::BeforeHookCreation,
-        _ => DeletePolicy::Other,
-    };
+    let policy = |word: &String| word.parse().unwrap_or(DeletePolicy::Other);
     Hook {
         name: of.name,
         kind: of.kind,

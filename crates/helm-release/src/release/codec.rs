@@ -13,13 +13,12 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Release;
 use super::sources::{FILES, files_digest};
 use super::weight::weight;
-use super::{Fields, Hook, Info, Release};
 
 /// Maximum size of a record's unpacked JSON, in bytes. etcd stores at most about 1.5 MiB compressed, so real records
 /// stay far below.
@@ -49,7 +48,7 @@ pub enum Error {
 }
 
 /// A chart inside a release record, compressed. Its name and versions are readable without unpacking.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct ChartDocument {
     /// The chart's name; empty if the record has none.
     pub name: String,
@@ -148,50 +147,6 @@ pub struct Packed {
     labels: BTreeMap<String, String>,
 }
 
-/// The record's JSON without the chart.
-#[derive(Serialize)]
-struct OwnRef<'a> {
-    name: &'a str,
-    info: &'a Info,
-    #[serde(skip_serializing_if = "serde_json::Value::is_null")]
-    config: &'a serde_json::Value,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    manifest: &'a str,
-    #[serde(skip_serializing_if = "<[Hook]>::is_empty")]
-    hooks: &'a [Hook],
-    version: u32,
-    namespace: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    apply_method: &'a str,
-    #[serde(flatten)]
-    more: &'a Fields,
-}
-
-#[derive(Deserialize)]
-struct Own {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    info: Info,
-    #[serde(default)]
-    config: serde_json::Value,
-    #[serde(default)]
-    manifest: String,
-    #[serde(default)]
-    hooks: Option<Vec<Hook>>,
-    #[serde(default)]
-    version: u32,
-    #[serde(default)]
-    namespace: String,
-    #[serde(default)]
-    apply_method: String,
-    /// The chart has a separate reader; it is named here so that it does not count as an unknown field.
-    #[serde(default, rename = "chart")]
-    _chart: IgnoredAny,
-    #[serde(flatten)]
-    more: Fields,
-}
-
 #[derive(Deserialize)]
 struct Whole<'a> {
     #[serde(borrow, default)]
@@ -204,7 +159,7 @@ impl Packed {
     /// # Errors
     /// The values cannot be written as JSON.
     pub fn pack(release: &Release) -> Result<Packed, Error> {
-        let json = serde_json::to_vec(&own(release))?;
+        let json = serde_json::to_vec(release)?;
         let mut gzip = GzEncoder::new(Vec::with_capacity(json.len() / 3), Compression::default());
         // The chart's member ends in a comma, so this one continues without its opening brace.
         gzip.write_all(&json[1..])?;
@@ -217,7 +172,7 @@ impl Packed {
     /// # Errors
     /// The values cannot be written as JSON.
     pub(crate) fn bound(release: &Release) -> Result<usize, Error> {
-        let json = serde_json::to_vec(&own(release))?;
+        let json = serde_json::to_vec(release)?;
         // Text that does not compress grows by five bytes per block, and gzip adds 18.
         let gzip = release.chart.member.len() + json.len() + json.len() / 1000 + 64;
         Ok(gzip.div_ceil(3) * 4)
@@ -241,8 +196,8 @@ impl Packed {
     pub fn unpack(&self) -> Result<Release, Error> {
         let mut json = b"{".to_vec();
         inflate(&self.own, &mut json)?;
-        let own: Own = serde_json::from_slice(&json)?;
-        Ok(own.into_release(self.chart.clone(), self.labels.clone()))
+        let own: Release = serde_json::from_slice(&json)?;
+        Ok(Release { chart: self.chart.clone(), labels: self.labels.clone(), ..own })
     }
 
     /// Returns the value of the record's key `release`: base64 of the compressed JSON. A Secret's JSON encodes it in
@@ -274,21 +229,6 @@ impl Packed {
     }
 }
 
-/// Returns a release without its chart.
-fn own(release: &Release) -> OwnRef<'_> {
-    OwnRef {
-        name: &release.name,
-        info: &release.info,
-        config: &release.config,
-        manifest: &release.manifest,
-        hooks: &release.hooks,
-        version: release.version,
-        namespace: &release.namespace,
-        apply_method: &release.apply_method,
-        more: &release.more,
-    }
-}
-
 /// Reads a record's JSON.
 fn parse(json: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
     let whole: Whole = serde_json::from_slice(json)?;
@@ -296,26 +236,8 @@ fn parse(json: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error
     // The chart stays unparsed.
     check_weight(weight(json).saturating_sub(weight(chart.as_bytes())))?;
     let chart = ChartDocument::from_json(chart)?;
-    let own: Own = serde_json::from_slice(json)?;
-    Ok(own.into_release(Arc::new(chart), labels))
-}
-
-impl Own {
-    fn into_release(self, chart: Arc<ChartDocument>, labels: BTreeMap<String, String>) -> Release {
-        Release {
-            name: self.name,
-            namespace: self.namespace,
-            version: self.version,
-            info: self.info,
-            chart,
-            config: self.config,
-            manifest: self.manifest,
-            hooks: self.hooks.unwrap_or_default(),
-            apply_method: self.apply_method,
-            labels,
-            more: self.more,
-        }
-    }
+    let own: Release = serde_json::from_slice(json)?;
+    Ok(Release { chart: Arc::new(chart), labels, ..own })
 }
 
 fn check_weight(weight: usize) -> Result<(), Error> {

@@ -80,8 +80,9 @@ impl HookEvent {
 }
 
 /// When to delete a hook's objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum DeletePolicy {
     /// After the hook succeeded.
     HookSucceeded,

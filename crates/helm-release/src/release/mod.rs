@@ -15,38 +15,60 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use codec::{ChartDocument, Error, Packed};
 pub use hook::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 pub use sources::Difference;
 pub use status::Status;
 
-/// One revision of a release.
-#[derive(Clone, Debug)]
+/// One revision of a release. As JSON, it is the record without the chart and the labels: `codec` adds both.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Release {
     /// The release's name: at most 53 characters.
+    #[serde(default)]
     pub name: String,
-    /// The namespace of the release and of its record.
-    pub namespace: String,
-    /// The revision, starting at 1.
-    pub version: u32,
     /// Times, status and notes.
+    #[serde(default)]
     pub info: Info,
     /// The chart at that time.
+    #[serde(default, skip_serializing, deserialize_with = "no_chart")]
     pub chart: Arc<ChartDocument>,
     /// The user's values, without the chart's defaults.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub config: serde_json::Value,
     /// All objects of the release as one YAML stream, without hooks.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manifest: String,
     /// The hooks, in Helm's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_empty")]
     pub hooks: Vec<Hook>,
+    /// The revision, starting at 1.
+    #[serde(default)]
+    pub version: u32,
+    /// The namespace of the release and of its record.
+    #[serde(default)]
+    pub namespace: String,
     /// Helm's apply method: `ssa`, `csa`, or empty (Helm 3), which means `csa`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub apply_method: String,
     /// The record's labels, except those that Helm sets.
+    #[serde(skip)]
     pub labels: BTreeMap<String, String>,
     /// Fields that only another version of Helm knows. A rewrite keeps them, here and in every part of the record.
+    #[serde(flatten)]
     pub more: Fields,
+}
+
+/// Skips the chart, which has a separate reader: unnamed, it would count as an unknown field.
+fn no_chart<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<ChartDocument>, D::Error> {
+    IgnoredAny::deserialize(from)?;
+    Ok(Arc::default())
+}
+
+fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Hook>, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 /// Fields of a record by name.
