@@ -3,23 +3,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use go_encoding::{json, yaml};
 use go_template::{Str, Value};
 use golibs::{glob, regex, semver};
-use helm::chart::Chart;
-use helm::engine::{Capabilities, Engine, KubeVersion, ReleaseOptions};
-use helm::view;
+use playground::vectors::{output, readable};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::report::{Outcome, Report};
-
-/// The version that Helm's engine prints when used as a library, as for the snippets: its source does not contain the
-/// patch number.
-const LIBRARY_VERSION: &str = "v4.3";
 
 #[derive(Deserialize)]
 struct Case {
@@ -55,7 +48,7 @@ pub(crate) fn run(file: &Path, only: &str, report: &mut Report) -> anyhow::Resul
 
 fn outcome(case: &Case, line: &str) -> Outcome {
     if case.has("template") {
-        snippet(case, line)
+        answer(case, output(line))
     } else if case.has("constraint") {
         fact_only(case, semver_compare(case.text("constraint"), case.text("version")))
     } else if case.has("pattern") {
@@ -105,45 +98,6 @@ fn same_error(wanted: &str, got: &str) -> bool {
         Some(start) => got.starts_with(start),
         None => wanted == got,
     }
-}
-
-fn snippet(case: &Case, line: &str) -> Outcome {
-    let got = render(case, line).map(|bytes| replace_invalid(&bytes));
-    answer(case, got)
-}
-
-fn render(case: &Case, line: &str) -> Result<Vec<u8>, String> {
-    let whole = json::decode(line.as_bytes()).map_err(|e| e.to_string())?;
-    let values = whole.as_map().and_then(|m| m.get("values")).unwrap_or_default();
-    let files = case.fields.get("files").and_then(Json::as_object);
-    let files =
-        files.into_iter().flatten().map(|(name, data)| (name.clone(), data.as_str().unwrap_or_default().to_owned()));
-    let kube = KubeVersion::bare("v1.36.0", "1", "36");
-    let capabilities = Capabilities::new(kube, helm::engine::DEFAULT_API_VERSIONS.iter().copied());
-    let capabilities = Capabilities { helm_version: LIBRARY_VERSION.into(), ..capabilities };
-    let chart = snippet_chart(case.text("template"), files)?;
-    let values = values.as_map().cloned().unwrap_or_default();
-    let view = view::resolve(&chart, &values, &mut Vec::new()).map_err(|e| e.to_string())?;
-    let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
-    let files = Engine::new(chart).execute(&view, &values, &release, &capabilities, None).map_err(|e| e.to_string())?;
-    Ok(files.into_iter().next().map(|(_, output)| output).unwrap_or_default())
-}
-
-/// Builds the chart that the snippets were recorded in.
-fn snippet_chart(template: &str, files: impl Iterator<Item = (String, String)>) -> Result<Arc<Chart>, String> {
-    let about = "apiVersion: v2\nname: c\nversion: 1.2.3\nappVersion: 4.5.6\n";
-    let own = [("Chart.yaml", about), ("templates/t", template)].map(|(name, data)| (name.to_owned(), data.to_owned()));
-    Chart::from_files(own.into_iter().chain(files)).map_err(|e| e.to_string())
-}
-
-/// Replaces each invalid byte with U+FFFD, as Go's JSON encoder does.
-fn replace_invalid(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(std::iter::repeat_n('\u{FFFD}', chunk.invalid().len()));
-    }
-    text
 }
 
 fn semver_compare(constraint: &str, version: &str) -> Result<String, String> {
@@ -211,12 +165,12 @@ fn float_case(case: &Case) -> Outcome {
 fn yaml_parse(text: &str) -> Result<String, String> {
     let value = yaml::parse(text.as_bytes()).map_err(|e| e.to_string())?;
     json::encode(&value, json::EscapeHtml::Yes, json::Layout::Compact)
-        .map(|text| replace_invalid(&text))
+        .map(|text| readable(&text))
         .map_err(|e| e.to_string())
 }
 
 fn yaml_emit(line: &str) -> Result<String, String> {
     let case = json::decode(line.as_bytes()).map_err(|e| e.to_string())?;
     let value = case.as_map().and_then(|m| m.get(Str::from("value"))).unwrap_or_default();
-    yaml::emit(&value).map(|text| replace_invalid(&text)).map_err(|e| e.to_string())
+    yaml::emit(&value).map(|text| readable(&text)).map_err(|e| e.to_string())
 }

@@ -1,5 +1,5 @@
-//! Replays what Helm's engine printed for a template, in the very module that browsers load. The record is a line of
-//! `crates/conformance/own/vectors.jsonl`.
+//! Replays what Helm's engine printed for a template, here and in the very module that browsers load. The record is a
+//! line of `crates/conformance/own/vectors.jsonl`.
 
 use go_encoding::json;
 use go_template::Value;
@@ -34,7 +34,8 @@ pub fn output(record: &str) -> Result<String, String> {
     Ok(readable(&output.unwrap_or_default()))
 }
 
-fn readable(bytes: &[u8]) -> String {
+/// Returns the text with U+FFFD for each invalid byte, as in Go's JSON.
+pub fn readable(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
