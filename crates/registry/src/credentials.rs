@@ -21,13 +21,11 @@ struct Config {
     auths: BTreeMap<String, Entry>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Entry {
-    #[serde(default)]
     auth: String,
-    #[serde(default)]
     username: String,
-    #[serde(default)]
     password: String,
 }
 

@@ -9,8 +9,8 @@ use helm_release::kube::{Owner, intern};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::{DynamicObject, TypeMeta};
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::status::{Fields, ListType, Status};
@@ -54,7 +54,8 @@ pub(crate) struct Primary {
 }
 
 /// A custom resource as the server sent it. [`crate::reconcile::accept`] turns it into a [`Primary`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Full")]
 pub(crate) struct Received {
     /// Only name, namespace, uid and resource version.
     metadata: ObjectMeta,
@@ -218,37 +219,29 @@ struct Full {
     status: Option<Box<RawValue>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Meta {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
-    #[serde(default)]
     generation: i64,
     creation_timestamp: Option<String>,
     deletion_timestamp: Option<String>,
-    #[serde(default)]
     finalizers: Option<Vec<String>>,
-    #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
-    #[serde(default)]
     labels: Option<BTreeMap<String, String>>,
-    #[serde(default)]
     managed_fields: Vec<Entry>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Entry {
-    #[serde(default)]
     api_version: String,
-    #[serde(default)]
     time: Option<String>,
-    #[serde(default)]
     subresource: String,
-    #[serde(default, rename = "fieldsV1")]
+    #[serde(rename = "fieldsV1")]
     fields: ManagedFields,
 }
 
@@ -275,12 +268,6 @@ struct UpstreamStatus {
 #[derive(Default, Deserialize)]
 struct UpstreamRelease {
     manifest: Option<Box<RawValue>>,
-}
-
-impl<'de> Deserialize<'de> for Received {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Received, D::Error> {
-        Full::deserialize(from).map(Received::from)
-    }
 }
 
 impl From<Full> for Received {

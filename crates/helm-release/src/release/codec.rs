@@ -73,12 +73,11 @@ struct ChartHead {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct ChartMetadata {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     version: String,
-    #[serde(default, rename = "appVersion")]
+    #[serde(rename = "appVersion")]
     app_version: String,
 }
 

@@ -147,7 +147,7 @@ fn readiness_spec(text: Option<&RawValue>) -> Value {
 }
 
 #[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 struct Meta {
     name: Option<String>,
     namespace: Option<String>,
@@ -156,26 +156,19 @@ struct Meta {
     generation: Option<i64>,
     deletion_timestamp: Option<String>,
     finalizers: Option<Vec<String>>,
-    #[serde(default)]
     owner_references: Vec<OwnerReference>,
-    #[serde(default)]
     labels: Option<BTreeMap<String, String>>,
-    #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
-    #[serde(default)]
     managed_fields: Vec<Entry>,
 }
 
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Entry {
-    #[serde(default)]
     manager: String,
-    #[serde(default)]
     operation: String,
-    #[serde(default)]
     subresource: String,
-    #[serde(default, deserialize_with = "fields")]
+    #[serde(deserialize_with = "fields")]
     fields_v1: Option<Fields>,
 }
 
