@@ -3,7 +3,6 @@
 use golibs::strconv::quote;
 use golibs::utf8::{Rune, decode};
 
-/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ItemType {
     /// The lexer failed, and its `error` holds the reason.

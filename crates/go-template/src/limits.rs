@@ -143,13 +143,11 @@ impl Spent {
         self.check_memory(running, limits)
     }
 
-    /// Charges the work that a function recorded.
     pub(crate) fn charge_work(&mut self, steps: u64, limits: &Limits) -> Result<(), LimitError> {
         self.work = self.work.saturating_add(steps);
         self.step(steps, limits)
     }
 
-    /// Charges the time that a function recorded.
     pub(crate) fn charge_time(&mut self, name: &Str, time: SlowTime, limits: &Limits) -> Result<(), LimitError> {
         self.times.add(name, time);
         if self.times.total.processor > limits.function_time {
@@ -186,7 +184,6 @@ impl Spent {
         }
     }
 
-    /// Checks which values are still held.
     #[cold]
     fn check_held(&mut self, limits: &Limits) -> Result<(), LimitError> {
         let checked = self.held.check(limits.memory);

@@ -2,7 +2,6 @@
 
 use go_template::{FuncMap, Rest, Value};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("default", |default: Value, Rest(given): Rest<Value>| {
         given.into_iter().next().filter(Value::is_true).unwrap_or(default)

@@ -8,7 +8,6 @@ pub const MESSAGE_START: &str = "HELM_ERR_START";
 /// Marks the end of the chart author's message.
 pub const MESSAGE_END: &str = "HELM_ERR_END";
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("fail", |message: Str| Err::<Value, _>(marked(&message))).add("required", required);
 }

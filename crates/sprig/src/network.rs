@@ -4,7 +4,6 @@
 
 use go_template::{FuncMap, Str};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("getHostByName", |_: Str| "");
 }

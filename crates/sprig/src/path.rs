@@ -2,7 +2,6 @@
 
 use go_template::{FuncMap, Str};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     for os in [false, true] {
         let name =

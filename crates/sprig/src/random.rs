@@ -11,7 +11,6 @@ use golibs::work::spend;
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS: &[u8] = b"0123456789";
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     let alphanumeric = [LETTERS, DIGITS].concat();
     let ascii: Vec<u8> = (b' '..=b'~').collect();

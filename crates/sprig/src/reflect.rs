@@ -6,7 +6,6 @@ use go_template::{FuncError, FuncMap, Object, Str, Value};
 
 use super::limits::{Walk, spend_bytes};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("typeOf", |v: Value| v.type_name().to_owned())
         .add("typeIs", |name: Str, v: Value| name == v.type_name())

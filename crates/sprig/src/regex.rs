@@ -20,7 +20,6 @@ const SLOW_SEARCH: Duration = Duration::from_millis(50);
 /// Steps per microsecond of such a search, which use up a render's budget.
 const STEPS_PER_MICROSECOND: u64 = 10;
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("regexMatch", |regex: Str, text: Str| match cached(&regex) {
         Ok(regex) => searched(&regex, &text, || regex.is_match(&text)),

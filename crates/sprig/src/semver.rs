@@ -7,7 +7,6 @@ use go_template::{Field, FuncError, FuncMap, Kind, Object, Param, Scope, Str, Va
 
 use golibs::semver::{Constraint, Error, Version};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("semver", |version: Str| -> Result<Value, FuncError> {
         Version::parse(&version.to_text()).map(pointer).map_err(failed)

@@ -75,7 +75,6 @@ impl FromStr for Sink {
 }
 
 impl Sink {
-    /// Returns the whole address.
     pub(super) fn uri(&self) -> &Uri {
         &self.0
     }

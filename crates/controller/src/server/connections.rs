@@ -46,7 +46,6 @@ struct Entry {
 }
 
 impl Connections {
-    /// Creates a table of at most this many connections.
     pub(super) fn at_most(most: usize) -> Connections {
         Connections(Arc::new(Mutex::new(Table { most, next: 0, open: BTreeMap::new() })))
     }

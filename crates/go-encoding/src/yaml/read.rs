@@ -159,7 +159,6 @@ impl<'a> Reader<'a> {
         is_blank(self.peek(ahead)) || self.is_breakz(ahead)
     }
 
-    /// Returns whether the position is at the end of the text.
     pub(super) fn is_end(&self) -> bool {
         self.peek(0) == 0
     }

@@ -36,7 +36,6 @@ impl<'a> Printer<'a> {
         self.bytes(text.as_bytes());
     }
 
-    /// Prints an argument.
     pub(super) fn arg(&mut self, value: &Value, verb: char) {
         if self.out.len() > self.limit {
             return;

@@ -140,7 +140,6 @@ impl<'a> Parser<'a> {
 
     // Templates.
 
-    /// Parses the source text.
     fn parse(&mut self, name: &Str) -> Result2<Arc<Tree>> {
         let mut root = ListNode::default();
         while self.peek().typ != ItemType::Eof {

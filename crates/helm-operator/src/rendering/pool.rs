@@ -250,7 +250,6 @@ impl Workers {
         lock(&self.started).clone()
     }
 
-    /// Returns the number of idle workers.
     #[cfg(test)]
     pub(super) fn idle(&self) -> usize {
         lock(&self.idle).workers.len()

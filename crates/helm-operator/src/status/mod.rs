@@ -302,9 +302,7 @@ pub(crate) const GIVEN_UP: &str = "to try again, change the resource, its chart 
 /// The number of objects of a release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectCount {
-    /// The number of ready objects.
     pub(crate) ready: usize,
-    /// The number of all objects.
     pub(crate) total: usize,
 }
 

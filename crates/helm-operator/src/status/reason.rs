@@ -105,7 +105,6 @@ impl Reason {
         self.remedy().is_some()
     }
 
-    /// Returns the remedy for the failure.
     pub(crate) fn advice(self) -> &'static str {
         self.remedy().unwrap_or("correct spec or the chart, or what the message of Ready names in the cluster")
     }

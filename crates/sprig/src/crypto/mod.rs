@@ -20,7 +20,6 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA512, digest};
 use clock::timed;
 use key::PrivateKey;
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("sha1sum", |text: Str| hexadecimal(digest(&SHA1_FOR_LEGACY_USE_ONLY, &text).as_ref()));
     map.add("sha256sum", |text: Str| hexadecimal(digest(&SHA256, &text).as_ref()));

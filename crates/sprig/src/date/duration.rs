@@ -26,7 +26,6 @@ enum DurationError {
     Overflow(String),
 }
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("duration", |seconds: Value| Duration::from_seconds_wrapping(whole_seconds(&seconds)).to_string());
     map.add("durationRound", |duration: Value| rounded(&duration));

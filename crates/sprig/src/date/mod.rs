@@ -8,7 +8,6 @@ use go_template::{FromValue, FuncError, FuncMap, Param, Str, Value};
 use go_template::time::{time_of, time_value};
 use golibs::time::{Duration, Time, Zone};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("now", || time_value(Time::now()));
     map.add("date", |layout: Str, date: Value| in_zone(&layout, &date, b"Local"));

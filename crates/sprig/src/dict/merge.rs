@@ -13,7 +13,6 @@ enum Winner {
     Source,
 }
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     for (name, winner) in [("merge", Winner::Destination), ("mergeOverwrite", Winner::Source)] {
         // Sprig ignores errors, but exceeding one of our own limits must fail.

@@ -14,7 +14,6 @@ use golibs::work::note_work;
 use super::cast::to_text;
 use super::limits::Walk;
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("dict", dict)
         .add("get", |m: Map, key: Str| m.get(&*key).unwrap_or_else(|| "".into()))

@@ -13,7 +13,6 @@ use go_encoding::json::{self, EncodeError, EscapeHtml, Layout};
 use go_encoding::yaml::EmitError;
 use go_encoding::{toml, yaml};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     register_yaml(map);
     register_json(map);

@@ -14,7 +14,6 @@ use super::reflect::{equal, nil_type};
 
 type ListResult = Result<List, FuncError>;
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("list", |Rest(items): Rest<Value>| Value::list(items.into_vec()))
         .add("tuple", |Rest(items): Rest<Value>| Value::list(items.into_vec()));

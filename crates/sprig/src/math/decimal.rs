@@ -16,7 +16,6 @@ const MAX_BITS: u64 = 1 << 16;
 
 type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, FuncError>;
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("addf", |Rest(values): Rest<Value>| fold(0.0, &values, Decimal::add))
         .add("add1f", |v: Value| fold(to_float64(&v), &[Value::int(1)], Decimal::add));

@@ -12,7 +12,6 @@ use golibs::strconv::{parse_int, parse_int_or_nearest};
 
 use super::cast::{to_float64, to_int64};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     conversions(map);
     integers(map);

@@ -4,7 +4,6 @@ use go_template::{FuncError, FuncMap, List, ListType, Rest, Value};
 
 use crate::limits::check_list;
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("until", |count: isize| list("until", 0, count, if count < 0 { -1 } else { 1 }))
         .add("untilStep", |start: isize, stop: isize, step: isize| list("untilStep", start, stop, step))

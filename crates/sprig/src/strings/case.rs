@@ -5,7 +5,6 @@ use go_template::{FuncMap, Str};
 use golibs::unicode::{is_digit, is_letter, is_lower, is_space, is_title, is_upper, to_lower, to_title, to_upper};
 use golibs::utf8::chars;
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("upper", |s: Str| if s.is_ascii() { s.to_ascii_uppercase().into() } else { mapped(&s, to_upper) })
         .add("lower", |s: Str| if s.is_ascii() { s.to_ascii_lowercase().into() } else { mapped(&s, to_lower) })

@@ -6,7 +6,6 @@ use go_template::{FuncError, FuncMap, Str};
 use golibs::unicode::is_space;
 use golibs::utf8::{chars, decode, runes};
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("trim", |s: Str| part(trim(&s, is_space), &s))
         .add("trimAll", trim_all)

@@ -7,7 +7,6 @@ use golibs::utf8::runes;
 use super::split::find;
 use crate::limits::{MAX_STRING_BYTES, check_string};
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("repeat", |count: isize, s: Str| repeat("repeat", count, &s))
         .add("indent", |spaces: isize, s: Str| indent("indent", spaces, &s))

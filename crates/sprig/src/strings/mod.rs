@@ -15,7 +15,6 @@ use golibs::strconv::{Charset, append_quoted};
 
 use super::cast::to_text;
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("hello", || "Hello!");
     case::register(map);

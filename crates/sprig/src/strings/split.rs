@@ -9,7 +9,6 @@ use crate::limits::{MAX_LIST_ITEMS, MAX_STRING_BYTES, check_list, check_string, 
 /// One part more than a list may have, to request all parts.
 const TOO_MANY: usize = MAX_LIST_ITEMS + 1;
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     let two_texts = || vec![Param::String, Param::String];
     map.insert("split", Function::new(two_texts(), None, split))

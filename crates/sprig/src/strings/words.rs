@@ -7,7 +7,6 @@ use golibs::utf8::chars;
 
 use crate::limits::check_list;
 
-/// Registers the functions of this file.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("snakecase", |s: Str| separated("snakecase", &s, '_'))
         .add("kebabcase", |s: Str| separated("kebabcase", &s, '-'))

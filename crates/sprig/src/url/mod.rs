@@ -11,7 +11,6 @@ use go_template::{FuncError, FuncMap, Map, MapType, Str, Value};
 
 use parse::{Url, Userinfo};
 
-/// Registers the functions of this family.
 pub(super) fn register(map: &mut FuncMap) {
     map.add("urlParse", |url: Str| -> Result<Map, FuncError> { url_parse(&url) });
     map.add("urlJoin", |parts: Map| -> Result<Vec<u8>, FuncError> { url_join(&parts) });
