@@ -7,13 +7,13 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use memchr::memmem::Finder;
 
+use golibs::cache::Cache;
 use golibs::clock::Instant;
 use golibs::shorten::{MAX_MESSAGE, shorten};
 use golibs::work::{SlowTime, note_time};
 
 use go_template::{FuncError, FuncMap, Function, Param, Parsed, Scope, Str, Templates, Value};
 
-use super::cache::Cache;
 use super::lookup::Lookup;
 
 /// Maximum number of nested includes of the same template: Helm's own limit.
@@ -30,7 +30,7 @@ pub(super) struct Render {
     /// The cluster, if there is one.
     pub(super) lookup: Option<Arc<dyn Lookup>>,
     /// The parsed texts of `tpl`.
-    pub(super) parsed: Arc<Cache<Str, Parsed>>,
+    pub(super) parsed: Arc<Cache<Str, Arc<Parsed>>>,
     /// The result of a call from a Handlebars template.
     pub(super) result: Value,
 }

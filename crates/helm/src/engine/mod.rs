@@ -2,7 +2,6 @@
 //!
 //! [`Engine::render`] does everything from values to manifests; [`Engine::execute`] only executes the templates.
 
-mod cache;
 pub(crate) mod calls;
 mod capabilities;
 mod check;
@@ -33,13 +32,13 @@ pub use spelled::{Computed, Key, SpelledOut, spelled_out};
 use std::sync::Arc;
 use std::time::Duration;
 
+use golibs::cache::Cache;
 use golibs::clock::Instant;
 
 use go_template::{FuncError, Limits, Map, MissingKey, Options, Scope, Str, Value};
 
 use crate::chart::Chart;
 use crate::view::{ChartView, ResolveError, Resolver};
-use cache::Cache;
 use calls::Render;
 pub(crate) use program::Program;
 use top::Tops;
@@ -51,8 +50,8 @@ pub const MAX_RENDER_TIME: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Engine {
     resolver: Resolver,
-    programs: Cache<[u8; 32], Program>,
-    parsed: Arc<Cache<Str, go_template::Parsed>>,
+    programs: Cache<[u8; 32], Arc<Program>>,
+    parsed: Arc<Cache<Str, Arc<go_template::Parsed>>>,
     limits: Limits,
 }
 

@@ -10,8 +10,8 @@ use go_template::{
 use serde_json::Value as Json;
 
 use super::convert::{Memory, whole};
-use crate::engine::cache::Cache;
 use crate::engine::calls::{self, Render};
+use golibs::cache::Cache;
 
 /// The name of the helper that calls a method: `(invoke Files "Get" "x")`.
 const INVOKE: &str = "invoke";
@@ -108,7 +108,7 @@ impl State {
 type Key = (String, usize);
 
 /// The small templates, by the text and the number of arguments of the call.
-static PARSED: LazyLock<Cache<Key, Parsed>> = LazyLock::new(Cache::default);
+static PARSED: LazyLock<Cache<Key, Arc<Parsed>>> = LazyLock::new(Cache::default);
 
 static FUNCTIONS: LazyLock<FuncMap> = LazyLock::new(|| {
     let mut map = calls::all().clone();
