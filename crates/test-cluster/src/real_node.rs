@@ -78,7 +78,7 @@ impl RealNode {
             entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some(OsStr::new("tar")));
         for archive in archives {
             let import = ["--namespace=k8s.io", "images", "import", "--snapshotter=native"].map(OsStr::new);
-            ctr().args(import).arg(&archive).run()?;
+            run(ctr().args(import).arg(&archive))?;
         }
         Ok(())
     }
@@ -93,11 +93,11 @@ pub(crate) fn bring_up_network() -> Result<(), Error> {
         &["link", "set", BRIDGE, "up"],
         &["route", "add", SERVICES, "dev", BRIDGE],
     ];
-    steps.into_iter().try_for_each(|step| Command::new("ip").args(step).run())
+    steps.into_iter().try_for_each(|step| run(Command::new("ip").args(step)))
 }
 
 pub(crate) fn containerd_answers() -> bool {
-    ctr().arg("version").run().is_ok()
+    run(ctr().arg("version")).is_ok()
 }
 
 fn ctr() -> Command {
@@ -106,22 +106,14 @@ fn ctr() -> Command {
     command
 }
 
-trait Run {
-    /// Runs the command to completion; fails with its error output.
-    fn run(&mut self) -> Result<(), Error>;
-}
-
-impl Run for Command {
-    fn run(&mut self) -> Result<(), Error> {
-        let output = self.output().attempt(|| format!("run {self:?}"))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(Error::Program {
-            command: format!("{self:?}"),
-            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        })
+/// Runs a command to completion; fails with its error output.
+fn run(command: &mut Command) -> Result<(), Error> {
+    let output = command.output().attempt(|| format!("run {command:?}"))?;
+    if output.status.success() {
+        return Ok(());
     }
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Program { command: format!("{command:?}"), stderr })
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::kube::FIELD_MANAGER;
 use crate::kube::fields::ownership_loss::{ABSENT, key_of_item};
+use crate::kube::fields::unowned::is_ours;
 use crate::kube::objects::pointer::{Pointer, index_of};
 
 /// An object whose fields are handed over.
@@ -41,11 +41,6 @@ pub(in crate::kube) fn hand_over(
     ours.for_each(|entry| paths.iter().for_each(|path| release(&mut entry["fieldsV1"], path)));
     let managers = Value::Array(managers);
     HandedOver { body: left, managers: (managers != *managed_fields && !paths.is_empty()).then_some(managers) }
-}
-
-fn is_ours(entry: &Value) -> bool {
-    let whole = entry["subresource"].as_str().unwrap_or_default().is_empty();
-    entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply" && whole
 }
 
 /// One step to a field, in the object and in `fieldsV1`.
@@ -180,6 +175,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kube::FIELD_MANAGER;
 
     fn entry(manager: &str, operation: &str, fields: Value) -> Value {
         json!({"manager": manager, "operation": operation, "fieldsV1": fields})
