@@ -128,9 +128,6 @@ impl Spec {
     }
 
     /// Returns the JSON text, shared.
-    ///
-    /// # Errors
-    /// As [`json`](Self::json).
     pub(crate) fn shared_json(&self) -> Result<Arc<str>, Error> {
         self.text.as_ref().map(|text| text.json.clone()).map_err(Clone::clone)
     }
@@ -177,9 +174,6 @@ pub(crate) fn count_values(json: &[u8]) -> usize {
 }
 
 /// Decodes the values of a `spec`'s JSON text.
-///
-/// # Errors
-/// See [`Error`].
 pub(crate) fn decode(spec: &str) -> Result<Map, Error> {
     match json::decode_preserving_ints(spec.as_bytes()).map_err(|e| unreadable(&e))? {
         Value::Map(map) => Ok(map),

@@ -43,9 +43,6 @@ impl Credentials {
 }
 
 /// Returns the credentials for a place: those of the longest entry that it is below.
-///
-/// # Errors
-/// The text is not Docker's configuration.
 pub(crate) fn find(config: &[u8], place: &Place) -> Result<Option<Credentials>, Error> {
     // The parser's message could quote a password.
     let config: Config = serde_json::from_slice(config).map_err(|_| Error::Credentials)?;

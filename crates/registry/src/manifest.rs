@@ -82,9 +82,6 @@ fn parse(bytes: &[u8]) -> Result<Manifest, Error> {
 }
 
 /// Returns the packed chart that a manifest names.
-///
-/// # Errors
-/// It is not the manifest of a Helm chart, or the chart is too large.
 pub(crate) fn chart(bytes: &[u8]) -> Result<Content, Error> {
     let manifest = parse(bytes)?;
     if manifest.config.is_none_or(|config| config.media_type != CHART_CONFIG) {
@@ -98,9 +95,6 @@ pub(crate) fn chart(bytes: &[u8]) -> Result<Content, Error> {
 }
 
 /// Returns the signatures that a manifest of cosign names.
-///
-/// # Errors
-/// It is not a manifest.
 pub(crate) fn signatures(bytes: &[u8]) -> Result<Vec<Signed>, Error> {
     let signed = |layer: &Descriptor| {
         let signature = layer.annotations.get(SIGNATURE)?.clone();

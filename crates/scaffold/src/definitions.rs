@@ -28,9 +28,6 @@ pub(crate) struct Definition {
 
 impl Definitions {
     /// Finds the definitions: those that `config/crd` lists, then those in other files, except charts.
-    ///
-    /// # Errors
-    /// Fails if a kustomization is not valid YAML.
     pub(crate) fn of(project: &Project) -> Result<Definitions, Error> {
         let mut paths = kustomize::files(project, FOLDER)?;
         let charts = chart_folders(project);

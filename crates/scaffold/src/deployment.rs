@@ -38,9 +38,6 @@ pub(crate) enum Watched {
 
 impl Deployment {
     /// Finds the operator's Deployment. A project without one gets operator-sdk's names.
-    ///
-    /// # Errors
-    /// Fails if a kustomization is not valid YAML.
     pub(crate) fn of(project: &Project) -> Result<Deployment, Error> {
         let found = find(project)?;
         let pod = found.as_ref().map(|one| &one.content["spec"]["template"]["spec"]);
@@ -60,17 +57,11 @@ impl Deployment {
 }
 
 /// Returns whether the project deploys the operator.
-///
-/// # Errors
-/// Fails if a kustomization is not valid YAML.
 pub(crate) fn exists(project: &Project) -> Result<bool, Error> {
     Ok(find(project)?.is_some())
 }
 
 /// Returns the labels that select the operator's pods: operator-sdk's for a project without a Deployment.
-///
-/// # Errors
-/// Fails if a kustomization is not valid YAML.
 pub(crate) fn selector(project: &Project) -> Result<Json, Error> {
     let labels = find(project)?.map(|one| one.content["spec"]["selector"]["matchLabels"].clone());
     let labels = labels.filter(Json::is_object);
@@ -78,9 +69,6 @@ pub(crate) fn selector(project: &Project) -> Result<Json, Error> {
 }
 
 /// Returns the arguments of the operator's container; empty for a project without a Deployment.
-///
-/// # Errors
-/// Fails if a kustomization is not valid YAML.
 pub(crate) fn arguments(project: &Project) -> Result<Vec<String>, Error> {
     let Some(document) = find(project)? else { return Ok(Vec::new()) };
     let manager = containers(&document).find(|one| one["name"] == "manager").or_else(|| containers(&document).next());

@@ -19,9 +19,6 @@ pub(crate) fn path(project: &Project, folder: &str) -> Option<String> {
 }
 
 /// Returns the files that a folder's kustomization lists, including those of listed folders.
-///
-/// # Errors
-/// Fails if a kustomization is not valid YAML.
 pub(crate) fn files(project: &Project, folder: &str) -> Result<Vec<String>, Error> {
     let mut found = Reached::default();
     found.folder(project, folder)?;
@@ -29,9 +26,6 @@ pub(crate) fn files(project: &Project, folder: &str) -> Result<Vec<String>, Erro
 }
 
 /// Returns a folder's kustomization, parsed; null if it has none.
-///
-/// # Errors
-/// Fails if it is not valid YAML.
 pub(crate) fn content(project: &Project, folder: &str) -> Result<Json, Error> {
     let Some(path) = path(project, folder) else { return Ok(Json::Null) };
     yaml::parse(project.text(&path).unwrap_or_default()).map_err(|error| Error::read(&path, error))

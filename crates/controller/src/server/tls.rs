@@ -100,9 +100,6 @@ struct Watched {
 
 impl Acceptor {
     /// Reads or generates the certificate.
-    ///
-    /// # Errors
-    /// The certificate cannot be used.
     pub(super) async fn new(tls: &Tls) -> Result<Acceptor, CertificateError> {
         let (pair, files) = match &tls.files {
             None => (self_signed()?, None),

@@ -127,9 +127,6 @@ impl Cluster {
     }
 
     /// Returns the cluster's version and capabilities. The first call requests the version.
-    ///
-    /// # Errors
-    /// The server does not answer.
     pub(crate) async fn discovered(&self) -> Result<Arc<Discovered>, reconciler::Error> {
         let read = || async { Discovered::read(&self.applier).await.map(Arc::new) };
         self.discovered.get_or_try_init(read).await.cloned()

@@ -107,9 +107,6 @@ impl Planner {
 }
 
 /// Returns whether the key exists that proves the operator's release records.
-///
-/// # Errors
-/// The Secret cannot be read.
 pub(crate) async fn has_key(client: &Client, config: &ChartConfig) -> Result<bool, ApiError> {
     let path = record_key::path(config.own_namespace(client));
     match outside::Api::send(client, Call::metadata(path)).await {

@@ -7,9 +7,6 @@ use controller::report::chain;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// Returns how to reach the cluster. Without a file and a context, looks where kubectl looks.
-///
-/// # Errors
-/// No cluster is configured, or its configuration cannot be used.
 pub(super) async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<kube::Config, String> {
     let chosen = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     match kubeconfig {
@@ -23,9 +20,6 @@ pub(super) async fn configuration(kubeconfig: Option<&Path>, context: Option<&st
 }
 
 /// Returns a client of the cluster.
-///
-/// # Errors
-/// As [`configuration`].
 pub(super) async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<kube::Client, String> {
     kube::Client::try_from(configuration(kubeconfig, context).await?).map_err(|e| chain(&e))
 }

@@ -151,9 +151,6 @@ impl Manager {
     }
 
     /// Returns the manager of the operator's controllers.
-    ///
-    /// # Errors
-    /// A chart cannot be loaded.
     pub(crate) fn of_controllers(self) -> Result<manager::Manager, Error> {
         let Manager { config, operator, workers, previews, rehearsals } = self;
         let (file, charts) = (operator.file().map(Path::to_path_buf), Arc::new(config.charts.clone()));

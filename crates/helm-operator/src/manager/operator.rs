@@ -174,9 +174,6 @@ impl Operator {
     }
 
     /// Returns the definitions of the program's own kinds.
-    ///
-    /// # Errors
-    /// Versions of a kind differ in what they must share.
     pub(crate) fn definitions(&self) -> Result<Vec<serde_json::Value>, Error> {
         definitions::merged(&self.definitions)
     }

@@ -12,9 +12,6 @@ use crate::watches::Watch;
 const CACHE: u64 = 256 << 20;
 
 /// Returns where the chart of a watch is on this machine, and fetches it if it is elsewhere.
-///
-/// # Errors
-/// It cannot be fetched.
 pub(crate) fn local(watch: &Watch) -> Result<PathBuf, Error> {
     let Some(pull) = watch.pull.clone() else { return Ok(watch.chart.clone()) };
     let folder = std::env::temp_dir().join("helm-operator-charts");
@@ -31,9 +28,6 @@ pub(crate) fn local(watch: &Watch) -> Result<PathBuf, Error> {
 }
 
 /// Returns the packed chart of a watch that is fetched; `None` if it is on disk.
-///
-/// # Errors
-/// It cannot be fetched.
 pub(crate) fn archive(watch: &Watch) -> Result<Option<Vec<u8>>, Error> {
     if watch.pull.is_none() {
         return Ok(None);

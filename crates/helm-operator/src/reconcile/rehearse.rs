@@ -40,9 +40,6 @@ pub(crate) enum Error {
 
 /// Plans the next reconcile of a resource, which may differ from the one in the cluster, or exist only here.
 /// The controller must write nothing: one of a process that only rehearses, or a [twin](ControllerContext::twin).
-///
-/// # Errors
-/// The resource is invalid.
 pub(crate) fn rehearse(
     shared: &ControllerContext,
     mut resource: Value,

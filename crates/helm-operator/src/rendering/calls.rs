@@ -48,9 +48,6 @@ fn number(id: rustix::process::Pid) -> u64 {
 }
 
 /// Returns the numbers of open descriptors.
-///
-/// # Errors
-/// Fails if there is no `/proc`.
 pub(super) fn open_files() -> io::Result<Vec<u32>> {
     let names: Vec<PathBuf> =
         std::fs::read_dir("/proc/self/fd")?.map(|one| Ok(one?.path())).collect::<io::Result<_>>()?;

@@ -21,9 +21,6 @@ const FILES: u64 = 128;
 const LOWEST: i32 = 19;
 
 /// Restricts this process permanently.
-///
-/// # Errors
-/// Fails if a resource limit cannot be set.
 pub(super) fn confine(settings: &Settings) -> io::Result<Confinement> {
     prefer_as_victim();
     if settings.priority == Priority::Retry {

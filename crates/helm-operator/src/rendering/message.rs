@@ -174,9 +174,6 @@ pub(super) struct Confinement {
 }
 
 /// Encodes a message as a frame.
-///
-/// # Errors
-/// Fails if the message exceeds the limit.
 pub(super) fn encode(message: &impl Serialize, limit: usize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
@@ -186,9 +183,6 @@ pub(super) fn encode(message: &impl Serialize, limit: usize) -> io::Result<Vec<u
 }
 
 /// Returns the header of a frame of this length.
-///
-/// # Errors
-/// Fails if the length exceeds the limit.
 pub(super) fn header(length: usize, limit: usize) -> io::Result<[u8; 4]> {
     match u32::try_from(length) {
         Ok(short) if length <= limit => Ok(short.to_le_bytes()),
@@ -209,9 +203,6 @@ pub(super) fn read(from: &mut impl Read, limit: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a frame as [`read`] does, without blocking the thread.
-///
-/// # Errors
-/// Fails as [`read`] does.
 pub(super) async fn receive(from: &mut (impl AsyncRead + Unpin), limit: usize) -> io::Result<Vec<u8>> {
     let mut header = [0; 4];
     from.read_exact(&mut header).await?;

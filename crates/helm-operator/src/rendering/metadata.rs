@@ -44,9 +44,6 @@ pub(crate) enum Error {
 }
 
 /// Adds labels and annotations to the candidate's objects and hooks.
-///
-/// # Errors
-/// Its manifest cannot be read.
 pub(crate) fn add(mut candidate: Candidate, added: Added<'_>, namespace: &str) -> Result<Candidate, Error> {
     candidate.manifest = add_to_text(&candidate.manifest, added)?;
     for hook in &mut candidate.hooks {
@@ -57,9 +54,6 @@ pub(crate) fn add(mut candidate: Candidate, added: Added<'_>, namespace: &str) -
 }
 
 /// Adds labels and annotations to each document; keeps the comments before it, such as `# Source: …`.
-///
-/// # Errors
-/// A document cannot be read.
 pub(crate) fn add_to_text(manifest: &str, added: Added<'_>) -> Result<String, Error> {
     let mut text = String::new();
     for document in yaml::split(manifest.as_bytes())? {

@@ -54,9 +54,6 @@ impl Analysed {
     }
 
     /// Renders the chart.
-    ///
-    /// # Errors
-    /// The chart does not render with these values.
     pub(crate) fn rendered(&self, request: &Request<'_>) -> Result<Output, Failure> {
         let rendered = self.engine.render(request).map_err(|error| failure(&error))?;
         Ok(Output { unread: self.unread(request.values), ..Output::from(rendered) })
@@ -151,9 +148,6 @@ pub(crate) fn explain(unread: &UnreadSchema) -> String {
 }
 
 /// Separates the hooks from a stream that post-renderers returned.
-///
-/// # Errors
-/// A document is not a valid manifest.
 pub(crate) fn separate(stream: &str) -> Result<(String, Vec<Hook>), SortError> {
     let (manifest, hooks) = helm::manifest::separate(stream)?;
     Ok((manifest, hooks.into_iter().map(hook).collect()))

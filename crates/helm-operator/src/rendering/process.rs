@@ -103,9 +103,6 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts a worker. It restricts itself, then waits for jobs.
-    ///
-    /// # Errors
-    /// Fails if the system does not create a process.
     pub(super) fn start(program: &Program, settings: &Settings) -> io::Result<Worker> {
         let (ours, theirs) = Socket::pair()?;
         ours.set_nonblocking(true)?;

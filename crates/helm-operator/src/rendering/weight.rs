@@ -9,9 +9,6 @@ use super::output::Output;
 const LIGHT: usize = 256 << 10;
 
 /// Checks that the objects take at most `most` bytes. The manager reports text that is not a manifest.
-///
-/// # Errors
-/// Fails if the objects take more.
 pub(super) fn check(output: &Output, most: u64) -> Result<(), Failure> {
     let hooks = output.hooks.iter().map(|hook| &hook.manifest);
     let texts =

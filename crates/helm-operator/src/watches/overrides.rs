@@ -117,9 +117,6 @@ impl Overrides {
     }
 
     /// Does what [`over`](Overrides::over) does, with values of this type.
-    ///
-    /// # Errors
-    /// As [`over`](Overrides::over).
     pub(crate) fn over_as(&self, kind: OverrideValuesType, spec: Map) -> Result<Map, OverrideError> {
         match kind {
             OverrideValuesType::Typed => {
@@ -132,9 +129,6 @@ impl Overrides {
     }
 
     /// Returns a layer for each override value over a `spec`, in the order in which they are set, with its path.
-    ///
-    /// # Errors
-    /// As [`over`](Overrides::over).
     pub(crate) fn layers(&self, kind: OverrideValuesType, spec: &Map) -> Result<Vec<(String, Layer)>, OverrideError> {
         let so_far = match kind {
             OverrideValuesType::Typed => spec.deep_copy(),

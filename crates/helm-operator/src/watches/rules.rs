@@ -78,9 +78,6 @@ pub struct SchemaRule {
 
 impl SchemaRule {
     /// Returns the rule with absolute paths, because workers have another working directory.
-    ///
-    /// # Errors
-    /// The working directory is unknown.
     pub(crate) fn absolute(&self) -> std::io::Result<SchemaRule> {
         let absolute = |(url, path): (&String, &PathBuf)| Ok((url.clone(), std::path::absolute(path)?));
         let copies = self.copies.0.iter().map(absolute).collect::<std::io::Result<_>>()?;

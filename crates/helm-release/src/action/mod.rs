@@ -565,9 +565,6 @@ impl From<Error> for Failure {
 }
 
 /// Returns a revision's release: from `packed` if it is in memory, otherwise from storage.
-///
-/// # Errors
-/// The record cannot be read or decoded.
 pub(crate) async fn read_release(
     env: &Environment<'_>,
     version: u32,

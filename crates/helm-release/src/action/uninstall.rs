@@ -229,9 +229,6 @@ pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks,
 }
 
 /// Builds the inventory of a release from its manifest.
-///
-/// # Errors
-/// The manifest cannot be read, or discovery fails.
 pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result<Marks, Error> {
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let mut marks = Marks {

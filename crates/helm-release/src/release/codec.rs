@@ -98,9 +98,6 @@ impl ChartDocument {
     }
 
     /// Unpacks the chart's JSON.
-    ///
-    /// # Errors
-    /// The JSON exceeds the size limit.
     pub(super) fn to_json(&self) -> Result<serde_json::Value, Error> {
         let mut json = Vec::new();
         inflate(&self.member, &mut json)?;
@@ -125,9 +122,6 @@ impl ChartDocument {
     }
 
     /// Returns the chart without its non-template files, the most dispensable part of a record. Keeps their digest.
-    ///
-    /// # Errors
-    /// The JSON exceeds the size limit.
     pub(crate) fn without_files(&self) -> Result<ChartDocument, Error> {
         let mut chart = self.to_json()?;
         if chart.get("files").is_some() {
@@ -167,9 +161,6 @@ impl Packed {
     }
 
     /// Returns an upper bound of the size of a release's record in bytes, without compressing it.
-    ///
-    /// # Errors
-    /// The values cannot be written as JSON.
     pub(crate) fn bound(release: &Release) -> Result<usize, Error> {
         let json = serde_json::to_vec(release)?;
         // Text that does not compress grows by five bytes per block, and gzip adds 18.
@@ -218,9 +209,6 @@ impl Packed {
     }
 
     /// Reads a record's compressed JSON.
-    ///
-    /// # Errors
-    /// It is not gzip or JSON, or unpacks to more than the limit.
     pub(crate) fn from_gzip(bytes: &[u8], labels: BTreeMap<String, String>) -> Result<Release, Error> {
         let mut json = Vec::new();
         inflate(bytes, &mut json)?;

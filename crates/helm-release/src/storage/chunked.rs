@@ -35,9 +35,6 @@ impl Storage {
     /// newest. Returns `None` if there is no such release.
     ///
     /// Sends one list request, and one read for each further chunk.
-    ///
-    /// # Errors
-    /// A request fails, or the record cannot be decoded.
     pub(crate) async fn chunked(&self, namespace: &str, name: &str) -> Result<Option<(Record, u32)>, Error> {
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},type%3Dindex");
         let answer = self.send("read", name, Call::get(path)).await?;

@@ -196,9 +196,6 @@ impl Storage {
 
     /// Copies a revision that is recorded elsewhere; the copy is as unproven as the original. Returns it with the
     /// Secret's resource version.
-    ///
-    /// # Errors
-    /// As [`create`](Storage::create).
     pub(crate) async fn copy(
         &self,
         release: &Unproven<Release>,
@@ -263,9 +260,6 @@ impl Storage {
 
     /// Sets the status of a record that this operator did not write; the record stays unproven. Returns its resource
     /// version.
-    ///
-    /// # Errors
-    /// As [`update`](Storage::update).
     pub(crate) async fn rewrite(&self, facts: &Release, status: Status) -> Result<u64, Error> {
         let mut release = facts.clone();
         release.info.status = status;
@@ -374,9 +368,6 @@ impl Storage {
     /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home;
     /// `None` if there is no such release. Sends one or two list requests, and reads the record's Secrets if it finds
     /// one.
-    ///
-    /// # Errors
-    /// A request fails, or the record cannot be decoded.
     pub(crate) async fn elsewhere(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Elsewhere>, Error> {
         if let Some(beside) = self.beside_releases()
             && let Some(found) = beside.owned(namespace, name, owner).await?
@@ -539,9 +530,6 @@ fn secret_labels(metadata: ObjectMeta) -> BTreeMap<String, String> {
 }
 
 /// Checks that a revision can be recorded, including the outcome of its hooks and its own.
-///
-/// # Errors
-/// The record would exceed a Secret.
 pub(crate) fn check_fits(release: &Release) -> Result<(), Error> {
     let bound = Packed::bound(release).map_err(|source| Error::Codec { key: release.key(), source })?;
     if bound + HEADROOM <= MAX_RECORD {

@@ -113,9 +113,6 @@ impl<T> Stored<T> {
 
 impl Sealed<Release> {
     /// Packs the release.
-    ///
-    /// # Errors
-    /// The values cannot be written as JSON.
     pub(crate) fn pack(&self) -> Result<Sealed<Packed>, Error> {
         Ok(Sealed::new(Packed::pack(&self.value)?, self.content))
     }

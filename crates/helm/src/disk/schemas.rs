@@ -37,9 +37,6 @@ pub(super) struct Beside {
 
 impl Beside {
     /// Finds the folders around this one.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
     pub(super) fn of(chart: &Path) -> Result<Beside, ReadError> {
         let allowed = folder::allowed(chart)?;
         let chart = fs::canonicalize(chart).map_err(|e| ReadError::stat(chart, e))?;

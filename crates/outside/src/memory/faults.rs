@@ -53,9 +53,6 @@ impl Faults {
     }
 
     /// Counts a request that arrives.
-    ///
-    /// # Errors
-    /// The process has died.
     pub(super) fn count(&mut self, call: &Call) -> Result<(), Error> {
         if self.writes_left == Some(0) {
             return Err(Error::Transport("the process died".into()));

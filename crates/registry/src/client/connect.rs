@@ -37,9 +37,6 @@ pub type Hop = BoxCloneSyncService<Request<Empty<Bytes>>, Response<UnsyncBoxBody
 type Https = HttpsConnector<Proxied>;
 
 /// Returns the way over the network, which trusts the system's certificates and these, in PEM.
-///
-/// # Errors
-/// The certificates cannot be used.
 pub(super) fn network(ca: &[u8]) -> Result<Hop, Error> {
     let client = ServiceExt::<Request<Empty<Bytes>>>::map_err(client(ca)?, BoxError::from);
     Ok(Hop::new(client.map_response(|answer| answer.map(|body| body.map_err(io::Error::other).boxed_unsync()))))

@@ -58,9 +58,6 @@ pub(crate) struct Answer {
 impl Client {
     /// Creates a client of the server at a place. Certificates in PEM are trusted besides the system's. Requests are
     /// sent over `hop`, if there is one, and else over the network.
-    ///
-    /// # Errors
-    /// The certificates cannot be used.
     pub(crate) fn new(
         place: &Place,
         plain: bool,

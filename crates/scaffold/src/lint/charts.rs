@@ -20,9 +20,6 @@ use crate::yaml::to_map;
 use crate::{Error, Project, chart, lookups, rbac};
 
 /// Renders the chart with each sample, and with its defaults. `line` is that of `chart` in watches.yaml.
-///
-/// # Errors
-/// Fails if the chart does not load.
 pub(super) fn check(
     project: &Project,
     watch: &Watch,

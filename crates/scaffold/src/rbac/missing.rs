@@ -35,9 +35,6 @@ impl Lack {
 }
 
 /// Returns the permissions that the watch's chart needs beyond these rules.
-///
-/// # Errors
-/// Fails if the chart does not load.
 pub(crate) fn missing(
     project: &Project,
     watch: &Watch,

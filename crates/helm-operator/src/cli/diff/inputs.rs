@@ -25,9 +25,6 @@ pub(super) enum Error {
 }
 
 /// Returns the documents of all files, in order. A folder stands for its own files, by name.
-///
-/// # Errors
-/// A file cannot be read or parsed.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Error> {
     let mut documents = Vec::new();
     for path in paths {

@@ -12,9 +12,6 @@ pub(in crate::cli) enum QuoteError {
 }
 
 /// Returns the fields. Empty text has none.
-///
-/// # Errors
-/// A misplaced quote.
 pub(super) fn read(text: &str) -> Result<Vec<String>, QuoteError> {
     let mut fields = Vec::new();
     let mut rest = text;

@@ -40,9 +40,6 @@ impl StepContext<'_> {
     }
 
     /// Reads the resource with its `spec`.
-    ///
-    /// # Errors
-    /// The server does not answer.
     pub(crate) async fn read_spec(&self, primary: &Primary) -> Result<Learned, Failed> {
         let shared = self.shared;
         let path = shared.resource.path(primary.own_namespace(), primary.name());

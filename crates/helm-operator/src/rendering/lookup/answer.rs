@@ -61,9 +61,6 @@ impl Answer<'_> {
     }
 
     /// Returns the whole response.
-    ///
-    /// # Errors
-    /// Fails as [`next`](Self::next) does.
     pub(super) async fn whole(mut self) -> Result<Vec<u8>, LookupError> {
         let mut json = Vec::new();
         while let Some(piece) = self.next().await? {

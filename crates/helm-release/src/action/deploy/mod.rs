@@ -92,9 +92,6 @@ pub(super) async fn deploy(
 }
 
 /// Checks that the revision can be recorded, before anything is written.
-///
-/// # Errors
-/// The record would exceed the size of a Secret.
 pub(super) fn check_size(
     env: &Environment<'_>,
     candidate: &Candidate,

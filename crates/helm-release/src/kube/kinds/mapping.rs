@@ -134,9 +134,6 @@ impl Mapper {
     }
 
     /// Runs discovery and returns every kind whose objects can be listed and deleted, each in one version.
-    ///
-    /// # Errors
-    /// Discovery fails.
     pub(crate) async fn cleanable(&self) -> Result<Vec<Arc<Resource>>, Error> {
         self.refresh().await?;
         Ok(self.table().found.cleanable.clone())

@@ -132,9 +132,6 @@ impl Decoration {
     }
 
     /// Checks that the object's metadata proves that it belongs to this release.
-    ///
-    /// # Errors
-    /// The object has no owner, or another one.
     pub(in crate::kube) fn prove(&self, live: &Live) -> Result<(), NotOurs> {
         match self.ownership(live) {
             Ownership::Ours => Ok(()),

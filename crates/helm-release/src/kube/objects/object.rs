@@ -292,9 +292,6 @@ fn weight(value: &Value) -> u64 {
 
 /// Returns the objects of a stored manifest with a fixed name, each once, in install order. Records of other writers
 /// may also contain generated names. `namespace` is the release's.
-///
-/// # Errors
-/// As [`objects_of`].
 pub(crate) fn recorded_objects(manifest: &str, namespace: &str) -> Result<Vec<Object>, ObjectError> {
     let mut objects = objects_of(manifest)?;
     objects.retain(|object| !object.name.is_empty());
