@@ -117,7 +117,6 @@ impl Shard {
     pub const ALL: Shard = Shard { index: 1, count: 1 };
 
     /// Returns every `count`th chart, so that each shard has charts of every repository.
-    #[must_use]
     pub fn of<T>(self, all: Vec<T>) -> Vec<T> {
         all.into_iter().skip(self.index - 1).step_by(self.count).collect()
     }

@@ -56,7 +56,6 @@ impl List {
     }
 
     /// Returns the entries of compared charts that did not occur.
-    #[must_use]
     pub fn stale(&self, compared: &BTreeSet<&str>) -> Vec<&Known> {
         let all = self.all.iter().enumerate();
         let stale = all.filter(|(index, known)| !self.seen.contains(index) && compared.contains(known.chart.as_str()));

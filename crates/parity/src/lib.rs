@@ -33,7 +33,6 @@ pub use report::Report;
 pub use run::{Options, run};
 
 /// Returns the directory of this repository's own charts.
-#[must_use]
 pub fn own_charts() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/own"))
 }

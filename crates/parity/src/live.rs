@@ -42,7 +42,6 @@ const OPERATORS: [&str; 3] =
 const RECORD: &str = "helm.sh/release.v1";
 
 /// Returns the object without status, server-set metadata and the operator's own labels and annotations.
-#[must_use]
 pub fn normalise(mut object: Value) -> Value {
     let Some(whole) = object.as_object_mut() else { return object };
     for key in ["status", "apiVersion", "kind"] {
@@ -75,7 +74,6 @@ fn drop_marks(metadata: &mut Map<String, Value>, part: &str) {
 }
 
 /// Returns revision and status if the object is a Helm release record.
-#[must_use]
 pub fn record(object: &Value) -> Option<(u32, String)> {
     if object["type"] != RECORD {
         return None;

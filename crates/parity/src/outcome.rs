@@ -70,13 +70,11 @@ const SIGNS: [(Cause, &[&str]); 6] = [
 
 impl Outcome {
     /// Returns a refusal with the cause that the text indicates.
-    #[must_use]
     pub fn refused(text: &str) -> Outcome {
         Outcome::Refused(Cause::of(text), text.trim().to_owned())
     }
 
     /// Returns whether the step succeeded.
-    #[must_use]
     pub fn is_done(&self) -> bool {
         *self == Outcome::Done
     }

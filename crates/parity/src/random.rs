@@ -24,7 +24,6 @@ static EXPONENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(\d)(?:
 
 impl Random {
     /// Finds the differences between two runs of the same steps by the same installer.
-    #[must_use]
     pub fn between(one: &Objects, other: &Objects) -> Random {
         let mut random = Random { names: random_names(one, other), paths: BTreeMap::new() };
         let (one, other) = (random.rename(one), random.rename(other));
@@ -39,13 +38,11 @@ impl Random {
     }
 
     /// Returns whether the place is random. Takes ids as returned by [`Random::rename`].
-    #[must_use]
     pub fn contains(&self, id: &Id, path: &str) -> bool {
         self.paths.get(id).is_some_and(|paths| paths.contains(path))
     }
 
     /// Replaces random names by `*1`, `*2` and so on, in order.
-    #[must_use]
     pub fn rename(&self, objects: &Objects) -> Objects {
         let mut numbers: BTreeMap<&(String, String, String), usize> = BTreeMap::new();
         let mut renamed = Objects::new();
@@ -80,7 +77,6 @@ fn random_names(one: &Objects, other: &Objects) -> BTreeMap<(String, String, Str
 }
 
 /// Returns whether the API server assigns the value unless the client sets it.
-#[must_use]
 pub fn is_server_assigned(id: &Id, path: &str) -> bool {
     id.kind == "Service"
         && id.group.is_empty()
@@ -91,7 +87,6 @@ pub fn is_server_assigned(id: &Id, path: &str) -> bool {
 }
 
 /// Returns whether the texts differ only in Helm printing integers as floats (`1e+06`).
-#[must_use]
 pub fn differs_by_integer_format(id: &Id, path: &str, helm: Option<&Value>, ours: Option<&Value>) -> bool {
     let text = |value: Option<&Value>| {
         let text = value.and_then(Value::as_str)?.to_owned();
@@ -120,7 +115,6 @@ fn without_exponents(text: &str) -> String {
 }
 
 /// Returns whether the value looks like a checksum, which may cover a printed integer.
-#[must_use]
 pub fn is_digest(value: Option<&Value>) -> bool {
     let text = value.and_then(Value::as_str).unwrap_or_default();
     matches!(text.len(), 32 | 40 | 63 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())

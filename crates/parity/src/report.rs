@@ -108,13 +108,11 @@ impl Report {
     }
 
     /// Returns whether every difference is known.
-    #[must_use]
     pub fn passed(&self) -> bool {
         self.unexplained == 0
     }
 
     /// Returns the report: lines, and a table in Markdown.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.lines.join("\n");
         let _ = write!(text, "\n\n| | install | upgrade | uninstall |\n|---|---|---|---|\n");

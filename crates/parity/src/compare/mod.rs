@@ -79,14 +79,12 @@ pub struct Sides<'a> {
 
 impl Difference {
     /// Returns whether the difference is in an object, rather than an outcome or a record.
-    #[must_use]
     pub fn is_in_object(&self) -> bool {
         !["outcome", "record"].contains(&self.what.as_str())
     }
 }
 
 /// Compares one step.
-#[must_use]
 pub fn compare(sides: &Sides<'_>, random: &Random) -> Verdict {
     let mut verdict = Verdict::default();
     verdict.differences.extend(outcome_difference(sides));
@@ -188,7 +186,6 @@ fn all_differ(helm: &[Option<&Value>]) -> bool {
 }
 
 /// Returns scalars, empty maps and empty lists by JSON pointer.
-#[must_use]
 pub fn leaves(value: &Value) -> BTreeMap<String, &Value> {
     let mut found = BTreeMap::new();
     collect(value, String::new(), &mut found);

@@ -56,7 +56,6 @@ pub struct Agreement {
 }
 
 /// Returns the paths of the objects that a plan writes, without release records and the resource itself.
-#[must_use]
 pub fn objects(plan: &Value, resource: &str) -> BTreeSet<String> {
     let writes = plan["writes"].as_array().into_iter().flatten();
     let paths = writes.filter_map(|write| write["path"].as_str()).map(|path| object_path(path).to_owned());
@@ -64,7 +63,6 @@ pub fn objects(plan: &Value, resource: &str) -> BTreeSet<String> {
 }
 
 /// Returns whether a plan writes objects of other namespaces.
-#[must_use]
 pub fn is_wide(plan: &Value, namespace: &str) -> bool {
     objects(plan, "").iter().any(|path| is_outside(path, namespace))
 }
@@ -74,7 +72,6 @@ fn is_outside(path: &str, namespace: &str) -> bool {
 }
 
 /// Returns the objects outside of this namespace that stay as they are.
-#[must_use]
 pub fn elsewhere(namespace: &str, before: &States, after: &States) -> BTreeSet<String> {
     let stays = |path: &str| {
         let (old, new) = (before.get(path).and_then(Option::as_ref), after.get(path).and_then(Option::as_ref));
@@ -86,7 +83,6 @@ pub fn elsewhere(namespace: &str, before: &States, after: &States) -> BTreeSet<S
 /// Compares the writes of a plan with those that were sent, as lines. Writes of the resource's status follow events, so
 /// that their number is not planned. `diff` knows the objects of one namespace only: it applies those `elsewhere`
 /// again, which may be needless.
-#[must_use]
 pub fn writes(plan: &Value, sent: &[Sent], elsewhere: &BTreeSet<String>) -> Agreement {
     let line = |method: &str, path: &str| (!path.ends_with("/status")).then(|| format!("{method} {path}"));
     let mut planned: Vec<String> = plan["writes"]
@@ -117,7 +113,6 @@ pub fn writes(plan: &Value, sent: &[Sent], elsewhere: &BTreeSet<String>) -> Agre
 
 /// Compares what was sent with the dry runs of the plan: the bodies of equal writes are equal. Returns differences.
 /// Only the first write of a kind to an object is compared: the plan answers further ones from memory.
-#[must_use]
 pub fn bodies(dry: &[Sent], sent: &[Sent]) -> Vec<String> {
     let (mut differences, mut seen) = (Vec::new(), BTreeSet::new());
     for write in sent.iter().filter(|write| !write.is_dry_run && !is_record(&write.path)) {
@@ -160,7 +155,6 @@ fn changed(old: &Value, new: &Value) -> Vec<String> {
 
 /// Compares the fields: each object that the plan writes changes as the plan shows, and in no other way. `again` is a
 /// second plan of the same change: what differs between the two is random.
-#[must_use]
 pub fn fields(plan: &Value, again: &Value, before: &States, after: &States) -> Agreement {
     let mut agreement = Agreement::default();
     for (path, new) in after {

@@ -32,7 +32,6 @@ struct Count {
 
 impl Report {
     /// Returns how many charts went through all changes.
-    #[must_use]
     pub fn whole(&self) -> usize {
         self.whole
     }
@@ -78,13 +77,11 @@ impl Report {
     }
 
     /// Returns whether there were plans, and every one equals what followed.
-    #[must_use]
     pub fn passed(&self) -> bool {
         self.lines.is_empty() && self.whole > 0
     }
 
     /// Returns the report: lines, and a table in Markdown.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
         text.push_str("\n| change | plans | of failures | writes | objects | changed lines | plans that differ |\n|---|---|---|---|---|---|---|\n");
