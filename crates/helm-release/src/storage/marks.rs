@@ -52,43 +52,59 @@ const ADOPTED: [Option<Adopted>; 8] = [
 /// After the three bits of the adoption.
 const EXPIRES: u8 = 1 << 7;
 
-/// The content of the annotation on a release's Secret.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The content of the annotation on a release's Secret. Its keys in JSON are short because every revision stores one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
     /// The digest of everything the objects were rendered from.
+    #[serde(rename = "i")]
     pub inputs: String,
     /// The uid of the custom resource that owns the release; empty if there is no owner.
+    #[serde(rename = "u")]
     pub owner: Arc<str>,
     /// The owner's `Kind.group`. Together with the record's name and namespace it identifies the same resource after it
     /// was recreated with another uid.
+    #[serde(rename = "k", default)]
     pub owner_type: Arc<str>,
-    /// The uids of the resources that had the release before its owner took it over.
-    pub former: Vec<Arc<str>>,
-    /// The objects, in install order.
-    pub objects: Vec<MarkedObject>,
     /// Whether every object was applied; only then do `objects` have marks.
+    #[serde(rename = "c", default)]
     pub complete: bool,
     /// Whether the release has pre-delete or post-delete hooks.
+    #[serde(rename = "h", default)]
     pub delete_hooks: bool,
     /// Whether the pre hooks of a pending install, upgrade or rollback, or of an uninstall, succeeded.
+    #[serde(rename = "d", default, skip_serializing_if = "std::ops::Not::not")]
     pub hooks_done: bool,
     /// How often the post-delete hooks failed.
+    #[serde(rename = "t", default, skip_serializing_if = "is_zero")]
     pub failed_post_deletes: u32,
     /// When revision 1 was deployed, if known.
+    #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
     pub first_deployed: Option<Timestamp>,
     /// Whether Helm made this revision or an earlier one.
+    #[serde(rename = "m", default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_over: bool,
     /// The revision that this one repeats, if it is a rollback.
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<u32>,
     /// Whether override values are strings in this release, because operator-sdk made it, although this operator's
     /// would have types.
+    #[serde(rename = "s", default, skip_serializing_if = "std::ops::Not::not")]
     pub string_overrides: bool,
     /// The release's state before the upgrade to this revision, if the upgrade took a permit.
+    #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Before>,
     /// What is known about the revision's tests; `None` if none are to run.
+    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<Tests>,
     /// The revision that a rollback to this one undid because its tests failed, or its rollout was taken back.
+    #[serde(rename = "j", default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Box<Rejected>>,
+    /// The uids of the resources that had the release before its owner took it over.
+    #[serde(rename = "w", default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<Arc<str>>,
+    /// The objects, in install order. [`Inventory`] has them in JSON.
+    #[serde(skip)]
+    pub objects: Vec<MarkedObject>,
 }
 
 impl Marks {
@@ -246,44 +262,25 @@ impl From<&Applied> for MarkedObject {
     }
 }
 
-/// The annotation's JSON. Keys are short because every revision stores one.
-#[derive(Serialize, Deserialize)]
-struct Text {
-    i: String,
-    u: String,
-    #[serde(default)]
-    k: String,
-    #[serde(default)]
-    c: bool,
-    #[serde(default)]
-    h: bool,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    d: bool,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    t: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    f: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    m: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    r: Option<u32>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    s: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    b: Option<Before>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    e: Option<Tests>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    j: Option<Box<Rejected>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    w: Vec<String>,
-    #[serde(default)]
+/// The annotation's JSON.
+#[derive(Serialize)]
+struct Text<'a> {
+    #[serde(flatten)]
+    marks: &'a Marks,
+    #[serde(flatten)]
+    inventory: &'a Inventory,
+}
+
+/// The objects in the annotation's JSON.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Inventory {
     o: Vec<Entry>,
     /// When each object of `o` is applied, if the release has an order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     g: Vec<u16>,
     /// `o` as compressed JSON in base64, if it is large.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     z: String,
 }
 
@@ -315,16 +312,17 @@ fn place<T: PartialEq>(values: &[T], value: T) -> u8 {
 impl Marks {
     /// Parses the annotation; `None` if it is not ours.
     pub fn parse(text: &str) -> Option<Marks> {
-        let mut text: Text = serde_json::from_str(text).ok()?;
-        if !text.z.is_empty() {
-            let unpacked = unpack(&text.z);
+        let mut marks: Marks = serde_json::from_str(text).ok()?;
+        let Inventory { mut o, g, z } = serde_json::from_str(text).ok()?;
+        if !z.is_empty() {
+            let unpacked = unpack(&z);
             // Treated as if it had been omitted.
-            text.c &= unpacked.is_some();
-            text.o = unpacked.unwrap_or_default();
+            marks.complete &= unpacked.is_some();
+            o = unpacked.unwrap_or_default();
         }
-        let turns = std::mem::take(&mut text.g).into_iter().map(Turn::from_number).chain(iter::repeat(Turn::default()));
+        let turns = g.into_iter().map(Turn::from_number).chain(iter::repeat(Turn::default()));
         let objects =
-            text.o.into_iter().zip(turns).map(|((api_version, kind, namespace, name, digest, mark, flags), turn)| {
+            o.into_iter().zip(turns).map(|((api_version, kind, namespace, name, digest, mark, flags), turn)| {
                 let group = api_version.split_once('/').map_or("", |(group, _)| group);
                 let key = ObjectKey::new(group, &kind, &namespace, &name);
                 let has = |flag: u8| flags & flag != 0;
@@ -335,24 +333,10 @@ impl Marks {
                 let api_version = intern(&api_version);
                 MarkedObject { key, api_version, digest, mark, kept, expires, client, drift, adopted, turn }
             });
-        Some(Marks {
-            inputs: text.i,
-            owner: intern(&text.u),
-            owner_type: intern(&text.k),
-            former: text.w.iter().map(|uid| intern(uid)).collect(),
-            objects: objects.collect(),
-            complete: text.c,
-            delete_hooks: text.h,
-            hooks_done: text.d,
-            failed_post_deletes: text.t,
-            first_deployed: text.f,
-            taken_over: text.m,
-            rolled_back_to: text.r,
-            string_overrides: text.s,
-            before: text.b,
-            tests: text.e,
-            rejected: text.j,
-        })
+        marks.objects = objects.collect();
+        (marks.owner, marks.owner_type) = (intern(&marks.owner), intern(&marks.owner_type));
+        marks.former.iter_mut().for_each(|uid| *uid = intern(uid));
+        Some(marks)
     }
 
     /// Formats the annotation. Omits the inventory, and `complete`, if it would be too large.
@@ -368,38 +352,20 @@ impl Marks {
             let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
             (o.api_version.to_string(), kind, namespace, name, digest, mark, flags)
         };
-        let mut text = Text {
-            i: self.inputs.clone(),
-            u: self.owner.to_string(),
-            k: self.owner_type.to_string(),
-            c: self.complete,
-            h: self.delete_hooks,
-            d: self.hooks_done,
-            t: self.failed_post_deletes,
-            f: self.first_deployed,
-            m: self.taken_over,
-            r: self.rolled_back_to,
-            s: self.string_overrides,
-            b: self.before,
-            e: self.tests,
-            j: self.rejected.clone(),
-            w: self.former.iter().map(ToString::to_string).collect(),
-            o: self.objects.iter().map(object).collect(),
-            g: self.turns(),
-            z: String::new(),
+        let json = |marks: &Marks, inventory: &Inventory| {
+            serde_json::to_string(&Text { marks, inventory }).unwrap_or_default()
         };
-        let json = serde_json::to_string(&text).unwrap_or_default();
-        if json.len() <= MAX_TEXT {
-            return json;
+        let whole = Inventory { o: self.objects.iter().map(object).collect(), g: self.turns(), z: String::new() };
+        let text = json(self, &whole);
+        if text.len() <= MAX_TEXT {
+            return text;
         }
-        text.z = pack(&text.o).unwrap_or_default();
-        text.o = Vec::new();
-        let json = serde_json::to_string(&text).unwrap_or_default();
-        if json.len() <= MAX_TEXT && !text.z.is_empty() {
-            return json;
+        let packed = Inventory { z: pack(&whole.o).unwrap_or_default(), o: Vec::new(), ..whole };
+        let text = json(self, &packed);
+        if text.len() <= MAX_TEXT && !packed.z.is_empty() {
+            return text;
         }
-        (text.z, text.g, text.c) = (String::new(), Vec::new(), false);
-        serde_json::to_string(&text).unwrap_or_default()
+        json(&Marks { complete: false, ..self.clone() }, &Inventory::default())
     }
 
     /// Returns the turn of each object as a number; none if the release has no order.
