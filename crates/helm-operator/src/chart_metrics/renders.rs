@@ -4,8 +4,10 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEn
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use strum::{EnumIter, IntoEnumIterator as _, IntoStaticStr};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumIter, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum RenderOutcome {
     Rendered,
     /// The chart or its values are at fault.
@@ -16,20 +18,9 @@ pub(crate) enum RenderOutcome {
     Postponed,
 }
 
-impl RenderOutcome {
-    const ALL: [RenderOutcome; 4] =
-        [RenderOutcome::Rendered, RenderOutcome::Failed, RenderOutcome::Limit, RenderOutcome::Postponed];
-}
-
 impl EncodeLabelValue for RenderOutcome {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
-        match self {
-            RenderOutcome::Rendered => "rendered",
-            RenderOutcome::Failed => "failed",
-            RenderOutcome::Limit => "limit",
-            RenderOutcome::Postponed => "postponed",
-        }
-        .encode(encoder)
+        <&str>::from(self).encode(encoder)
     }
 }
 
@@ -45,7 +36,7 @@ pub(super) struct Renders(Family<Labels, Counter>);
 impl Renders {
     pub(super) fn new() -> Renders {
         let family = Family::default();
-        for outcome in RenderOutcome::ALL {
+        for outcome in RenderOutcome::iter() {
             drop(family.get_or_create(&Labels { outcome }));
         }
         Renders(family)

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use strum::Display;
+
 use super::gate::Gate;
 
 /// What is true of a resource and its release.
@@ -95,67 +97,88 @@ pub(crate) enum Awaits {
 }
 
 /// The newest revision of a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Recorded {
     /// No revision exists.
+    #[strum(to_string = "absent")]
     None,
     /// Its records disappeared, but we did not uninstall it.
     Lost,
     /// It belongs to someone else.
+    #[strum(to_string = "someone else's")]
     Foreign,
     /// Someone else is working on it: a person with `helm`, or an upstream operator.
+    #[strum(to_string = "somebody else at work")]
     InFlight,
     /// An install is unfinished.
+    #[strum(to_string = "being installed")]
     PendingInstall,
     /// An upgrade or rollback is unfinished.
+    #[strum(to_string = "being changed")]
     Pending,
     /// The last action failed, and an older revision is deployed.
     Failed,
     /// The last action failed, and nothing is deployed.
+    #[strum(to_string = "failed to install")]
     FailedInstall,
     /// It is uninstalled, but its record is kept.
     Uninstalled,
     /// Revisions that may have live objects have no marks, because Helm or an upstream operator wrote them.
+    #[strum(to_string = "without marks")]
     Unmarked,
     Deployed,
 }
 
 /// How a revision's inputs compare with the resource's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Inputs {
     /// The inputs are equal, so a render would produce the same objects.
+    #[strum(to_string = "unchanged")]
     Same,
     /// Recorded by Helm, an upstream operator, or an operator with another digest scheme. Only the record itself can be
     /// compared.
+    #[strum(to_string = "not compared")]
     Uncompared,
     /// A value source has changed since it was read, or is missing.
+    #[strum(to_string = "not read")]
     Unread,
     /// Different, and not rendered yet.
     Changed,
     /// Rendered, with the revision's objects as the result.
+    #[strum(to_string = "render the same")]
     RenderedSame,
     /// Rendered, with other objects as the result.
+    #[strum(to_string = "rendered")]
     RenderedOther,
 }
 
 /// How live objects compare with a revision's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Objects {
     /// As we left them, as far as we know.
     Intact,
     /// Applied by someone else for this release.
+    #[strum(to_string = "not marked as ours")]
     Unmarked,
     /// Some are missing, or lost fields of ours.
     Drifted,
     /// Some objects whose drift is only reported have drifted, and it is not known how.
+    #[strum(to_string = "drifted, and not reported yet")]
     Unreported,
     /// They keep drifting, and it is too early to repair them.
+    #[strum(to_string = "drifting again and again")]
     Looping,
     /// As we left them, but the events of our own writes are overdue.
+    #[strum(to_string = "not confirmed")]
     Unconfirmed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The next step, which the log names: `install`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Step {
     /// Nothing is left to do.
     Nothing,
@@ -163,29 +186,42 @@ pub(crate) enum Step {
     Wait,
     /// Report that the release belongs to someone else.
     Refuse,
+    #[strum(to_string = "report invalid annotation")]
     ReportInvalidAnnotation,
     /// Report that the records cannot be watched.
+    #[strum(to_string = "report that records cannot be watched")]
     ReportBlindness,
     /// Report that someone else is working on the release, and how long that is respected.
+    #[strum(to_string = "leave alone")]
     LeaveAlone,
     /// Add our finalizer to the resource.
+    #[strum(to_string = "add finalizer")]
     AddFinalizer,
     /// Read the records that Helm or an upstream operator wrote.
+    #[strum(to_string = "read record")]
     Read,
+    #[strum(to_string = "read sources of values")]
     ReadSources,
     /// Read the dependencies that are unknown.
+    #[strum(to_string = "read dependencies")]
     ReadDependencies,
     /// Wait until the dependencies are met.
+    #[strum(to_string = "wait for dependencies")]
     AwaitDependencies,
     /// Wait until the resources that depend on this one are deleted.
+    #[strum(to_string = "wait for dependents")]
     AwaitDependents,
     /// Compare chart and values with those in the record.
+    #[strum(to_string = "compare with record")]
     Compare,
     /// Take one of the limited upgrade slots, or queue for one.
+    #[strum(to_string = "wait for other upgrades")]
     Queue,
     /// Wait before replacing the revision of another process.
+    #[strum(to_string = "give way")]
     GiveWay,
     /// Wait for a permit that is reserved for retries.
+    #[strum(to_string = "wait for other retries")]
     Retry,
     /// Plan the next reconcile.
     Plan,
@@ -197,20 +233,27 @@ pub(crate) enum Step {
     /// Run the tests of the deployed revision.
     Test,
     /// Roll back the deployed revision, whose tests failed.
+    #[strum(to_string = "roll back")]
     RollBack,
+    #[strum(to_string = "take objects over")]
     TakeOwnership,
     Repair,
     /// Apply every object again.
+    #[strum(to_string = "apply again")]
     Reapply,
     /// Determine who changed which fields, and report it.
+    #[strum(to_string = "report drift")]
     Detect,
     /// Read the objects of own writes whose events are overdue.
+    #[strum(to_string = "confirm own writes")]
     Confirm,
     /// Mark replaced revisions superseded.
+    #[strum(to_string = "supersede old revisions")]
     Supersede,
     /// Delete the objects and the records.
     Uninstall,
     /// Remove our finalizer from the resource.
+    #[strum(to_string = "remove finalizer")]
     RemoveFinalizer,
 }
 
@@ -227,44 +270,6 @@ impl Observed {
     pub(crate) fn is_idle(&self) -> bool {
         let is_left = self.suspended || self.planning != Planning::Off;
         self.paused || if self.deleting { !self.finalizer } else { is_left }
-    }
-}
-
-/// Formats the step for the log: `install`.
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Step::Nothing => "nothing",
-            Step::Wait => "wait",
-            Step::Refuse => "refuse",
-            Step::AddFinalizer => "add finalizer",
-            Step::Read => "read record",
-            Step::ReadSources => "read sources of values",
-            Step::ReadDependencies => "read dependencies",
-            Step::AwaitDependencies => "wait for dependencies",
-            Step::AwaitDependents => "wait for dependents",
-            Step::Compare => "compare with record",
-            Step::Plan => "plan",
-            Step::Render => "render",
-            Step::Install => "install",
-            Step::Upgrade => "upgrade",
-            Step::Test => "test",
-            Step::RollBack => "roll back",
-            Step::TakeOwnership => "take objects over",
-            Step::Repair => "repair",
-            Step::Reapply => "apply again",
-            Step::Queue => "wait for other upgrades",
-            Step::GiveWay => "give way",
-            Step::Retry => "wait for other retries",
-            Step::Detect => "report drift",
-            Step::Confirm => "confirm own writes",
-            Step::Supersede => "supersede old revisions",
-            Step::ReportInvalidAnnotation => "report invalid annotation",
-            Step::ReportBlindness => "report that records cannot be watched",
-            Step::LeaveAlone => "leave alone",
-            Step::Uninstall => "uninstall",
-            Step::RemoveFinalizer => "remove finalizer",
-        })
     }
 }
 
@@ -293,50 +298,6 @@ impl fmt::Display for Observed {
             (self.needed, "needed by others"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
-    }
-}
-
-impl fmt::Display for Recorded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Recorded::None => "absent",
-            Recorded::Lost => "lost",
-            Recorded::Foreign => "someone else's",
-            Recorded::PendingInstall => "being installed",
-            Recorded::Pending => "being changed",
-            Recorded::Failed => "failed",
-            Recorded::FailedInstall => "failed to install",
-            Recorded::Uninstalled => "uninstalled",
-            Recorded::InFlight => "somebody else at work",
-            Recorded::Unmarked => "without marks",
-            Recorded::Deployed => "deployed",
-        })
-    }
-}
-
-impl fmt::Display for Inputs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Inputs::Same => "unchanged",
-            Inputs::Uncompared => "not compared",
-            Inputs::Unread => "not read",
-            Inputs::Changed => "changed",
-            Inputs::RenderedSame => "render the same",
-            Inputs::RenderedOther => "rendered",
-        })
-    }
-}
-
-impl fmt::Display for Objects {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Objects::Intact => "intact",
-            Objects::Unmarked => "not marked as ours",
-            Objects::Unconfirmed => "not confirmed",
-            Objects::Drifted => "drifted",
-            Objects::Unreported => "drifted, and not reported yet",
-            Objects::Looping => "drifting again and again",
-        })
     }
 }
 
