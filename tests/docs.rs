@@ -80,12 +80,14 @@ fn every_test_that_the_page_about_security_names_exists() {
     assert!(missing.is_empty(), "docs/security.md names tests that do not exist: {missing:?}");
 }
 
-/// Returns the reasons in the code: upper camel case words that are passed to a fault, an outcome or a condition.
+/// Returns the reasons in the code: variants of `Reason`, and upper camel case words that are passed to a fault, an outcome
+/// or a condition.
 fn reasons(code: &str) -> BTreeSet<String> {
     let code = code.split("#[cfg(test)]").next().unwrap_or_default();
     let starts = ["fault(\"", "reason: \"", "normal(\"", "warning(\"", "=> \"", "Some((\""];
     let after = starts.iter().flat_map(|start| code.split(start).skip(1));
-    let words = after.filter_map(|rest| rest.split('"').next());
+    let variants = code.split("Reason::").skip(1).filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric()).next());
+    let words = after.filter_map(|rest| rest.split('"').next()).chain(variants);
     let is_reason = |word: &&str| {
         let humps = word.chars().filter(char::is_ascii_uppercase).count();
         humps > 1
