@@ -102,7 +102,7 @@ pub struct Marks {
     /// The uids of the resources that had the release before its owner took it over.
     #[serde(rename = "w", default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Arc<str>>,
-    /// The objects, in install order. [`Inventory`] has them in JSON.
+    /// The objects, in install order. In JSON, they have a form of their own.
     #[serde(skip)]
     pub objects: Vec<MarkedObject>,
 }
