@@ -37,10 +37,11 @@ impl Account for Told {
         let before = made.before.map(|release| release.version);
         Some(
             format!(
-                "{} {:?} without {:?} over {before:?}",
+                "{} {:?} without {:?} over {before:?}{}",
                 made.release.info.status.as_str(),
                 names(made.objects),
-                names(made.former)
+                names(made.former),
+                if made.is_continued { ", continued" } else { "" }
             )
             .into_bytes(),
         )
@@ -501,6 +502,17 @@ async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks
     let outcome = install(&world.env(), &again, Some(&cut_off)).await.unwrap();
     assert_eq!((outcome.version, &world.map("a")["data"]["x"]), (1, &json!("random")));
     assert!(world.server.object(&format!("{MAPS}/h")).is_none());
+    assert_eq!(did(&world, 1).await, "deployed [\"a\"] without [] over None, continued");
+    let another = Candidate { inputs: "other".into(), ..again };
+    let outcome = install(&world.env(), &another, Some(&cut_off)).await.unwrap();
+    assert_eq!(outcome.version, 2);
+    assert_eq!(did(&world, 2).await, "deployed [\"a\"] without [] over None", "nothing is continued");
+}
+
+/// Returns what a revision keeps of what it did.
+async fn did(world: &World, version: u32) -> String {
+    let plan = world.storage.get("ns", "web", version).await.unwrap().plan;
+    String::from_utf8(plan.unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -514,14 +526,9 @@ async fn each_revision_keeps_what_its_action_did() {
     });
     let failure = upgrade(&world.env(), &candidate(&[map("d", "1")]), &current(&upgraded)).await.unwrap_err();
     assert_eq!(failure.recorded.unwrap().status, Status::Failed);
-    let storage = &world.storage;
-    let kept = async |version| {
-        let plan = storage.get("ns", "web", version).await.unwrap().plan;
-        String::from_utf8(plan.unwrap()).unwrap()
-    };
-    assert_eq!(kept(1).await, "deployed [\"a\"] without [] over None", "although it is superseded");
-    assert_eq!(kept(2).await, "deployed [\"b\"] without [\"a\"] over Some(1)");
-    assert_eq!(kept(3).await, "failed [\"d\"] without [\"b\"] over Some(2)");
+    assert_eq!(did(&world, 1).await, "deployed [\"a\"] without [] over None", "although it is superseded");
+    assert_eq!(did(&world, 2).await, "deployed [\"b\"] without [\"a\"] over Some(1)");
+    assert_eq!(did(&world, 3).await, "failed [\"d\"] without [\"b\"] over Some(2)");
 }
 
 #[tokio::test]
