@@ -1,6 +1,7 @@
 //! Processes that die at a write: whatever that was, the next process goes on from there.
 
 use serde_json::json;
+use simulation::faults::{Fault, How, Which};
 use simulation::process::Setup;
 use simulation::run::play;
 use simulation::script::{Action, Script, Step};
@@ -47,4 +48,19 @@ fn a_crash_after_a_write_resumes() {
 #[test]
 fn a_crash_after_any_write_of_an_ordered_chart_resumes() {
     check(1, Script::order);
+}
+
+#[test]
+fn a_resource_that_is_deleted_while_the_answer_to_its_record_is_lost_leaves_nothing() {
+    let values = json!({"message": "first", "replicas": 1, "cache": true, "hooks": true});
+    let lost = Fault { which: Which::RecordWrites, how: How::AnswerLost, of_ten: 10, for_ms: 5000 };
+    // With these seeds, the process notices the deletion before it sees the record.
+    for (seed, after) in [(1, 60), (8, 72), (9, 60), (12, 72), (13, 60)] {
+        let mut script = Script { seed, setups: vec![Setup::default()], steps: Vec::new() };
+        script.then(5000, Action::Put("a".into(), values.clone()));
+        script.then(0, Action::Fault(lost.clone()));
+        script.then(after, Action::Delete("a".into(), String::new()));
+        let violation = play(&script, false).violation.map(|violation| violation.what);
+        assert_eq!(violation, None, "{script}");
+    }
 }

@@ -137,7 +137,7 @@ async fn a_half_done_upgrade_is_rolled_back_once_rendering_fails() {
     world.reconcile().await;
     let whole = identities(&world);
     assert!(half.iter().all(|uid| whole.contains(uid)), "{half:?} {whole:?}");
-    assert_eq!(world.history(), ["1 deployed"]);
+    assert_eq!(world.history(), ["1 failed", "2 deployed"]);
 }
 
 /// Returns the uids of the ConfigMaps.
