@@ -15,7 +15,7 @@ use crate::own_chart::{DEFINITIONS, OPERATOR, RIGHTS, in_namespace, restricted, 
 
 const NAME: &str = "rel-hybrid-helm-operator";
 
-/// Returns the Helm values that select a released image. Prints that the test is skipped if there is none.
+/// Returns the Helm values that select a released image. Without one, prints that the test is skipped.
 fn image(name: &str) -> Option<String> {
     let Some(version) = env::var_os("E2E_NODE_RELEASE") else {
         eprintln!("skipped: no release, run `make release VERSION=…` first");

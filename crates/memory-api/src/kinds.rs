@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::request::group_of;
 use crate::schema::{CUSTOM, Type, schema};
 use crate::status::About;
 
@@ -49,7 +50,7 @@ impl Kind {
 
     /// Returns the API group; empty for the core group.
     pub(crate) fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        group_of(&self.api_version)
     }
 
     /// Returns the subject of a refusal about an object.

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use changes::{Change, ChangeKind, Written};
-pub use request::{Request, Target, object_path};
+pub use request::{Request, Target, group_of, object_path, written_path};
 pub use status::Status;
 pub use store::Backup;
 pub use watch::{Watch, error_event};

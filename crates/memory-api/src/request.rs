@@ -38,6 +38,21 @@ pub fn object_path(path: &str) -> &str {
     if subresource.is_empty() { path } else { &path[..path.len() - subresource.len() - 1] }
 }
 
+/// Returns the path of the object that a write to a path concerns. A `POST` goes to a collection, and its object has the
+/// name.
+pub fn written_path(path: &str, name: Option<&str>) -> String {
+    let is_collection = Target::of(path).is_some_and(|target| target.name.is_empty());
+    match name {
+        Some(name) if is_collection => format!("{path}/{name}"),
+        _ => path.to_owned(),
+    }
+}
+
+/// Returns the API group of an `apiVersion`; empty for the core group.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 impl<'a> Target<'a> {
     /// Parses a path without its query; returns `None` if it addresses no resource.
     pub fn of(path: &'a str) -> Option<Target<'a>> {
@@ -110,5 +125,10 @@ mod tests {
         }
         assert_eq!(object_path("/api/v1/namespaces/a/pods/b/status"), "/api/v1/namespaces/a/pods/b");
         assert_eq!(object_path("/api/v1/namespaces/a/pods/status"), "/api/v1/namespaces/a/pods/status");
+        let pods = "/api/v1/namespaces/a/pods";
+        assert_eq!(written_path(pods, Some("b")), "/api/v1/namespaces/a/pods/b");
+        assert_eq!(written_path("/api/v1/namespaces/a/pods/b", Some("b")), "/api/v1/namespaces/a/pods/b");
+        assert_eq!(written_path(pods, None), pods);
+        assert_eq!((group_of("apps/v1"), group_of("v1")), ("apps", ""));
     }
 }

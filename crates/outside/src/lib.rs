@@ -15,6 +15,6 @@ pub use api::{ActingAs, Api, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, Pieces,
 pub use cause::chain;
 pub use intern::intern;
 pub use memory::{Disturbance, MemoryApi};
-pub use memory_api::{Target, object_path};
+pub use memory_api::{Target, group_of, object_path, written_path};
 pub use refusal::{is_transient, is_unanswered, value_at};
 pub use world::*;

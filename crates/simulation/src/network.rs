@@ -14,7 +14,7 @@ use helm_release::kube::Call;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::Frame;
 use kube::client::Body;
-use memory_api::{Status, error_event};
+use memory_api::{Status, error_event, written_path};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -416,13 +416,9 @@ impl http_body::Body for Stream {
     }
 }
 
-/// Returns the path of the object that a request writes. A `POST` goes to a collection, and its object has the name.
+/// Returns the path of the object that a request writes.
 fn written(call: &Call) -> String {
-    let path = trimmed(&call.path);
-    let sent = call.body.as_ref().filter(|_| call.method == http::Method::POST);
-    let object: Option<serde_json::Value> = sent.and_then(|(_, body)| serde_json::from_slice(body).ok());
-    match object.as_ref().and_then(|object| object["metadata"]["name"].as_str()) {
-        Some(name) => format!("{path}/{name}"),
-        None => path.to_owned(),
-    }
+    let object: Option<serde_json::Value> = call.body.as_ref().and_then(|(_, body)| serde_json::from_slice(body).ok());
+    let name = object.as_ref().and_then(|object| object["metadata"]["name"].as_str());
+    written_path(trimmed(&call.path), name)
 }

@@ -19,7 +19,7 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// Adds a rest or a restored backup to some scripts. `told` is the time at which the story ends, in milliseconds.
+/// Adds a rest or a restored backup to some scripts. `told` is when the story ends, in milliseconds.
 pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, told: Option<u64>) {
     match (random.u8(0..16), told) {
         // What follows must heal nothing before it was seen.
@@ -43,7 +43,7 @@ pub fn add_writes(random: &mut fastrand::Rng, script: &mut Script) {
     };
     script.configure(|setup| {
         if random.u8(0..4) < of_four {
-            setup.watch = format!("{}\napply: client", setup.watch).trim().to_owned();
+            setup.add("apply: client");
         }
     });
 }

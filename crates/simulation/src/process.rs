@@ -75,7 +75,12 @@ impl Setup {
         self.chart = self.chart.replace("web", "tiers");
         // Without a limit, what never becomes ready is tried again for good.
         let retries = if self.chart.ends_with('3') && !self.watch.contains("retries") { "\nretries: 2" } else { "" };
-        self.watch = format!("{}\n{ORDERED}\nprogressTimeout: 1m{retries}", self.watch).trim().to_owned();
+        self.add(&format!("{ORDERED}\nprogressTimeout: 1m{retries}"));
+    }
+
+    /// Adds keys to the entry in watches.yaml.
+    pub fn add(&mut self, keys: &str) {
+        self.watch = format!("{}\n{keys}", self.watch).trim().to_owned();
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ResourceKey;
+use outside::group_of;
 
 /// A kind with a Rust type, such as `Deployment`, `Node` or a custom resource. With `PartialObjectMeta<K>`, only the
 /// metadata of the objects is read, which saves memory and traffic.
@@ -66,7 +67,7 @@ pub(super) fn api<K: Resource<DynamicType = (), Scope: KindScope>>(client: Clien
 /// Returns the resource of kind `R` that the object's controller reference names.
 pub(super) fn owner<R: Kind, K: Kind>(object: &K) -> Option<ResourceKey> {
     let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
-    let group = controller.api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(&controller.api_version);
     let ours = controller.kind == R::kind(&()) && group == R::group(&());
     let namespace = if is_namespaced::<R>() { object.meta().namespace.as_deref()? } else { "" };
     ours.then(|| ResourceKey::new(namespace, &controller.name))

@@ -2,7 +2,7 @@
 //! converts between the version of the request and the stored one, which is the first version of the first conversion.
 
 use kube::Client;
-use outside::{Api as _, Call, Error, MemoryApi, Response};
+use outside::{Api as _, Call, Error, MemoryApi, Response, group_of};
 use serde_json::{Value, json};
 
 use super::admission::{FailurePolicy, Operation};
@@ -78,13 +78,13 @@ impl Webhooks {
     }
 
     pub(crate) fn stored_version(&self, api_version: &str, plural: &str) -> String {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let group = group_of(api_version);
         self.versions(group, plural).map_or(api_version, Versions::stored).to_owned()
     }
 
     /// Converts an object to a version, if its kind has conversions.
     pub(crate) fn in_version(&self, object: &Value, plural: &str, to: &str) -> Result<Value, String> {
-        let group = to.split_once('/').map_or("", |(group, _)| group);
+        let group = group_of(to);
         self.versions(group, plural).map_or_else(|| Ok(object.clone()), |versions| versions.convert(object, to))
     }
 

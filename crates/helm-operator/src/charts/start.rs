@@ -52,6 +52,7 @@ use crate::view::dependencies::registry::api_version;
 use crate::view::informers::Subscriber;
 use crate::view::primary::Received;
 use crate::watches::{Sequencing, Watch};
+use outside::group_of;
 
 /// How long a resource waits for the first list of a kind in its release.
 pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
@@ -421,7 +422,7 @@ async fn known_kinds(shared: &Arc<ControllerContext>, tasks: &mut JoinSet<()>) -
                     error = chain(&error),
                     "Cannot watch the objects of a kind"
                 );
-                let group = api_version.split_once('/').map_or("", |(group, _)| group);
+                let group = group_of(&api_version);
                 if shared.applier.mapper.is_unserved(group, &kind) {
                     shared.cache.kind_lost(&(group.into(), kind.clone()), &WatchScope::ALL, Loss::Unserved);
                 }

@@ -181,7 +181,7 @@ fn names(typed: &Typed, kinds: &[&str]) -> Vec<String> {
 async fn names_in(api: &Arc<dyn Api>, namespace: &str, kinds: &[&str]) -> Vec<String> {
     let (mapper, mut all) = (Mapper::new(api.clone()), Vec::new());
     for word in kinds.iter().filter(|word| !word.is_empty()) {
-        // Several kinds of one name are not told apart here.
+        // Kinds of the same name in different groups are all listed.
         for kind in mapper.named(word).await.unwrap_or_default() {
             all.extend(listed(&**api, &kind, namespace).await.unwrap_or_default());
         }

@@ -10,6 +10,7 @@ use super::seen::Seen;
 use super::state::{is_behind, is_true, state};
 use crate::status::{Status, condition};
 use crate::view::primary::{Primary, Received};
+use outside::group_of;
 
 /// How many events are shown.
 const MAX_EVENTS: usize = 5;
@@ -38,7 +39,7 @@ pub(crate) fn build(seen: &Seen, now: Timestamp) -> Release {
 /// Returns the name of a resource.
 pub(crate) fn name(primary: &Primary) -> Name {
     Name {
-        group: primary.api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
+        group: group_of(&primary.api_version).to_owned(),
         kind: primary.kind.to_string(),
         namespace: primary.namespace().to_owned(),
         name: primary.name().to_owned(),

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::model::{Health, Name, Node};
 use super::seen::{SeenObject, Sight};
 use crate::reconcile::report::pods;
+use outside::group_of;
 
 /// Returns an object with what it owns.
 pub(crate) fn node(object: &SeenObject) -> Node {
@@ -67,7 +68,7 @@ fn owners(of: &Value) -> impl Iterator<Item = &str> {
 fn plain(of: &Value) -> Node {
     let api_version = text(of, "/apiVersion");
     let name = Name {
-        group: api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
+        group: group_of(api_version).to_owned(),
         kind: text(of, "/kind").to_owned(),
         namespace: text(of, "/metadata/namespace").to_owned(),
         name: text(of, "/metadata/name").to_owned(),

@@ -6,6 +6,7 @@ use helm_release::kube::{Decoration, Live, ObjectKey, Ownership, Tie};
 use super::controller_context::ControllerContext;
 use crate::view::dependent::{Claim, Dependent};
 use crate::view::primary::Primary;
+use outside::group_of;
 
 /// Returns the resource that a live object belongs to. An object that lost the metadata naming its owner still
 /// wakes its previous owner, but proves nothing.
@@ -32,7 +33,7 @@ pub(crate) fn decoration(shared: &ControllerContext, primary: &Primary) -> Decor
 /// Returns the custom resource of this kind that an object belongs to, by owner reference or by annotation.
 pub(crate) fn owner_of(shared: &ControllerContext, live: &Live) -> Option<ResourceKey> {
     if let Some(owner) = &live.controller {
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        let group = group_of(&owner.api_version);
         let ours = owner.kind == *shared.resource.kind && group == shared.resource.group();
         let namespace =
             if shared.resource.namespaced { live.metadata.namespace.as_deref().unwrap_or_default() } else { "" };

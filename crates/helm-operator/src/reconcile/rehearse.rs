@@ -21,6 +21,7 @@ use crate::mask::Mask;
 use crate::plan::{Change, Name, Plan, Resource, plan};
 use crate::view::primary::Received;
 use crate::view::release::Release;
+use outside::group_of;
 
 /// The plan of a resource, and what must not be shown of it.
 pub(crate) struct Rehearsed {
@@ -92,7 +93,7 @@ async fn mask(shared: &ControllerContext, key: &ResourceKey, writes: &[Write]) -
 /// Returns the round in which an object is applied, or was if it is deleted.
 fn round(change: &Change, after: &Release, before: &Release) -> Option<u16> {
     let Name { api_version, kind, namespace, name } = &change.object;
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(api_version);
     let key = ObjectKey::new(group, kind, namespace, name);
     let turn = |release: &Release| Some(release.newest()?.1.marks.as_ref()?.find(&key)?.turn);
     turn(after).or_else(|| turn(before)).map(Turn::round).filter(|round| *round > 0)

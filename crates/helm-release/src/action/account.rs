@@ -25,8 +25,8 @@ impl Account for () {
 pub struct Made<'a> {
     /// The release as it is about to be recorded.
     pub release: &'a Release,
-    /// The revision that it replaces; `None` if there is none, if it is not in memory, or if this one is a rollback, which
-    /// replaces objects of a failed revision.
+    /// The revision that it replaces, if the caller may compare with it: `None` for the first revision, for a rollback,
+    /// which replaces the objects of a failed revision, and if the record is not in memory.
     pub before: Option<&'a Release>,
     /// The objects of the revision.
     pub objects: &'a [MarkedObject],

@@ -330,14 +330,20 @@ fn half_applied(key: &str) -> Candidate {
     candidate(&[changed, map("b", "2")])
 }
 
+/// Writes client-side, and upgrades a release to a candidate that is half applied, because the server answers so.
+async fn half_upgraded(first: &Candidate, code: u16, reason: &'static str) -> (World, Current) {
+    let mut world = World::new();
+    world.options.apply = kube::Policy::Client;
+    let installed = world.install(first).await;
+    world.server.refuse(move |call| is_write(call, "b").then(|| kube::Error::from_status(code, reason, "no")));
+    let failure = upgrade(&world.env(), &half_applied("second"), &installed).await.unwrap_err();
+    (world, current_after(&installed, failure))
+}
+
 #[tokio::test]
 async fn merges_drop_what_only_failed_attempts_have_applied() {
-    let (mut world, first) = (World::new(), candidate(&[map("a", "1"), map("b", "1")]));
-    world.options.apply = kube::Policy::Client;
-    let installed = world.install(&first).await;
-    world.server.refuse(|call| is_write(call, "b").then(|| kube::Error::from_status(403, "Forbidden", "no")));
-    let failed = upgrade(&world.env(), &half_applied("second"), &installed).await.unwrap_err();
-    let failed = current_after(&installed, failed);
+    let first = candidate(&[map("a", "1"), map("b", "1")]);
+    let (world, failed) = half_upgraded(&first, 403, "Forbidden").await;
     let again = upgrade(&world.env(), &half_applied("third"), &failed).await.unwrap_err();
     let failed = current_after(&failed, again);
     assert_eq!(world.map("a")["data"], json!({"x": "1", "third": "2"}), "an upgrade drops the first attempt's key");
@@ -347,12 +353,8 @@ async fn merges_drop_what_only_failed_attempts_have_applied() {
 
 #[tokio::test]
 async fn merges_drop_what_an_interrupted_attempt_has_applied_that_no_other_continues() {
-    let (mut world, first) = (World::new(), candidate(&[map("a", "1"), map("b", "1")]));
-    world.options.apply = kube::Policy::Client;
-    let installed = world.install(&first).await;
-    world.server.refuse(|call| is_write(call, "b").then(|| kube::Error::from_status(503, "", "away")));
-    let cut_off = upgrade(&world.env(), &half_applied("second"), &installed).await.unwrap_err();
-    let cut_off = current_after(&installed, cut_off);
+    let first = candidate(&[map("a", "1"), map("b", "1")]);
+    let (world, cut_off) = half_upgraded(&first, 503, "").await;
     assert!(cut_off.pending && world.map("a")["data"]["second"] == "2");
     let other = Candidate { inputs: "others".into(), ..first };
     let upgraded = upgrade(&world.env(), &other, &cut_off).await.unwrap();

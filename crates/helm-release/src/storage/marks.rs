@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::kube::{
     Adopted, Applied, ApplyMethod, DriftPolicy, Mark, Object, ObjectDigest, ObjectKey, Owner, Tie, intern, is_kept,
 };
+use outside::group_of;
 
 /// The key of the annotation that holds [`Marks`].
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
@@ -323,7 +324,7 @@ impl Marks {
         let turns = g.into_iter().map(Turn::from_number).chain(iter::repeat(Turn::default()));
         let objects =
             o.into_iter().zip(turns).map(|((api_version, kind, namespace, name, digest, mark, flags), turn)| {
-                let group = api_version.split_once('/').map_or("", |(group, _)| group);
+                let group = group_of(&api_version);
                 let key = ObjectKey::new(group, &kind, &namespace, &name);
                 let has = |flag: u8| flags & flag != 0;
                 let (kept, client, expires) = (has(KEPT), has(CLIENT), has(EXPIRES));

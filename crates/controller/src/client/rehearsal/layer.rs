@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri, header};
 use kube::Client;
 use kube::client::Body;
-use outside::{Call, Error, Target, object_path};
+use outside::{Call, Error, Target, object_path, written_path};
 use serde_json::{Value, json};
 use tower::BoxError;
 
@@ -83,7 +83,7 @@ async fn pretend(background: &Overlay, request: Request<Body>) -> Result<Respons
         return respond(200, json!({"kind": "Status", "status": "Success"}).to_string().into_bytes());
     }
     let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let path = named(&path, &object);
+    let path = written_path(&path, name_of(&object));
     if method != Method::POST || Target::of(&path).is_none_or(|target| target.name.is_empty()) {
         return respond(200, body);
     }
@@ -114,7 +114,7 @@ impl Work {
     /// Answers a write, and records it.
     async fn rehearse(self) -> Result<Response<Body>, BoxError> {
         let sent: Value = serde_json::from_slice(&self.request.body).unwrap_or_default();
-        let path = named(self.request.parts.uri.path(), &sent);
+        let path = written_path(self.request.parts.uri.path(), name_of(&sent));
         let place = self.current.begin();
         let method = self.request.parts.method.as_str().to_owned();
         let (before, (code, body), checked) = match self.current.overlay.has(&path) {
@@ -133,7 +133,7 @@ impl Work {
             }
         };
         let object: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let path = named(&path, &object);
+        let path = written_path(&path, name_of(&object));
         let kind = before.as_ref().unwrap_or(&object)["kind"].as_str().unwrap_or_default().to_owned();
         let (after, body) = match (code, method.as_str()) {
             (400.., _) => (Err(refused(code, &body)), body),
@@ -258,14 +258,8 @@ async fn exchange(client: &Client, request: Request<Body>) -> Result<Answer, Box
     Ok((head.status.as_u16(), body.collect_bytes().await?.to_vec()))
 }
 
-/// Returns the path of the object that a write to a path concerns. A `POST` goes to a collection, and its object has the
-/// name.
-fn named(path: &str, object: &Value) -> String {
-    let is_collection = Target::of(path).is_some_and(|target| target.name.is_empty());
-    match object["metadata"]["name"].as_str() {
-        Some(name) if is_collection => format!("{path}/{name}"),
-        _ => path.to_owned(),
-    }
+fn name_of(object: &Value) -> Option<&str> {
+    object["metadata"]["name"].as_str()
 }
 
 /// Reads a refusal as our own requests do, which hides values.

@@ -23,6 +23,7 @@ use crate::plan::diff::Colour;
 use crate::plan::text::Style;
 use crate::view::primary::Received;
 use crate::watches::{self, Watch};
+use outside::group_of;
 
 /// How many revisions between two compared ones are read.
 const MAX_ACCOUNTS: usize = 10;
@@ -245,7 +246,7 @@ impl Asked {
     /// Returns where a resource's release is recorded, as its watch says.
     fn records(&self, resource: &Received) -> Result<Records, String> {
         let primary = &resource.primary;
-        let group = primary.api_version.split_once('/').map_or("", |(group, _)| group);
+        let group = group_of(&primary.api_version);
         let mut watches = self.watches.iter().flatten();
         let watch = watches.find(|watch| watch.group == group && watch.kind == *primary.kind);
         let release = match primary.namespace() {

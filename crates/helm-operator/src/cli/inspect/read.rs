@@ -20,6 +20,7 @@ use crate::reconcile::report::diagnose::{explains_itself, items, pod_selector};
 use crate::reconcile::report::pods;
 use crate::status::inventory::Inventory;
 use crate::view::primary::Received;
+use outside::group_of;
 
 /// How many objects are read at a time.
 const AT_A_TIME: usize = 8;
@@ -261,7 +262,7 @@ fn hook_keys(hooks: &[RecordedHook], namespace: &str) -> Vec<(ObjectKey, String)
     let is_open = |hook: &&RecordedHook| !matches!(hook.last_run.phase, HookPhase::Succeeded | HookPhase::NotRun);
     let key = |hook: &RecordedHook| {
         let object = objects_of(&hook.manifest).ok()?.into_iter().next()?;
-        let group = object.api_version.split_once('/').map_or("", |(group, _)| group);
+        let group = group_of(&object.api_version);
         let own = object.namespace.as_deref().unwrap_or(namespace);
         Some((ObjectKey::new(group, &object.kind, own, &object.name), object.api_version.clone()))
     };

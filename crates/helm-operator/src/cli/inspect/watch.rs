@@ -88,7 +88,7 @@ fn drawn(text: &str, trouble: Option<&str>, size: Size) -> String {
 /// Returns the first lines, as many as a terminal has rows for, and how many are missing.
 fn fitted(lines: &[&str], Size { rows, columns }: Size) -> Vec<String> {
     let height = |line: &&str| line.chars().count().div_ceil(columns.max(1)).max(1);
-    // The cursor needs a row of its own.
+    // The last row is left to the cursor.
     let room = rows.saturating_sub(1).max(2);
     if lines.iter().map(height).sum::<usize>() <= room {
         return lines.iter().map(ToString::to_string).collect();
@@ -108,7 +108,7 @@ fn fitted(lines: &[&str], Size { rows, columns }: Size) -> Vec<String> {
     shown
 }
 
-/// Returns the size of the terminal that standard output is; `None` if it is none.
+/// Returns the terminal's size; `None` if standard output is not a terminal.
 pub(super) fn size() -> Option<Size> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     // A terminal that does not know its size is shown everything.

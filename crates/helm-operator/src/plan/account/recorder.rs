@@ -1,4 +1,4 @@
-//! Notes what an action asks of the API server, and what comes of it. Sends nothing of its own, and keeps no content.
+//! Notes what an action asks of the API server, and the answer. Sends no requests itself, and keeps no contents.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use helm::manifest::HOOK_ANNOTATION;
 use helm_release::action::{self, Made};
 use helm_release::kube::{Api, Call, Error, Mapper, Response};
 use outside::sync::lock;
-use outside::{Pieces, Target};
+use outside::{Pieces, Target, written_path};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -193,11 +193,10 @@ fn noted(call: &Call) -> Option<Note> {
         "PATCH" | "PUT" => Effect::Change,
         _ => return None,
     };
-    let path = match (call.method.as_str(), &head.metadata.name) {
-        ("POST", Some(name)) => format!("{path}/{name}"),
-        ("POST", None) => return None,
-        _ => path.to_owned(),
-    };
+    if call.method == "POST" && head.metadata.name.is_none() {
+        return None;
+    }
+    let path = written_path(path, head.metadata.name.as_deref());
     let is_hook = head.is_hook();
     let kind = if effect == Effect::Delete { String::new() } else { head.kind };
     Some(Note { path, kind, is_hook, effect, ..Note::default() })

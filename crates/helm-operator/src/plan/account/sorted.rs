@@ -6,7 +6,7 @@ use helm_release::action::Made;
 use helm_release::kube::{Adopted, Mapper};
 use helm_release::release::{Hook, HookPhase, Release, Status};
 use helm_release::storage::MarkedObject;
-use outside::Target;
+use outside::{Target, group_of};
 use serde_json::Value;
 
 use super::recorder::{Effect, Note, Refusal};
@@ -117,7 +117,7 @@ impl<'m> Revision<'m> {
         let is_it = |marked: &&&MarkedObject| {
             let resource = self.mapper.known(&marked.api_version, &marked.key.kind);
             *marked.key.namespace == *target.namespace
-                && *marked.key.group == *group(target.api_version)
+                && *marked.key.group == *group_of(target.api_version)
                 && resource.is_some_and(|resource| *resource.plural == *target.plural)
         };
         self.marked.get(target.name)?.iter().find(is_it).copied()
@@ -200,10 +200,6 @@ fn name(target: &Target<'_>, kind: &str) -> Name {
     }
 }
 
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
 fn short(field: &str) -> String {
     match field.len() <= MAX_PATH {
         true => field.to_owned(),
@@ -223,7 +219,7 @@ impl Recorded {
         let mut objects: HashMap<[String; 3], Vec<Value>> = HashMap::new();
         for object in revisions::objects(std::iter::once(&*release.manifest)) {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let group = group(object["apiVersion"].as_str().unwrap_or_default()).to_owned();
+            let group = group_of(object["apiVersion"].as_str().unwrap_or_default()).to_owned();
             let key = [group, text(&object["kind"]), text(&object["metadata"]["name"])];
             objects.entry(key).or_default().push(object);
         }
@@ -231,7 +227,7 @@ impl Recorded {
     }
 
     fn find(&self, object: &Name) -> Option<&Value> {
-        let key = [group(&object.api_version).to_owned(), object.kind.clone(), object.name.clone()];
+        let key = [group_of(&object.api_version).to_owned(), object.kind.clone(), object.name.clone()];
         let namespace = |value: &Value| value["metadata"]["namespace"].as_str().map(str::to_owned);
         let is_it = |value: &&Value| {
             object.namespace.is_empty()

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use outside::sync;
 use outside::{Api, Call, DISCOVERY, Error, Response};
+use outside::{group_of, sync};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::kube::kinds::resource::{Resource, group_of};
+use crate::kube::kinds::resource::Resource;
 
 /// The verbs required to find and delete a kind's objects.
 const CLEANABLE: [&str; 2] = ["list", "delete"];

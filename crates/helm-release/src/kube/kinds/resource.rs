@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outside::Error;
+use outside::{Error, group_of};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 /// A served resource.
@@ -56,10 +56,6 @@ impl Resource {
         }
         Ok(format!("{}/{}", self.collection(namespace)?, segment("resource name", name)?))
     }
-}
-
-pub(in crate::kube) fn group_of(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// Characters that Go does not escape in a path, except the slash.

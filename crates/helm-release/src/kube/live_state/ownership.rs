@@ -4,6 +4,7 @@
 
 use crate::kube::live_state::live::Live;
 use crate::kube::objects::decorate::{Decoration, MANAGED_BY_LABEL, Owner, RELEASE_NAME, RELEASE_NAMESPACE};
+use outside::group_of;
 
 /// The owner of a live object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +159,7 @@ impl Decoration {
 }
 
 fn in_group(owner: &Owner, api_version: &str) -> bool {
-    owner.group() == api_version.split_once('/').map_or("", |(group, _)| group)
+    owner.group() == group_of(api_version)
 }
 
 fn fault(what: &str, key: &str, actual: Option<&str>, wanted: &str) -> Option<String> {

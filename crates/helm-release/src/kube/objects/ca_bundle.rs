@@ -6,11 +6,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use outside::group_of;
 use serde_json::Value;
 
 /// Removes placeholder bundles from an object.
 pub(in crate::kube) fn drop_placeholders(body: &mut Value) {
-    let group = body["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
+    let group = group_of(body["apiVersion"].as_str().unwrap_or_default());
     match (group, body["kind"].as_str().unwrap_or_default()) {
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
             let webhooks = body.get_mut("webhooks").and_then(Value::as_array_mut);

@@ -7,6 +7,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use outside::group_of;
 use serde_json::{Map, Value};
 
 /// The API groups compiled into the server. It decodes other groups without its own schema.
@@ -83,7 +84,7 @@ pub const OPEN_FIELDS: &[&str] = &[
 /// unchanged.
 pub(in crate::kube) fn decode(body: &mut Value) {
     let api_version = body["apiVersion"].as_str().unwrap_or_default();
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(api_version);
     if !BUILT_IN.contains(&group) {
         return;
     }

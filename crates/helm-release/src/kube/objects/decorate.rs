@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ca_bundle, decoded};
 use crate::kube::{Object, Resource};
+use outside::group_of;
 
 /// The label by which dependents are watched. Its value is the chart's name: [`label_value`].
 pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
@@ -35,7 +36,7 @@ pub struct Owner {
 
 impl Owner {
     pub(in crate::kube) fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        group_of(&self.api_version)
     }
 
     /// Returns `namespace/name`, or the name alone for a cluster-scoped owner: the value of [`PRIMARY_ANNOTATION`].

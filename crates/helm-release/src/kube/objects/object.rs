@@ -12,6 +12,7 @@ use helm::sequence::Turn;
 use super::expiry;
 use crate::kube::intern;
 use crate::kube::objects::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
+use outside::group_of;
 
 /// The identity of an object. It excludes the version, so that a chart can move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,7 +140,7 @@ impl Object {
 
     /// Returns the API group; empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        group_of(&self.api_version)
     }
 
     /// Returns whether the server deletes it once it finished: a Job with `ttlSecondsAfterFinished`.

@@ -3,10 +3,9 @@
 
 use std::collections::HashSet;
 
-use outside::{Call, Error};
+use outside::{Call, Error, group_of};
 use serde_json::Value;
 
-use crate::kube::kinds::resource::group_of;
 use crate::kube::writes::apply::Applier;
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};
 
