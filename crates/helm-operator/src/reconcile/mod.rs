@@ -157,6 +157,9 @@ impl ReconcileLoop<'_> {
         context.report_competitor(&primary);
         let observed = context.observe(&primary);
         let step = next_step(&observed);
+        if observed.only_drifts() {
+            context.succeed();
+        }
         // Reading what a reconcile starts from changes nothing yet.
         self.steps += usize::from(!matches!(step, Step::ReadSources | Step::ReadDependencies));
         tracing::debug!(resource = %context.key, %step, because = %observed, "Next step");
@@ -208,7 +211,7 @@ impl ReconcileLoop<'_> {
             _ if context.lacks_spec(step, primary) => NextStep::Again.with([context.read_spec(primary).await?]),
             Step::Nothing => {
                 self.log_rest(primary);
-                context.clear_failure(primary);
+                context.clear_drift(primary);
                 NextStep::Done.into()
             }
             Step::Wait => {

@@ -247,6 +247,51 @@ async fn a_replaced_revision_whose_record_could_not_be_written_is_superseded_lat
     assert_eq!(world.server.writes(), writes, "once");
 }
 
+/// Upgrades a release, losing the answers to the write that completes the new revision.
+async fn unanswered_upgrade(world: &World) {
+    world.reconcile().await;
+    world.edit(|resource| resource["spec"]["value"] = "2".into());
+    world.server.disturb(&format!("PATCH {SECRETS}/{RECORD}2"), 1, Disturbance::AnswerLost);
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed", "2 deployed"]);
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/Unanswered/"), "{condition}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_objects_cannot_be_watched_is_settled_beside_its_repairs() {
+    let world = on(World::new(spec()).server, |settings| {
+        (settings.watch_dependents, settings.period) = (false, Duration::from_secs(60));
+    });
+    unanswered_upgrade(&world).await;
+    // A repair is due each time.
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        world.reconcile().await;
+    }
+    assert_eq!(
+        (world.history(), world.state("Ready")),
+        (vec!["1 superseded".into(), "2 deployed".into()], "True/Ready".into())
+    );
+    assert_eq!(world.condition("Irreconcilable"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fight_over_an_object_hides_neither_that_an_upgrade_succeeded_nor_itself() {
+    let world = World::new(spec());
+    unanswered_upgrade(&world).await;
+    for round in 0..20 {
+        let mut object = world.server.object(&format!("{MAPS}/b")).unwrap();
+        object["data"]["value"] = round.to_string().into();
+        world.server.put(&format!("{MAPS}/b"), object, "kubectl");
+        tokio::time::advance(Duration::from_secs(5)).await;
+        world.reconcile().await;
+    }
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/DriftLoop/"), "{condition}");
+}
+
 /// Reconciles before any watch has delivered what the last reconcile did.
 async fn reconcile_at_once(world: &World) {
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;

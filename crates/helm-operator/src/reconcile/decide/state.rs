@@ -271,6 +271,13 @@ impl Observed {
         let is_left = self.suspended || self.planning != Planning::Off;
         self.paused || if self.deleting { !self.finalizer } else { is_left }
     }
+
+    /// Returns whether at most drift is left to repair or report. Whatever failed before has been done then.
+    pub(crate) fn only_drifts(&self) -> bool {
+        let repaired = Observed { objects: Objects::Intact, ..self.clone() };
+        let is_known = self.release == Recorded::Deployed && self.objects != Objects::Unmarked;
+        is_known && !self.is_idle() && wanted_step(&repaired) == Step::Nothing
+    }
 }
 
 /// Formats the observation for the log: `release deployed, inputs changed, objects intact, held`.
@@ -395,7 +402,9 @@ fn when_deployed(observed: &Observed) -> Step {
     let waits = stops || is_missing;
     match (observed.inputs, observed.objects) {
         // Nothing follows that would do it.
-        (_, Objects::Intact) if observed.gate == Gate::Closed && observed.outdated => Step::Supersede,
+        (_, Objects::Intact | Objects::Looping) if observed.gate == Gate::Closed && observed.outdated => {
+            Step::Supersede
+        }
         (_, Objects::Drifted) if observed.gate == Gate::Pin && observed.held => Step::Repair,
         _ if observed.gate == Gate::Pin => {
             if observed.held {
@@ -420,14 +429,15 @@ fn when_deployed(observed: &Observed) -> Step {
         (Inputs::RenderedOther, _) => Step::Upgrade,
         (_, Objects::Unmarked) if observed.held => Step::Wait,
         (_, Objects::Unmarked) => Step::TakeOwnership,
+        // Drift may never end.
+        _ if observed.outdated && !observed.held => Step::Supersede,
         _ if observed.gate == Gate::RollBack && !observed.held => Step::RollBack,
         _ if observed.again == Again::Apply && !observed.held => Step::Reapply,
         (_, Objects::Drifted) => Step::Repair,
         (_, Objects::Unreported) => Step::Detect,
         (_, Objects::Looping) => Step::Wait,
         (_, Objects::Unconfirmed) => Step::Confirm,
-        (_, Objects::Intact) if observed.outdated && observed.held => Step::Wait,
-        (_, Objects::Intact) if observed.outdated => Step::Supersede,
+        (_, Objects::Intact) if observed.outdated => Step::Wait,
         (_, Objects::Intact) if matches!(observed.gate, Gate::Test | Gate::RollBack) && observed.held => Step::Wait,
         (_, Objects::Intact) if observed.gate == Gate::Test => Step::Test,
         (_, Objects::Intact) => Step::Nothing,
@@ -574,6 +584,13 @@ mod tests {
             ("held", Observed { inputs: Inputs::Changed, held: true, ..FINE }, Step::Wait),
             ("replaced revisions", Observed { outdated: true, ..FINE }, Step::Supersede),
             ("but not at once again", Observed { outdated: true, held: true, ..FINE }, Step::Wait),
+            ("whatever drifts", Observed { outdated: true, objects: Objects::Drifted, ..FINE }, Step::Supersede),
+            ("and however often", Observed { outdated: true, objects: Objects::Looping, ..FINE }, Step::Supersede),
+            (
+                "without delaying a repair",
+                Observed { outdated: true, held: true, objects: Objects::Drifted, ..FINE },
+                Step::Repair,
+            ),
             ("own writes without events", Observed { objects: Objects::Unconfirmed, ..FINE }, Step::Confirm),
             (
                 "a hold of other steps lets repairs through",
@@ -872,6 +889,27 @@ mod tests {
         check(Observed { paused: true, deleting: true, ..FINE }, true);
         check(Observed { deleting: true, finalizer: false, ..FINE }, true);
         check(Observed { finalizer: false, ..FINE }, false);
+    }
+
+    #[test]
+    fn a_failure_is_over_once_at_most_drift_is_left() {
+        let drifted = |objects| Observed { objects, ..FINE };
+        for over in [Objects::Intact, Objects::Drifted, Objects::Unreported, Objects::Looping, Objects::Unconfirmed] {
+            assert!(drifted(over).only_drifts(), "{over}");
+        }
+        let looping = drifted(Objects::Looping);
+        for left in [
+            drifted(Objects::Unmarked),
+            Observed { outdated: true, ..looping.clone() },
+            Observed { inputs: Inputs::Changed, held: true, ..looping.clone() },
+            Observed { gate: Gate::Test, ..looping.clone() },
+            Observed { release: Recorded::Failed, ..looping.clone() },
+            Observed { deleting: true, ..looping.clone() },
+            Observed { suspended: true, ..looping.clone() },
+            Observed { paused: true, ..looping },
+        ] {
+            assert!(!left.only_drifts(), "{left}");
+        }
     }
 
     #[test]

@@ -100,16 +100,12 @@ impl StepContext<'_> {
         self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message.clone()));
     }
 
-    /// Clears the failure, because nothing is left to do. A drift loop, however, ends only once it has been quiet long
-    /// enough.
-    pub(crate) fn clear_failure(&self, primary: &Primary) {
-        if primary.deleting || primary.annotations.leaves_alone() {
-            return;
+    /// Clears a failed repair, because nothing is left to do. A drift loop, however, ends only once it has been quiet
+    /// long enough.
+    pub(crate) fn clear_drift(&self, primary: &Primary) {
+        if !primary.deleting && !primary.annotations.leaves_alone() {
+            self.shared.memory.change(self.key, |history| history.drift.clear(self.decided));
         }
-        self.shared.memory.change(self.key, |history| {
-            history.succeed();
-            history.drift.clear(self.decided);
-        });
     }
 
     /// Clears the failure, because something succeeded.

@@ -50,17 +50,14 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
             context.shared.counts.repaired(&context.shared.settings.controller, &object.kind, manager);
         }
     }
-    context.shared.memory.change(context.key, |history| match put_back.is_empty() {
-        // Without a watch, every repair is due, so no other step would end a drift loop.
-        _ if !watched => history.drift.clear(context.decided),
+    context.shared.memory.change(context.key, |history| match watched && put_back.is_empty() {
         true => history.drift.discount(),
         false => history.drift.succeed(),
     });
     cache_applied(context, &applied);
     remediate::publish_client_side_applies(context, primary, &applied).await;
     update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
-    // Without a watch, nothing reports whether it helped.
-    Ok(if watched { NextStep::Again } else { NextStep::Done })
+    Ok(NextStep::Again)
 }
 
 /// Fails if a drifted object's kind is no longer served. Its watch saw the object disappear with the kind, so nothing
