@@ -34,8 +34,6 @@ pub type States = BTreeMap<String, Option<Value>>;
 pub enum Unknowable {
     /// What only the write itself brings: uids, addresses, ports. The plan says so.
     Assigned,
-    /// Whether an object of another namespace needs the apply that changes nothing.
-    Elsewhere,
     /// What the chart's templates choose at random, or take from the clock.
     Random,
 }
@@ -62,28 +60,9 @@ pub fn objects(plan: &Value, resource: &str) -> BTreeSet<String> {
     paths.filter(|path| path != resource && !is_record(path)).collect()
 }
 
-/// Returns whether a plan writes objects of other namespaces.
-pub fn is_wide(plan: &Value, namespace: &str) -> bool {
-    objects(plan, "").iter().any(|path| is_outside(path, namespace))
-}
-
-fn is_outside(path: &str, namespace: &str) -> bool {
-    path.contains("/namespaces/") && !path.contains(&format!("/namespaces/{namespace}/"))
-}
-
-/// Returns the objects outside of this namespace that stay as they are.
-pub fn elsewhere(namespace: &str, before: &States, after: &States) -> BTreeSet<String> {
-    let stays = |path: &str| {
-        let (old, new) = (before.get(path).and_then(Option::as_ref), after.get(path).and_then(Option::as_ref));
-        text(old, new, "") == text(new, old, "")
-    };
-    after.keys().filter(|path| is_outside(path, namespace) && stays(path)).cloned().collect()
-}
-
 /// Compares the writes of a plan with those that were sent, as lines. Writes of the resource's status follow events, so
-/// that their number is not planned. `diff` knows the objects of one namespace only: it applies those `elsewhere`
-/// again, which may be needless.
-pub fn writes(plan: &Value, sent: &[Sent], elsewhere: &BTreeSet<String>) -> Agreement {
+/// that their number is not planned.
+pub fn writes(plan: &Value, sent: &[Sent]) -> Agreement {
     let line = |method: &str, path: &str| (!path.ends_with("/status")).then(|| format!("{method} {path}"));
     let mut planned: Vec<String> = plan["writes"]
         .as_array()
@@ -102,12 +81,7 @@ pub fn writes(plan: &Value, sent: &[Sent], elsewhere: &BTreeSet<String>) -> Agre
             None => agreement.differences.push(format!("sent, not planned: {line}")),
         }
     }
-    for line in planned {
-        match line.strip_prefix("PATCH ").is_some_and(|path| elsewhere.contains(path)) {
-            true => *agreement.unknowable.entry(Unknowable::Elsewhere).or_default() += 1,
-            false => agreement.differences.push(format!("planned, not sent: {line}")),
-        }
-    }
+    agreement.differences.extend(planned.iter().map(|line| format!("planned, not sent: {line}")));
     agreement
 }
 
@@ -402,7 +376,7 @@ mod tests {
     #[test]
     fn a_write_that_only_one_side_has_is_a_difference_and_so_is_a_second_one() {
         let write = |method| sent(method, MAP, Value::Null);
-        let check = |sent: &[Sent]| writes(&plan(""), sent, &BTreeSet::new()).differences;
+        let check = |sent: &[Sent]| writes(&plan(""), sent).differences;
         assert!(check(&[write("PATCH"), sent("PATCH", "/apis/x/v1/y/z/status", Value::Null)]).is_empty());
         assert_eq!(check(&[]), [format!("planned, not sent: PATCH {MAP}")]);
         assert_eq!(check(&[write("PATCH"), write("PATCH")]), [format!("sent, not planned: PATCH {MAP}")]);

@@ -55,10 +55,10 @@ impl<'a> Serving<'a> {
         Ok(())
     }
 
-    /// Plans the resource with this `spec`, or as it is.
+    /// Plans the resource with this `spec`, or as it is. Like the operator, the plan knows the objects of all namespaces.
     pub(super) async fn plan(&self, spec: Option<&Value>) -> anyhow::Result<Value> {
         let mut command = Command::new(self.binary);
-        command.current_dir(self.copy.folder()).args(["diff", "-o", "json", "-n", NAMESPACE, "--kubeconfig"]);
+        command.current_dir(self.copy.folder()).args(["diff", "-o", "json", "-A", "-n", NAMESPACE, "--kubeconfig"]);
         command.arg(self.plane.cluster.operator_kubeconfig_path()).args(["--watches-file", "watches.yaml"]);
         match spec {
             Some(spec) => {

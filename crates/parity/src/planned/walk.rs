@@ -1,6 +1,5 @@
 //! Takes one chart through all changes: plans each, makes it, waits for the operator, and compares.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -160,12 +159,12 @@ impl Journey<'_, '_> {
             true => self.serving.start()?,
             false => self.set(&spec).await?,
         }
-        let sent = self.follow(&plan, &before).await?;
+        let sent = self.follow(&plan).await?;
         let after = self.states(&plan, &sent).await?;
         if change == Change::Adopted {
             self.managed = after.iter().filter(|(_, object)| object.is_some()).map(|(path, _)| path.clone()).collect();
         }
-        let mut agreement = agree::writes(&plan, &sent, &agree::elsewhere(NAMESPACE, &before, &after));
+        let mut agreement = agree::writes(&plan, &sent);
         agreement.add(agree::fields(&plan, &again, &before, &after));
         if !is_random {
             agreement.differences.extend(agree::bodies(&dry, &sent));
@@ -182,24 +181,21 @@ impl Journey<'_, '_> {
     fn late(&mut self) -> anyhow::Result<Vec<Sent>> {
         let (dry, late): (Vec<Sent>, Vec<Sent>) = self.log.read()?.into_iter().partition(|write| write.is_dry_run);
         if let Some(row) = self.rows.last_mut().filter(|row| row.failure.is_none()) {
-            row.agreement.differences.extend(agree::writes(&Value::Null, &late, &BTreeSet::new()).differences);
+            row.agreement.differences.extend(agree::writes(&Value::Null, &late).differences);
         }
         Ok(dry)
     }
 
     /// Returns what the operator sends until the writes are the planned ones and the resource has an outcome, or too
     /// much time has passed.
-    async fn follow(&mut self, plan: &Value, before: &States) -> anyhow::Result<Vec<Sent>> {
+    async fn follow(&mut self, plan: &Value) -> anyhow::Result<Vec<Sent>> {
         let (began, mut sent) = (Instant::now(), Vec::new());
         loop {
             sent.extend(self.log.read()?);
             let outcome = outcome_of(&self.resource().await?);
             // The log is behind what a response shows.
             sent.extend(self.log.read()?);
-            let is_equal = |elsewhere: &BTreeSet<String>| agree::writes(plan, &sent, elsewhere).differences.is_empty();
-            let is_equal = is_equal(&BTreeSet::new())
-                || agree::is_wide(plan, NAMESPACE)
-                    && is_equal(&agree::elsewhere(NAMESPACE, before, &self.states(plan, &[]).await?));
+            let is_equal = agree::writes(plan, &sent).differences.is_empty();
             if is_equal && outcome.is_some() || !Serving::pause(began, LIMIT).await {
                 return Ok(sent);
             }

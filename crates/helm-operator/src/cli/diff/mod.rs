@@ -57,7 +57,7 @@ pub(crate) struct Diff {
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 
-    /// With --all, resources of all namespaces
+    /// Read objects in all namespaces, as an operator does that serves them all; with --all, plan the resources of all
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
 

@@ -225,7 +225,7 @@ impl<'d> Session<'d> {
         let annotations = self.diff.annotate.as_ref().and_then(|patch| patch["metadata"]["annotations"].as_object());
         for gvk in wanted {
             let planner = self.planner(gvk).await?;
-            let namespace = if self.diff.all_namespaces { "" } else { &self.namespace };
+            let namespace = if self.diff.all && self.diff.all_namespaces { "" } else { &self.namespace };
             let collection = planner.kind().collection(namespace);
             let collection = collection.map_err(|source| Failure::Read { what: gvk.1.clone(), source })?;
             match self.diff.all {
