@@ -129,8 +129,8 @@ fn hook(hook: &Hook) -> Vec<String> {
 
 fn entry(entry: &HistoryEntry) -> Vec<String> {
     let updated = entry.updated.map(|time| time.to_string()).unwrap_or_default();
-    let action = format!("{:?}", entry.action).to_lowercase();
-    vec![entry.revision.to_string(), updated, action, entry.outcome.to_string(), entry.chart.to_string()]
+    let (revision, action, outcome) = (entry.revision.to_string(), entry.action.to_string(), entry.outcome.to_string());
+    vec![revision, updated, action, outcome, entry.chart.to_string(), cell(&entry.cause)]
 }
 
 fn event(event: &Event, now: Timestamp) -> Vec<String> {

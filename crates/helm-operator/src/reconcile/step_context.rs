@@ -132,6 +132,7 @@ impl StepContext<'_> {
             before: self.shared.rollout.before(self.key),
             tests: self.shared.settings.chart_tests.enable,
             rejected: None,
+            cause: Arc::default(),
             group_timeout: Some(self.shared.settings.progress_timeout).filter(|limit| !limit.is_zero()),
             unclaimed_hooks: self.granted(primary) > Adopt::Never || self.release().is_some_and(|r| r.is_taken_over()),
         };

@@ -7,18 +7,23 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
+use strum::Display;
 
 use super::{interned, or_default};
 
 /// The maximum number of revisions in the status, because each list of resources contains it.
 pub(crate) const MAX_REVISIONS: usize = 5;
 
+/// The maximum length of a cause, in bytes.
+pub(crate) const MAX_CAUSE: usize = 200;
+
 /// The maximum length of a text that is read back, in bytes. Longer ones were not written by this operator.
 const MAX_TEXT: usize = 512;
 
 /// The action that made a revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Action {
     /// The first one of a release.
     Install,
@@ -43,6 +48,9 @@ pub(crate) struct HistoryEntry {
     pub(crate) digest: Box<str>,
     /// What made it.
     pub(crate) action: Action,
+    /// Why it was made: `spec changed (generation 2)`. Empty for an install, a rollback, and what helm made.
+    #[serde(default, deserialize_with = "interned", skip_serializing_if = "str::is_empty")]
+    pub(crate) cause: Arc<str>,
     /// What became of it, as `helm history` calls it: `deployed`, `superseded`, `failed`, …
     #[serde(deserialize_with = "interned")]
     pub(crate) outcome: Arc<str>,
@@ -51,11 +59,18 @@ pub(crate) struct HistoryEntry {
     pub(crate) updated: Option<Timestamp>,
 }
 
+impl HistoryEntry {
+    /// Returns why the revision was made, or else what made it.
+    pub(crate) fn cause_or_action(&self) -> String {
+        if self.cause.is_empty() { self.action.to_string() } else { self.cause.to_string() }
+    }
+}
+
 /// Decodes a list that anyone who may write the status may have changed. One that is not ours is empty.
 pub(super) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Box<[HistoryEntry]>, D::Error> {
     let mut all: Vec<HistoryEntry> = or_default(from)?;
     let is_short = |entry: &HistoryEntry| {
-        [&*entry.chart, &*entry.digest, &*entry.outcome].iter().all(|text| text.len() <= MAX_TEXT)
+        [&*entry.chart, &*entry.digest, &*entry.cause, &*entry.outcome].iter().all(|text| text.len() <= MAX_TEXT)
     };
     all.retain(is_short);
     all.truncate(MAX_REVISIONS);
@@ -76,8 +91,8 @@ mod tests {
     #[test]
     fn entries_are_read_as_they_are_written() {
         let full = json!([{
-            "revision": 3, "chart": "shop-0.2.0", "digest": "00ff", "action": "rollback", "outcome": "deployed",
-            "updated": "2026-01-01T00:00:00Z",
+            "revision": 3, "chart": "shop-0.2.0", "digest": "00ff", "action": "upgrade", "cause": "spec changed",
+            "outcome": "deployed", "updated": "2026-01-01T00:00:00Z",
         }]);
         assert_eq!(serde_json::to_value(read(full.clone())).unwrap(), full);
         let least = json!([{"revision": 1, "action": "install", "outcome": "failed"}]);

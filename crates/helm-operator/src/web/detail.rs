@@ -17,6 +17,7 @@ use crate::inspect::nodes::name;
 use crate::inspect::revisions::{Revision, SeenRevision, revisions};
 use crate::inspect::seen::Seen;
 use crate::reconcile::controller_context::ControllerContext;
+use crate::status::history::HistoryEntry;
 use crate::status::inventory::MAX_ENTRIES;
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{self, Trust};
@@ -138,22 +139,24 @@ fn health(controller: &ControllerContext, primary: &Primary, key: &ObjectKey) ->
     }
 }
 
-/// Returns the revisions as far as the metadata of their records says; the status knows the charts of the last ones.
+/// Returns the revisions as far as the metadata of their records says; the status knows the charts and causes of the
+/// last ones.
 fn recorded(release: &release::Release, primary: &Primary) -> Vec<Revision> {
     let status = &primary.status;
     let deployed = status.deployed_release.as_ref();
+    let in_status = |version: u32| status.history.iter().find(|entry| entry.revision == version);
     let seen: Vec<SeenRevision> = release
         .revisions
         .iter()
         .map(|(version, one)| {
-            let told = status.history.iter().find(|told| told.revision == *version);
-            let chart = told.map(|told| &told.chart);
+            let known = in_status(*version);
+            let chart = known.map(|known| &known.chart);
             let chart = chart.or(deployed.filter(|deployed| deployed.revision == *version).map(|one| &one.chart));
             SeenRevision {
                 revision: *version,
                 status: one.status.as_str().to_owned(),
                 chart: chart.map(ToString::to_string).unwrap_or_default(),
-                updated: told.and_then(|told| told.updated).or(one.written),
+                updated: known.and_then(|known| known.updated).or(one.written),
                 rolled_back_to: one.marks.as_ref().and_then(|marks| marks.rolled_back_to),
                 inputs: match (&one.marks, one.trust) {
                     (_, Trust::Foreign) | (None, _) => None,
@@ -163,7 +166,12 @@ fn recorded(release: &release::Release, primary: &Primary) -> Vec<Revision> {
             }
         })
         .collect();
-    revisions(&seen)
+    let mut revisions = revisions(&seen);
+    // The cache keeps the inputs of the newest revisions only.
+    for one in revisions.iter_mut().filter(|one| one.cause.is_empty()) {
+        one.cause = in_status(one.revision).map(HistoryEntry::cause_or_action).unwrap_or_default();
+    }
+    revisions
 }
 
 async fn drifted(

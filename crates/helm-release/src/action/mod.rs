@@ -235,6 +235,8 @@ pub struct Options {
     pub tests: bool,
     /// The revision that a rollback undoes because its tests failed, for the marks. Default: none.
     pub rejected: Option<Box<Rejected>>,
+    /// Why the revision is made, for the marks. Default: empty.
+    pub cause: Arc<str>,
     /// How long an ordered release may wait for a group that makes no progress; `None` sets no limit. Default: none.
     pub group_timeout: Option<Duration>,
 }
@@ -257,6 +259,7 @@ impl Default for Options {
             before: None,
             tests: false,
             rejected: None,
+            cause: Arc::default(),
             group_timeout: None,
         }
     }

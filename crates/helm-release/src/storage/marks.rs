@@ -100,6 +100,9 @@ pub struct Marks {
     /// The revision that a rollback to this one undid because its tests failed, or its rollout was taken back.
     #[serde(rename = "j", default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Box<Rejected>>,
+    /// Why the revision was made: `spec changed (generation 2)`; empty if that is unknown. Names only, no values.
+    #[serde(rename = "y", default, skip_serializing_if = "str::is_empty")]
+    pub cause: Arc<str>,
     /// The uids of the resources that had the release before its owner took it over.
     #[serde(rename = "w", default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Arc<str>>,

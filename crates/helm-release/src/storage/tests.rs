@@ -64,6 +64,7 @@ fn marks() -> Marks {
         before: Some(Before::Unready),
         tests: Some(Tests::Failed),
         rejected: Some(Box::new(Rejected { version: 7, inputs: "bad".into(), by: RejectedBy::Rollout })),
+        cause: "spec changed".into(),
         former: vec!["before".into()],
     }
 }

@@ -42,6 +42,29 @@ async fn a_status_lists_objects_and_revisions_without_a_write_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_history_says_why_each_upgrade_was_made() {
+    let causes = |world: &World| -> Vec<String> {
+        let of = |entry: &Value| format!("{} {}", entry["revision"], entry["cause"].as_str().unwrap_or("-"));
+        status(world)["history"].as_array().into_iter().flatten().map(of).collect()
+    };
+    let world = World::new(spec());
+    world.reconcile().await;
+    for value in ["2", "3"] {
+        world.edit(|p| p["spec"]["value"] = value.into());
+        // The process ends before it writes the status of the last one.
+        if value == "3" {
+            world.server.refuse(|call| call.path.ends_with("/status").then(|| Error::from_status(500, "", "no")));
+        }
+        world.reconcile().await;
+    }
+    world.server.accept();
+    let restarted = World::on(world.server.clone());
+    restarted.reconcile().await;
+    let expected = ["3 spec changed (generation 3)", "2 spec changed (generation 2)", "1 -"];
+    assert_eq!(causes(&restarted), expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_upgrade_and_its_rollback_are_in_the_history_with_their_charts() {
     let world = World::new(spec());
     world.reconcile().await;

@@ -140,7 +140,6 @@ async fn what_may_not_be_read_cannot_be_told_from_what_does_not_exist() {
 #[tokio::test(start_paused = true)]
 async fn a_release_shows_its_objects_and_history_from_the_cache_alone() {
     let world = three().await;
-    let before = world.server.log().len();
     let caller = Caller::of(READ, &["ns"]);
     let (status, body) = load(&world, &caller, "/Memcached.cache.my.domain/ns/web", true).await;
     let release: Value = serde_json::from_str(&body).unwrap();
@@ -152,6 +151,16 @@ async fn a_release_shows_its_objects_and_history_from_the_cache_alone() {
     assert_eq!(*caller.asked.lock().unwrap(), ["get memcacheds.cache.my.domain ns"]);
     let (_, html) = load(&world, &caller, "/Memcached.cache.my.domain/ns/web", false).await;
     assert!(html.contains("memcached-0.1.0") && html.contains("Deployed") && html.contains("installed"), "{html}");
+    for value in ["2", "3"] {
+        world.edit(|p| p["spec"]["value"] = value.into());
+        world.reconcile().await;
+    }
+    let before = world.server.log().len();
+    let (_, body) = load(&world, &caller, "/Memcached.cache.my.domain/ns/web", true).await;
+    let release: Value = serde_json::from_str(&body).unwrap();
+    let causes: Vec<&str> =
+        release["revisions"].as_array().unwrap().iter().filter_map(|r| r["cause"].as_str()).collect();
+    assert_eq!(causes, ["spec changed (generation 3)", "spec changed (generation 2)", "installed"]);
     world.server.remove(&format!("{MAPS}/b"));
     world.feed();
     let (_, body) = load(&world, &caller, "/Memcached.cache.my.domain/ns/web", true).await;

@@ -279,7 +279,7 @@ fn told(resource: &Received) -> Vec<Revision> {
         app_version: String::new(),
         description: "from the status; the record may not be read".to_owned(),
         did: String::new(),
-        cause: format!("{:?}", entry.action).to_lowercase(),
+        cause: entry.cause_or_action(),
     };
     history.map(of).collect()
 }

@@ -55,12 +55,14 @@ impl Next<'_> {
         let Next { version, revision, outcome } = *self;
         // Only the newest revisions keep their inputs in memory.
         let digest = revision.marks.as_ref().and_then(|marks| inputs::own_part(&marks.inputs)).map(Box::from);
+        let cause = revision.marks.as_ref().map(|marks| marks.cause.clone()).filter(|cause| !cause.is_empty());
         let is_settled = |known: &&HistoryEntry| *known.outcome == *outcome.as_str() || outcome == Outcome::Superseded;
         HistoryEntry {
             revision: version,
             chart: known.map(|known| known.chart.clone()).filter(|chart| !chart.is_empty()).unwrap_or_else(chart),
             digest: digest.or_else(|| known.map(|known| known.digest.clone())).unwrap_or_default(),
             action: known.map_or_else(action, |known| known.action),
+            cause: cause.or_else(|| known.map(|known| known.cause.clone())).unwrap_or_default(),
             outcome: intern(outcome.as_str()),
             updated: match known.filter(is_settled) {
                 Some(known) => known.updated,

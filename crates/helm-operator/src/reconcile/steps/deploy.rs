@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::report;
+use controller::report::{self, shorten};
 use helm_release::action::{self, Action, Candidate, Completed, Failure};
-use helm_release::kube::Resource;
+use helm_release::kube::{Resource, intern};
 use helm_release::release::Status;
 use tokio::time::Instant;
 
@@ -15,6 +15,7 @@ use crate::reconcile::changes;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
+use crate::status::history::MAX_CAUSE;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::watches::Overrides;
@@ -59,6 +60,7 @@ pub(crate) async fn upgrade(
     prepare(context, primary, candidate).await;
     let mut env = context.environment(primary, Action::Upgrade);
     env.decoration.tie = candidate.tie();
+    env.options.cause = intern(&shorten(&why, MAX_CAUSE));
     let began = Instant::now();
     let upgraded = match remediate::base(&env, current).await {
         Ok(current) => action::upgrade(&env, candidate, &current).await,

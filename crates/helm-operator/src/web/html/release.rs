@@ -8,7 +8,7 @@ use super::{Frame, LINE, TEXT, age, full_name, moment, section, state, table, te
 use crate::inspect::model::{Hook, Release};
 use crate::inspect::revisions::Revision;
 use crate::status::Condition;
-use crate::status::history::{self, HistoryEntry};
+use crate::status::history::HistoryEntry;
 use crate::web::actions::{Action, FIELD};
 use crate::web::address::link;
 use crate::web::detail::{Detail, Drifted};
@@ -127,15 +127,11 @@ fn drift(all: &[Drifted]) -> Markup {
 /// Writes the recorded revisions; without any, those that the status names.
 fn history(detail: &Detail, now: Timestamp) -> Markup {
     let Detail { release, revisions, .. } = detail;
-    let action = |version: u32| release.history.iter().find(|told| told.revision == version).map(|told| told.action);
     let rows = html! {
         @for one in revisions.iter().take(MAX_REVISIONS) { tr {
             th scope="row" { (one.revision) }
             td { (text(&one.status, LINE)) }
-            td {
-                @if !one.cause.is_empty() { (text(&one.cause, LINE)) }
-                @else if let Some(action) = action(one.revision) { (action_word(action)) }
-            }
+            td { (text(&one.cause, LINE)) }
             td { (text(&one.chart, LINE)) }
             td.number { @if let Some(updated) = one.updated { (age(updated, now)) } }
         } }
@@ -154,7 +150,7 @@ fn from_status(told: &HistoryEntry, now: Timestamp) -> Markup {
         tr {
             th scope="row" { (told.revision) }
             td { (text(&told.outcome, LINE)) }
-            td { (action_word(told.action)) }
+            td { (text(&told.cause_or_action(), LINE)) }
             td { (text(&told.chart, LINE)) }
             td.number { @if let Some(updated) = told.updated { (age(updated, now)) } }
         }
@@ -181,13 +177,5 @@ fn comparison(detail: &Detail, newest: &Revision) -> Markup {
             div { (choice("to", "To", false, newest.revision)) }
             div { button type="submit" { "Compare" } }
         }
-    }
-}
-
-fn action_word(action: history::Action) -> &'static str {
-    match action {
-        history::Action::Install => "install",
-        history::Action::Upgrade => "upgrade",
-        history::Action::Rollback => "rollback",
     }
 }

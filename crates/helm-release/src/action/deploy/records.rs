@@ -87,6 +87,7 @@ impl Attempt<'_> {
             before: self.env.options.before,
             tests: self.tests(),
             rejected: self.env.options.rejected.clone().filter(|_| self.is_rollback()),
+            cause: self.env.options.cause.clone(),
             ..Marks::default()
         }
     }
