@@ -117,7 +117,8 @@ pub(crate) fn problem(pod: &Value) -> Option<(Problem, String)> {
         return Some(worst);
     }
     if let Some(unscheduled) = condition("PodScheduled").filter(|c| text(c, "/status") == "False") {
-        return Some((Problem::Unschedulable, quote(text(unscheduled, "/reason"), text(unscheduled, "/message"))));
+        let message = without_preemption(text(unscheduled, "/message"));
+        return Some((Problem::Unschedulable, quote(text(unscheduled, "/reason"), message)));
     }
     let gate = condition("Ready").filter(|c| text(c, "/reason") == "ReadinessGatesNotReady");
     match (text(pod, "/status/phase"), gate) {
@@ -129,6 +130,13 @@ pub(crate) fn problem(pod: &Value) -> Option<(Problem, String)> {
         ("Pending", _) => Some((Problem::Creating, "its containers do not exist yet".into())),
         _ => None,
     }
+}
+
+/// Returns the scheduler's message up to why it evicts no other pod, which hides the cause behind a second sentence
+/// like it.
+fn without_preemption(message: &str) -> &str {
+    let end = [" no new claims to deallocate", " preemption: "].iter().filter_map(|rest| message.find(rest)).min();
+    end.map_or(message, |end| &message[..end])
 }
 
 fn container_problems(pod: &Value, what: &str, statuses: &str, specs: &str) -> Vec<(Problem, String)> {
@@ -247,7 +255,8 @@ mod tests {
             "name": "app", "state": {"terminated": {"exitCode": 2, "reason": "Error", "message": "password=x"}},
         }]});
         let unschedulable = json!({"phase": "Pending", "conditions": [{
-            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu.",
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No victims.",
         }]});
         let init = json!({"phase": "Pending",
             "initContainerStatuses": [{"name": "init", "ready": false, "state": {"running": {}}}],
