@@ -13,6 +13,9 @@ use outside::sync::lock;
 /// The maximum duration of a task without a cooldown: it shows that the server is not busy.
 const QUICK: Duration = Duration::from_millis(5);
 
+/// How far ahead turns are promised.
+const LAST_TURN: Duration = Duration::from_secs(60);
+
 /// The length of the pause after a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Cooldown {
@@ -26,7 +29,16 @@ pub struct Cooldown {
 #[derive(Debug)]
 pub struct Pacer {
     cooldown: Cooldown,
-    ready_at: Mutex<Option<Instant>>,
+    last: Mutex<Option<Ended>>,
+}
+
+/// The last task that ended.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    /// When its cooldown is over.
+    ready_at: Instant,
+    /// How long it took, with its cooldown.
+    turn: Duration,
 }
 
 /// A running task, until this is dropped.
@@ -39,19 +51,19 @@ pub struct Task<'a> {
 impl Pacer {
     /// Creates a pacer without a current cooldown.
     pub const fn new(cooldown: Cooldown) -> Pacer {
-        Pacer { cooldown, ready_at: Mutex::new(None) }
+        Pacer { cooldown, last: Mutex::new(None) }
     }
 
     /// Returns whether the last cooldown is over.
     pub fn is_ready(&self) -> bool {
-        lock(&self.ready_at).is_none_or(|at| at <= Instant::now())
+        lock(&self.last).is_none_or(|last| last.ready_at <= Instant::now())
     }
 
     /// Waits until the last cooldown is over.
     pub async fn ready(&self) {
-        let ready_at = *lock(&self.ready_at);
-        if let Some(at) = ready_at {
-            sleep_until(at).await;
+        let last = *lock(&self.last);
+        if let Some(last) = last {
+            sleep_until(last.ready_at).await;
         }
     }
 
@@ -67,7 +79,7 @@ impl Drop for Task<'_> {
         let took = now.saturating_duration_since(self.since);
         let Cooldown { factor, longest } = self.pacer.cooldown;
         let pause = if took <= QUICK { Duration::ZERO } else { took.saturating_mul(factor).min(longest) };
-        *lock(&self.pacer.ready_at) = Some(now + pause);
+        *lock(&self.pacer.last) = Some(Ended { ready_at: now + pause, turn: took + pause });
     }
 }
 
@@ -76,6 +88,8 @@ impl Drop for Task<'_> {
 pub struct Throttle {
     pacer: Pacer,
     turns: tokio::sync::Mutex<()>,
+    /// When the last turn ends that was [promised](Throttle::next_turn).
+    promised: Mutex<Option<Instant>>,
 }
 
 /// The only running task, until this is dropped.
@@ -89,7 +103,21 @@ pub struct Only<'a> {
 impl Throttle {
     /// Creates a throttle without a running task.
     pub fn new(cooldown: Cooldown) -> Throttle {
-        Throttle { pacer: Pacer::new(cooldown), turns: tokio::sync::Mutex::new(()) }
+        Throttle { pacer: Pacer::new(cooldown), turns: tokio::sync::Mutex::new(()), promised: Mutex::new(None) }
+    }
+
+    /// Returns when a task that could not begin should try again. Each caller gets a later turn, as far apart as the
+    /// last task and its cooldown took, so that many tasks neither try in vain nor all at once. After a minute of turns,
+    /// callers share one.
+    pub fn next_turn(&self) -> Instant {
+        let last = *lock(&self.pacer.last);
+        let turn = last.map_or(QUICK, |last| last.turn.max(QUICK));
+        let mut promised = lock(&self.promised);
+        let now = Instant::now();
+        let at = now.max(last.map_or(now, |last| last.ready_at)).max(promised.unwrap_or(now)).min(now + LAST_TURN);
+        // Tasks do not take equally long.
+        *promised = Some(at + turn + turn / 4);
+        at
     }
 
     /// Starts a task if none is running and the cooldown is over.
@@ -130,6 +158,30 @@ mod tests {
         advance(QUICK).await;
         drop(quick);
         assert!(throttle.try_begin().is_some(), "the server has time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_that_cannot_begin_get_turns_one_after_another() {
+        let throttle = Throttle::new(COOLDOWN);
+        let began = Instant::now();
+        let task = async || {
+            let mut tries = 1;
+            let task = loop {
+                if let Some(task) = throttle.try_begin() {
+                    break task;
+                }
+                sleep_until(throttle.next_turn()).await;
+                tries += 1;
+            };
+            tokio::time::sleep(SECOND / 10).await;
+            drop(task);
+            tries
+        };
+        let tries = futures::future::join_all((0..30).map(|_| task())).await;
+        assert!(tries.iter().all(|tries| *tries <= 5), "{tries:?}");
+        assert!(began.elapsed() < 45 * SECOND, "{:?} for 30 s of work and pauses", began.elapsed());
+        let far = (0..1000).map(|_| throttle.next_turn()).max();
+        assert_eq!(far, Some(Instant::now() + LAST_TURN), "turns that are not taken hold up later ones for a minute");
     }
 
     #[tokio::test(start_paused = true)]

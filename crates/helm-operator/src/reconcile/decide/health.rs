@@ -111,15 +111,16 @@ impl Waiting {
         self.is_examinable && self.next_diagnosis <= now
     }
 
-    /// Stores the findings of a diagnosis, and doubles the wait for the next one. `None` means that the diagnosis could
-    /// not run.
-    pub(crate) fn diagnosed(&mut self, causes: Option<Vec<(ObjectKey, String)>>, now: Instant) {
-        if let Some(causes) = causes {
-            self.causes = causes;
-            self.diagnoses = self.diagnoses.saturating_add(1);
-        }
-        let doublings = self.diagnoses.saturating_sub(1).min(16);
-        self.next_diagnosis = now + FIRST_DIAGNOSIS.saturating_mul(1 << doublings).min(RAREST_DIAGNOSIS);
+    /// Stores the findings of a diagnosis, and doubles the wait for the next one.
+    pub(crate) fn diagnosed(&mut self, causes: Vec<(ObjectKey, String)>, now: Instant) {
+        self.causes = causes;
+        self.next_diagnosis = now + FIRST_DIAGNOSIS.saturating_mul(1 << self.diagnoses.min(16)).min(RAREST_DIAGNOSIS);
+        self.diagnoses = self.diagnoses.saturating_add(1);
+    }
+
+    /// Postpones a diagnosis that could not run.
+    pub(crate) fn postpone(&mut self, until: Instant) {
+        self.next_diagnosis = until;
     }
 
     /// Returns the health of a release with these unready objects, failed ones first. Zero sets no limit.
@@ -198,12 +199,12 @@ mod tests {
             assert!(!waiting.is_diagnosis_due(now + (seconds - 1) * SECOND));
             now += seconds * SECOND;
             assert!(waiting.is_diagnosis_due(now), "after {seconds} s");
-            waiting.diagnosed(Some(Vec::new()), now);
+            waiting.diagnosed(Vec::new(), now);
         }
         waiting.observe(2, &[live()], now);
         assert_eq!(waiting.next(Duration::ZERO), [Some(now + FIRST_DIAGNOSIS), None], "something moved");
-        waiting.diagnosed(None, now);
-        assert_eq!(waiting.next(Duration::ZERO)[0], Some(now + FIRST_DIAGNOSIS), "no diagnosis was taken");
+        waiting.postpone(now + SECOND);
+        assert_eq!(waiting.next(Duration::ZERO)[0], Some(now + SECOND), "another diagnosis runs");
         waiting.observe(2, &[gone()], now);
         assert_eq!(waiting.next(Duration::ZERO), [None, None], "a diagnosis would find nothing");
     }
@@ -264,7 +265,7 @@ mod tests {
         let begin = Instant::now();
         let mut waiting = Waiting::begin(1, begin);
         assert_eq!(waiting.health(&[], LIMIT, begin + LIMIT), Health::Ready);
-        waiting.diagnosed(Some(vec![(key("b"), "pod \"b-1\" is unschedulable".into())]), begin);
+        waiting.diagnosed(vec![(key("b"), "pod \"b-1\" is unschedulable".into())], begin);
         let all: Vec<Unhealthy> = ["a", "b", "c", "d", "e"].map(|name| unhealthy(name, false, 1)).into();
         let text = "Deployment \"a\" is not ready: 0 of 1 replicas are available; \
             Deployment \"b\" is not ready: 0 of 1 replicas are available: pod \"b-1\" is unschedulable; \

@@ -43,7 +43,10 @@ pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary)
     waiting.observe(progress, &unhealthy, now);
     // A failure is more important than the health of an older revision.
     if waiting.is_diagnosis_due(now) && history.failure.is_none() {
-        waiting.diagnosed(diagnose(context, &unhealthy).await, Instant::now());
+        match diagnose(context, &unhealthy).await {
+            Ok(causes) => waiting.diagnosed(causes, Instant::now()),
+            Err(turn) => waiting.postpone(turn),
+        }
     }
     let health = waiting.health(&unhealthy, context.shared.settings.progress_timeout, now);
     memory.change(context.key, |history| history.status.waiting = Some(waiting));
@@ -60,10 +63,11 @@ fn begin(primary: &Primary, progress: u64, now: Instant) -> Waiting {
     if is_stalled(primary) { waiting.stalled() } else { waiting }
 }
 
-/// Examines the objects that the message names, without occupying a worker. Returns `None` if another diagnosis is
-/// running or in its cooldown.
-async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Option<Vec<(ObjectKey, String)>> {
-    let taken = context.shared.diagnoses.throttle.try_begin()?;
+/// Examines the objects that the message names, without occupying a worker. Fails with the time of the next turn if
+/// another diagnosis is running or in its cooldown.
+async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Result<Vec<(ObjectKey, String)>, Instant> {
+    let throttle = &context.shared.diagnoses.throttle;
+    let taken = throttle.try_begin().ok_or_else(|| throttle.next_turn())?;
     context.slot.leave();
     let mut causes = Vec::new();
     for one in unhealthy.iter().take(MAX_NAMED).filter(|one| one.is_examinable()) {
@@ -74,7 +78,7 @@ async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Option<
     }
     drop(taken);
     context.slot.enter().await;
-    Some(causes)
+    Ok(causes)
 }
 
 /// Returns why a hook's pod does not run. Returns `None` if no cause is found, or if another diagnosis is running or in
