@@ -191,6 +191,30 @@ async fn everything_is_applied_again_once_a_period_at_different_times() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_full_resync_stays_reported_and_is_not_tried_before_its_time() {
+    let world = resyncing(World::new(spec()).server, 10);
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(11 * 3600)).await;
+    world.server.refuse(|call| {
+        let is_apply = call.method == http::Method::PATCH && call.path.starts_with(MAPS);
+        is_apply.then(|| Error::from_status(500, "", "no"))
+    });
+    world.reconcile().await;
+    let failed = world.condition("Irreconcilable").unwrap();
+    assert!(failed.starts_with("True/"), "{failed}");
+    let writes = world.server.writes();
+    // Something wakes the resource.
+    for _ in 0..2 {
+        world.reconcile().await;
+    }
+    assert_eq!((world.server.writes(), world.condition("Irreconcilable")), (writes, Some(failed)));
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    world.reconcile().await;
+    assert_eq!(world.condition("Irreconcilable"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_applies_what_only_is_watched_for_drift_and_a_full_resync_does_not() {
     let server = World::new(spec()).server;
     let world = World::with_events(server, Arc::new(Stub::default()), |settings| {

@@ -437,7 +437,8 @@ fn when_deployed(observed: &Observed) -> Step {
         (_, Objects::Unreported) => Step::Detect,
         (_, Objects::Looping) => Step::Wait,
         (_, Objects::Unconfirmed) => Step::Confirm,
-        (_, Objects::Intact) if observed.outdated => Step::Wait,
+        // These are held.
+        (_, Objects::Intact) if observed.outdated || observed.again == Again::Apply => Step::Wait,
         (_, Objects::Intact) if matches!(observed.gate, Gate::Test | Gate::RollBack) && observed.held => Step::Wait,
         (_, Objects::Intact) if observed.gate == Gate::Test => Step::Test,
         (_, Objects::Intact) => Step::Nothing,
@@ -677,7 +678,7 @@ mod tests {
             ("drifting again and again", Observed { objects: Objects::Looping, ..again.clone() }, Step::Reapply),
             ("after an upgrade", Observed { inputs: Inputs::RenderedSame, ..again.clone() }, Step::Reapply),
             ("not before it", Observed { inputs: Inputs::RenderedOther, ..again.clone() }, Step::Upgrade),
-            ("not just after it failed", Observed { held: true, ..again.clone() }, Step::Nothing),
+            ("not just after it failed", Observed { held: true, ..again.clone() }, Step::Wait),
             ("not while suspended", Observed { suspended: true, ..again }, Step::Nothing),
         ]);
     }
