@@ -247,9 +247,8 @@ async fn a_replaced_revision_whose_record_could_not_be_written_is_superseded_lat
     assert_eq!(world.server.writes(), writes, "once");
 }
 
-/// Upgrades a release, losing the answers to the write that completes the new revision.
+/// Upgrades a release without an answer to the write that completes the new revision.
 async fn unanswered_upgrade(world: &World) {
-    world.reconcile().await;
     world.edit(|resource| resource["spec"]["value"] = "2".into());
     world.server.disturb(&format!("PATCH {SECRETS}/{RECORD}2"), 1, Disturbance::AnswerLost);
     world.reconcile().await;
@@ -260,33 +259,39 @@ async fn unanswered_upgrade(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_objects_cannot_be_watched_is_settled_beside_its_repairs() {
-    let world = on(World::new(spec()).server, |settings| {
+    let world = World::unwatched(World::new(spec()).server, |settings| {
         (settings.watch_dependents, settings.period) = (false, Duration::from_secs(60));
     });
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(60)).await;
     unanswered_upgrade(&world).await;
     // A repair is due each time.
     for _ in 0..2 {
         tokio::time::advance(Duration::from_secs(60)).await;
         world.reconcile().await;
     }
-    assert_eq!(
-        (world.history(), world.state("Ready")),
-        (vec!["1 superseded".into(), "2 deployed".into()], "True/Ready".into())
-    );
-    assert_eq!(world.condition("Irreconcilable"), None);
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!((world.state("Ready"), world.condition("Irreconcilable")), ("True/Ready".into(), None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fight_over_an_object_hides_neither_that_an_upgrade_succeeded_nor_itself() {
     let world = World::new(spec());
-    unanswered_upgrade(&world).await;
-    for round in 0..20 {
+    world.reconcile().await;
+    let fight = async |round: u32| {
         let mut object = world.server.object(&format!("{MAPS}/b")).unwrap();
-        object["data"]["value"] = round.to_string().into();
+        object["data"]["value"] = format!("someone's {round}").into();
         world.server.put(&format!("{MAPS}/b"), object, "kubectl");
-        tokio::time::advance(Duration::from_secs(5)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
+        world.feed();
+    };
+    for round in 0..10 {
+        fight(round).await;
         world.reconcile().await;
     }
+    unanswered_upgrade(&world).await;
+    fight(10).await;
+    world.reconcile().await;
     assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/DriftLoop/"), "{condition}");
