@@ -171,6 +171,10 @@ impl Journey<'_, '_> {
         }
         let notice = &plan["notice"];
         let failure = (notice["fails"] == true).then(|| notice["reason"].as_str().unwrap_or_default().to_owned());
+        if failure.is_some() && !agreement.differences.is_empty() {
+            let why = notice["message"].as_str().unwrap_or_default();
+            agreement.differences.insert(0, format!("planned to fail: {why}"));
+        }
         let summary = plan["summary"].as_str().unwrap_or_default().to_owned();
         self.rows.push(Row { change, summary, failure, agreement });
         Ok(())
