@@ -36,7 +36,8 @@ impl ControllerContext {
             ..self.settings.clone()
         };
         ControllerContext {
-            applier: self.applier.through(api.clone()),
+            // A chart may define kinds.
+            applier: self.applier.apart(api.clone()),
             storage: self.storage.clone().through(api.clone()),
             api,
             cache: self.cache.copied_for(key),

@@ -15,6 +15,9 @@ use super::overlay::Overlay;
 use super::substitute::Substitute;
 use super::{CURRENT, Checked, Refused, Rehearsal, Write};
 
+/// The path of discovery for all groups but the core group.
+const GROUPS: &str = "/apis";
+
 /// Returns a client that writes nothing.
 pub(super) fn over(inner: Client) -> Client {
     let namespace = inner.default_namespace().to_owned();
@@ -27,7 +30,11 @@ pub(super) fn over(inner: Client) -> Client {
 async fn serve(client: Client, background: Arc<Overlay>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
     let current = CURRENT.try_with(Arc::clone).ok();
     let overlay = current.as_deref().map_or(&*background, |current| &current.overlay);
-    match (way(request.method(), request.uri(), overlay.has(request.uri().path())), &current) {
+    let path = request.uri().path();
+    match (way(request.method(), request.uri(), overlay.has(path) || overlay.defines(path)), &current) {
+        (Way::Sent, _) if path == GROUPS && !overlay.defined().is_empty() => {
+            discovered(&client, overlay, request).await
+        }
         (Way::Sent, _) => client.send(request).await.map_err(Into::into),
         (Way::Kept, _) => {
             let (code, body) = answer(overlay, Call::received(request).await?).await?;
@@ -40,6 +47,20 @@ async fn serve(client: Client, background: Arc<Overlay>, request: Request<Body>)
         }
         (Way::Rehearsed, None) => pretend(&background, request).await,
     }
+}
+
+/// Returns the API server's discovery with the kinds that were defined here, without an entity tag: it is another one
+/// afterwards.
+async fn discovered(
+    client: &Client,
+    overlay: &Overlay,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, BoxError> {
+    request.headers_mut().remove(header::IF_NONE_MATCH);
+    let (code, body) = exchange(client, request).await?;
+    let Ok(mut discovery) = serde_json::from_slice::<Value>(&body) else { return respond(code, body) };
+    overlay.defined().iter().for_each(|one| one.add_to(&mut discovery));
+    respond(code, discovery.to_string().into_bytes())
 }
 
 /// What happens to a request.
@@ -142,6 +163,9 @@ impl Work {
                 (Ok(None), body)
             }
             _ => {
+                if before.is_none() {
+                    self.current.overlay.define(&object);
+                }
                 let mut settled = object.clone();
                 (self.current.settle)(&mut settled);
                 self.current.overlay.store(&path, settled);
@@ -156,9 +180,12 @@ impl Work {
         respond(code, body)
     }
 
-    /// Sends the write as a dry run. One that needs an object that was created only here, such as its namespace or the
-    /// role of a binding, is answered from memory.
+    /// Sends the write as a dry run. One that needs an object that was created only here, such as its namespace, the
+    /// role of a binding or the definition of its kind, is answered from memory.
     async fn checked(&self, sent: &Value) -> Result<(Answer, Checked), BoxError> {
+        if self.current.overlay.defines(self.request.parts.uri.path()) {
+            return Ok((self.kept().await?, Checked::Nobody));
+        }
         let answer = self.request.dry_run(&self.client).await?;
         let overlay = &self.current.overlay;
         match answer.0 == 404 && (overlay.has_missing(&answer.1) || overlay.has_role_of(sent)) {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
+use super::definitions::Defined;
 use outside::sync::lock;
 use outside::{Api as _, Call, Error, MemoryApi, Response, Target, object_path};
 use serde_json::{Value, json};
@@ -12,11 +13,13 @@ pub(super) struct Overlay {
     server: MemoryApi,
     /// The paths of all objects that the server decides about.
     written: Mutex<HashSet<String>>,
+    /// The kinds that the cluster does not serve, because their definitions were created here.
+    defined: Mutex<Vec<Defined>>,
 }
 
 impl Default for Overlay {
     fn default() -> Overlay {
-        Overlay { server: MemoryApi::cluster(), written: Mutex::default() }
+        Overlay { server: MemoryApi::cluster(), written: Mutex::default(), defined: Mutex::default() }
     }
 }
 
@@ -24,6 +27,25 @@ impl Overlay {
     /// Returns whether the object at this path was written, or a subresource of it.
     pub(super) fn has(&self, path: &str) -> bool {
         lock(&self.written).contains(object_path(path))
+    }
+
+    /// Serves the kinds of an object that was created, if it is a definition.
+    pub(super) fn define(&self, object: &Value) {
+        for one in Defined::of(object) {
+            let serve = if one.namespaced { MemoryApi::serve } else { MemoryApi::serve_cluster_scoped };
+            serve(&self.server, &one.api_version(), &one.kind, &one.plural);
+            lock(&self.defined).push(one);
+        }
+    }
+
+    /// Returns the kinds that were defined here.
+    pub(super) fn defined(&self) -> Vec<Defined> {
+        lock(&self.defined).clone()
+    }
+
+    /// Returns whether a path is that of objects whose kind was defined here.
+    pub(super) fn defines(&self, path: &str) -> bool {
+        lock(&self.defined).iter().any(|one| one.has(path))
     }
 
     /// Returns whether the object that a response with 404 names was written here:

@@ -227,6 +227,40 @@ async fn written_objects_settle_and_new_namespaces_hold_objects() {
     assert!(server.object("/api/v1/namespaces/new").is_none());
 }
 
+#[tokio::test]
+async fn a_kind_is_served_once_its_definition_was_created() {
+    let (server, rehearsal) = (Arc::new(MemoryApi::cluster()), rehearsal());
+    let client = client(&server);
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "shops.a.b"},
+        "spec": {
+            "group": "a.b", "scope": "Namespaced", "names": {"kind": "Shop", "plural": "shops"},
+            "versions": [{"name": "v1", "served": true}],
+        },
+    });
+    let shop = "/apis/a.b/v1/namespaces/default/shops/s";
+    let object = json!({"apiVersion": "a.b/v1", "kind": "Shop", "metadata": {"name": "s", "namespace": "default"}});
+    let apply = || Call::apply(format!("{shop}?fieldManager=f"), object.to_string().into_bytes());
+    let served = async || {
+        let answer = send(&client, Call { accept: Some(outside::DISCOVERY), ..Call::get("/apis") }).await.unwrap();
+        answer.parse::<Value>().unwrap().to_string().contains("\"Shop\"")
+    };
+    rehearsal
+        .record(async {
+            assert!(!served().await && send(&client, apply()).await.is_err());
+            send(&client, Call::post(definitions, definition.to_string().into_bytes())).await.unwrap();
+            assert!(served().await);
+            assert!(send(&client, Call::get(shop)).await.unwrap_err().is_missing_object());
+            send(&client, apply()).await.unwrap();
+            assert!(send(&client, Call::get(shop)).await.is_ok());
+        })
+        .await;
+    assert!(!served().await, "nothing of it is outside of the rehearsal");
+    let checked: Vec<Checked> = rehearsal.writes().iter().map(|write| write.checked).collect();
+    assert_eq!(checked, [Checked::Server, Checked::Server, Checked::Nobody]);
+}
+
 #[test]
 fn reviews_and_checks_are_sent_and_other_writes_are_not() {
     let check = format!("{MAP}?dryRun=All");

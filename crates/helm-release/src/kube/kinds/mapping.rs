@@ -53,6 +53,11 @@ impl Mapper {
         Mapper { api, table: RwLock::default(), refresh: tokio::sync::Mutex::new(()) }
     }
 
+    /// Returns a mapper for another connection that starts with the last discovery of this one.
+    pub(crate) fn through(&self, api: Arc<dyn Api>) -> Mapper {
+        Mapper { api, table: RwLock::new(self.table()), refresh: tokio::sync::Mutex::new(()) }
+    }
+
     /// Returns the resource that serves the kind. Runs discovery if the kind is unknown.
     ///
     /// # Errors

@@ -228,6 +228,13 @@ impl Applier {
         Applier { api, ..self.clone() }
     }
 
+    /// Returns an applier that sends requests through another connection, on which other kinds may be served: its
+    /// discovery starts with what is known and is not shared.
+    #[must_use]
+    pub fn apart(&self, api: Arc<dyn Api>) -> Applier {
+        Applier { mapper: Arc::new(self.mapper.through(api.clone())), api, ..self.clone() }
+    }
+
     /// Returns the server.
     pub fn api(&self) -> &Arc<dyn Api> {
         &self.api
