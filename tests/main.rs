@@ -56,6 +56,7 @@ mod rooms;
 mod scaffold;
 mod scopes;
 mod shapes;
+mod shell;
 mod survival;
 mod take_over;
 mod tenants;
