@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -23,36 +25,144 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the targets of a page's Markdown links to files, without anchors.
-fn links(text: &str) -> Vec<String> {
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let files = targets.map(|target| target.split('#').next().unwrap_or_default());
-    files.filter(|target| !target.is_empty() && !target.contains(':')).map(str::to_owned).collect()
+/// The repository in addresses; pages of the book link to files outside of `docs` by them.
+const REPOSITORY: &str = "https://github.com/hybrid-helm-operator/hybrid-helm-operator";
+
+/// What a Markdown page links to, and what others can link to.
+#[derive(Default)]
+struct Page {
+    /// Targets as they are written, of links and pictures, those in HTML included.
+    links: Vec<String>,
+    anchors: BTreeSet<String>,
+}
+
+impl Page {
+    fn read(path: &Path) -> Page {
+        let text = fs::read_to_string(path).unwrap();
+        let (mut page, mut heading) = (Page::default(), None);
+        for event in Parser::new_ext(&text, Options::ENABLE_TABLES) {
+            match event {
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    page.links.push(dest_url.into_string());
+                }
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => page.add_anchor(&heading.take().unwrap_or_default()),
+                Event::Text(text) | Event::Code(text) => heading.iter_mut().for_each(|heading| heading.push_str(&text)),
+                Event::Html(html) | Event::InlineHtml(html) => page.read_html(&html),
+                _ => {}
+            }
+        }
+        page
+    }
+
+    /// Adds the anchor of a heading, as GitHub and mdbook make it.
+    fn add_anchor(&mut self, heading: &str) {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let slug: String =
+            heading.to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect();
+        let taken = |slug: &String| self.anchors.contains(slug);
+        let numbered = (1..).map(|number| format!("{slug}-{number}"));
+        let free = std::iter::once(slug.clone()).chain(numbered).find(|slug| !taken(slug));
+        self.anchors.extend(free);
+    }
+
+    fn read_html(&mut self, html: &str) {
+        let values = |name: &str| -> Vec<String> {
+            let start = format!(" {name}=\"");
+            let starts = html.split(start.as_str()).skip(1);
+            starts.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+        };
+        ["href", "src", "srcset"].iter().for_each(|name| self.links.extend(values(name)));
+        ["id", "name"].iter().for_each(|name| self.anchors.extend(values(name)));
+    }
+}
+
+/// Returns the place in the repository that a link leads to, and its anchor; `None` for links to elsewhere.
+fn target(from: &Path, link: &str) -> Option<(PathBuf, Option<String>)> {
+    let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor.to_owned())));
+    let path = match path.strip_prefix(REPOSITORY) {
+        Some("") => root().join("README.md"),
+        Some(path) => {
+            let path = path.strip_prefix("/blob/main/").or_else(|| path.strip_prefix("/tree/main/"))?;
+            root().join(path)
+        }
+        None if path.contains(':') => return None,
+        None if path.is_empty() => from.to_owned(),
+        None => from.parent().unwrap().join(path),
+    };
+    Some((path, anchor))
+}
+
+/// Returns why a link leads nowhere.
+fn dead(from: &Path, link: &str) -> Option<String> {
+    let (path, anchor) = target(from, link)?;
+    // A folder is shown with its README.
+    let file = if path.is_dir() { path.join("README.md") } else { path.clone() };
+    let has_anchor = |anchor: &String| file.exists() && Page::read(&file).anchors.contains(anchor);
+    match anchor {
+        _ if !path.exists() => Some(format!("{}: {link} leads nowhere", from.display())),
+        Some(anchor) if !has_anchor(&anchor) => {
+            Some(format!("{}: no heading has the anchor of {link}", from.display()))
+        }
+        _ => None,
+    }
+}
+
+/// Returns all pages that people read: the book, the pages at the root, and those beside crates, examples, charts and
+/// manifests.
+fn pages() -> Vec<PathBuf> {
+    let beside = ["docs", "examples", "config", "charts"].iter().flat_map(|folder| files(&root().join(folder), "md"));
+    let of_crates = fs::read_dir(root().join("crates")).unwrap();
+    let of_crates = of_crates.map(|entry| entry.unwrap().path().join("README.md")).filter(|page| page.exists());
+    let at_root = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path());
+    let at_root = at_root.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    beside.chain(of_crates).chain(at_root).collect()
 }
 
 #[test]
-fn every_page_is_in_the_summary() {
+fn every_page_is_in_the_summary_once() {
     let docs = root().join("docs");
-    let listed: BTreeSet<String> = links(&fs::read_to_string(docs.join("SUMMARY.md")).unwrap()).into_iter().collect();
+    let mut listed = Page::read(&docs.join("SUMMARY.md")).links;
     let pages = files(&docs, "md").into_iter();
     let pages = pages.map(|page| page.strip_prefix(&docs).unwrap().to_string_lossy().into_owned());
-    // The book has only the listed pages: links to other pages break in it.
-    let pages: BTreeSet<String> = pages.filter(|name| name != "SUMMARY.md").collect();
+    // The book has only the listed pages: links to other pages break in it. mdbook refuses a page that is listed twice.
+    let mut pages: Vec<String> = pages.filter(|name| name != "SUMMARY.md").collect();
+    listed.sort();
+    pages.sort();
     assert_eq!(pages, listed);
 }
 
 #[test]
-fn every_link_between_files_leads_somewhere() {
-    let mut pages = files(&root().join("docs"), "md");
-    pages.extend(files(&root().join("examples"), "md"));
-    pages.extend(
-        ["README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "SECURITY.md"]
-            .map(|page| root().join(page)),
-    );
-    for page in pages {
-        for link in links(&fs::read_to_string(&page).unwrap()) {
-            let target = page.parent().unwrap().join(&link);
-            assert!(target.exists(), "{}: {link} leads nowhere", page.display());
+fn every_link_leads_to_a_file_and_a_heading_of_the_repository() {
+    let dead: Vec<String> = pages()
+        .iter()
+        .flat_map(|page| Page::read(page).links.into_iter().filter_map(|link| dead(page, &link)).collect::<Vec<_>>())
+        .collect();
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+#[test]
+fn a_link_without_a_file_or_without_a_heading_is_dead() {
+    let readme = root().join("README.md");
+    for link in
+        ["docs/nowhere.md", "docs/watches.md#nowhere", "#nowhere", &format!("{REPOSITORY}/blob/main/nowhere.md")]
+    {
+        assert!(dead(&readme, link).is_some(), "{link}");
+    }
+    let repository = format!("{REPOSITORY}#quick-start");
+    for link in ["docs/watches.md#roll-outs", "#quick-start", "examples", "https://example.com/nowhere", &repository] {
+        assert_eq!(dead(&readme, link), None);
+    }
+}
+
+#[test]
+fn links_in_the_book_stay_in_the_book() {
+    let docs = root().join("docs");
+    for page in files(&docs, "md") {
+        for link in Page::read(&page).links.iter().filter(|link| !link.contains(':')) {
+            let (path, _) = target(&page, link).unwrap();
+            let inside = path.canonicalize().is_ok_and(|path| path.starts_with(&docs) && !path.is_dir());
+            assert!(inside, "{}: the book does not contain {link}; link to {REPOSITORY}", page.display());
         }
     }
 }
