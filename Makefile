@@ -80,10 +80,23 @@ fmt: ## Format the code.
 docs: ## Build the API documentation; a broken link is an error.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
+PROJECT_VERSION = $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+
 .PHONY: book
 book: ## Build the book in docs to target/book. Needs mdbook.
 	@mdbook --version >/dev/null 2>&1 || { echo "mdbook is not installed; run: cargo install mdbook --locked" >&2; exit 1; }
-	mdbook build
+	MDBOOK_BOOK__TITLE='Hybrid Helm Operator $(PROJECT_VERSION)' mdbook build
+
+# VERSIONS=../versions.html links to the list that publish-site writes.
+VERSIONS ?=
+.PHONY: site
+site: ## Build the book with the API documentation of the published crates to target/site. Needs mdbook.
+	@mdbook --version >/dev/null 2>&1 || { echo "mdbook is not installed; run: cargo install mdbook --locked" >&2; exit 1; }
+	@VERSIONS='$(VERSIONS)' hack/site $(patsubst --package,,$(PUBLISHED))
+
+.PHONY: publish-site
+publish-site: ## Add target/site to the branch gh-pages of REMOTE, as the folder of its version and as the latest.
+	@hack/publish-site '$(REMOTE)'
 
 .PHONY: manifests
 manifests: ## Regenerate config/crd and the roles in config/rbac.

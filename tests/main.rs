@@ -57,6 +57,7 @@ mod scaffold;
 mod scopes;
 mod shapes;
 mod shell;
+mod site;
 mod survival;
 mod take_over;
 mod tenants;

@@ -34,6 +34,11 @@ fn name(package: &Value) -> &str {
     package["name"].as_str().unwrap()
 }
 
+/// Returns the names of the crates that are published.
+pub(crate) fn published_names() -> BTreeSet<String> {
+    published().iter().map(|package| name(package).to_owned()).collect()
+}
+
 #[test]
 fn every_published_crate_says_what_a_registry_asks_for() {
     for package in published() {
