@@ -91,7 +91,7 @@ fn manager(object: &Value) -> &str {
 }
 
 /// Creates the resource with its status, the records and the objects.
-fn restore(cluster: &TestCluster, namespace: &Namespace<'_>, folder: &Path) {
+pub(crate) fn restore(cluster: &TestCluster, namespace: &Namespace<'_>, folder: &Path) {
     let resource = items(&folder.join("cr.json")).remove(0);
     create(cluster, namespace, &reborn(resource.clone(), None), "kubectl-client-side-apply");
     let status = json!({"status": resource["status"]}).to_string();
@@ -132,7 +132,7 @@ fn moved(mut secret: Value, namespace: &str) -> Value {
 }
 
 /// Waits for this many pods, all ready; returns their names and uids.
-fn pods(namespace: &Namespace<'_>, count: usize) -> BTreeMap<String, String> {
+pub(crate) fn pods(namespace: &Namespace<'_>, count: usize) -> BTreeMap<String, String> {
     eventually("ready pods", || {
         let list = namespace.kubectl(["get", "pods", "-o", "json"]).unwrap();
         let list: Value = serde_json::from_str(&list).unwrap();
