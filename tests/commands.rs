@@ -1,5 +1,4 @@
-//! The commands that README.md and the book tell people to type. A comment before each block says which test types it, or why
-//! none does:
+//! The commands in README.md and the book. A comment before each block says which test types it, or why none does:
 //!
 //! ```text
 //! <!-- run by: the_quickstart_works_to_its_last_line -->

@@ -1,4 +1,5 @@
-//! A shell in an empty folder in which tests type what people type, with `helm-operator`, `kubectl` and `helm` on its path.
+//! A shell in an empty folder in which tests type what people type, with `helm-operator`, `kubectl` and `helm` on its
+//! path.
 
 use std::fs::{self, File};
 use std::net::TcpListener;

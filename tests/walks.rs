@@ -22,7 +22,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Types what a page says, with `instead` of some words. An operator starts in another terminal and replaces one that runs.
+/// Types what a page says, with `instead` of some words. An operator starts in another terminal, and replaces one that
+/// runs.
 fn types(terminal: &mut Terminal, page: &str, test: &str, instead: &[(&str, &str)]) -> Vec<String> {
     run_by(page, test).iter().map(|script| types_one(terminal, script, instead)).collect()
 }
@@ -295,9 +296,10 @@ fn a_project_of_operator_sdk_moves_as_the_pages_say() {
     terminal.types_all(&copy);
     terminal.types_all(
         "cd memcached-operator\n\
-         sed -i 's/example.com/my.domain/g; s/v1alpha1/v1/g' PROJECT watches.yaml config/crd/bases/* config/samples/*_memcached.yaml\n\
+         sample=config/samples/cache_v1alpha1_memcached.yaml\n\
+         sed -i 's/example.com/my.domain/g; s/v1alpha1/v1/g' PROJECT watches.yaml config/crd/bases/* $sample\n\
          rm -r helm-charts/memcached && helm create helm-charts/memcached\n\
-         sed -i '/^spec:/,$d' config/samples/*_memcached.yaml && echo 'spec: {replicaCount: 3}' >> config/samples/cache_v1alpha1_memcached.yaml\n\
+         sed -i '/^spec:/,$d' $sample && echo 'spec: {replicaCount: 3}' >> $sample\n\
          kubectl apply -k config/crd && kubectl wait --for=condition=Established crd --all\n\
          kubectl create namespace memcached-operator-system\n\
          kubectl create deployment -n memcached-operator-system memcached-operator-controller-manager --image old",
