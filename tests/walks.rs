@@ -289,6 +289,7 @@ fn a_project_of_operator_sdk_moves_as_the_pages_say() {
     let copy = format!("cp -r {} memcached-operator && chmod -R u+w memcached-operator", scaffold.display());
     terminal.types_all(&copy);
     types(&mut terminal, "docs/projects.md", test, &[]);
+    assert!(terminal.types("helm-operator lint").contains("0 errors, 0 warnings"));
 
     // The recorded release is of another group, version and chart than the project.
     terminal.folder = start.join("hour");
