@@ -321,6 +321,7 @@ fn a_project_of_operator_sdk_moves_as_the_pages_say() {
     }
     let [_, plan, _, switched, _] = &said[..] else { panic!("docs/from-operator-sdk.md has five blocks") };
     assert!(plan.contains("takes fields from sdk-helm-operator"), "{plan}");
+    assert!(!plan.contains("sessionAffinity") && !plan.contains("dnsPolicy"), "defaults stay: {plan}");
     assert!(switched.contains("Upgrade complete") && switched.contains("revision 2"), "{switched}");
     let kept = take_over::pods(&namespace, 4);
     assert!(pods.iter().all(|pod| kept.get(pod.0) == Some(pod.1)), "{kept:?}");

@@ -1,5 +1,6 @@
 //! What the API server adds to an object that is applied again. Memory knows no defaults: a list that an apply replaces as a
-//! whole loses those in its items, as in a StatefulSet's claim templates, and a field that follows another stays away.
+//! whole loses those in its items, as in a StatefulSet's claim templates, and a field that follows another stays away. One
+//! that an apply gives up, because its manager leaves it out now, gets its default again.
 
 use serde_json::Value;
 
@@ -34,6 +35,47 @@ fn add_below(kept: &mut Value, before: &Value, sent: &Value, answered: &Value) {
                 if is_part(item, value) {
                     add_below(item, before, sent.get(at).unwrap_or(&Value::Null), value);
                 }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns whether an object in memory lacks a field that it had before.
+pub(super) fn has_lost(kept: &Value, before: &Value) -> bool {
+    match (kept, before) {
+        (Value::Object(kept), Value::Object(before)) => {
+            before.iter().any(|(key, value)| kept.get(key).is_none_or(|inner| has_lost(inner, value)))
+        }
+        (Value::Array(kept), Value::Array(before)) => kept.iter().zip(before).any(|(one, value)| has_lost(one, value)),
+        _ => false,
+    }
+}
+
+/// Puts back what an apply removed from an object in memory and the API server sets again to the same value, as an
+/// object shows that is created `anew` from what was sent.
+pub(super) fn restore(kept: &mut Value, before: &Value, anew: &Value) {
+    for part in ["spec", "data"] {
+        if let Some(kept) = kept.get_mut(part) {
+            restore_below(kept, &before[part], &anew[part]);
+        }
+    }
+}
+
+fn restore_below(kept: &mut Value, before: &Value, anew: &Value) {
+    match (kept, anew) {
+        (Value::Object(map), Value::Object(anew)) => {
+            for (key, value) in anew {
+                match map.get_mut(key) {
+                    Some(inner) => restore_below(inner, &before[key], value),
+                    None if before.get(key) == Some(value) => _ = map.insert(key.clone(), value.clone()),
+                    None => {}
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(anew)) if items.len() == anew.len() => {
+            for (at, (item, value)) in items.iter_mut().zip(anew).enumerate() {
+                restore_below(item, before.get(at).unwrap_or(&Value::Null), value);
             }
         }
         _ => {}
@@ -89,6 +131,22 @@ mod tests {
         assert_eq!(added(list(&stored), list(&whole), list(&claim), list(&other)), list(&stored));
         let more = json!({"claims": [whole, other]});
         assert_eq!(added(list(&stored), list(&whole), list(&claim), more), list(&stored));
+    }
+
+    #[test]
+    fn what_an_apply_gives_up_gets_its_default_again_if_that_is_what_it_was() {
+        let object = |spec: Value| json!({"kind": "Service", "spec": spec});
+        let before = object(json!({"affinity": "None", "policy": "Local", "ports": [{"port": 1, "protocol": "TCP"}]}));
+        let sent = object(json!({"ports": [{"port": 1}]}));
+        let anew = object(json!({"affinity": "None", "policy": "Cluster", "ports": [{"port": 1, "protocol": "TCP"}]}));
+        let mut kept = sent.clone();
+        assert!(has_lost(&kept, &before));
+        restore(&mut kept, &before, &anew);
+        let expected = json!({"affinity": "None", "ports": [{"port": 1, "protocol": "TCP"}]});
+        assert_eq!(kept["spec"], expected, "the policy is not what it was");
+        let mut whole = before.clone();
+        restore(&mut whole, &before, &anew);
+        assert!(!has_lost(&whole, &before) && whole == before);
     }
 
     #[test]

@@ -207,11 +207,11 @@ impl Work {
         }
         let before = self.current.overlay.object(path);
         let kept = self.kept().await?;
-        Ok((self.with_defaults(kept, before).await?, Checked::Nobody))
+        Ok((self.with_defaults(path, kept, before).await?, Checked::Nobody))
     }
 
     /// Adds what the API server adds to an object that is applied again.
-    async fn with_defaults(&self, (code, body): Answer, before: Option<Value>) -> Result<Answer, BoxError> {
+    async fn with_defaults(&self, path: &str, (code, body): Answer, before: Option<Value>) -> Result<Answer, BoxError> {
         let Some(before) = before.filter(|_| (200..300).contains(&code) && self.request.is_apply()) else {
             return Ok((code, body));
         };
@@ -222,6 +222,14 @@ impl Work {
         let mut object: Value = serde_json::from_slice(&body)?;
         let sent = serde_json::from_slice(&self.request.body).unwrap_or_default();
         defaults::add(&mut object, &before, &sent, &serde_json::from_slice(&answer)?);
+        if defaults::has_lost(&object, &before)
+            && let Some(substitute) = Substitute::of(&self.request, path)
+        {
+            let (code, body) = substitute.request.dry_run(&self.client).await?;
+            if (200..300).contains(&code) {
+                defaults::restore(&mut object, &before, &serde_json::from_slice(&substitute.renamed(&body)?)?);
+            }
+        }
         Ok((code, object.to_string().into_bytes()))
     }
 

@@ -29,6 +29,9 @@ impl Substitute {
         let end = name.floor_char_boundary(MAX_NAME - SUFFIX.len());
         let other = format!("{}{SUFFIX}", name[..end].trim_end_matches(['-', '.']));
         object["metadata"]["name"] = other.as_str().into();
+        // The other object is none that exists.
+        let metadata = object["metadata"].as_object_mut()?;
+        ["uid", "resourceVersion"].iter().for_each(|field| _ = metadata.remove(*field));
         let mut parts = request.parts.clone();
         if parts.method == Method::PATCH {
             let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -70,7 +73,9 @@ mod tests {
         let (parts, ()) = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts();
         let body = match method {
             "DELETE" => json!({"preconditions": {}}),
-            _ => json!({"kind": "Job", "metadata": {"name": Target::of(path)?.name}}),
+            _ => {
+                json!({"kind": "Job", "metadata": {"name": Target::of(path)?.name, "uid": "u", "resourceVersion": "1"}})
+            }
         };
         Substitute::of(&Sent { parts, body: body.to_string().into_bytes() }, path)
     }
@@ -84,7 +89,7 @@ mod tests {
             let made = substitute(method, uri, PATH).unwrap();
             assert_eq!(made.request.parts.uri.to_string(), expected);
             let body: Value = serde_json::from_slice(&made.request.body).unwrap();
-            assert_eq!(body["metadata"]["name"], "load-x7qzk");
+            assert_eq!(body["metadata"], json!({"name": "load-x7qzk"}));
         }
         let long = format!("/apis/batch/v1/namespaces/a/jobs/{}", "a-".repeat(31) + "a");
         let made = substitute("POST", "/apis/batch/v1/namespaces/a/jobs", &long).unwrap();
