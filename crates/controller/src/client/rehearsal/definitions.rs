@@ -70,7 +70,7 @@ impl Defined {
 }
 
 /// Returns the first entry of a list that is meant, after adding it if there was none.
-fn entry<'l>(list: &'l mut Value, is_meant: impl Fn(&Value) -> bool, new: impl Fn() -> Value) -> &'l mut Value {
+fn entry(list: &mut Value, is_meant: impl Fn(&Value) -> bool, new: impl Fn() -> Value) -> &mut Value {
     if !list.is_array() {
         *list = json!([]);
     }
