@@ -1,11 +1,12 @@
 //! Runs whole managers against a cluster in memory, on one thread with paused time: one seed decides every action,
 //! delay and fault.
 //!
-//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`); `run` plays it, and
-//! `shrink` finds a shorter script that fails alike. `world` is the cluster, `network` the connection to it, `faults`
-//! the failures of that connection, `registry` has charts, `process` is a manager, `actors` and `helm` everyone else
-//! who acts. `checks` holds the invariants of every write (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs,
-//! `others`: of what others wrote), `quiet` those of rests and of the end, and `trace` the log. See
+//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`); `run` plays
+//! it, `shrink` finds a shorter script that fails alike, and `repeated` plays seeds twice. `world` is the cluster,
+//! `network` the connection to it, `faults` the failures of that connection, `registry` has charts, `process` is a
+//! manager, `actors` and `helm` everyone else who acts. `checks` holds the invariants of every write (`rollout`: of
+//! rollouts, `order`: of groups, `jobs`: of Jobs, `others`: of what others wrote), `quiet` those of rests and of the
+//! end, and `trace` the log. See
 //! docs/decisions/0057-simulation.md.
 
 pub mod actors;
@@ -22,6 +23,7 @@ pub mod others;
 pub mod process;
 pub mod quiet;
 pub mod registry;
+pub mod repeated;
 pub mod rollout;
 pub mod run;
 pub mod script;

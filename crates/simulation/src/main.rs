@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use simulation::repeated::Repeated;
 use simulation::run::{Report, play};
 use simulation::script::Script;
 use simulation::shrink::shrink;
@@ -30,6 +31,9 @@ struct Args {
     /// Ends with the first seed that fails, and sums up in one line what that took.
     #[arg(long)]
     until_failure: bool,
+    /// Plays each new seed again after some others, and fails where it takes another course.
+    #[arg(long)]
+    twice: bool,
     /// Prints every step.
     #[arg(long)]
     trace: bool,
@@ -58,8 +62,23 @@ fn play_all(args: &Args) -> anyhow::Result<bool> {
     match (&args.script, args.seed) {
         (Some(file), _) => Ok(one(&Script::read(&std::fs::read_to_string(file)?)?, args.trace)),
         (None, Some(seed)) => Ok(one(&Script::of(seed), args.trace)),
+        (None, None) if args.twice => Ok(twice(args)),
         (None, None) => Ok(many(args)),
     }
+}
+
+/// Plays new seeds twice on one thread; returns whether any took another course.
+fn twice(args: &Args) -> bool {
+    let (began, limit) = (Instant::now(), Duration::from_secs_f64(args.minutes * 60.0));
+    let (mut repeated, mut differences) = (Repeated::starting(args.from), 0);
+    while began.elapsed() < limit {
+        if let Some(difference) = repeated.play() {
+            eprintln!("{difference}");
+            differences += 1;
+        }
+    }
+    eprintln!("{} seeds played twice, {differences} of them differently", repeated.count());
+    differences > 0
 }
 
 fn one(script: &Script, trace: bool) -> bool {

@@ -171,6 +171,7 @@ impl Connection {
             self.note(&what, "answer lost");
             return Err("connection reset".into());
         }
+        self.note(&what, "answered");
         Ok(answer)
     }
 
@@ -283,11 +284,19 @@ fn reason_of(code: u16) -> &'static str {
     }
 }
 
+/// An event in flight.
+struct Sent {
+    arrives: Instant,
+    line: String,
+    /// What the trace calls it.
+    what: String,
+}
+
 struct Watch {
     connection: Connection,
     watch: memory_api::Watch,
-    /// Events in flight, with their arrival times.
-    sent: VecDeque<(Instant, String)>,
+    /// Events in flight.
+    sent: VecDeque<Sent>,
     /// The number of changes when it last polled.
     known: usize,
     /// The watch failures before it began.
@@ -336,11 +345,15 @@ impl Watch {
                 return end;
             }
             self.pull();
-            let next = self.sent.front().map_or(self.ends, |(at, _)| *at);
+            let next = self.sent.front().map_or(self.ends, |event| event.arrives);
             tokio::select! {
                 biased;
                 known = self.connection.world.news(self.known) => self.known = known,
-                () = sleep_until(next) => return self.sent.pop_front().map(|(_, line)| Ok(line)),
+                () = sleep_until(next) => {
+                    let event = self.sent.pop_front()?;
+                    self.connection.note(&event.what, "arrives");
+                    return Some(Ok(event.line));
+                }
             }
         }
     }
@@ -370,21 +383,21 @@ impl Watch {
         let events = self.watch.next(&world.server());
         let bookmarks = world.state().faults.breaks.bookmarks;
         let is_due = std::mem::replace(&mut self.breaks.bookmarks, bookmarks) != bookmarks;
-        let lines: Vec<String> = match events {
+        let events: Vec<serde_json::Value> = match events {
             Ok(events) => {
                 let bookmark = self.watch.bookmark().filter(|_| is_due);
-                events.iter().chain(&bookmark).map(line_of).collect()
+                events.into_iter().chain(bookmark).collect()
             }
             Err(status) => {
                 (self.has_ended, self.ends) = (true, Instant::now());
-                vec![last_line(&status)]
+                vec![error_event(&status)]
             }
         };
-        for line in lines {
+        for event in events {
             let is_very_late = world.state().random.u8(0..40) == 0;
             let way = world.pause(if is_very_late { VERY_LATE } else { LATE });
             self.last = self.last.max(Instant::now() + way);
-            self.sent.push_back((self.last, line));
+            self.sent.push_back(Sent { arrives: self.last, line: line_of(&event), what: name_of(&event) });
         }
     }
 }
@@ -392,6 +405,13 @@ impl Watch {
 /// Formats an event as a line; `type` comes first, as on a real server.
 fn line_of(event: &serde_json::Value) -> String {
     format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"])
+}
+
+/// Returns the type, kind, name and version of an event.
+fn name_of(event: &serde_json::Value) -> String {
+    let text = |pointer| event.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+    let [kind, name, version] = ["/object/kind", "/object/metadata/name", "/object/metadata/resourceVersion"].map(text);
+    format!("{} {kind} {name} {version}", text("/type"))
 }
 
 fn last_line(status: &Status) -> String {

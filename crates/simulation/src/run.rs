@@ -38,18 +38,30 @@ pub struct Report {
 
 /// Plays a script on a separate thread.
 pub fn play(script: &Script, is_printed: bool) -> Report {
+    record(script, if is_printed { Trace::printed() } else { Trace::default() }).0
+}
+
+/// Plays a script on a separate thread; returns its steps as text, too.
+pub fn play_kept(script: &Script) -> (Report, Vec<String>) {
+    record(script, Trace::kept())
+}
+
+fn record(script: &Script, trace: Trace) -> (Report, Vec<String>) {
     let script = script.clone();
     let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
         fastrand::seed(script.seed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.map(|runtime| runtime.block_on(simulate(script, is_printed)))
+        runtime.map(|runtime| runtime.block_on(simulate(script, trace)))
     });
     let played = thread.ok().and_then(|thread| thread.join().ok()).and_then(Result::ok);
-    played.unwrap_or_else(|| Report {
-        steps: (0, 0),
-        simulated: Duration::ZERO,
-        violation: Some(Violation { at: Duration::ZERO, what: "the simulation itself panicked".into() }),
-    })
+    played.unwrap_or_else(|| (Report::of_panic(), Vec::new()))
+}
+
+impl Report {
+    fn of_panic() -> Report {
+        let violation = Some(Violation { at: Duration::ZERO, what: "the simulation itself panicked".into() });
+        Report { steps: (0, 0), simulated: Duration::ZERO, violation }
+    }
 }
 
 struct Processes {
@@ -206,10 +218,10 @@ impl Processes {
     }
 }
 
-async fn simulate(script: Script, is_printed: bool) -> Report {
+async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap_or_default();
     let _simulation = Simulation::begin(start, script.seed);
-    let world = World::new(script.seed, if is_printed { Trace::printed() } else { Trace::default() });
+    let world = World::new(script.seed, trace);
     let mut processes = Processes::new(&world, &script.setups);
     let controllers = tokio::spawn(actors::control(world.clone(), processes.is_ordered()));
     {
@@ -244,9 +256,9 @@ async fn simulate(script: Script, is_printed: bool) -> Report {
     settle(&world, &mut processes).await;
     controllers.abort();
     let elapsed = world.elapsed();
-    let state = world.state();
-    let violation = state.trace.found().cloned();
-    Report { steps: state.trace.sum(), simulated: elapsed, violation }
+    let trace = &mut world.state().trace;
+    let report = Report { steps: trace.sum(), simulated: elapsed, violation: trace.found().cloned() };
+    (report, trace.take_kept())
 }
 
 fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {

@@ -1,4 +1,4 @@
-//! The steps of a run: a hash, equal for two runs of one seed, and on request the steps as text.
+//! The steps of a run: a hash, equal for two runs of one seed, and on request the steps as text, printed or kept.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -9,6 +9,8 @@ pub struct Trace {
     hasher: DefaultHasher,
     steps: u64,
     is_printed: bool,
+    /// The steps as text, if they are kept.
+    kept: Option<Vec<String>>,
     violation: Option<Violation>,
 }
 
@@ -27,13 +29,22 @@ impl Trace {
         Trace { is_printed: true, ..Trace::default() }
     }
 
+    /// Creates a trace that keeps each step.
+    pub fn kept() -> Trace {
+        Trace { kept: Some(Vec::new()), ..Trace::default() }
+    }
+
     /// Records a step.
     pub fn step(&mut self, at: Duration, by: &str, what: impl FnOnce() -> String) {
         let what = what();
         (at, by, &what).hash(&mut self.hasher);
         self.steps += 1;
+        let line = || format!("{:>10.6} {by:<10} {what}", at.as_secs_f64());
         if self.is_printed {
-            eprintln!("{:>10.3} {by:<10} {what}", at.as_secs_f64());
+            eprintln!("{}", line());
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.push(line());
         }
     }
 
@@ -52,6 +63,11 @@ impl Trace {
     /// Returns the first violation.
     pub fn found(&self) -> Option<&Violation> {
         self.violation.as_ref()
+    }
+
+    /// Returns the kept steps.
+    pub fn take_kept(&mut self) -> Vec<String> {
+        self.kept.take().unwrap_or_default()
     }
 
     /// Returns the number of steps and their hash.
