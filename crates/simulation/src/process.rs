@@ -219,7 +219,12 @@ fn charts() -> anyhow::Result<&'static Path> {
     if let Some(made) = CHARTS.get() {
         return Ok(made.path());
     }
-    let made = tempfile::tempdir()?;
+    // The folder's name is drawn from the thread's generator, from which the run draws, too. Only the first run makes
+    // the folder, and must not differ from later ones.
+    let state = fastrand::get_seed();
+    let made = tempfile::tempdir();
+    fastrand::seed(state);
+    let made = made?;
     for (name, version) in ["web", "tiers"].into_iter().flat_map(|name| (1..=3).map(move |version| (name, version))) {
         let to = made.path().join(format!("{name}{version}"));
         std::fs::create_dir_all(to.join("templates"))?;
