@@ -5,7 +5,7 @@
 //! then have listed the restored objects while another still holds what it saw before. Until all watches have resumed,
 //! nothing is decided and nothing is written.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ struct State {
     outages: u64,
     /// When a request last got no answer, or a stream last broke.
     failed: Option<Instant>,
-    /// Each watch, by its selection.
-    watches: HashMap<String, Watched>,
+    /// Each watch, by its selection, and in that order.
+    watches: BTreeMap<String, Watched>,
     /// The number of running streams.
     streams: usize,
     /// The watches that were interrupted and have not resumed, with the time of the interruption, by their selections.
