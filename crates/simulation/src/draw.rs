@@ -55,7 +55,7 @@ pub fn trouble(random: &mut fastrand::Rng, script: &mut Script) {
     };
     for (which, how) in [late, again] {
         let of_ten = random.choice([5, 10]).unwrap_or(10);
-        script.then(0, Action::Fault(Fault { which, how, of_ten, for_ms: random.u64(200..20_000) }));
+        script.then(0, Action::Fault(Fault { of_ten, ..Fault::new(which, how, random.u64(200..20_000)) }));
     }
 }
 
@@ -194,10 +194,7 @@ fn fault(random: &mut fastrand::Rng) -> Fault {
             How::Status(422)
         }
     };
-    Fault {
-        which,
-        how,
-        of_ten: random.choice([1, 3, 5, 10, 10]).unwrap_or(10),
-        for_ms: random.choice([50, 500, 3000, 20_000]).map_or(500, |most| random.u64(1..most)),
-    }
+    let of_ten = random.choice([1, 3, 5, 10, 10]).unwrap_or(10);
+    let for_ms = random.choice([50, 500, 3000, 20_000]).map_or(500, |most| random.u64(1..most));
+    Fault { of_ten, ..Fault::new(which, how, for_ms) }
 }

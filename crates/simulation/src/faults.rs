@@ -35,6 +35,8 @@ pub enum Which {
     Sources,
     /// Lists and watches of ConfigMaps.
     Maps,
+    /// Lists and watches of the charts' objects and of release records, but not those of resources.
+    ObjectWatches,
 }
 
 /// The effect of a fault on a request.
@@ -46,7 +48,8 @@ pub enum How {
     Unreachable,
     /// The request is served, but its response is lost.
     AnswerLost,
-    /// The request takes this many milliseconds longer, half of them before it is served.
+    /// The request takes this many milliseconds longer, half of them before it is served. So do the events of running
+    /// watches.
     Slow(u64),
     /// The server has just started and answers 403 until it has loaded its roles.
     Starting,
@@ -63,6 +66,36 @@ pub struct Fault {
     pub of_ten: u8,
     /// The duration in milliseconds.
     pub for_ms: u64,
+    /// The number of the only affected request, counted from the beginning of the fault; 0 if the share counts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nth: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde passes a reference.
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Fault {
+    /// Creates a fault of every request for so many milliseconds.
+    pub fn new(which: Which, how: How, for_ms: u64) -> Fault {
+        Fault { which, how, of_ten: 10, for_ms, nth: 0 }
+    }
+}
+
+/// An active fault.
+struct Active {
+    fault: Fault,
+    /// When it begins and ends.
+    when: Range<Duration>,
+    /// The number of requests that it concerned.
+    seen: u32,
+}
+
+impl Active {
+    fn concerns(&self, call: &Call, now: Duration) -> bool {
+        self.when.contains(&now) && concerns(self.fault.which, call)
+    }
 }
 
 /// Failures of running watches.
@@ -81,8 +114,7 @@ pub struct Breaks {
 /// The active faults.
 #[derive(Default)]
 pub struct Faults {
-    /// The faults, and when each begins and ends.
-    all: Vec<(Fault, Range<Duration>)>,
+    all: Vec<Active>,
     /// The requests that the server forbids per namespace, until the end of the run.
     forbidden: Vec<(Which, String)>,
     /// The failures of running watches.
@@ -93,14 +125,14 @@ impl Faults {
     /// Begins a fault.
     pub fn begin(&mut self, fault: Fault, now: Duration) {
         let until = now + Duration::from_millis(fault.for_ms);
-        self.all.push((fault, now..until));
+        self.all.push(Active { fault, when: now..until, seen: 0 });
     }
 
     /// Restarts the server: connections break, it is away for so many milliseconds, and then forbids everything until
     /// it has loaded its roles.
     pub fn restart(&mut self, away: u64, loading: u64, now: Duration) {
         self.breaks.restarts += 1;
-        let fault = |how, for_ms| Fault { which: Which::All, how, of_ten: 10, for_ms };
+        let fault = |how, for_ms| Fault::new(Which::All, how, for_ms);
         self.begin(fault(How::Unreachable, away), now);
         self.begin(fault(How::Starting, loading), now + Duration::from_millis(away));
     }
@@ -128,11 +160,31 @@ impl Faults {
         if self.forbidden.iter().any(|(which, namespace)| concerns(*which, call) && is_in(namespace)) {
             return Some(How::Status(403));
         }
-        self.all.retain(|(_, when)| when.end > now);
-        let concerned = self.all.iter().filter(|(fault, when)| when.contains(&now) && concerns(fault.which, call));
-        concerned.filter(|(fault, _)| random.u8(0..10) < fault.of_ten).map(|(fault, _)| fault.how).next()
+        self.all.retain(|active| active.when.end > now);
+        let mut drawn = None;
+        for active in self.all.iter_mut().filter(|active| active.concerns(call, now)) {
+            active.seen += 1;
+            let Fault { how, of_ten, nth, .. } = active.fault;
+            let mut is_affected = || if nth == 0 { random.u8(0..10) < of_ten } else { active.seen == nth };
+            drawn = drawn.or_else(|| Some(how).filter(|_| is_affected()));
+        }
+        drawn
+    }
+
+    /// Draws how much longer an event of a watch takes.
+    pub fn lateness(&self, watch: &Call, now: Duration, random: &mut fastrand::Rng) -> Duration {
+        let concerned = self.all.iter().filter(|active| active.concerns(watch, now));
+        let mut slow = concerned.filter_map(|active| match active.fault {
+            Fault { how: How::Slow(ms), of_ten, nth: 0, .. } => Some((ms, of_ten)),
+            _ => None,
+        });
+        let drawn = slow.find(|(_, of_ten)| random.u8(0..10) < *of_ten);
+        drawn.map_or(Duration::ZERO, |(ms, _)| Duration::from_millis(ms))
     }
 }
+
+/// The group of the custom resources.
+const RESOURCES: &str = "/apis/sim.example.com/";
 
 fn concerns(which: Which, call: &Call) -> bool {
     let (path, is_read) = (&*call.path, call.method == http::Method::GET);
@@ -153,5 +205,9 @@ fn concerns(which: Which, call: &Call) -> bool {
         Which::Lookups => is_read && path.ends_with("-guarded"),
         Which::Sources => is_read && is_list && path.contains("/secrets?") && path.contains("type!="),
         Which::Maps => is_read && is_list && path.contains("/configmaps?"),
+        Which::ObjectWatches => {
+            let is_other = path.contains(RESOURCES) || path.contains("type!=") || path.contains("/leases");
+            is_read && is_list && !is_other
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs whole managers against a cluster in memory, on one thread with paused time: one seed decides every action,
 //! delay and fault.
 //!
-//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`); `run` plays
+//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`, `timing`); `run` plays
 //! it, `shrink` finds a shorter script that fails alike, and `repeated` plays seeds twice. `world` is the cluster,
 //! `network` the connection to it, `faults` the failures of that connection, `registry` has charts, `process` is a
 //! manager, `actors` and `helm` everyone else who acts. `checks` holds the invariants of every write (`rollout`: of
@@ -29,5 +29,6 @@ pub mod run;
 pub mod script;
 pub mod shrink;
 pub mod stories;
+pub mod timing;
 pub mod trace;
 pub mod world;

@@ -294,6 +294,7 @@ struct Sent {
 
 struct Watch {
     connection: Connection,
+    call: Call,
     watch: memory_api::Watch,
     /// Events in flight.
     sent: VecDeque<Sent>,
@@ -318,6 +319,7 @@ impl Watch {
         let sent = VecDeque::new();
         Watch {
             connection,
+            call: call.clone(),
             watch,
             sent,
             known: 0,
@@ -395,10 +397,19 @@ impl Watch {
         };
         for event in events {
             let is_very_late = world.state().random.u8(0..40) == 0;
-            let way = world.pause(if is_very_late { VERY_LATE } else { LATE });
+            let way = world.pause(if is_very_late { VERY_LATE } else { LATE }) + self.lateness();
             self.last = self.last.max(Instant::now() + way);
             self.sent.push_back(Sent { arrives: self.last, line: line_of(&event), what: name_of(&event) });
         }
+    }
+}
+
+impl Watch {
+    /// Draws how much longer an event takes because of a fault.
+    fn lateness(&self) -> Duration {
+        let now = self.connection.world.elapsed();
+        let state = &mut *self.connection.world.state();
+        state.faults.lateness(&self.call, now, &mut state.random)
     }
 }
 

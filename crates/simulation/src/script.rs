@@ -10,7 +10,7 @@ use crate::faults::{Fault, Which};
 use crate::helm::Command;
 use crate::process::Setup;
 use crate::registry::Mood;
-use crate::{draw, newer, stories};
+use crate::{draw, newer, stories, timing};
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -158,12 +158,14 @@ impl Script {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut script = draw::begin(seed, &mut random);
         stories::tell(&mut random, &mut script);
-        let told = script.steps.last().map(|step| step.at_ms);
+        let last = script.steps.last().cloned();
+        let told = last.as_ref().map(|step| step.at_ms);
         draw::go_on(&mut random, &mut script);
         // Separate generators, so that seeds still draw what they drew before these actions existed.
         newer::add(&mut fastrand::Rng::with_seed(!seed), &mut script);
         newer::add_more(&mut fastrand::Rng::with_seed(seed.rotate_left(32)), &mut script, told);
         newer::add_writes(&mut fastrand::Rng::with_seed(!seed.rotate_left(32)), &mut script);
+        timing::add(&mut fastrand::Rng::with_seed(seed.rotate_left(16)), &mut script, last.as_ref());
         script
     }
 

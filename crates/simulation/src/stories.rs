@@ -37,7 +37,7 @@ pub(crate) fn later(random: &mut fastrand::Rng) -> u64 {
 }
 
 fn fault(which: Which, how: How, for_ms: u64) -> Action {
-    Action::Fault(Fault { which, how, of_ten: 10, for_ms })
+    Action::Fault(Fault::new(which, how, for_ms))
 }
 
 /// Returns values that include the Service, the chart's last object.

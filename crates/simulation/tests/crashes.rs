@@ -53,7 +53,7 @@ fn a_crash_after_any_write_of_an_ordered_chart_resumes() {
 #[test]
 fn a_resource_that_is_deleted_while_the_answer_to_its_record_is_lost_leaves_nothing() {
     let values = json!({"message": "first", "replicas": 1, "cache": true, "hooks": true});
-    let lost = Fault { which: Which::RecordWrites, how: How::AnswerLost, of_ten: 10, for_ms: 5000 };
+    let lost = Fault::new(Which::RecordWrites, How::AnswerLost, 5000);
     // With these seeds, the process notices the deletion before it sees the record.
     for (seed, after) in [(1, 60), (8, 72), (9, 60), (12, 72), (13, 60)] {
         let mut script = Script { seed, setups: vec![Setup::default()], steps: Vec::new() };

@@ -57,7 +57,7 @@ fn what_an_action_would_do_next_is_not_done_on_a_restored_server() {
     let farewell = Action::Put("a".into(), json!({"message": "first", "replicas": 1, "farewell": true}));
     let delete = || Action::Delete("a".into(), String::new());
     // The second release waits for its hook, the uninstall for its own, and the rollback for that of the former values.
-    let refused = Fault { which: Which::Services, how: How::Status(422), of_ten: 10, for_ms: 12_000 };
+    let refused = Fault::new(Which::Services, How::Status(422), 12_000);
     for (first, since, waits) in [
         (hooks("first"), vec![(7, delete()), (14_000, hooks("second"))], 300),
         (farewell, vec![(10_000, delete())], 500),
