@@ -84,7 +84,7 @@ pub(crate) async fn reconcile(
     let progress = Progress::new(shared, key, slot);
     let (ran, running) = (progress.ran(), progress.running());
     let context = StepContext { priority, ran, running, ..StepContext::new(shared, key, &progress) };
-    let mut reconcile = ReconcileLoop { context, steps: 0 };
+    let mut reconcile = ReconcileLoop { context, steps: 0, last: None };
     let Some(end) = publish_progress(shared, key, progress.subscribe(), Box::pin(reconcile.run())).await else {
         tracing::info!(resource = %key, "Stopping while the release waits: the next process resumes it");
         return ReconcileResult::RequeueAfter;
@@ -107,6 +107,8 @@ struct ReconcileLoop<'a> {
     context: StepContext<'a>,
     /// How many steps were decided.
     steps: usize,
+    /// The resource that the last step was decided on.
+    last: Option<Arc<Primary>>,
 }
 
 impl ReconcileLoop<'_> {
@@ -121,12 +123,12 @@ impl ReconcileLoop<'_> {
             let Some(primary) = shared.cache.primary(key) else { return End::Idle };
             let (step, primary, observed) = self.decide(primary);
             match self.take(step, &primary).await {
-                Ok(NextStep::Again) => {}
+                Ok(NextStep::Again) if !self.context.is_outdated() => {}
+                Ok(NextStep::Again | NextStep::Anew) => left = self.anew(),
                 Err(_) if self.context.is_outdated() => {
                     tracing::info!(resource = %key, %step, "Lost contact with the API server: deciding again");
                     left = self.anew();
                 }
-                Ok(NextStep::Anew) => left = self.anew(),
                 Ok(NextStep::Done) if observed.is_idle() => return End::Idle,
                 Ok(NextStep::Done) => return End::Rest,
                 Ok(NextStep::At(time)) => return End::At(time),
@@ -150,6 +152,11 @@ impl ReconcileLoop<'_> {
     /// Determines the next step. Returns it with the resource and what it depends on.
     fn decide(&mut self, primary: Arc<Primary>) -> (Step, Arc<Primary>, Observed) {
         let context = &mut self.context;
+        if self.last.as_ref().is_some_and(|last| primary.differs_from(last)) {
+            // Contains the values of the earlier `spec`.
+            context.found.loaded = None;
+        }
+        self.last = Some(primary.clone());
         let primary = context.with_spec(primary);
         context.begin_decision();
         context.depend_on_sources(&primary);

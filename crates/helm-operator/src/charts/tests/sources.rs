@@ -225,6 +225,30 @@ async fn a_change_during_a_read_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_spec_that_changes_while_sources_are_read_is_not_lost() {
+    let world = installed().await;
+    let (server, shared) = (world.server.clone(), Arc::downgrade(&world.shared));
+    let edited = std::sync::atomic::AtomicBool::new(false);
+    secret(&world, "ns", "web-values", &[("values.yaml", "value: two")]);
+    world.server.refuse(move |call| {
+        let reads = call.path.ends_with("/secrets/web-values") && call.body.is_none();
+        if reads && !edited.swap(true, Ordering::Relaxed) {
+            let mut primary = server.object(PRIMARY)?;
+            primary["spec"]["maps"] = json!(["a", "b"]);
+            primary["metadata"]["generation"] = (primary["metadata"]["generation"].as_i64()? + 1).into();
+            server.put(PRIMARY, primary, "user");
+            shared.upgrade()?.primary_written(serde_json::from_value(server.object(PRIMARY)?).ok()?);
+        }
+        None
+    });
+    world.reconcile().await;
+    world.server.accept();
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b"]);
+    assert_eq!(world.value_of("b"), "two");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_render_is_repeated_at_once_with_the_contents_that_came_meanwhile() {
     let world = installed().await;
     world.edit(|p| (p["spec"]["seconds"], p["spec"]["broken"]) = (20.into(), true.into()));
