@@ -38,8 +38,8 @@ pub(super) fn hide(object: &mut Value, before: Option<&Value>, sent: &Value, res
     let mut invented: Vec<&str> = Vec::new();
     if is_new {
         invented.push(&uid);
-        hide_addresses(object, sent);
     }
+    hide_addresses(object, before.filter(|_| !is_new).unwrap_or(&Value::Null), sent);
     if !resource.exists {
         invented.push(resource.uid());
     }
@@ -57,8 +57,8 @@ fn replace(value: &mut Value, texts: &[&str]) {
     }
 }
 
-/// Replaces a Service's addresses and ports, unless they were sent.
-fn hide_addresses(service: &mut Value, sent: &Value) {
+/// Replaces a Service's addresses and ports, unless they were sent or the Service had them before.
+fn hide_addresses(service: &mut Value, before: &Value, sent: &Value) {
     if service["kind"] != "Service" || service["apiVersion"] != "v1" {
         return;
     }
@@ -66,7 +66,7 @@ fn hide_addresses(service: &mut Value, sent: &Value) {
     let is_headless = service["spec"]["clusterIP"] == "None";
     let Some(spec) = service["spec"].as_object_mut() else { return };
     for field in OF_SERVICE {
-        match spec.get_mut(field) {
+        match spec.get_mut(field).filter(|one| **one != before["spec"][field]) {
             Some(Value::Array(all))
                 if !is_headless && sent["spec"]["clusterIP"].is_null() && sent["spec"][field].is_null() =>
             {
@@ -76,10 +76,12 @@ fn hide_addresses(service: &mut Value, sent: &Value) {
             _ => {}
         }
     }
-    let sent_ports = sent["spec"]["ports"].as_array().map_or(&[][..], Vec::as_slice);
-    let is_sent = |port: &Value| sent_ports.iter().any(|one| one["port"] == port["port"] && !one[OF_PORT].is_null());
+    let ports = |of: &Value| of["spec"]["ports"].as_array().cloned().unwrap_or_default();
+    let (sent, before) = (ports(sent), ports(before));
+    let is_sent = |port: &Value| sent.iter().any(|one| one["port"] == port["port"] && !one[OF_PORT].is_null());
+    let was_there = |port: &Value| before.iter().any(|one| one[OF_PORT] == port[OF_PORT]);
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        if !port[OF_PORT].is_null() && !is_sent(port) {
+        if !port[OF_PORT].is_null() && !is_sent(port) && !was_there(port) {
             port[OF_PORT] = ASSIGNED.into();
         }
     }
@@ -128,6 +130,13 @@ mod tests {
         });
         assert_eq!(hidden(answered.clone(), None, &sent, true)["spec"], expected);
         assert_eq!(hidden(answered.clone(), Some(&answered), &sent, true), answered, "it exists");
+        let internal = service(json!({"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 80}]}));
+        let exposed = service(json!({
+            "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 80, "nodePort": 30001}],
+        }));
+        let shown = hidden(exposed, Some(&internal), &internal, true);
+        assert_eq!(shown["spec"]["ports"][0]["nodePort"], ASSIGNED, "it gets a port");
+        assert_eq!(shown["spec"]["clusterIP"], "10.0.0.7", "and keeps its address");
         let sent =
             service(json!({"clusterIP": "10.0.0.7", "healthCheckNodePort": 30003, "ports": answered["spec"]["ports"]}));
         assert_eq!(hidden(answered.clone(), None, &sent, true)["spec"], answered["spec"]);

@@ -5,7 +5,8 @@
 use serde_json::Value;
 
 /// Adds to an object in memory what the API server adds to the same apply, although there it meets the object as it was
-/// before the earlier writes. A field that memory has, or that it removed, is left as it is: earlier writes decide that.
+/// before the earlier writes, and removes what it does not store, such as `hostIPC: false`. A field that memory has, or
+/// that it removed, is left as it is: earlier writes decide that.
 pub(super) fn add(kept: &mut Value, before: &Value, sent: &Value, answered: &Value) {
     for part in ["spec", "data"] {
         if let Some(kept) = kept.get_mut(part) {
@@ -26,6 +27,8 @@ fn add_below(kept: &mut Value, before: &Value, sent: &Value, answered: &Value) {
                     None => {}
                 }
             }
+            let unstored = sent.as_object().into_iter().flatten().filter(|(key, _)| !answered.contains_key(*key));
+            unstored.for_each(|(key, _)| _ = map.remove(key));
         }
         (Value::Array(items), Value::Array(answered)) if items.len() == answered.len() => {
             // What was there before has no say in a list that is as it was sent.
@@ -157,6 +160,14 @@ mod tests {
         let answered = json!({"account": "a", "accountToo": "a", "replicas": 1, "removed": 1});
         let expected = json!({"account": "a", "accountToo": "a", "replicas": 3});
         assert_eq!(added(kept, before, sent, answered), expected);
+    }
+
+    #[test]
+    fn what_the_server_does_not_store_goes() {
+        let kept = json!({"hostIPC": false, "replicas": 3, "other": false});
+        let sent = json!({"hostIPC": false, "replicas": 3});
+        let answered = json!({"replicas": 3});
+        assert_eq!(added(kept, Value::Null, sent, answered), json!({"replicas": 3, "other": false}));
     }
 
     #[test]
