@@ -14,7 +14,7 @@ use crate::jobs::{self, Task, inputs};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME};
 use crate::order::Order;
 use crate::others;
-use crate::quiet::{End, records};
+use crate::quiet::{End, records, status_of};
 use crate::registry::{FIRST, WRONG};
 use crate::rollout::{Rollout, is_broken};
 use crate::script::Action;
@@ -304,7 +304,7 @@ impl Checks {
         let Some(resource) = self.resources.get_mut(name) else { return };
         jobs::note_attempt(resource, change);
         let is_first = records(name, objects).all(|(path, _)| *path == change.path);
-        let status = change.after.as_ref().and_then(|after| after["metadata"]["labels"]["status"].as_str());
+        let status = status_of(change.after.as_deref());
         if let Some(task) = &mut resource.task {
             let is_over = matches!(status, Some("deployed" | "failed"));
             task.is_recorded |= is_over && change.after.as_deref().is_some_and(jobs::names_a_job);
@@ -318,8 +318,11 @@ impl Checks {
             Some(_) if &*change.by == "helm" && change.before.is_none() && is_first => resource.is_foreign = true,
             // A command that began before the resource was created anew gives the release to the former one.
             Some(after) if &*change.by == "helm" && is_former(after) => resource.is_foreign = true,
-            Some(after) if after["metadata"]["labels"]["status"] == "deployed" => {
-                resource.before.clear();
+            Some(_) if status == Some("deployed") => {
+                // A later change of the record, such as new marks, adopts nothing.
+                if status_of(change.before.as_deref()) != status {
+                    resource.before.clear();
+                }
                 self.rollout.deployed(name);
             }
             None if is_first => {

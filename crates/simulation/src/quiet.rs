@@ -183,6 +183,11 @@ pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<
     objects.iter().filter(move |(path, _)| names::record(path).is_some_and(|(release, _)| release == name))
 }
 
+/// Returns the status of a release record.
+pub(crate) fn status_of(record: Option<&Value>) -> Option<&str> {
+    record?["metadata"]["labels"]["status"].as_str()
+}
+
 /// Checks (e) for a deleted resource.
 fn left_over(name: &str, resource: &Resource, objects: &Objects) -> Vec<String> {
     let stays = |path: &str, object: &Value| {
