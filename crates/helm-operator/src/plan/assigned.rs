@@ -68,23 +68,28 @@ fn hide_addresses(service: &mut Value, before: &Value, sent: &Value) {
     for field in OF_SERVICE {
         match spec.get_mut(field).filter(|one| **one != before["spec"][field]) {
             Some(Value::Array(all))
-                if !is_headless && sent["spec"]["clusterIP"].is_null() && sent["spec"][field].is_null() =>
+                if !is_headless && !is_set(&sent["spec"]["clusterIP"]) && !is_set(&sent["spec"][field]) =>
             {
                 all.iter_mut().for_each(|one| *one = ASSIGNED.into());
             }
-            Some(one) if !one.is_array() && !is_headless && sent["spec"][field].is_null() => *one = ASSIGNED.into(),
+            Some(one) if !one.is_array() && !is_headless && !is_set(&sent["spec"][field]) => *one = ASSIGNED.into(),
             _ => {}
         }
     }
     let ports = |of: &Value| of["spec"]["ports"].as_array().cloned().unwrap_or_default();
     let (sent, before) = (ports(sent), ports(before));
-    let is_sent = |port: &Value| sent.iter().any(|one| one["port"] == port["port"] && !one[OF_PORT].is_null());
+    let is_sent = |port: &Value| sent.iter().any(|one| one["port"] == port["port"] && is_set(&one[OF_PORT]));
     let was_there = |port: &Value| before.iter().any(|one| one[OF_PORT] == port[OF_PORT]);
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         if !port[OF_PORT].is_null() && !is_sent(port) && !was_there(port) {
             port[OF_PORT] = ASSIGNED.into();
         }
     }
+}
+
+/// Returns whether a field has a value for the API server: it fills in what is empty or 0.
+fn is_set(value: &Value) -> bool {
+    !(value.is_null() || *value == 0 || *value == "")
 }
 
 #[cfg(test)]
@@ -134,7 +139,8 @@ mod tests {
         let exposed = service(json!({
             "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 80, "nodePort": 30001}],
         }));
-        let shown = hidden(exposed, Some(&internal), &internal, true);
+        let sent = service(json!({"clusterIP": "", "ports": [{"port": 80, "nodePort": 0}]}));
+        let shown = hidden(exposed, Some(&internal), &sent, true);
         assert_eq!(shown["spec"]["ports"][0]["nodePort"], ASSIGNED, "it gets a port");
         assert_eq!(shown["spec"]["clusterIP"], "10.0.0.7", "and keeps its address");
         let sent =
