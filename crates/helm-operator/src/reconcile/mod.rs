@@ -46,6 +46,7 @@ use controller::runtime::queue::Queue;
 use controller::runtime::workers;
 use futures::future::BoxFuture;
 use helm_release::kube::Slot;
+use tokio::time::Instant;
 
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::schedule::End;
@@ -84,7 +85,7 @@ pub(crate) async fn reconcile(
     let progress = Progress::new(shared, key, slot);
     let (ran, running) = (progress.ran(), progress.running());
     let context = StepContext { priority, ran, running, ..StepContext::new(shared, key, &progress) };
-    let mut reconcile = ReconcileLoop { context, steps: 0, last: None };
+    let mut reconcile = ReconcileLoop { context, steps: 0, last: None, has_changed: false };
     let Some(end) = publish_progress(shared, key, progress.subscribe(), Box::pin(reconcile.run())).await else {
         tracing::info!(resource = %key, "Stopping while the release waits: the next process resumes it");
         return ReconcileResult::RequeueAfter;
@@ -109,6 +110,8 @@ struct ReconcileLoop<'a> {
     steps: usize,
     /// The resource that the last step was decided on.
     last: Option<Arc<Primary>>,
+    /// Whether the resource has changed since the first step.
+    has_changed: bool,
 }
 
 impl ReconcileLoop<'_> {
@@ -135,6 +138,9 @@ impl ReconcileLoop<'_> {
                 Err(failed) => return self.failed(step, primary, failed).await,
             }
         }
+        if self.has_changed {
+            return End::At(Instant::now());
+        }
         let Some(primary) = shared.cache.primary(key) else { return End::Idle };
         let message = format!("the resource is not settled after {MAX_STEPS} steps, which is a bug");
         let fault = Fault { condition: condition::IRRECONCILABLE, reason: Reason::InternalError, message };
@@ -152,9 +158,10 @@ impl ReconcileLoop<'_> {
     /// Determines the next step. Returns it with the resource and what it depends on.
     fn decide(&mut self, primary: Arc<Primary>) -> (Step, Arc<Primary>, Observed) {
         let context = &mut self.context;
+        // What was found about an earlier `spec` says nothing about this one.
         if self.last.as_ref().is_some_and(|last| primary.differs_from(last)) {
-            // Contains the values of the earlier `spec`.
-            context.found.loaded = None;
+            context.found = Findings::default();
+            self.has_changed = true;
         }
         self.last = Some(primary.clone());
         let primary = context.with_spec(primary);

@@ -42,6 +42,34 @@ impl Renderer for Fixed {
     }
 }
 
+/// Renders as [`Fixed`], notes each `spec`, and does something else while it renders for the first time.
+#[derive(Default)]
+struct Interrupted {
+    specs: Mutex<Vec<String>>,
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Renderer for Interrupted {
+    fn digest(&self) -> String {
+        Fixed(RENDERED).digest()
+    }
+
+    fn chart_name(&self) -> &str {
+        "memcached"
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
+        self.specs.lock().unwrap().push(request.spec.json().unwrap().to_owned());
+        if let Some(act) = self.meanwhile.lock().unwrap().take() {
+            act();
+        }
+        let candidate = super::render(&request);
+        let objects = objects_of(RENDERED).unwrap();
+        let candidate = candidate.map(|stub| Candidate { manifest: RENDERED.to_owned(), objects, ..stub });
+        Box::pin(async move { candidate.map(Rendered::Done) })
+    }
+}
+
 /// Creates a release that helm-operator-plugins installed, and an operator of ours that takes it over.
 fn hop_release() -> World {
     let world = World::new(json!({}));
@@ -106,6 +134,27 @@ async fn a_cluster_scoped_object_of_helm_operator_plugins_is_no_reason_to_upgrad
         assert_eq!(content(&world.server, &path), before, "{path}");
     }
     assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_changes_while_a_release_is_taken_over_is_rendered() {
+    let renderer = Arc::new(Interrupted::default());
+    let world = World::rendering(hop_release().server, renderer.clone());
+    let (server, shared) = (world.server.clone(), Arc::downgrade(&world.shared));
+    *renderer.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        let mut primary = server.object(PRIMARY).unwrap();
+        primary["spec"]["value"] = "new".into();
+        primary["metadata"]["generation"] = (primary["metadata"]["generation"].as_i64().unwrap_or(0) + 1).into();
+        server.put(PRIMARY, primary, "user");
+        let edited = serde_json::from_value(server.object(PRIMARY).unwrap()).unwrap();
+        shared.upgrade().unwrap().primary_written(edited);
+    }));
+    for _ in 0..2 {
+        world.reconcile().await;
+    }
+    let specs = renderer.specs.lock().unwrap().clone();
+    assert!(specs.last().is_some_and(|spec| spec.contains("new")), "{specs:?}");
+    assert_eq!(world.history(), ["1 deployed"]);
 }
 
 #[tokio::test(start_paused = true)]
