@@ -19,11 +19,12 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// Adds a rest or a restored backup to some scripts. `told` is when the story ends, in milliseconds.
-pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, told: Option<u64>) {
-    match (random.u8(0..16), told) {
+/// Lets some scripts rest, and restores a backup in others. `end` is the time at which the script's story ends, in
+/// milliseconds.
+pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, end: Option<u64>) {
+    match (random.u8(0..16), end) {
         // What follows must heal nothing before it was seen.
-        (0..4, Some(told)) => insert(script, told + random.u64(0..2000), Action::Rest),
+        (0..4, Some(end)) => insert(script, end + random.u64(0..2000), Action::Rest),
         (4, _) => {
             let at = moment(random, script);
             insert(script, at, Action::Rest);

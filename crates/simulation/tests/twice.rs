@@ -1,5 +1,5 @@
-//! Scripts that are played twice in one process, others in between. This is a process of its own: the first run of a
-//! process must be like later ones, too.
+//! Plays scripts twice in one process, with others in between. No other test shares the process, because its very first
+//! run must be like later ones, too.
 
 use serde_json::json;
 use simulation::process::Setup;

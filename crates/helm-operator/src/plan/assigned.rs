@@ -76,15 +76,17 @@ fn hide_addresses(service: &mut Value, before: &Value, sent: &Value) {
             _ => {}
         }
     }
-    let ports = |of: &Value| of["spec"]["ports"].as_array().cloned().unwrap_or_default();
-    let (sent, before) = (ports(sent), ports(before));
-    let is_sent = |port: &Value| sent.iter().any(|one| one["port"] == port["port"] && is_set(&one[OF_PORT]));
-    let was_there = |port: &Value| before.iter().any(|one| one[OF_PORT] == port[OF_PORT]);
+    let is_sent = |port: &Value| ports(sent).iter().any(|one| one["port"] == port["port"] && is_set(&one[OF_PORT]));
+    let was_there = |port: &Value| ports(before).iter().any(|one| one[OF_PORT] == port[OF_PORT]);
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         if !port[OF_PORT].is_null() && !is_sent(port) && !was_there(port) {
             port[OF_PORT] = ASSIGNED.into();
         }
     }
+}
+
+fn ports(service: &Value) -> &[Value] {
+    service["spec"]["ports"].as_array().map_or(&[][..], Vec::as_slice)
 }
 
 /// Returns whether a field has a value for the API server: it fills in what is empty or 0.

@@ -29,7 +29,7 @@ impl Substitute {
         let end = name.floor_char_boundary(MAX_NAME - SUFFIX.len());
         let other = format!("{}{SUFFIX}", name[..end].trim_end_matches(['-', '.']));
         object["metadata"]["name"] = other.as_str().into();
-        // The other object is none that exists.
+        // These identify the existing object, and the API server would refuse to create another one with them.
         let metadata = object["metadata"].as_object_mut()?;
         ["uid", "resourceVersion"].iter().for_each(|field| _ = metadata.remove(*field));
         let mut parts = request.parts.clone();
