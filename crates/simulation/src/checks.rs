@@ -149,7 +149,8 @@ impl Checks {
         (self.holder, self.elects, self.is_mixed) = (now.holder, now.elects, now.is_mixed);
         (self.is_pulled, self.is_pinned) = (now.is_pulled, now.is_pinned);
         (self.setups, self.ends) = (now.setups, now.ends);
-        (self.rollout.is_limited, self.order.is_on) = (now.rollout.is_limited, now.order.is_on);
+        self.rollout.is_limited = now.rollout.is_limited;
+        (self.order.is_on, self.order.may_fail) = (now.order.is_on, now.order.may_fail);
         self.touched.extend(now.touched);
         for (name, now) in now.resources {
             let resource = self.resources.entry(name).or_default();
@@ -236,7 +237,7 @@ impl Checks {
         if let Some(resource) = resource {
             is_leaving = !resource.exists;
             is_exempt = resource.is_foreign || resource.is_claimed || resource.is_helms || resource.leaves_orphans;
-            resource.judged |= self.order.is_on && change.after.as_ref().is_some_and(is_broken);
+            resource.judged |= self.order.may_fail && change.after.as_ref().is_some_and(is_broken);
         }
         self.order.written(change, objects, is_leaving).filter(|_| !is_exempt)
     }

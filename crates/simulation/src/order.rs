@@ -16,6 +16,8 @@ use crate::world::Change;
 pub struct Order {
     /// Whether every process applies the chart's order.
     pub is_on: bool,
+    /// Whether a process has waited for groups, so that what never becomes ready fails.
+    pub may_fail: bool,
     /// The objects that have been ready since a release's newest revision began.
     ready: BTreeMap<String, BTreeSet<Arc<str>>>,
     /// The releases of which a person's helm made a revision, which has no order.

@@ -138,19 +138,25 @@ impl Processes {
     fn configure(&mut self, number: usize, setup: &Setup) {
         let Some(place) = self.all.get_mut(number) else { return };
         place.setup = setup.clone();
-        let (is_mixed, is_limited, is_ordered) = (self.is_mixed(), self.is_limited(), self.is_ordered());
+        let (is_mixed, is_limited) = (self.is_mixed(), self.is_limited());
+        let (is_ordered, may_fail) = (self.is_ordered(), self.may_fail());
         let (is_pulled, is_pinned) = (self.is_pulled(), self.is_pinned());
         let checks = &mut self.world.state().checks;
         checks.setup_changes();
         checks.is_mixed = is_mixed;
         checks.rollout.is_limited = is_limited;
         checks.order.is_on &= is_ordered;
+        checks.order.may_fail |= may_fail;
         checks.is_pulled |= is_pulled;
         checks.is_pinned &= is_pinned;
     }
 
     fn is_ordered(&self) -> bool {
         self.all.iter().all(|place| place.setup.is_ordered())
+    }
+
+    fn may_fail(&self) -> bool {
+        self.all.iter().any(|place| place.setup.is_ordered())
     }
 
     fn is_pulled(&self) -> bool {
@@ -230,6 +236,7 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
         checks.is_mixed = processes.is_mixed();
         checks.rollout.is_limited = processes.is_limited();
         checks.order.is_on = processes.is_ordered();
+        checks.order.may_fail = processes.may_fail();
         checks.is_pulled = processes.is_pulled();
         checks.is_pinned = processes.is_pinned();
     }
