@@ -12,6 +12,7 @@ use kube::{Api, Client, Resource};
 use outside::sync::lock;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::as_of_now;
 use crate::client::{Connection, Contact};
 use crate::events;
 pub use crate::events::Events;
@@ -93,6 +94,11 @@ impl Context {
             readiness,
             parts: Parts::default(),
         }
+    }
+
+    /// Returns the same handles for what is decided now: once all watches were interrupted, the client writes nothing.
+    pub(crate) fn as_of_now(&self) -> Context {
+        Context { client: as_of_now(&self.client, &self.contact), ..self.clone() }
     }
 
     /// Returns these handles, bound to the controller with this name.

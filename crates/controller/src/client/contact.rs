@@ -213,6 +213,17 @@ impl Contact {
         lock(&self.0.state).lost.is_some_and(|lost| lost > since)
     }
 
+    /// Interrupts all watches for a moment.
+    #[cfg(test)]
+    pub(crate) fn lose(&self) {
+        self.answered("all", StatusCode::OK, Duration::from_secs(290), 0);
+        let all: Vec<String> = lock(&self.0.state).watches.keys().cloned().collect();
+        all.iter().for_each(|selection| self.ended(selection, Ended::Broken));
+        for selection in all {
+            self.answered(&selection, StatusCode::OK, Duration::from_secs(290), 0);
+        }
+    }
+
     /// Waits until every watch has resumed after all were interrupted.
     pub async fn resumed(&self) {
         loop {

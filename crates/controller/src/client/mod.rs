@@ -31,6 +31,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 use tracing::Instrument as _;
 
 pub use crate::client::as_of::AsOf;
+pub(crate) use crate::client::as_of::as_of_now;
 use crate::client::bounded::{Bounded, TooLarge};
 pub use crate::client::certificates::CertificatesError;
 pub(crate) use crate::client::certificates::certificates;

@@ -10,6 +10,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use outside::sync::lock;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::contract::{Next, Reconciler};
@@ -54,7 +55,8 @@ impl<R: Reconciler> Serving<R> {
         Serving { context, reconciler, manager, caches, resources, settings, published: Mutex::default() }
     }
 
-    /// Does the next step for the resource, within the reconciler's timeout.
+    /// Does the next step for the resource, within the reconciler's timeout. Once all watches were interrupted, its
+    /// writes fail, because they may rest on objects of a server that has been restored since.
     async fn work(&self, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
         match self.settings.timeout {
             None => self.step(resource).await,
@@ -66,7 +68,8 @@ impl<R: Reconciler> Serving<R> {
     }
 
     async fn step(&self, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
-        let scope = Scope::new(&self.context, resource, &self.manager);
+        let context = self.context.as_of_now();
+        let scope = Scope::new(&context, resource, &self.manager);
         if resource.meta().deletion_timestamp.is_none() {
             let own = self.reconciler.finalizers().iter().copied();
             let missing: Vec<&str> = own.filter(|name| !has_finalizer(&**resource, name)).collect();
@@ -74,7 +77,7 @@ impl<R: Reconciler> Serving<R> {
                 [] => self.reconciler.reconcile(&scope, &self.caches).await.map_err(Failure::Reconciler),
                 _ => {
                     let all = resource.finalizers().iter().map(|name| &**name).chain(missing.iter().copied());
-                    self.set_finalizers(resource, all.collect()).await
+                    self.set_finalizers(&context, resource, all.collect()).await
                 }
             };
         }
@@ -82,7 +85,7 @@ impl<R: Reconciler> Serving<R> {
         match self.reconciler.cleanup(finalizer, &scope, &self.caches).await.map_err(Failure::Reconciler)? {
             Next::Wait => {
                 let others = resource.finalizers().iter().map(|name| &**name).filter(|name| *name != finalizer);
-                self.set_finalizers(resource, others.collect()).await
+                self.set_finalizers(&context, resource, others.collect()).await
             }
             later => Ok(later),
         }
@@ -90,9 +93,14 @@ impl<R: Reconciler> Serving<R> {
 
     /// Writes the finalizers; the event of that change continues the work. A resource that changed meanwhile gets an
     /// event, too.
-    async fn set_finalizers(&self, resource: &R::Resource, finalizers: Vec<&str>) -> Result<Next, Failure<R::Error>> {
+    async fn set_finalizers(
+        &self,
+        context: &Context,
+        resource: &R::Resource,
+        finalizers: Vec<&str>,
+    ) -> Result<Next, Failure<R::Error>> {
         let namespace = resource.namespace().unwrap_or_default();
-        let resources = kind::api::<R::Resource>(self.context.client.clone(), &namespace);
+        let resources = kind::api::<R::Resource>(context.client.clone(), &namespace);
         let (uid, version) = (resource.uid(), resource.resource_version());
         let patch = json!({"metadata": {"uid": uid, "resourceVersion": version, "finalizers": finalizers}});
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
@@ -209,6 +217,7 @@ impl<R: Reconciler> Reconcile for Serving<R> {
         if !self.serves(&resource) {
             return ReconcileResult::Success;
         }
+        let began = Instant::now();
         match self.work(&resource).await {
             Ok(Next::Wait) => {
                 self.succeeded(key);
@@ -218,6 +227,11 @@ impl<R: Reconciler> Reconcile for Serving<R> {
             Ok(Next::After(time)) => {
                 self.succeeded(key);
                 self.settings.queue.push_after(key.clone(), time.max(SHORTEST));
+                ReconcileResult::RequeueAfter
+            }
+            // It failed because watches were interrupted, or may have.
+            Err(_) if self.context.contact.was_lost_since(began) => {
+                self.settings.queue.push_after(key.clone(), SHORTEST);
                 ReconcileResult::RequeueAfter
             }
             Err(failure) => self.failed(key, self.reference(key), &failure),

@@ -241,6 +241,10 @@ impl Reconciler for Notes {
             "at once" => return Ok(Next::After(Duration::ZERO)),
             "invalid" => return Err(WriteError::NoNamespace { kind: "ConfigMap".into(), name: "x".into() }),
             "hang" => std::future::pending().await,
+            "lose" if lock(&self.failed).insert(note.name_any()) => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                scope.context().contact.lose();
+            }
             _ => {}
         }
         let mut wanted = map(&note.spec.text);
@@ -308,6 +312,17 @@ async fn a_terminal_failure_waits_for_a_change_a_slow_reconcile_is_stopped_and_n
     assert!((600..=701).contains(&count("c")), "at most ten a second: {}", count("c"));
     assert_eq!(world.events("a"), [r#"Warning InvalidObject: ConfigMap "x" needs a namespace: its resource has none"#]);
     assert_eq!(world.events("b"), ["Warning Timeout: the reconcile took longer than 60s and was stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_began_before_all_watches_were_interrupted_writes_nothing() {
+    let world = World::new();
+    world.add("a", "lose");
+    let notes = Notes::default();
+    run(&world, &notes, 40).await;
+    let writes: Vec<String> = world.asked().into_iter().filter(|line| line.starts_with("PATCH")).collect();
+    assert_eq!((lock(&notes.reconciled).len(), writes.len()), (2, 2), "{writes:?}");
+    assert_eq!(world.events("a"), Vec::<String>::new(), "an interruption is no failure");
 }
 
 #[tokio::test(start_paused = true)]
