@@ -16,6 +16,7 @@ mod chart_tests;
 mod client_side;
 mod commands;
 mod config;
+mod cost;
 mod definitions;
 mod depends;
 mod diff;

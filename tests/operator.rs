@@ -163,9 +163,18 @@ impl Operator {
 
     /// Returns its peak memory in KiB; `None` if the system does not report it.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// Returns its memory without pages of files in KiB; `None` if the system does not report it.
+    pub(crate) fn anonymous_memory(&self) -> Option<u64> {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, which: &str) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        peak.split_whitespace().next()?.parse().ok()
+        let line = status.lines().find_map(|line| line.strip_prefix(which))?;
+        line.split_whitespace().next()?.parse().ok()
     }
 
     /// Sends SIGTERM; waits for the exit.

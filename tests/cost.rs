@@ -1,0 +1,119 @@
+//! What a resource costs: requests in each part of its life, and memory. No change may raise either by a tenth unseen.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use test_cluster::{Namespace, Request, TestCluster};
+
+use crate::account::user;
+use crate::operator::{Operator, eventually};
+use crate::ownership::{HOLDER, install_kind};
+
+/// The number of resources.
+const ALL: usize = 100;
+
+/// Requests for each resource without lists, watches, leases and events, and anonymous memory in KiB for the process
+/// with all resources, in a debug build. If something costs less now, write down the new number.
+const BUDGETS: [(&str, f64); 5] =
+    [("install", 10.9), ("memory", 10_500.0), ("upgrade", 6.4), ("repair", 1.0), ("uninstall", 6.0)];
+
+/// The templates of the chart: no pods, so that nothing waits for them.
+const TEMPLATE: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {colour: {{ .Values.colour }}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: {{ .Release.Name }}-web}
+spec: {ports: [{port: 80}], selector: {app: {{ .Release.Name }}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}-web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}, colour: {{ .Values.colour }}}}
+    spec: {containers: [{name: web, image: example.org/web}]}
+";
+
+fn write_chart(folder: &Path) {
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: cost\nversion: 0.1.0\n").unwrap();
+    fs::write(folder.join("templates/all.yaml"), TEMPLATE).unwrap();
+}
+
+/// The resources of one namespace and what they have cost.
+struct Costs<'a> {
+    cluster: &'a TestCluster,
+    namespace: &'a Namespace<'a>,
+    counted: usize,
+    found: Vec<(&'static str, f64)>,
+}
+
+impl Costs<'_> {
+    /// Notes the requests since the last phase.
+    fn note(&mut self, phase: &'static str) {
+        let is_counted = |request: &Request| {
+            request.user == user(self.namespace.name())
+                && !matches!(&*request.verb, "list" | "watch")
+                && !matches!(&*request.resource, "leases" | "events")
+        };
+        let now = self.cluster.requests().unwrap().iter().filter(|request| is_counted(request)).count();
+        self.found.push((phase, (now - self.counted) as f64 / ALL as f64));
+        self.counted = now;
+    }
+
+    fn set(&self, colour: &str) {
+        HOLDER.set_all(self.namespace, (0..ALL).map(|number| (format!("r{number}"), json!({"colour": colour}))));
+        let wanted = json!({"colour": colour});
+        self.wait("ready resources", "holders", |resource| {
+            let is_ready = crate::chart::condition(resource, "Ready")["status"] == "True";
+            is_ready && resource["status"]["observedGeneration"] == resource["metadata"]["generation"]
+        });
+        self.wait("ConfigMaps", "configmaps", |map| map["data"] == wanted);
+    }
+
+    /// Waits until this is so for as many objects of the kind as there are resources.
+    fn wait(&self, what: &str, kind: &str, is_wanted: impl Fn(&Value) -> bool) {
+        eventually(what, || {
+            let list = self.namespace.kubectl(["get", kind, "-o", "json"]).unwrap();
+            let list: Value = serde_json::from_str(&list).unwrap();
+            let found = list["items"].as_array().unwrap().iter().filter(|object| is_wanted(object)).count();
+            if found == ALL { Ok(()) } else { Err(found) }
+        });
+    }
+}
+
+#[test]
+fn a_resource_costs_no_more_than_before() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let (namespace, folder) = (cluster.namespace("cost").unwrap(), tempfile::tempdir().unwrap());
+    install_kind(cluster);
+    write_chart(folder.path());
+    let watches = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": folder.path()}]);
+    let operator = Operator::start_in(cluster, &[&namespace], &watches.to_string());
+    operator.logged("Starting Controller");
+    let mut costs = Costs { cluster, namespace: &namespace, counted: 0, found: Vec::new() };
+    costs.note("start");
+    costs.set("blue");
+    costs.note("install");
+    costs.found.push(("memory", operator.anonymous_memory().unwrap() as f64));
+    costs.set("red");
+    costs.note("upgrade");
+    namespace.kubectl(["delete", "configmaps", "--all"]).unwrap();
+    costs.wait("repaired ConfigMaps", "configmaps", |map| map["data"]["colour"] == "red");
+    costs.note("repair");
+    namespace.kubectl(["delete", "holders", "--all"]).unwrap();
+    costs.note("uninstall");
+    let is_off = |(phase, found): &(&str, f64)| {
+        let budget = BUDGETS.iter().find(|(name, _)| name == phase).map(|(_, budget)| *budget);
+        budget.is_some_and(|budget| !(budget * 0.9..=budget * 1.1).contains(found))
+    };
+    let off: Vec<_> = costs.found.iter().filter(|cost| is_off(cost)).collect();
+    assert!(off.is_empty(), "a tenth or more off the budgets {BUDGETS:?}: {off:?}");
+}
