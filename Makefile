@@ -206,6 +206,10 @@ bench-scale: cluster ## Measure memory, CPU and a restart with N resources (defa
 	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
 	hack/bench-scale '$(or $(N),1000)' $(OPERATOR)
 
+.PHONY: scoreboard
+scoreboard: ## Measure this operator and its peers with N="50 300 1000" resources, and write docs/scoreboard.md; ONLY="TEXT…" selects. Needs Go.
+	hack/scoreboard $(N)
+
 .PHONY: bench-page
 bench-page: cluster ## Measure the page over N (5000) releases with VIEWERS (20) and SLOW (0) slow readers; OPERATOR=BINARY measures another build.
 	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)
