@@ -113,9 +113,9 @@ impl Checks {
         Checks { resources, ..Checks::default() }
     }
 
-    /// Records that the server permanently rejected a write of this object.
+    /// Records that the server permanently rejected a write of this object, which may be a hook.
     pub fn judge(&mut self, path: &str) {
-        if let Some((_, resource)) = self.resources.iter_mut().find(|(name, _)| is_of(path, name)) {
+        if let Some(resource) = names::owner(path).and_then(|name| self.resources.get_mut(name)) {
             resource.judged = true;
         }
     }

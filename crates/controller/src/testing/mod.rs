@@ -18,6 +18,7 @@ use kube::{Client, ResourceExt as _};
 use outside::sync::lock;
 use outside::{Call, MemoryApi};
 use serde_json::Value;
+use tower::BoxError;
 
 use crate::ResourceKey;
 use crate::context::Context;
@@ -175,21 +176,27 @@ fn client_with(server: &Arc<MemoryApi>, asked: &Requests, webhooks: &Arc<Webhook
                 std::future::pending::<()>().await;
             }
             let own = client_with(&server, &asked, &webhooks);
-            Ok::<_, std::convert::Infallible>(answer(&server, &webhooks, own, request).await)
+            answer(&server, &webhooks, own, request).await
         }
     });
     Client::new(service, "default")
 }
 
-async fn answer(server: &MemoryApi, webhooks: &Webhooks, client: Client, request: Request<Body>) -> Response<Body> {
-    let call = Call::received(request).await.unwrap_or_else(|error| panic!("{error}"));
+/// Returns the response to a request; an error if it gets none.
+async fn answer(
+    server: &MemoryApi,
+    webhooks: &Webhooks,
+    client: Client,
+    request: Request<Body>,
+) -> Result<Response<Body>, BoxError> {
+    let call = Call::received(request).await?;
     let (code, body) = match webhooks.send(server, client, call).await {
         Ok(answer) => (200, answer.body),
-        Err(error) => error.to_response().unwrap_or_else(|| panic!("{error}")),
+        Err(error) => error.to_response().ok_or(error)?,
     };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
-    response
+    Ok(response)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use controller::report::Outcome;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::queue::Queue;
 use helm_release::kube::{Adopt, Api, Applier, CrdPolicy, ObjectRule, Policy, Reach, Resource};
-use helm_release::storage::{Home, Storage};
+use helm_release::storage::{Home, Marks, Storage};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::GroupVersionKind;
 use tokio::sync::mpsc;
@@ -202,6 +202,13 @@ impl ControllerContext {
     /// Counts an outcome that concerns no single resource, and publishes it in the background.
     pub(crate) fn publish_for_process(&self, outcome: Outcome) {
         events::publish(&self.metrics, &self.events, &self.settings.controller, self.process.clone(), outcome);
+    }
+
+    /// Requests a watch of each kind in a release that is not watched yet. An action does so while it applies objects,
+    /// but the answer to its last write may be lost, so that only the record says that it succeeded.
+    pub(crate) fn watch_release(&self, marks: &Marks) {
+        let unwatched = marks.objects.iter().filter(|object| !self.cache.is_started(&object.key));
+        self.watch_kinds(unwatched.filter_map(|one| self.applier.mapper.known(&one.api_version, &one.key.kind)));
     }
 
     /// Requests a watch of each kind that is not watched yet.

@@ -64,6 +64,7 @@ use crate::reconcile::steps::{
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
+use crate::view::release::Release;
 
 /// The maximum number of steps in one reconcile. Reaching it is a bug.
 const MAX_STEPS: usize = 12;
@@ -169,6 +170,9 @@ impl ReconcileLoop<'_> {
         context.depend_on_sources(&primary);
         context.accept_retry(&primary);
         context.report_competitor(&primary);
+        if let Some(marks) = context.release().as_deref().and_then(Release::deployed_marks) {
+            context.shared.watch_release(marks);
+        }
         let observed = context.observe(&primary);
         let step = next_step(&observed);
         if observed.only_drifts() {

@@ -366,6 +366,11 @@ impl Cache {
         self.state().coverage.start(kind_key(resource))
     }
 
+    /// Returns whether the object's kind is watched, however far that is.
+    pub(crate) fn is_started(&self, object: &ObjectKey) -> bool {
+        self.state().coverage.is_started(object)
+    }
+
     /// Makes the resources whose releases have objects of a kind wait for its first list.
     pub(crate) fn await_kind(&self, resource: &Resource) {
         let waiting = self.resources_with(resource).into_iter().collect();

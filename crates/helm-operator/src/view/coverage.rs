@@ -125,6 +125,11 @@ impl Coverage {
         all
     }
 
+    /// Returns whether the object's kind is watched, however far that is.
+    pub(crate) fn is_started(&self, object: &ObjectKey) -> bool {
+        self.of(object).is_some_and(|kind| kind.is_started)
+    }
+
     /// Returns whether absence from the cache proves absence: a watch that covers the object has listed.
     pub(crate) fn covers(&self, object: &ObjectKey) -> bool {
         self.of(object).is_some_and(|kind| kind.covers(&object.namespace))

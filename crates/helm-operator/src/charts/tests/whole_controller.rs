@@ -6,6 +6,7 @@ use controller::context::{Context, ControllerConfig};
 use controller::reconciler::Controller;
 use controller::runtime::namespaces::Namespaces;
 use controller::testing::{Requests, client};
+use helm_release::kube::Disturbance;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::ResourceExt as _;
 use tokio_util::sync::CancellationToken;
@@ -109,6 +110,14 @@ async fn a_controller_installs_listed_resources_and_ends_on_shutdown() {
     ] {
         assert!(running.asked(stream), "{stream}: {:#?}", running.asked.lock().unwrap());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kinds_of_a_release_are_watched_although_the_last_answer_of_its_install_was_lost() {
+    let running = Running::new(server());
+    let record = format!("PATCH {SECRETS}/sh.helm.release.v1.web.v1");
+    running.server.disturb(&record, 1, Disturbance::AnswerLost);
+    running.until(controller(""), || running.is_ready() && running.asked("GET /api/v1/configmaps?")).await;
 }
 
 #[tokio::test(start_paused = true)]

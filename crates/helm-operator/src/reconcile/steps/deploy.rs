@@ -1,12 +1,11 @@
 //! Creates the next revision: installs the first one, upgrades to any later one. [`super::remediate`] rolls back what a
 //! failed attempt left.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use controller::report::{self, shorten};
 use helm_release::action::{self, Action, Candidate, Completed, Failure};
-use helm_release::kube::{Resource, intern};
+use helm_release::kube::intern;
 use helm_release::release::Status;
 use tokio::time::Instant;
 
@@ -134,15 +133,6 @@ pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed) {
     if let Some(primary) = shared.cache.primary(context.key) {
         remediate::publish_client_side_applies(context, &primary, &outcome.applied).await;
     }
-    let mut kinds: Vec<Arc<Resource>> = Vec::new();
-    for object in &outcome.marks.objects {
-        if let Ok(kind) = shared.applier.mapper.resource(&object.api_version, &object.key.kind).await
-            && !kinds.contains(&kind)
-        {
-            kinds.push(kind);
-        }
-    }
-    shared.watch_kinds(kinds);
     shared.cache.change_release(context.key, |release| {
         for (superseded, resource_version) in &outcome.superseded {
             if let Some(revision) = release.revisions.get_mut(superseded) {

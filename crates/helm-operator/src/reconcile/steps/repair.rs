@@ -183,11 +183,6 @@ async fn take(
         context.shared.memory.change(context.key, |history| history.release.took_over = true);
     }
     keep_written(context, version, whole, written);
-    let mut kinds = Vec::new();
-    for one in &applied {
-        kinds.extend(context.shared.applier.mapper.resource(&one.api_version, &one.key.kind).await.ok());
-    }
-    context.shared.watch_kinds(kinds);
     tracing::info!(resource = %context.key, version, "Took over release");
     context.succeed();
     Ok(())
