@@ -12,7 +12,7 @@ use crate::actors::KEEP;
 use crate::helm::Command;
 use crate::jobs::{self, Task, inputs};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME};
-use crate::order::Order;
+use crate::order::{Order, is_pending};
 use crate::others;
 use crate::quiet::{End, records, status_of};
 use crate::registry::{FIRST, WRONG};
@@ -132,6 +132,11 @@ impl Checks {
     /// Records that a process may start with another configuration.
     pub fn setup_changes(&mut self) {
         self.setups += 1;
+        self.charts_may_differ();
+    }
+
+    /// Lets the objects go that only some charts have.
+    fn charts_may_differ(&mut self) {
         for (name, resource) in &mut self.resources {
             resource.may_go.insert(names::path(SOME[1], name));
         }
@@ -145,6 +150,7 @@ impl Checks {
     /// Returns to what was seen until a backup that the server was restored from. The processes are as they are, and may
     /// remember what they wrote and what was refused since.
     pub fn return_to(&mut self, backup: Checks) {
+        let setups = backup.setups;
         let now = std::mem::replace(self, backup);
         (self.holder, self.elects, self.is_mixed) = (now.holder, now.elects, now.is_mixed);
         (self.is_pulled, self.is_pinned) = (now.is_pulled, now.is_pinned);
@@ -162,6 +168,9 @@ impl Checks {
                 resource.is_helms = true;
                 resource.causes += 2;
             }
+        }
+        if self.setups != setups {
+            self.charts_may_differ();
         }
     }
 
@@ -237,6 +246,8 @@ impl Checks {
         if let Some(resource) = resource {
             is_leaving = !resource.exists;
             is_exempt = resource.is_foreign || resource.is_claimed || resource.is_helms || resource.leaves_orphans;
+            // An upgrade that drops it may not know of the deletion yet.
+            is_exempt |= resource.may_go.contains(&*change.path);
             resource.judged |= self.order.may_fail && change.after.as_ref().is_some_and(is_broken);
         }
         self.order.written(change, objects, is_leaving).filter(|_| !is_exempt)
@@ -409,6 +420,8 @@ impl Checks {
         }
         before?;
         if is_person(&change.by) || resource.is_claimed {
+            // An action that waits for it fails.
+            resource.judged |= self.order.may_fail && is_pending(name, objects);
             resource.before.remove(&*change.path);
             resource.lost_guarded |= change.path.ends_with("-guarded");
             return None;

@@ -100,7 +100,7 @@ fn rank(path: &str, name: &str) -> Option<usize> {
 }
 
 /// Returns whether an action on the release has begun and not ended.
-fn is_pending(name: &str, objects: &Objects) -> bool {
+pub(crate) fn is_pending(name: &str, objects: &Objects) -> bool {
     let newest = records(name, objects)
         .max_by_key(|(path, _)| names::record(path).and_then(|(_, revision)| revision.parse::<u32>().ok()));
     let status = newest.and_then(|(_, record)| record["metadata"]["labels"]["status"].as_str());
