@@ -171,7 +171,7 @@ impl ReconcileLoop<'_> {
         context.accept_retry(&primary);
         context.report_competitor(&primary);
         if let Some(marks) = context.release().as_deref().and_then(Release::deployed_marks) {
-            context.shared.watch_release(marks);
+            context.shared.note_deployed(context.key, marks, primary.deleting);
         }
         let observed = context.observe(&primary);
         let step = next_step(&observed);

@@ -6,6 +6,7 @@ use helm_release::kube::{Call, Disturbance};
 use super::*;
 use crate::hooks::{Error as Failure, Mapping};
 use crate::values_from::ValuesSource;
+use crate::view::releases::ReleaseListener;
 use crate::watches::OnFailure;
 
 const RECORD: &str = "sh.helm.release.v1.web.v";
@@ -357,4 +358,30 @@ async fn an_action_whose_last_answer_is_lost_is_not_repeated_before_the_watch_re
     let log = world.server.log();
     assert!(!log[requests..].contains(&record), "no revision is made again: {:?}", &log[requests..]);
     assert_eq!(world.state("Ready"), "True/Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_after_an_uninstall_counts_although_its_last_answer_was_lost() {
+    let world = on(World::new(spec()).server, |settings| settings.on_failure = OnFailure::Uninstall);
+    world.reconcile().await;
+    let is_refused = |call: &Call| call.method == http::Method::PATCH && call.path.contains("/configmaps/b");
+    world.server.refuse(move |call| is_refused(call).then(|| Error::from_status(422, "Invalid", "no")));
+    world.edit(|resource| resource["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.history()), (vec![], vec![]), "the failed upgrade is uninstalled");
+    world.server.accept();
+    world.server.disturb(&format!("PATCH {SECRETS}/{RECORD}1"), 1, Disturbance::AnswerLost);
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile_at_once(&world).await;
+    }
+    assert_eq!(world.history(), ["1 deployed"]);
+    // A person deletes the record, and the watch reports it.
+    let release = world.shared.cache.release(&key()).unwrap();
+    world.server.remove(&format!("{SECRETS}/{RECORD}1"));
+    world.shared.cache.change_release(&key(), |release| release.revisions.clear());
+    ReleaseListener::release_lost(&*world.shared, &key(), &release);
+    world.delete();
+    world.reconcile().await;
+    assert_eq!(world.maps(), Vec::<String>::new());
 }
