@@ -6,7 +6,7 @@
 //! nothing is decided and nothing is written.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use http::{Request, StatusCode};
@@ -27,6 +27,9 @@ const HELD: Duration = Duration::from_secs(60);
 /// How long after the last failed contact a refusal may mean that the server is starting: it answers before it has
 /// loaded all roles and definitions.
 pub(super) const START: Duration = Duration::from_secs(10);
+
+/// What stands for the lease among the interrupted watches.
+const LEASE: &str = "the lease";
 
 /// The APIs whose objects are questions, which change nothing.
 const QUESTIONS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
@@ -75,6 +78,8 @@ struct State {
     lost: Option<Instant>,
     /// Whether a watch has found since then that the server was restored.
     is_restored: bool,
+    /// Whether this process holds a lease, which shows whether the server was restored.
+    has_lease: bool,
 }
 
 /// When a watch last knew that the server has its version.
@@ -141,18 +146,40 @@ impl Contact {
         if !state.is_lost || std::mem::replace(&mut state.is_restored, true) {
             return;
         }
-        let now = Instant::now();
-        for (other, watch) in state.watches.iter_mut().filter(|(other, _)| *other != selection) {
-            watch.must_list = true;
-            if watch.until.is_some() && !watch.end.is_cancelled() {
-                watch.end.cancel();
-                state.interrupted.insert(other.clone(), now);
-            }
+        state.list_again(|other| other != selection);
+    }
+
+    /// Records that the lease is stored as this process last wrote it: the server was not restored to a time before
+    /// that.
+    pub(crate) fn lease_confirmed(&self) {
+        let mut state = lock(&self.0.state);
+        state.has_lease = true;
+        state.interrupted.remove(LEASE);
+        self.resume(state);
+    }
+
+    /// Records that the lease is older than what this process wrote. The server was restored, even if it knows the
+    /// versions of all watches by now, because it counts on from those of the backup. Each watch lists again.
+    pub(crate) fn lease_refuted(&self) {
+        let mut state = lock(&self.0.state);
+        state.list_again(|_| true);
+        state.interrupted.remove(LEASE);
+        if !state.interrupted.is_empty() {
+            (state.is_lost, state.is_restored, state.lost) = (true, true, Some(Instant::now()));
+        }
+    }
+
+    /// Ends the wait for interrupted watches if there are none.
+    fn resume(&self, mut state: MutexGuard<'_, State>) {
+        if state.interrupted.is_empty() && std::mem::take(&mut state.is_lost) {
+            state.is_restored = false;
+            drop(state);
+            self.0.resumed.notify_waiters();
         }
     }
 
     /// Returns whether a watch must list again, although the server may know its version.
-    pub(super) fn must_list(&self, selection: &str) -> bool {
+    pub(crate) fn must_list(&self, selection: &str) -> bool {
         lock(&self.0.state).watches.get(selection).is_some_and(|watch| watch.must_list)
     }
 
@@ -181,11 +208,7 @@ impl Contact {
         if state.interrupted.get(selection).is_some_and(|since| state.knows(status, *since)) {
             state.interrupted.remove(selection);
         }
-        if state.interrupted.is_empty() && std::mem::take(&mut state.is_lost) {
-            state.is_restored = false;
-            drop(state);
-            self.0.resumed.notify_waiters();
-        }
+        self.resume(state);
         end
     }
 
@@ -204,6 +227,9 @@ impl Contact {
         // While one stream lasts, the server is the same: others lost their definition, or a server behind it.
         if state.streams == 0 && !state.interrupted.is_empty() {
             (state.is_lost, state.lost) = (true, Some(now));
+            if state.has_lease {
+                state.interrupted.insert(LEASE.to_owned(), now);
+            }
         }
     }
 
@@ -213,15 +239,19 @@ impl Contact {
         lock(&self.0.state).lost.is_some_and(|lost| lost > since)
     }
 
+    /// Begins a watch.
+    #[cfg(test)]
+    pub(crate) fn watch(&self, selection: &str) {
+        self.answered(selection, StatusCode::OK, Duration::from_secs(290), 0);
+    }
+
     /// Interrupts all watches for a moment.
     #[cfg(test)]
     pub(crate) fn lose(&self) {
-        self.answered("all", StatusCode::OK, Duration::from_secs(290), 0);
+        self.watch("all");
         let all: Vec<String> = lock(&self.0.state).watches.keys().cloned().collect();
         all.iter().for_each(|selection| self.ended(selection, Ended::Broken));
-        for selection in all {
-            self.answered(&selection, StatusCode::OK, Duration::from_secs(290), 0);
-        }
+        all.iter().for_each(|selection| self.watch(selection));
     }
 
     /// Waits until every watch has resumed after all were interrupted.
@@ -260,6 +290,18 @@ impl Contact {
 }
 
 impl State {
+    /// Makes these watches list again, and ends their streams.
+    fn list_again(&mut self, is_meant: impl Fn(&str) -> bool) {
+        let now = Instant::now();
+        for (selection, watch) in self.watches.iter_mut().filter(|(selection, _)| is_meant(selection)) {
+            watch.must_list = true;
+            if watch.until.is_some() && !watch.end.is_cancelled() {
+                watch.end.cancel();
+                self.interrupted.insert(selection.clone(), now);
+            }
+        }
+    }
+
     /// Returns whether a watch that was interrupted knows after this answer what it sees.
     fn knows(&self, status: StatusCode, since: Instant) -> bool {
         match status {
@@ -404,6 +446,35 @@ mod tests {
         assert_eq!(contact.admit_write().await, Err(Interrupted));
         assert!(!resume("secrets").is_cancelled());
         assert_eq!(contact.admit_write().await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_interruption_the_lease_says_whether_the_server_was_restored() {
+        let contact = watching(&["pods", "secrets"]);
+        contact.lease_confirmed();
+        for is_restored in [false, true] {
+            interrupt(&contact);
+            let resume = |selection| contact.answered(selection, StatusCode::OK, WHOLE, contact.outages());
+            let ends = ["pods", "secrets"].map(resume);
+            assert!(timeout(SECOND, contact.resumed()).await.is_err(), "the server may know the versions by now");
+            let before = Instant::now();
+            tokio::time::advance(SECOND).await;
+            if is_restored {
+                contact.lease_refuted()
+            } else {
+                contact.lease_confirmed()
+            }
+            assert_eq!(ends.map(|end| end.is_cancelled()), [is_restored; 2]);
+            assert_eq!(["pods", "secrets"].map(|selection| contact.must_list(selection)), [is_restored; 2]);
+            assert_eq!(contact.was_lost_since(before), is_restored, "what was decided since counts, unless it was");
+            for selection in ["pods", "secrets"].into_iter().filter(|_| is_restored) {
+                assert!(timeout(SECOND, contact.resumed()).await.is_err(), "{selection}");
+                contact.ended(selection, Ended::Broken);
+                contact.refuted(selection);
+                resume(selection);
+            }
+            assert_eq!(contact.admit_write().await, Ok(()));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -75,6 +75,12 @@ pub(super) fn next_step(
     Step::Update(spec(identity, timing, wall, wall, transitions.saturating_add(1)))
 }
 
+/// Returns whether the lease, as read, is from before this time, at which this process wrote it.
+pub(super) fn is_before(read: Option<&Lease>, written: Timestamp) -> bool {
+    let renewed = read.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref());
+    renewed.is_none_or(|renewed| renewed.0 < written)
+}
+
 /// Returns the released lease, which has no holder and expires at once.
 pub(super) fn released(lease: &Lease, wall: Timestamp) -> LeaseSpec {
     LeaseSpec {

@@ -16,16 +16,18 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::core::ObjectMeta;
 use kube::{Api, Client, Resource as _};
 use outside::sync::lock;
 use tokio::time::Instant;
 
+use crate::client::Contact;
 use crate::report::chain;
 use crate::runtime::last_error::{LastError, Transition};
 use crate::runtime::readiness::Requirement;
-use decide::{Seen, Step, next_step};
+use decide::{Seen, Step, is_before, next_step};
 pub use others::warn_of_others;
 pub use term::Term;
 
@@ -92,6 +94,9 @@ pub struct Election {
     /// The kinds that the holder serves, for operators without leader election to read.
     serves: String,
     holder: Holder,
+    contact: Contact,
+    /// The time in the lease as this process last wrote it.
+    written: Option<Timestamp>,
 }
 
 impl Election {
@@ -117,7 +122,15 @@ impl Election {
             requirement: None,
             serves: String::new(),
             holder: Holder::default(),
+            contact: Contact::default(),
+            written: None,
         }
+    }
+
+    /// Sets the contact with the same server, which learns whether the lease is as this process last wrote it. On a
+    /// server that was restored from a backup, it is older.
+    pub fn confirming(self, contact: Contact) -> Election {
+        Election { contact, ..self }
     }
 
     /// Sets where to show who holds the lease.
@@ -237,6 +250,10 @@ impl Election {
 
     async fn observe(&mut self) -> Result<(), kube::Error> {
         let read = self.api.get_opt(&self.name).await?;
+        if self.written.take_if(|written| is_before(read.as_ref(), *written)).is_some() {
+            tracing::warn!(lease = self.name, "The server was restored: the lease is older than what was written");
+            self.contact.lease_refuted();
+        }
         self.observed = read.map(|lease| Seen::again(self.observed.take(), lease, Instant::now()));
         Ok(())
     }
@@ -251,6 +268,8 @@ impl Election {
         match written {
             Ok(lease) => {
                 self.term.set_end(started + self.timing.renew_deadline);
+                self.written = lease.spec.as_ref().and_then(|spec| Some(spec.renew_time.as_ref()?.0));
+                self.contact.lease_confirmed();
                 self.observed = Some(Seen { lease, at: started });
                 Ok(true)
             }

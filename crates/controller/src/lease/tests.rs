@@ -307,3 +307,24 @@ async fn a_write_under_way_delays_the_release_and_prevents_it_if_it_hangs() {
     assert!(seconds(b.release()).await <= 2);
     assert_eq!(server.holder(), "b", "it expires");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_older_than_what_was_written_shows_that_the_server_was_restored() {
+    let (server, contact) = (Server::default(), Contact::default());
+    let mut election = server.election("a").confirming(contact.clone());
+    election.acquire().await;
+    let backup = server.0.lock().unwrap().lease.clone();
+    for is_missing in [false, true] {
+        let before = Instant::now();
+        // The next renewal is stored, the one after meets a restored server.
+        let restore = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            server.0.lock().unwrap().lease = backup.clone().filter(|_| !is_missing);
+            tokio::time::sleep(Duration::from_secs(4)).await;
+        };
+        contact.watch("pods");
+        tokio::select! { biased; () = restore => {}, lost = election.hold() => panic!("{lost}") }
+        assert!(contact.was_lost_since(before) && contact.must_list("pods"), "missing: {is_missing}");
+        assert_eq!(server.holder(), "a");
+    }
+}

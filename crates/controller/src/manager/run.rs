@@ -243,7 +243,7 @@ fn election(
     let lock = (namespace.as_str(), config.leader_election_id.as_str());
     let requirement = context.readiness.require(&format!("lease {}/{}", lock.0, lock.1), "not read yet");
     let election = Election::new(client, lock, identity, (lease::Timing::default(), term));
-    Ok(Some(election.required(requirement)))
+    Ok(Some(election.required(requirement).confirming(context.contact.clone())))
 }
 
 fn lease_namespace(config: &Config) -> Result<String, Error> {
