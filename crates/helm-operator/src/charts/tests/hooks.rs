@@ -245,6 +245,16 @@ async fn a_wait_for_the_objects_does_not_run_hooks_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_is_not_awaited_although_no_event_reports_it() {
+    let world = World::new(spec());
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    world.reconcile().await;
+    world.delete();
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_pre_delete_hook_keeps_everything_and_its_error_names_the_way_out() {
     let world = World::new(with_hooks(json!([hook("ok", "pre-delete"), hook("z-farewell", "pre-delete")])));
     reconcile(&world, "Complete").await;

@@ -1,7 +1,7 @@
 //! Describes what an uninstall waits for: the objects that still exist, and the finalizers that keep them.
 
 use helm_release::action::{self, Cached, Environment};
-use helm_release::kube::{ObjectKey, Ownership};
+use helm_release::kube::{Live, ObjectKey, Ownership};
 use helm_release::storage::MarkedObject;
 
 use crate::reconcile::step_context::StepContext;
@@ -27,34 +27,45 @@ pub(crate) async fn awaited(
             && matches!(env.live.cached(&object.key, &env.decoration), Cached::Ours(live) if !live.kept)
     };
     let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
-    // An object in a watched kind's cache exists until the watch reports otherwise. Its finalizers need a request, and
-    // are left out if that fails.
-    let mut held = Vec::new();
-    for object in seen.iter().take(MAX_NAMED) {
-        let finalizers = look(context, env, object).await.ok().flatten().unwrap_or_default();
+    // Finalizers need a request, and are left out if it fails. What was created and deleted while the first list of its
+    // kind was under way is in the cache, and no event of it follows.
+    let (mut held, mut more) = (Vec::new(), 0);
+    for object in seen {
+        if held.len() == MAX_NAMED {
+            more += 1;
+            continue;
+        }
+        let finalizers = match find(context, object).await {
+            Ok(None) => {
+                context.shared.cache.confirm(&object.key, None);
+                continue;
+            }
+            Ok(Some(live)) => holding(env, live).unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
         held.push(Held { key: object.key.clone(), finalizers });
     }
-    if !seen.is_empty() {
-        return Ok(Some(describe(&held, seen.len() - held.len())));
+    if !held.is_empty() {
+        return Ok(Some(describe(&held, more)));
     }
     // An object that no watch has seen may exist nevertheless.
     for object in deleted {
-        if let Some(finalizers) = look(context, env, object).await? {
+        let live = find(context, object).await?;
+        if let Some(finalizers) = live.and_then(|live| holding(env, live)) {
             return Ok(Some(describe(&[Held { key: object.key.clone(), finalizers }], 0)));
         }
     }
     Ok(None)
 }
 
-/// Returns the finalizers of an object of this release; `None` if it is deleted, or is to be kept.
-async fn look(
-    context: &StepContext<'_>,
-    env: &Environment<'_>,
-    object: &MarkedObject,
-) -> Result<Option<Vec<String>>, action::Error> {
-    let live = context.applier.find_live(&object.key, &object.api_version).await?;
-    let ours = live.filter(|live| env.decoration.ownership(live) == Ownership::Ours && !live.kept);
-    Ok(ours.map(|live| live.metadata.finalizers.unwrap_or_default()))
+async fn find(context: &StepContext<'_>, object: &MarkedObject) -> Result<Option<Live>, action::Error> {
+    Ok(context.applier.find_live(&object.key, &object.api_version).await?)
+}
+
+/// Returns the finalizers of an object of this release; `None` if it is not the release's, or is to be kept.
+fn holding(env: &Environment<'_>, live: Live) -> Option<Vec<String>> {
+    let is_held = env.decoration.ownership(&live) == Ownership::Ours && !live.kept;
+    is_held.then(|| live.metadata.finalizers.unwrap_or_default())
 }
 
 /// Formats the objects: `ConfigMap ns/a (finalizers: x/y), Pod ns/b and 4 more`.
