@@ -9,7 +9,7 @@ use golibs::semver::Version;
 use helm_release::kube::intern;
 use outside::sync;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
@@ -87,45 +87,17 @@ pub(super) struct Censuses(Arc<Mutex<Vec<Counted>>>);
 /// The name of a controller, and its census.
 type Counted = (Arc<str>, Weak<dyn Census>);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    controller: Arc<str>,
-    ready: Arc<str>,
-    reason: Arc<str>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ChartLabels {
-    chart: Arc<str>,
-    controller: Arc<str>,
-    version: Arc<str>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AnnotationLabels {
-    annotation: &'static str,
-    controller: Arc<str>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PhaseLabels {
-    controller: Arc<str>,
-    phase: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ControllerLabels {
-    controller: Arc<str>,
-}
+/// The name of a label and its value.
+type Label = (&'static str, Arc<str>);
 
 /// A gauge: its name, its help text, and its values by their labels.
-struct Gauges<L> {
+struct Gauges<const N: usize> {
     name: &'static str,
     help: &'static str,
-    values: Vec<(L, usize)>,
+    values: Vec<([Label; N], usize)>,
 }
 
-impl<L: EncodeLabelSet> Gauges<L> {
+impl<const N: usize> Gauges<N> {
     fn encode(self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut family = encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
         for (labels, value) in self.values {
@@ -174,13 +146,14 @@ impl Collector for Censuses {
         let (mut pinned, mut rollouts) = (Vec::new(), Vec::new());
         for (controller, count) in counts {
             rollouts.extend(count.rollout.map(|rollout| (controller.clone(), rollout)));
-            revisions.push((ControllerLabels { controller: controller.clone() }, count.revisions));
-            pinned.push((ControllerLabels { controller: controller.clone() }, count.pinned));
-            let labels = |(ready, reason)| Labels { controller: controller.clone(), ready, reason };
+            let controller = ("controller", controller);
+            revisions.push(([controller.clone()], count.revisions));
+            pinned.push(([controller.clone()], count.pinned));
+            let labels = |(ready, reason)| [controller.clone(), ("ready", ready), ("reason", reason)];
             ready.extend(count.ready.into_iter().map(|(of, count)| (labels(of), count)));
-            let labels = |(chart, version)| ChartLabels { chart, controller: controller.clone(), version };
+            let labels = |(chart, version)| [("chart", chart), controller.clone(), ("version", version)];
             charts.extend(most_frequent(count.charts).into_iter().map(|(of, count)| (labels(of), count)));
-            let labels = |annotation| AnnotationLabels { annotation, controller: controller.clone() };
+            let labels = |annotation: &str| [("annotation", annotation.into()), controller.clone()];
             left_alone.extend(count.left_alone.into_iter().map(|(of, count)| (labels(of), count)));
         }
         let help = "Custom resources by controller, and by status and reason of Ready.";
@@ -200,16 +173,15 @@ impl Collector for Censuses {
 /// Writes how far each rollout is.
 fn encode_rollouts(all: &[(Arc<str>, RolloutCount)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let of = |number: fn(&RolloutCount) -> usize| {
-        let labels = |controller: &Arc<str>| ControllerLabels { controller: controller.clone() };
-        all.iter().map(|(controller, one)| (labels(controller), number(one))).collect()
+        all.iter().map(|(controller, one)| ([("controller", controller.clone())], number(one))).collect()
     };
     let help = "The step of the rollout by controller, starting at 1; 0 without a rollout.";
     Gauges { name: "helm_operator_rollout_step", help, values: of(|one| one.step) }.encode(encoder)?;
     let help = "The number of steps of a rollout by controller.";
     Gauges { name: "helm_operator_rollout_steps", help, values: of(|one| one.steps) }.encode(encoder)?;
     let phases = all.iter().flat_map(|(controller, one)| {
-        PHASES
-            .map(|phase| (PhaseLabels { controller: controller.clone(), phase }, usize::from(one.phase == Some(phase))))
+        let labels = |phase: &str| [("controller", controller.clone()), ("phase", phase.into())];
+        PHASES.map(|phase| (labels(phase), usize::from(one.phase == Some(phase))))
     });
     let help = "1 for what the rollout is doing, by controller and phase.";
     Gauges { name: "helm_operator_rollout_phase", help, values: phases.collect() }.encode(encoder)?;
@@ -217,7 +189,7 @@ fn encode_rollouts(all: &[(Arc<str>, RolloutCount)], encoder: &mut DescriptorEnc
     let mut family =
         encoder.encode_descriptor("helm_operator_rollout_upgraded_ratio", help, None, MetricType::Gauge)?;
     for (controller, one) in all {
-        let labels = ControllerLabels { controller: controller.clone() };
+        let labels = [("controller", controller.clone())];
         ConstGauge::new(one.upgraded).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
