@@ -42,10 +42,16 @@ const ATTEMPTS: u32 = 6;
 pub(crate) struct Discovered {
     applier: Applier,
     kube_version: KubeVersion,
-    /// The capabilities, with the generation of their discovery.
-    known: RwLock<Option<(usize, Arc<Capabilities>)>>,
-    /// Their digest, with the same generation.
-    digest: RwLock<Option<(usize, String)>>,
+    known: RwLock<Option<Known>>,
+}
+
+/// The capabilities as one discovery found them.
+#[derive(Clone)]
+struct Known {
+    /// The generation of the discovery.
+    generation: usize,
+    capabilities: Arc<Capabilities>,
+    digest: Arc<str>,
 }
 
 impl Discovered {
@@ -67,7 +73,7 @@ impl Discovered {
         };
         let version: serde_json::Value = answer.parse()?;
         let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
-        Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default(), digest: RwLock::default() })
+        Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default() })
     }
 
     /// Returns the capabilities, which are at most a few seconds old; those last known if discovery fails. Without
@@ -89,37 +95,23 @@ impl Discovered {
             }
             Ok(()) => {}
         }
-        Ok(self.capabilities())
+        Ok(self.known().capabilities)
     }
 
-    /// Returns the digest of the capabilities that were last read.
-    fn digest(&self) -> String {
+    /// Returns what the last discovery found.
+    fn known(&self) -> Known {
         let generation = self.applier.mapper.generation();
-        if let Some((at, digest)) = &*sync::read(&self.digest)
-            && *at == generation
-        {
-            return digest.clone();
-        }
-        let capabilities = self.capabilities();
-        let mut api_versions: Vec<String> = capabilities.api_versions.iter().map(ToString::to_string).collect();
-        api_versions.sort();
-        let digest = digest_json(&json!([capabilities.kube_version.version, api_versions]));
-        *sync::write(&self.digest) = Some((generation, digest.clone()));
-        digest
-    }
-
-    fn capabilities(&self) -> Arc<Capabilities> {
-        let generation = self.applier.mapper.generation();
-        let known = sync::read(&self.known).clone();
-        if let Some((at, capabilities)) = known
-            && at == generation
-        {
-            return capabilities;
+        if let Some(known) = sync::read(&self.known).clone().filter(|known| known.generation == generation) {
+            return known;
         }
         let (generation, api_versions) = self.applier.mapper.known_api_versions();
         let capabilities = Arc::new(Capabilities::new(self.kube_version.clone(), api_versions));
-        *sync::write(&self.known) = Some((generation, capabilities.clone()));
-        capabilities
+        let mut api_versions: Vec<String> = capabilities.api_versions.iter().map(ToString::to_string).collect();
+        api_versions.sort();
+        let digest = digest_json(&json!([capabilities.kube_version.version, api_versions])).into();
+        let known = Known { generation, capabilities, digest };
+        *sync::write(&self.known) = Some(known.clone());
+        known
     }
 }
 
@@ -312,7 +304,7 @@ impl Renderer for EngineRenderer {
     }
 
     fn capabilities(&self) -> Option<String> {
-        Some(self.discovered.digest())
+        Some(self.discovered.known().digest.to_string())
     }
 
     fn chart_name(&self) -> &str {
