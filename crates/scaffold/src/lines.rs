@@ -56,6 +56,57 @@ impl Node {
         }
     }
 
+    /// Returns the string.
+    ///
+    /// # Errors
+    /// It is not one; the text says what it is.
+    pub fn string(&self) -> Result<&str, String> {
+        if let Node::String(text) = self { Ok(text) } else { Err(self.expected("a string")) }
+    }
+
+    /// Returns the boolean.
+    ///
+    /// # Errors
+    /// As [`string`](Node::string).
+    pub fn boolean(&self) -> Result<bool, String> {
+        if let Node::Bool(b) = self { Ok(*b) } else { Err(self.expected("true or false")) }
+    }
+
+    /// Returns the items of the list.
+    ///
+    /// # Errors
+    /// As [`string`](Node::string).
+    pub fn list(&self) -> Result<&[Node], String> {
+        if let Node::List(items) = self { Ok(items) } else { Err(self.expected("a list")) }
+    }
+
+    /// Returns the entries of the mapping.
+    ///
+    /// # Errors
+    /// As [`string`](Node::string).
+    pub fn map(&self) -> Result<&[Entry], String> {
+        if let Node::Map(entries) = self { Ok(entries) } else { Err(self.expected("a mapping")) }
+    }
+
+    /// Returns what one of these words stands for.
+    ///
+    /// # Errors
+    /// It is not a string, or another one; the text lists the words.
+    pub fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, String> {
+        let found = self.string()?;
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == found) {
+            return Ok(*meaning);
+        }
+        let quoted: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+        let (last, others) = quoted.split_last().ok_or("no word is allowed")?;
+        Err(format!("must be {} or {last}, found {found:?}", others.join(", ")))
+    }
+
+    /// Returns the message for another type.
+    pub fn expected(&self, wanted: &str) -> String {
+        format!("expected {wanted}, found {}", self.type_name())
+    }
+
     /// Returns the value as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         match self {

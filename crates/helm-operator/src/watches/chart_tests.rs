@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use super::Error;
-use super::decode::wrong;
 use super::duration::parse_duration;
 use super::node::{Entry, Node};
-use super::rules::{map, unknown};
+use super::rules::{boolean, string, unknown};
 
 /// How long one test may take if the entry does not say it: as in Helm.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -39,31 +37,19 @@ impl Default for ChartTests {
 }
 
 /// Decodes `test: {enable: true, onFailure: rollback, timeout: 5m}`.
-pub(super) fn chart_tests(entry: &Entry) -> Result<ChartTests, Error> {
-    let bad = |what: String| wrong(entry, what);
+pub(super) fn chart_tests(value: &Node) -> Result<ChartTests, String> {
+    let words = [("report", OnTestFailure::Report), ("rollback", OnTestFailure::Rollback)];
     let mut tests = ChartTests::default();
-    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
-        match (key.as_str(), value) {
-            ("enable", Node::Bool(enable)) => tests.enable = *enable,
-            ("enable", other) => {
-                return Err(bad(format!("enable: expected true or false, found {}", other.type_name())));
+    for Entry { key, value, .. } in value.map()? {
+        match key.as_str() {
+            "enable" => tests.enable = boolean(key, value)?,
+            "onFailure" => tests.on_failure = value.one_of(&words).map_err(|what| format!("onFailure: {what}"))?,
+            "timeout" => {
+                let text = string(key, value)?;
+                tests.timeout = parse_duration(&text).map_err(|cause| format!("timeout: {cause}"))?;
             }
-            ("onFailure", value) => tests.on_failure = on_failure(value).map_err(bad)?,
-            ("timeout", Node::String(text)) => {
-                tests.timeout = parse_duration(text).map_err(|cause| bad(format!("timeout: {cause}")))?;
-            }
-            ("timeout", other) => return Err(bad(format!("timeout: expected a string, found {}", other.type_name()))),
-            _ => return Err(bad(unknown(key, &["enable", "onFailure", "timeout"]))),
+            _ => return Err(unknown(key, &["enable", "onFailure", "timeout"])),
         }
     }
     Ok(tests)
-}
-
-fn on_failure(value: &Node) -> Result<OnTestFailure, String> {
-    match value {
-        Node::String(text) if text == "report" => Ok(OnTestFailure::Report),
-        Node::String(text) if text == "rollback" => Ok(OnTestFailure::Rollback),
-        Node::String(other) => Err(format!("onFailure must be \"report\" or \"rollback\", found {other:?}")),
-        other => Err(format!("onFailure: expected a string, found {}", other.type_name())),
-    }
 }

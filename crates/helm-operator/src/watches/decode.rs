@@ -81,8 +81,14 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
         match known(&entry.key) {
             _ if entry.value == Node::Null && known(&entry.key).is_some() => {}
             Some("overrideValues") => override_values(entry, env, &mut overrides)?,
-            Some("overrideValuesType") => overrides.kind = override_values_type(entry)?,
-            Some(key) => set(&mut watch, key, entry)?,
+            Some("overrideValuesType") => {
+                overrides.kind = override_values_type(&entry.value).map_err(|what| wrong(entry, what))?;
+            }
+            Some("annotations") => annotations(entry, &mut watch.annotations)?,
+            Some("readiness") => expressions::readiness(&mut watch.expressions, entry)?,
+            Some("status") => expressions::status(&mut watch.expressions, entry)?,
+            Some("valuesFrom") => watch.values_from = sources(entry)?,
+            Some(key) => set(&mut watch, key, &entry.value).map_err(|what| wrong(entry, what))?,
             None => warnings.push(unknown(entry)),
         }
     }
@@ -155,95 +161,74 @@ fn known(key: &str) -> Option<&'static str> {
     KEYS.iter().copied().find(|k| k.eq_ignore_ascii_case(key))
 }
 
-fn set(watch: &mut Watch, key: &str, entry: &Entry) -> Result<(), Error> {
+fn set(watch: &mut Watch, key: &str, value: &Node) -> Result<(), String> {
     match key {
-        "group" => watch.group = string(entry)?,
-        "version" => watch.version = string(entry)?,
-        "kind" => watch.kind = string(entry)?,
-        "chart" => watch.chart = string(entry)?.into(),
-        "watchDependentResources" => watch.watch_dependent_resources = boolean(entry)?,
-        "selector" => watch.selector = selector(entry)?,
-        "reconcilePeriod" => watch.reconcile_period = Some(duration(entry)?),
-        "hookTimeout" => watch.hook_timeout = Some(duration(entry)?),
-        "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(number(entry, 1)?),
-        "maxHistory" => watch.max_history = Some(number(entry, 0)?),
-        "releaseNamespace" => watch.release_namespace = Some(string(entry)?).filter(|name| !name.is_empty()),
-        "storageNamespace" => watch.storage_namespace = rules::storage_namespace(entry)?,
-        "annotations" => annotations(entry, &mut watch.annotations)?,
-        "allowedAnnotations" => rules::allowed_annotations(entry, &mut watch.annotations)?,
-        "readiness" => expressions::readiness(&mut watch.expressions, entry)?,
-        "status" => expressions::status(&mut watch.expressions, entry)?,
-        "progressTimeout" => watch.progress_timeout = Some(duration(entry)?),
+        "group" => watch.group = string(value)?,
+        "version" => watch.version = string(value)?,
+        "kind" => watch.kind = string(value)?,
+        "chart" => watch.chart = string(value)?.into(),
+        "watchDependentResources" => watch.watch_dependent_resources = value.boolean()?,
+        "selector" => watch.selector = selector(value)?,
+        "reconcilePeriod" => watch.reconcile_period = Some(duration(value)?),
+        "hookTimeout" => watch.hook_timeout = Some(duration(value)?),
+        "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(number(value, 1)?),
+        "maxHistory" => watch.max_history = Some(number(value, 0)?),
+        "releaseNamespace" => watch.release_namespace = Some(string(value)?).filter(|name| !name.is_empty()),
+        "storageNamespace" => watch.storage_namespace = rules::storage_namespace(value)?,
+        "allowedAnnotations" => rules::allowed_annotations(value, &mut watch.annotations)?,
+        "progressTimeout" => watch.progress_timeout = Some(duration(value)?),
         // Upstream uses it to choose how a dry run compares. We never compare by a dry run.
-        "dryRunOption" => _ = string(entry)?,
-        "apply" => watch.apply = policy(entry)?,
-        "fullResyncPeriod" => watch.full_resync_period = Some(duration(entry)?),
-        "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(entry, 0)?),
-        "rollout" => watch.rollout = Some(Arc::new(rollout::rollout(entry)?)),
-        "valuesFrom" => watch.values_from = sources(entry)?,
-        "valuesFromAnnotation" => watch.values_from_annotation = rules::annotation_sources(entry)?,
-        "dependsOn" => {
-            watch.depends_on = dependencies::parse(&entry.value.to_json()).map_err(|what| wrong(entry, what))?
-        }
-        "dependsOnAnnotation" => watch.depends_on_annotation = rules::annotation_dependencies(entry)?,
-        "commonLabels" => watch.common_labels = metadata::common_labels(entry).map_err(|what| wrong(entry, what))?,
-        "commonAnnotations" => {
-            watch.common_annotations = metadata::common_annotations(entry).map_err(|what| wrong(entry, what))?
-        }
-        "patches" => watch.patches = patches::patches(entry).map_err(|what| wrong(entry, what))?,
-        "drift" => watch.drift = rules::drift(entry)?,
-        "adopt" => watch.adopt = rules::adopt(entry)?,
-        "onFailure" => watch.on_failure = rules::on_failure(entry)?,
-        "retries" => watch.retries = Some(rules::retries(entry)?),
-        "test" => watch.chart_tests = chart_tests::chart_tests(entry)?,
-        "hookLogs" => watch.hook_logs = boolean(entry)?,
-        "sequencing" => watch.sequencing = sequencing::sequencing(entry)?,
-        "renderOn" => watch.render_on = render_on::render_on(entry)?,
-        "crds" => watch.crds = rules::crds(entry)?,
-        "recreate" => watch.recreate = rules::recreate(entry)?,
-        "serviceAccountName" => watch.service_account = rules::service_account(entry)?,
-        "lookup" => watch.lookup = rules::lookup(entry)?,
-        "objects" => watch.objects = objects::objects(entry)?,
-        "schema" => watch.schema = rules::schema(entry)?,
+        "dryRunOption" => _ = value.string()?,
+        "apply" => watch.apply = policy(value)?,
+        "fullResyncPeriod" => watch.full_resync_period = Some(duration(value)?),
+        "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(value, 0)?),
+        "rollout" => watch.rollout = Some(Arc::new(rollout::rollout(value)?)),
+        "valuesFromAnnotation" => watch.values_from_annotation = rules::annotation_sources(value)?,
+        "dependsOn" => watch.depends_on = dependencies::parse(&value.to_json())?,
+        "dependsOnAnnotation" => watch.depends_on_annotation = rules::annotation_dependencies(value)?,
+        "commonLabels" => watch.common_labels = metadata::common_labels(value)?,
+        "commonAnnotations" => watch.common_annotations = metadata::common_annotations(value)?,
+        "patches" => watch.patches = patches::patches(value)?,
+        "drift" => watch.drift = rules::drift(value)?,
+        "adopt" => watch.adopt = rules::adopt(value)?,
+        "onFailure" => watch.on_failure = rules::on_failure(value)?,
+        "retries" => watch.retries = Some(rules::retries(value)?),
+        "test" => watch.chart_tests = chart_tests::chart_tests(value)?,
+        "hookLogs" => watch.hook_logs = value.boolean()?,
+        "sequencing" => watch.sequencing = sequencing::sequencing(value)?,
+        "renderOn" => watch.render_on = render_on::render_on(value)?,
+        "crds" => watch.crds = rules::crds(value)?,
+        "recreate" => watch.recreate = rules::recreate(value)?,
+        "serviceAccountName" => watch.service_account = rules::service_account(value)?,
+        "lookup" => watch.lookup = rules::lookup(value)?,
+        "objects" => watch.objects = objects::objects(value)?,
+        "schema" => watch.schema = rules::schema(value)?,
         _ => {}
     }
     Ok(())
 }
 
-fn string(entry: &Entry) -> Result<String, Error> {
-    match &entry.value {
-        Node::String(text) => Ok(text.clone()),
-        other => Err(wrong(entry, format!("expected a string, found {}", other.type_name()))),
-    }
+fn string(value: &Node) -> Result<String, String> {
+    value.string().map(str::to_owned)
 }
 
-fn duration(entry: &Entry) -> Result<Duration, Error> {
-    parse_duration(&string(entry)?).map_err(|cause| wrong(entry, cause.to_string()))
-}
-
-fn boolean(entry: &Entry) -> Result<bool, Error> {
-    match &entry.value {
-        Node::Bool(b) => Ok(*b),
-        other => Err(wrong(entry, format!("expected true or false, found {}", other.type_name()))),
-    }
+fn duration(value: &Node) -> Result<Duration, String> {
+    parse_duration(value.string()?).map_err(|cause| cause.to_string())
 }
 
 /// Returns a whole number from `least` to 65,535.
-fn number(entry: &Entry, least: u16) -> Result<usize, Error> {
-    match &entry.value {
+fn number(value: &Node, least: u16) -> Result<usize, String> {
+    match value {
         Node::Integer(n) => match u16::try_from(*n) {
             Ok(n) if n >= least => Ok(n.into()),
-            _ => Err(wrong(entry, format!("must be between {least} and 65535, found {n}"))),
+            _ => Err(format!("must be between {least} and 65535, found {n}")),
         },
-        other => Err(wrong(entry, format!("expected a whole number, found {}", other.type_name()))),
+        other => Err(other.expected("a whole number")),
     }
 }
 
 fn override_values(entry: &Entry, env: &Env, into: &mut RawOverrides) -> Result<(), Error> {
-    let Node::Map(values) = &entry.value else {
-        return Err(wrong(entry, format!("expected a mapping, found {}", entry.value.type_name())));
-    };
-    for value in values {
+    for value in entry.value.map().map_err(|what| wrong(entry, what))? {
         let asked = Arc::new(AtomicBool::new(false));
         let (env, noted) = (env.clone(), asked.clone());
         let noting: Env = Arc::new(move |name| {
@@ -275,31 +260,22 @@ fn scalar(entry: &Entry) -> Result<String, Error> {
 }
 
 fn annotations(entry: &Entry, names: &mut AnnotationNames) -> Result<(), Error> {
-    let Node::Map(all) = &entry.value else {
-        return Err(wrong(entry, format!("expected a mapping, found {}", entry.value.type_name())));
-    };
-    for one in all {
-        names.add(&one.key, &string(one)?).map_err(|cause| wrong(entry, cause.to_string()))?;
+    for one in entry.value.map().map_err(|what| wrong(entry, what))? {
+        let name = one.value.string().map_err(|what| wrong(one, what))?;
+        names.add(&one.key, name).map_err(|cause| wrong(entry, cause.to_string()))?;
     }
     Ok(())
 }
 
-fn override_values_type(entry: &Entry) -> Result<Option<OverrideValuesType>, Error> {
-    match string(entry)?.as_str() {
-        "" => Ok(None),
-        "typed" => Ok(Some(OverrideValuesType::Typed)),
-        "string" => Ok(Some(OverrideValuesType::String)),
-        other => Err(wrong(entry, format!("must be \"typed\" or \"string\", found {other:?}"))),
+fn override_values_type(value: &Node) -> Result<Option<OverrideValuesType>, String> {
+    if value.string() == Ok("") {
+        return Ok(None);
     }
+    value.one_of(&[("typed", OverrideValuesType::Typed), ("string", OverrideValuesType::String)]).map(Some)
 }
 
-fn policy(entry: &Entry) -> Result<Policy, Error> {
-    match string(entry)?.as_str() {
-        "auto" => Ok(Policy::Auto),
-        "server" => Ok(Policy::Server),
-        "client" => Ok(Policy::Client),
-        other => Err(wrong(entry, format!("must be \"auto\", \"server\" or \"client\", found {other:?}"))),
-    }
+fn policy(value: &Node) -> Result<Policy, String> {
+    value.one_of(&[("auto", Policy::Auto), ("server", Policy::Server), ("client", Policy::Client)])
 }
 
 fn sources(entry: &Entry) -> Result<Vec<ValuesSource>, Error> {
@@ -309,10 +285,9 @@ fn sources(entry: &Entry) -> Result<Vec<ValuesSource>, Error> {
     Ok(sources)
 }
 
-fn selector(entry: &Entry) -> Result<Selector, Error> {
-    let labels: LabelSelector =
-        serde_json::from_value(entry.value.to_json()).map_err(|cause| wrong(entry, cause.to_string()))?;
-    labels.try_into().map_err(|cause: kube::core::labels::ParseExpressionError| wrong(entry, cause.to_string()))
+fn selector(value: &Node) -> Result<Selector, String> {
+    let labels: LabelSelector = serde_json::from_value(value.to_json()).map_err(|cause| cause.to_string())?;
+    labels.try_into().map_err(|cause: kube::core::labels::ParseExpressionError| cause.to_string())
 }
 
 pub(super) fn wrong(entry: &Entry, what: String) -> Error {

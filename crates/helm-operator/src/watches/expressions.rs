@@ -6,6 +6,7 @@ use helm_release::kube::Unready;
 use serde_json::Value;
 
 use super::Error;
+use super::decode::wrong;
 use super::node::{Entry, Node};
 use crate::cel::{self, Expression};
 
@@ -112,9 +113,7 @@ impl Rule {
 
 /// Decodes `readiness`: a list of rules.
 pub(super) fn readiness(expressions: &mut Expressions, entry: &Entry) -> Result<(), Error> {
-    let Node::List(rules) = &entry.value else {
-        return Err(wrong(entry, format!("expected a list, found {}", entry.value.type_name())));
-    };
+    let rules = entry.value.list().map_err(|what| wrong(entry, what))?;
     let rules = rules.iter().map(|node| rule(entry, node)).collect::<Result<Vec<_>, _>>()?;
     expressions.rules = limited(entry, rules)?;
     let kinds: std::collections::HashSet<_> = expressions.rules.iter().map(|rule| (&rule.group, &rule.kind)).collect();
@@ -125,9 +124,7 @@ pub(super) fn readiness(expressions: &mut Expressions, entry: &Entry) -> Result<
 }
 
 fn rule(entry: &Entry, node: &Node) -> Result<Rule, Error> {
-    let Node::Map(fields) = node else {
-        return Err(wrong(entry, format!("expected a mapping, found {}", node.type_name())));
-    };
+    let fields = node.map().map_err(|what| wrong(entry, what))?;
     let (mut group, mut kind, mut ready, mut failed, mut message) = (String::new(), String::new(), None, None, None);
     for field in fields {
         let expression = || compile(entry, field, &["self"]);
@@ -157,9 +154,7 @@ fn rule(entry: &Entry, node: &Node) -> Result<Rule, Error> {
 
 /// Decodes `status`: a mapping from fields to expressions.
 pub(super) fn status(expressions: &mut Expressions, entry: &Entry) -> Result<(), Error> {
-    let Node::Map(fields) = &entry.value else {
-        return Err(wrong(entry, format!("expected a mapping, found {}", entry.value.type_name())));
-    };
+    let fields = entry.value.map().map_err(|what| wrong(entry, what))?;
     let field = |field: &Entry| {
         if OUR_FIELDS.contains(&&*field.key) {
             return Err(wrong(field, "the operator itself writes this field of the status".into()));
@@ -180,9 +175,8 @@ fn limited<T>(entry: &Entry, all: Vec<T>) -> Result<Vec<T>, Error> {
 
 fn text(entry: &Entry) -> Result<String, Error> {
     match &entry.value {
-        Node::String(text) => Ok(text.clone()),
         Node::Null => Ok(String::new()),
-        other => Err(wrong(entry, format!("expected a string, found {}", other.type_name()))),
+        value => value.string().map(str::to_owned).map_err(|what| wrong(entry, what)),
     }
 }
 
@@ -192,10 +186,6 @@ fn compile(within: &Entry, field: &Entry, variables: &[&str]) -> Result<Expressi
         line: field.line,
         what: format!("{}: {}: {source:?}: {cause}", within.key, field.key),
     })
-}
-
-fn wrong(entry: &Entry, what: String) -> Error {
-    Error::Value { line: entry.line, what: format!("{}: {what}", entry.key) }
 }
 
 #[cfg(test)]

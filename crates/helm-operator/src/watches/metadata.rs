@@ -32,14 +32,14 @@ const MAX_NAME: usize = 63;
 const MAX_PREFIX: usize = 253;
 
 /// Decodes `commonLabels: {team: red}`. Checks what the API server would refuse, so that no release fails later.
-pub(super) fn common_labels(entry: &Entry) -> Result<CommonLabels, String> {
-    Ok(CommonLabels(Arc::new(entries(entry, label)?)))
+pub(super) fn common_labels(value: &Node) -> Result<CommonLabels, String> {
+    Ok(CommonLabels(Arc::new(entries(value, label)?)))
 }
 
 /// Decodes `commonAnnotations: {example.com/owner: Team Red}`. Checks what the API server would refuse, so that no
 /// release fails later, and what Helm or the operator would act on.
-pub(super) fn common_annotations(entry: &Entry) -> Result<CommonAnnotations, String> {
-    let all = entries(entry, annotation)?;
+pub(super) fn common_annotations(value: &Node) -> Result<CommonAnnotations, String> {
+    let all = entries(value, annotation)?;
     let size: usize = all.iter().map(|(key, value)| key.len() + value.len()).sum();
     if size > MAX_ANNOTATIONS {
         return Err(format!("{size} bytes are too many: an object has at most {MAX_ANNOTATIONS} bytes of annotations"));
@@ -48,17 +48,12 @@ pub(super) fn common_annotations(entry: &Entry) -> Result<CommonAnnotations, Str
 }
 
 /// Decodes a mapping of strings, each of which `check` accepts.
-fn entries(entry: &Entry, check: fn(&str, &str) -> Result<(), String>) -> Result<BTreeMap<String, String>, String> {
-    let Node::Map(all) = &entry.value else {
-        return Err(format!("expected a mapping, found {}", entry.value.type_name()));
-    };
+fn entries(value: &Node, check: fn(&str, &str) -> Result<(), String>) -> Result<BTreeMap<String, String>, String> {
     let checked = |Entry { key, value, .. }: &Entry| {
-        let Node::String(value) = value else {
-            return Err(format!("{key}: expected a string, found {}; write it in quotes", value.type_name()));
-        };
-        check(key, value).map(|()| (key.clone(), value.clone()))
+        let value = value.string().map_err(|error| format!("{key}: {error}; write it in quotes"))?;
+        check(key, value).map(|()| (key.clone(), value.to_owned()))
     };
-    all.iter().map(checked).collect()
+    value.map()?.iter().map(checked).collect()
 }
 
 /// Rejects an annotation that an object cannot have, or that is not the user's. As in the API server, its prefix may

@@ -6,10 +6,8 @@ use std::collections::BTreeSet;
 use helm::engine::SpelledOut;
 use helm_release::kube::{Allowed, Reach};
 
-use super::Error;
-use super::decode::wrong;
 use super::node::{Entry, Node};
-use super::rules::{map, name, unknown};
+use super::rules::{name, unknown};
 
 /// What a release may contain, in addition to objects in its own namespace: `objects` in watches.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,15 +85,14 @@ impl ObjectsRule {
 const KEYS: [&str; 3] = ["namespaces", "clusterScoped", "kinds"];
 
 /// Decodes `objects: {namespaces: own, clusterScoped: [ClusterRole], kinds: [Deployment.apps]}`.
-pub(super) fn objects(entry: &Entry) -> Result<ObjectsRule, Error> {
-    let bad = |what: String| wrong(entry, what);
+pub(super) fn objects(value: &Node) -> Result<ObjectsRule, String> {
     let mut rule = ObjectsRule::default();
-    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
+    for Entry { key, value, .. } in value.map()? {
         match key.as_str() {
-            "namespaces" => rule.namespaces = granted(key, value, "own").map_err(bad)?,
-            "clusterScoped" => rule.cluster_scoped = granted(key, value, "none").map_err(bad)?,
-            "kinds" => rule.kinds = names(key, value).map_err(bad)?,
-            _ => return Err(bad(unknown(key, &KEYS))),
+            "namespaces" => rule.namespaces = granted(key, value, "own")?,
+            "clusterScoped" => rule.cluster_scoped = granted(key, value, "none")?,
+            "kinds" => rule.kinds = names(key, value)?,
+            _ => return Err(unknown(key, &KEYS)),
         }
     }
     Ok(rule)
@@ -111,11 +108,10 @@ pub(super) fn granted(key: &str, value: &Node, least: &str) -> Result<Granted, S
         Node::String(other) => {
             Err(format!("{key} must be {least:?}, \"chart\", \"any\" or a list of names, found {other:?}"))
         }
-        other => Err(format!("{key}: expected a word or a list of names, found {}", other.type_name())),
+        other => Err(format!("{key}: {}", other.expected("a word or a list of names"))),
     }
 }
 
 fn names(key: &str, value: &Node) -> Result<BTreeSet<String>, String> {
-    let Node::List(items) = value else { return Err(format!("{key}: expected a list, found {}", value.type_name())) };
-    items.iter().map(name).collect()
+    value.list().map_err(|error| format!("{key}: {error}"))?.iter().map(name).collect()
 }

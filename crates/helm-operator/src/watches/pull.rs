@@ -10,7 +10,7 @@ use registry::{Place, Source, Wanted};
 use super::decode::wrong;
 use super::duration::parse_duration;
 use super::node::{Entry, Node};
-use super::rules::{map, string, unknown};
+use super::rules::{boolean, string, unknown};
 use super::{Error, Warning, Watch};
 
 /// How often to look for a newer version, if the entry does not say it.
@@ -179,7 +179,7 @@ struct Said {
 
 fn said(settings: &Entry) -> Result<Said, String> {
     let mut said = Said::default();
-    for Entry { key, value, .. } in map(&settings.value)? {
+    for Entry { key, value, .. } in settings.value.map()? {
         match key.as_str() {
             "version" => said.version = Some(string(key, value)?),
             "digest" => said.digest = Some(string(key, value)?.parse().map_err(|cause| format!("digest: {cause}"))?),
@@ -187,10 +187,7 @@ fn said(settings: &Entry) -> Result<Said, String> {
             "secret" => said.secret = Some(string(key, value)?).filter(|name| !name.is_empty()),
             "ca" => said.ca = Some(pem(key, value)?),
             "verify" => said.key = Some(verify(value)?),
-            "plainHttp" => match value {
-                Node::Bool(plain) => said.plain = *plain,
-                other => return Err(format!("plainHttp: expected true or false, found {}", other.type_name())),
-            },
+            "plainHttp" => said.plain = boolean(key, value)?,
             _ => return Err(unknown(key, KEYS)),
         }
     }
@@ -223,13 +220,13 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Decodes `verify: {cosign: {key: …}}`.
 fn verify(value: &Node) -> Result<Pem, String> {
-    let [Entry { key, value, .. }] = map(value)? else {
+    let [Entry { key, value, .. }] = value.map()? else {
         return Err("verify: expected {cosign: {key: …}}".to_owned());
     };
     if key != "cosign" {
         return Err(format!("verify: {}", unknown(key, &["cosign"])));
     }
-    let [Entry { key, value, .. }] = map(value)? else {
+    let [Entry { key, value, .. }] = value.map()? else {
         return Err("verify.cosign: expected {key: …}".to_owned());
     };
     if key == "key" {
@@ -245,7 +242,7 @@ fn pem(what: &str, value: &Node) -> Result<Pem, String> {
         return Ok(Pem::File(path.into()));
     }
     let (mut secret, mut of) = (None, None);
-    for Entry { key, value, .. } in map(value).map_err(|_| format!("{what}: expected a path, or secret and key"))? {
+    for Entry { key, value, .. } in value.map().map_err(|_| format!("{what}: expected a path, or secret and key"))? {
         match key.as_str() {
             "secret" => secret = Some(string(key, value)?),
             "key" => of = Some(string(key, value)?),

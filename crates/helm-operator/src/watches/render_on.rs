@@ -1,8 +1,6 @@
 //! Decodes `renderOn`: what besides a resource's own inputs lets its chart be rendered again.
 
-use super::Error;
-use super::decode::wrong;
-use super::node::{Entry, Node};
+use super::node::Node;
 use crate::spelling::nearest;
 
 /// The words.
@@ -16,23 +14,16 @@ pub struct RenderOn {
 }
 
 /// Decodes `renderOn: [capabilities]`.
-pub(super) fn render_on(entry: &Entry) -> Result<RenderOn, Error> {
-    let bad = |what: String| Err(wrong(entry, what));
-    let Node::List(items) = &entry.value else {
-        return bad(format!("expected a list, found {}", entry.value.type_name()));
-    };
+pub(super) fn render_on(value: &Node) -> Result<RenderOn, String> {
     let mut triggers = RenderOn::default();
-    for item in items {
-        match item {
-            Node::String(word) if word == "capabilities" => triggers.capabilities = true,
-            Node::String(other) => {
+    for item in value.list()? {
+        match item.string()? {
+            "capabilities" => triggers.capabilities = true,
+            other => {
                 let meant = nearest(other, TRIGGERS).map(|meant| format!("; did you mean {meant:?}?"));
-                return bad(format!(
-                    "unknown trigger {other:?}; the only one is capabilities{}",
-                    meant.unwrap_or_default()
-                ));
+                let meant = meant.unwrap_or_default();
+                return Err(format!("unknown trigger {other:?}; the only one is capabilities{meant}"));
             }
-            other => return bad(format!("expected a string, found {}", other.type_name())),
         }
     }
     Ok(triggers)

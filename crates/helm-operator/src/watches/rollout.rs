@@ -7,14 +7,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use serde_json::{Value, json};
 
-use super::Error;
-use super::decode::wrong;
 use super::duration::parse_duration;
 use super::node::{Entry, Node};
-use super::rules::{map, unknown};
+use super::rules::unknown;
 use crate::cel::Expression;
 
 const KEYS: [&str; 5] = ["canary", "steps", "bakeFor", "gate", "onFailure"];
+
+/// The words of `onFailure`.
+const WORDS: [(&str, OnGateFailure); 2] = [("halt", OnGateFailure::Halt), ("rollback", OnGateFailure::Rollback)];
 
 /// The maximum number of shares in `steps`.
 const MOST: usize = 32;
@@ -89,39 +90,31 @@ fn variable(counts: &Counts) -> Value {
 }
 
 /// Decodes `rollout: {canary: {matchLabels: …}, steps: [10%, 50%], bakeFor: 10m, gate: …, onFailure: rollback}`.
-pub(super) fn rollout(entry: &Entry) -> Result<RolloutRule, Error> {
-    let bad = |what: String| wrong(entry, what);
+pub(super) fn rollout(value: &Node) -> Result<RolloutRule, String> {
     let mut rollout = RolloutRule {
         canary: None,
         steps: Vec::new(),
         bake_for: Duration::ZERO,
-        gate: gate(GATE).map_err(bad)?,
+        gate: gate(GATE)?,
         on_failure: OnGateFailure::default(),
     };
-    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
+    for Entry { key, value, .. } in value.map()? {
         let set = match key.as_str() {
             "canary" => canary(value).map(|canary| rollout.canary = Some(canary)),
             "steps" => steps(value).map(|steps| rollout.steps = steps),
-            "bakeFor" => text(value).and_then(|text| {
+            "bakeFor" => value.string().and_then(|text| {
                 rollout.bake_for = parse_duration(text).map_err(|cause| cause.to_string())?;
                 Ok(())
             }),
-            "gate" => text(value).and_then(gate).map(|gate| rollout.gate = gate),
-            "onFailure" => text(value).and_then(on_failure).map(|policy| rollout.on_failure = policy),
-            _ => return Err(bad(unknown(key, &KEYS))),
+            "gate" => value.string().and_then(gate).map(|gate| rollout.gate = gate),
+            "onFailure" => value.one_of(&WORDS).map(|policy| rollout.on_failure = policy),
+            _ => return Err(unknown(key, &KEYS)),
         };
-        set.map_err(|what| bad(format!("{key}: {what}")))?;
+        set.map_err(|what| format!("{key}: {what}"))?;
     }
     match rollout.canary.is_none() && rollout.steps.is_empty() {
-        true => Err(bad("expected canary or steps".into())),
+        true => Err("expected canary or steps".into()),
         false => Ok(rollout),
-    }
-}
-
-fn text(value: &Node) -> Result<&str, String> {
-    match value {
-        Node::String(text) => Ok(text),
-        other => Err(format!("expected a string, found {}", other.type_name())),
     }
 }
 
@@ -136,7 +129,7 @@ fn canary(value: &Node) -> Result<Selector, String> {
 }
 
 fn steps(value: &Node) -> Result<Vec<u8>, String> {
-    let Node::List(all) = value else { return Err(format!("expected a list, found {}", value.type_name())) };
+    let all = value.list()?;
     if all.len() > MOST {
         return Err(format!("has {} shares; at most {MOST} are allowed", all.len()));
     }
@@ -160,14 +153,6 @@ fn gate(source: &str) -> Result<Expression, String> {
     let sample = Counts { total: 2, updated: 1, ready: 1, failed: 0 };
     gate.is_true(&[(VARIABLE, &variable(&sample))]).map_err(|cause| cause.to_string())?;
     Ok(gate)
-}
-
-fn on_failure(text: &str) -> Result<OnGateFailure, String> {
-    match text {
-        "halt" => Ok(OnGateFailure::Halt),
-        "rollback" => Ok(OnGateFailure::Rollback),
-        other => Err(format!("must be \"halt\" or \"rollback\", found {other:?}")),
-    }
 }
 
 /// Returns a rollout with these steps, for tests.

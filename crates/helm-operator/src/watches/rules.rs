@@ -8,12 +8,10 @@ use helm::disk::SchemaCopies;
 use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, IgnoreRule, ObjectRule, Pointer};
 
 use super::annotations::AnnotationNames;
-use super::decode::wrong;
 use super::node::{Entry, Node};
 use super::objects::{Granted, granted};
 use crate::dependencies::AnnotationRule;
 pub(super) use crate::spelling::unknown_key as unknown;
-use crate::watches::Error;
 
 /// The word for the operator itself: its own permissions, or its own namespace.
 const OPERATOR: &str = "$(operator)";
@@ -117,13 +115,13 @@ pub enum StorageNamespace {
 
 /// Decodes `storageNamespace: name`, `$(operator)`, or `$(release)`, which is the default and in operator-sdk an empty
 /// string.
-pub(super) fn storage_namespace(entry: &Entry) -> Result<Option<StorageNamespace>, Error> {
-    let text = string("name", &entry.value).map_err(|what| wrong(entry, what))?;
+pub(super) fn storage_namespace(value: &Node) -> Result<Option<StorageNamespace>, String> {
+    let text = string("name", value)?;
     match &*text {
         "" | RELEASE => Ok(None),
         OPERATOR => Ok(Some(StorageNamespace::Own)),
         name if is_name(name) => Ok(Some(StorageNamespace::Named(text))),
-        _ => Err(wrong(entry, format!("must be a namespace, {OPERATOR} or {RELEASE}, found {text:?}"))),
+        _ => Err(format!("must be a namespace, {OPERATOR} or {RELEASE}, found {text:?}")),
     }
 }
 
@@ -133,91 +131,85 @@ fn is_name(part: &str) -> bool {
 }
 
 /// Decodes `serviceAccountName: name`, `namespace/name`, or `$(operator)`, which is the default.
-pub(super) fn service_account(entry: &Entry) -> Result<Option<ServiceAccount>, Error> {
-    let text = string("name", &entry.value).map_err(|what| wrong(entry, what))?;
+pub(super) fn service_account(value: &Node) -> Result<Option<ServiceAccount>, String> {
+    let text = string("name", value)?;
     if text == OPERATOR {
         return Ok(None);
     }
     let (namespace, name) = text.split_once('/').map_or((None, &*text), |(namespace, name)| (Some(namespace), name));
     if !is_name(name) || namespace.is_some_and(|namespace| !is_name(namespace)) {
-        return Err(wrong(entry, format!("must be a name, namespace/name or {OPERATOR}, found {text:?}")));
+        return Err(format!("must be a name, namespace/name or {OPERATOR}, found {text:?}"));
     }
     Ok(Some(ServiceAccount { namespace: namespace.map(str::to_owned), name: name.to_owned() }))
 }
 
 /// Decodes `lookup: {namespaces: […], all: true, kinds: […]}`.
-pub(super) fn lookup(entry: &Entry) -> Result<LookupRule, Error> {
-    let bad = |what: String| wrong(entry, what);
+pub(super) fn lookup(value: &Node) -> Result<LookupRule, String> {
     let mut rule = LookupRule::default();
-    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
-        match (key.as_str(), value) {
-            ("namespaces", value) => rule.namespaces = each("namespaces", value, name).map_err(bad)?,
-            ("kinds", value) => rule.kinds = granted("kinds", value, "none").map_err(bad)?,
-            ("all", Node::Bool(all)) => rule.all = *all,
-            ("all", other) => return Err(bad(format!("all: expected true or false, found {}", other.type_name()))),
-            _ => return Err(bad(unknown(key, &["namespaces", "all", "kinds"]))),
+    for Entry { key, value, .. } in value.map()? {
+        match key.as_str() {
+            "namespaces" => rule.namespaces = each(key, value, name)?,
+            "kinds" => rule.kinds = granted(key, value, "none")?,
+            "all" => rule.all = boolean(key, value)?,
+            _ => return Err(unknown(key, &["namespaces", "all", "kinds"])),
         }
     }
     Ok(rule)
 }
 
 /// Decodes `valuesFromAnnotation: true` or `{namespaces: […]}`.
-pub(super) fn annotation_sources(entry: &Entry) -> Result<AnnotationSources, Error> {
-    let bad = |what: String| wrong(entry, what);
-    let entries = match &entry.value {
+pub(super) fn annotation_sources(value: &Node) -> Result<AnnotationSources, String> {
+    let entries = match value {
         Node::Bool(false) => return Ok(AnnotationSources::No),
         Node::Bool(true) => return Ok(AnnotationSources::Own),
         Node::Map(entries) => entries,
-        other => return Err(bad(format!("expected true, false or {{namespaces: […]}}, found {}", other.type_name()))),
+        other => return Err(other.expected("true, false or {namespaces: […]}")),
     };
     let mut namespaces = Arc::default();
     for Entry { key, value, .. } in entries {
         match key.as_str() {
-            "namespaces" => namespaces = each("namespaces", value, name).map_err(bad)?,
-            _ => return Err(bad(unknown(key, &["namespaces"]))),
+            "namespaces" => namespaces = each(key, value, name)?,
+            _ => return Err(unknown(key, &["namespaces"])),
         }
     }
     Ok(AnnotationSources::In(namespaces))
 }
 
 /// Decodes `dependsOnAnnotation: {kinds: […], namespaces: […]}`, or `false`, which is the default.
-pub(super) fn annotation_dependencies(entry: &Entry) -> Result<Option<AnnotationRule>, Error> {
-    let bad = |what: String| wrong(entry, what);
-    let entries = match &entry.value {
+pub(super) fn annotation_dependencies(value: &Node) -> Result<Option<AnnotationRule>, String> {
+    let entries = match value {
         Node::Bool(false) => return Ok(None),
         Node::Map(entries) => entries,
-        other => return Err(bad(format!("expected false or {{kinds: […]}}, found {}", other.type_name()))),
+        other => return Err(other.expected("false or {kinds: […]}")),
     };
     let mut rule = AnnotationRule { kinds: Arc::default(), namespaces: Arc::default() };
     for Entry { key, value, .. } in entries {
         match key.as_str() {
-            "kinds" => rule.kinds = each("kinds", value, name).map_err(bad)?,
-            "namespaces" => rule.namespaces = each("namespaces", value, name).map_err(bad)?,
-            _ => return Err(bad(unknown(key, &["kinds", "namespaces"]))),
+            "kinds" => rule.kinds = each(key, value, name)?,
+            "namespaces" => rule.namespaces = each(key, value, name)?,
+            _ => return Err(unknown(key, &["kinds", "namespaces"])),
         }
     }
     match rule.kinds.is_empty() {
-        true => Err(bad("kinds must name at least one kind".to_owned())),
+        true => Err("kinds must name at least one kind".to_owned()),
         false => Ok(Some(rule)),
     }
 }
 
 /// Decodes `allowedAnnotations: [suspend]`.
-pub(super) fn allowed_annotations(entry: &Entry, names: &mut AnnotationNames) -> Result<(), Error> {
-    let keys = each("allowedAnnotations", &entry.value, name).map_err(|what| wrong(entry, what))?;
-    names.allow(&keys).map_err(|cause| wrong(entry, cause.to_string()))
+pub(super) fn allowed_annotations(value: &Node, names: &mut AnnotationNames) -> Result<(), String> {
+    let keys = each("allowedAnnotations", value, name)?;
+    names.allow(&keys).map_err(|cause| cause.to_string())
 }
 
 /// Decodes `schema: {copies: {URL: path}, skip: true}`.
-pub(super) fn schema(entry: &Entry) -> Result<SchemaRule, Error> {
-    let bad = |what: String| wrong(entry, what);
+pub(super) fn schema(value: &Node) -> Result<SchemaRule, String> {
     let mut rule = SchemaRule::default();
-    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
-        match (key.as_str(), value) {
-            ("copies", value) => rule.copies = copies(value).map_err(|what| bad(format!("copies: {what}")))?,
-            ("skip", Node::Bool(skip)) => rule.skip = *skip,
-            ("skip", other) => return Err(bad(format!("skip: expected true or false, found {}", other.type_name()))),
-            _ => return Err(bad(unknown(key, &["copies", "skip"]))),
+    for Entry { key, value, .. } in value.map()? {
+        match key.as_str() {
+            "copies" => rule.copies = copies(value).map_err(|what| format!("copies: {what}"))?,
+            "skip" => rule.skip = boolean(key, value)?,
+            _ => return Err(unknown(key, &["copies", "skip"])),
         }
     }
     Ok(rule)
@@ -233,73 +225,49 @@ fn copies(value: &Node) -> Result<SchemaCopies, String> {
             _ => Err(format!("expected a URL and the path of its copy, found {url:?}: {path:?}")),
         }
     };
-    map(value)?.iter().map(copy).collect::<Result<_, _>>().map(SchemaCopies)
+    value.map()?.iter().map(copy).collect::<Result<_, _>>().map(SchemaCopies)
 }
 
-pub(super) fn on_failure(entry: &Entry) -> Result<OnFailure, Error> {
-    let Node::String(text) = &entry.value else {
-        return Err(wrong(entry, format!("expected a string, found {}", entry.value.type_name())));
-    };
-    match text.as_str() {
-        "rollback" => Ok(OnFailure::Rollback),
-        "uninstall" => Ok(OnFailure::Uninstall),
-        "keep" => Ok(OnFailure::Keep),
-        other => Err(wrong(entry, format!("must be \"rollback\", \"uninstall\" or \"keep\", found {other:?}"))),
-    }
+pub(super) fn on_failure(value: &Node) -> Result<OnFailure, String> {
+    use OnFailure::{Keep, Rollback, Uninstall};
+    value.one_of(&[("rollback", Rollback), ("uninstall", Uninstall), ("keep", Keep)])
 }
 
-pub(super) fn adopt(entry: &Entry) -> Result<Adopt, Error> {
-    match &entry.value {
-        Node::String(text) if text == "never" => Ok(Adopt::Never),
-        Node::String(text) if text == "released" => Ok(Adopt::Released),
-        Node::String(text) if text == "any" => Ok(Adopt::Any),
-        Node::String(other) => {
-            Err(wrong(entry, format!("must be \"never\", \"released\" or \"any\", found {other:?}")))
-        }
-        other => Err(wrong(entry, format!("expected a string, found {}", other.type_name()))),
-    }
+pub(super) fn adopt(value: &Node) -> Result<Adopt, String> {
+    value.one_of(&[("never", Adopt::Never), ("released", Adopt::Released), ("any", Adopt::Any)])
 }
 
-pub(super) fn crds(entry: &Entry) -> Result<CrdPolicy, Error> {
-    match &entry.value {
-        Node::String(text) if text == "skip" => Ok(CrdPolicy::Skip),
-        Node::String(text) if text == "create" => Ok(CrdPolicy::Create),
-        Node::String(text) if text == "createOrReplace" => Ok(CrdPolicy::CreateOrReplace),
-        _ => Err(wrong(entry, "must be \"skip\", \"create\" or \"createOrReplace\"".to_owned())),
-    }
+pub(super) fn crds(value: &Node) -> Result<CrdPolicy, String> {
+    use CrdPolicy::{Create, CreateOrReplace, Skip};
+    value.one_of(&[("skip", Skip), ("create", Create), ("createOrReplace", CreateOrReplace)])
 }
 
-pub(super) fn retries(entry: &Entry) -> Result<u32, Error> {
-    let count = if let Node::Integer(n) = entry.value { u32::try_from(n).ok() } else { None };
-    count.ok_or_else(|| wrong(entry, "expected a whole number from 0".to_owned()))
+pub(super) fn retries(value: &Node) -> Result<u32, String> {
+    let count = if let Node::Integer(n) = value { u32::try_from(*n).ok() } else { None };
+    count.ok_or_else(|| "expected a whole number from 0".to_owned())
 }
 
 /// Decodes `recreate: [{group: …, kind: …, name: …}]`.
-pub(super) fn recreate(entry: &Entry) -> Result<Arc<[ObjectRule]>, Error> {
-    let Node::List(items) = &entry.value else {
-        return Err(wrong(entry, format!("expected a list, found {}", entry.value.type_name())));
-    };
-    let decode = |(at, item)| object_rule(item).map_err(|error| wrong(entry, format!("[{at}]: {error}")));
-    items.iter().enumerate().map(decode).collect()
+pub(super) fn recreate(value: &Node) -> Result<Arc<[ObjectRule]>, String> {
+    let decode = |(at, item)| object_rule(item).map_err(|error| format!("[{at}]: {error}"));
+    value.list()?.iter().enumerate().map(decode).collect()
 }
 
 fn object_rule(value: &Node) -> Result<ObjectRule, String> {
     let mut rule = ObjectRule::default();
-    map(value)?
-        .iter()
-        .try_for_each(|Entry { key, value, .. }| select(&mut rule, key, value, &["group", "kind", "name"]))?;
+    let mut entries = value.map()?.iter();
+    entries.try_for_each(|Entry { key, value, .. }| select(&mut rule, key, value, &["group", "kind", "name"]))?;
     Ok(rule)
 }
 
 /// Decodes `drift: {policy: …, ignore: […]}`.
-pub(super) fn drift(entry: &Entry) -> Result<Drift, Error> {
-    let bad = |what: String| wrong(entry, what);
+pub(super) fn drift(value: &Node) -> Result<Drift, String> {
     let mut drift = Drift::default();
-    for Entry { key, value, .. } in map(&entry.value).map_err(bad)? {
+    for Entry { key, value, .. } in value.map()? {
         match key.as_str() {
-            "policy" => drift.policy = policy(value).map_err(bad)?,
-            "ignore" => drift.ignore = each("ignore", value, ignore_rule).map_err(bad)?,
-            _ => return Err(bad(unknown(key, &["policy", "ignore"]))),
+            "policy" => drift.policy = policy(value)?,
+            "ignore" => drift.ignore = each(key, value, ignore_rule)?,
+            _ => return Err(unknown(key, &["policy", "ignore"])),
         }
     }
     Ok(drift)
@@ -314,7 +282,7 @@ fn policy(value: &Node) -> Result<DriftPolicy, String> {
 
 fn ignore_rule(value: &Node) -> Result<IgnoreRule, String> {
     let mut rule = IgnoreRule::default();
-    for Entry { key, value, .. } in map(value)? {
+    for Entry { key, value, .. } in value.map()? {
         match key.as_str() {
             "paths" => rule.paths = each("paths", value, pointer)?.to_vec(),
             key => select(&mut rule.objects, key, value, &["group", "kind", "name", "paths"])?,
@@ -340,9 +308,7 @@ fn select(rule: &mut ObjectRule, key: &str, value: &Node, keys: &[&'static str])
 }
 
 fn each<T>(what: &str, value: &Node, decode: fn(&Node) -> Result<T, String>) -> Result<Arc<[T]>, String> {
-    let Node::List(items) = value else {
-        return Err(format!("{what}: expected a list, found {}", value.type_name()));
-    };
+    let items = value.list().map_err(|error| format!("{what}: {error}"))?;
     let item = |(at, item)| decode(item).map_err(|error| format!("{what}[{at}]: {error}"));
     items.iter().enumerate().map(item).collect()
 }
@@ -351,16 +317,10 @@ pub(super) fn name(value: &Node) -> Result<String, String> {
     string("name", value)
 }
 
-pub(super) fn map(value: &Node) -> Result<&[Entry], String> {
-    match value {
-        Node::Map(entries) => Ok(entries),
-        other => Err(format!("expected a mapping, found {}", other.type_name())),
-    }
+pub(super) fn string(what: &str, value: &Node) -> Result<String, String> {
+    value.string().map(str::to_owned).map_err(|error| format!("{what}: {error}"))
 }
 
-pub(super) fn string(what: &str, value: &Node) -> Result<String, String> {
-    match value {
-        Node::String(text) => Ok(text.clone()),
-        other => Err(format!("{what}: expected a string, found {}", other.type_name())),
-    }
+pub(super) fn boolean(what: &str, value: &Node) -> Result<bool, String> {
+    value.boolean().map_err(|error| format!("{what}: {error}"))
 }

@@ -421,7 +421,7 @@ fn tests_of_a_chart_run_only_by_choice() {
             "{enabled: true}",
             "unknown key \"enabled\"; the keys are enable, onFailure, timeout; did you mean \"enable\"?",
         ),
-        ("{onFailure: keep}", "onFailure must be \"report\" or \"rollback\", found \"keep\""),
+        ("{onFailure: keep}", "onFailure: must be \"report\" or \"rollback\", found \"keep\""),
         ("{timeout: 5}", "timeout: expected a string, found a number"),
         ("true", "expected a mapping, found a boolean"),
     ] {
@@ -499,7 +499,7 @@ fn definitions_have_a_policy() {
     {
         assert_eq!(one(&format!("  crds: {text}")).unwrap().crds, policy);
     }
-    let expected = "line 6: crds: must be \"skip\", \"create\" or \"createOrReplace\"";
+    let expected = "line 6: crds: must be \"skip\", \"create\" or \"createOrReplace\", found \"replace\"";
     assert_eq!(one("  crds: replace").unwrap_err(), expected);
 }
 

@@ -9,7 +9,7 @@ use go_encoding::{json, yaml};
 use serde_json::Value;
 
 use super::node::{Entry, Node};
-use super::rules::{map, unknown};
+use super::rules::{string, unknown};
 
 pub(crate) use target::{Target, group_version};
 
@@ -42,10 +42,8 @@ pub(crate) enum Change {
 }
 
 /// Decodes `patches: [{target: {kind: Deployment}, patch: …}]`. Files are relative to the working directory, like charts.
-pub(super) fn patches(entry: &Entry) -> Result<Patches, String> {
-    let Node::List(all) = &entry.value else {
-        return Err(format!("expected a list, found {}", entry.value.type_name()));
-    };
+pub(super) fn patches(value: &Node) -> Result<Patches, String> {
+    let all = value.list()?;
     if all.len() > MOST {
         return Err(format!("has {} patches; at most {MOST} are allowed", all.len()));
     }
@@ -55,12 +53,12 @@ pub(super) fn patches(entry: &Entry) -> Result<Patches, String> {
 
 fn patch(value: &Node) -> Result<Patch, String> {
     let (mut target, mut text) = (None, None);
-    for Entry { key, value, .. } in map(value)? {
+    for Entry { key, value, .. } in value.map()? {
         match key.as_str() {
             "target" => target = Some(target::target(value).map_err(|what| format!("target: {what}"))?),
             "patch" | "path" if text.is_some() => return Err("has both patch and path".into()),
-            "patch" => text = Some(string(key, value)?.to_owned()),
-            "path" => text = Some(read(Path::new(string(key, value)?))?),
+            "patch" => text = Some(string(key, value)?),
+            "path" => text = Some(read(Path::new(&string(key, value)?))?),
             _ => return Err(unknown(key, &KEYS)),
         }
     }
@@ -72,17 +70,10 @@ fn patch(value: &Node) -> Result<Patch, String> {
             Err("has a target and several documents: write a patch for each".into())
         }
         _ => {
-            let target_written =
-                map(value)?.iter().find(|entry| entry.key == "target").map(|entry| entry.value.to_json());
+            let target_entry = value.map()?.iter().find(|entry| entry.key == "target");
+            let target_written = target_entry.map(|entry| entry.value.to_json());
             Ok(Patch { target, change, written: serde_json::json!([target_written, text]) })
         }
-    }
-}
-
-fn string<'n>(key: &str, value: &'n Node) -> Result<&'n str, String> {
-    match value {
-        Node::String(text) => Ok(text),
-        other => Err(format!("{key}: expected a string, found {}", other.type_name())),
     }
 }
 
@@ -121,5 +112,5 @@ fn change(text: &str) -> Result<Change, String> {
 #[cfg(test)]
 pub(crate) fn patches_of(value: &Value) -> Result<Patches, String> {
     let entries = super::node::entries(&format!("- patches: {value}")).map_err(|error| error.to_string())?;
-    patches(&entries[0][0])
+    patches(&entries[0][0].value)
 }

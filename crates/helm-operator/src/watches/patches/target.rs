@@ -7,7 +7,7 @@ use golibs::regex::Regex;
 use serde_json::Value;
 
 use crate::watches::node::{Entry, Node};
-use crate::watches::rules::{map, unknown};
+use crate::watches::rules::{string, unknown};
 
 const KEYS: [&str; 7] = ["group", "version", "kind", "name", "namespace", "labelSelector", "annotationSelector"];
 
@@ -86,13 +86,12 @@ impl Requirement {
 /// Decodes `{kind: Deployment, name: web.*}`.
 pub(super) fn target(value: &Node) -> Result<Target, String> {
     let mut target = Target::default();
-    for Entry { key, value, .. } in map(value)? {
+    for Entry { key, value, .. } in value.map()? {
         let Some(place) = KEYS.iter().position(|known| known == key) else { return Err(unknown(key, &KEYS)) };
-        let text = match value {
-            Node::String(text) => text,
-            Node::Null => continue,
-            other => return Err(format!("{key}: expected a string, found {}", other.type_name())),
-        };
+        if *value == Node::Null {
+            continue;
+        }
+        let text = &string(key, value)?;
         let bad = |what: String| format!("{key}: {what}");
         match place {
             5 => target.labels = requirements(text).map_err(bad)?,
