@@ -198,7 +198,6 @@ parity: cluster ## Compare live objects with Helm's; CORPUS="DIR…" replaces ou
 
 .PHONY: plots
 plots: ## Draw the figures in docs/figures from the measurements there.
-	cargo run -q -p conformance --bin figures
 	cargo run -q -p conformance --bin plots
 
 .PHONY: bench-scale

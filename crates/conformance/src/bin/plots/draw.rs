@@ -1,36 +1,20 @@
-//! Draws the figures of `docs/performance.md` and `docs/scaling.md`: converts each JSON file in a folder into an SVG
-//! file next to it.
-//!
-//! A figure is `{"title": …, "x": …, "y": …, "series": [{"name": …, "points": [[x, y], …]}]}`. Both axes are
-//! logarithmic.
+//! Draws a figure as SVG. Both axes are logarithmic.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
-use clap::Parser;
-use serde::Deserialize;
+use anyhow::bail;
 
-/// Draws each JSON file of a folder as SVG.
-#[derive(Parser)]
-struct Args {
-    /// The folder
-    #[arg(default_value = "docs/figures")]
-    folder: PathBuf,
+/// A figure: its title, the names of its axes, and its series.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) texts: [&'static str; 3],
+    pub(crate) series: Vec<Series>,
 }
 
-#[derive(Deserialize)]
-struct Figure {
-    title: String,
-    x: String,
-    y: String,
-    series: Vec<Series>,
-}
-
-#[derive(Deserialize)]
-struct Series {
-    name: String,
-    points: Vec<(f64, f64)>,
+#[derive(Debug, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) name: &'static str,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 const WIDTH: f64 = 640.0;
@@ -43,22 +27,6 @@ const BOTTOM: f64 = 50.0;
 const LINE: f64 = 14.0;
 /// Colours that are distinguishable without colour vision.
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"];
-
-fn main() -> anyhow::Result<()> {
-    let folder = Args::parse().folder;
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "json") {
-            draw_file(&path).with_context(|| format!("cannot draw {}", path.display()))?;
-        }
-    }
-    Ok(())
-}
-
-fn draw_file(path: &Path) -> anyhow::Result<()> {
-    let figure: Figure = serde_json::from_str(&std::fs::read_to_string(path)?)?;
-    Ok(std::fs::write(path.with_extension("svg"), draw(&figure)?)?)
-}
 
 /// A logarithmic axis between two powers of ten.
 struct Axis {
@@ -90,17 +58,21 @@ impl Axis {
     }
 }
 
-fn draw(figure: &Figure) -> anyhow::Result<String> {
+/// Returns the SVG.
+///
+/// # Errors
+/// A value has no logarithm, or there is none.
+pub(crate) fn draw(figure: &Figure) -> anyhow::Result<String> {
+    let [title, x_name, y_name] = figure.texts.map(escape);
     let points = figure.series.iter().flat_map(|series| &series.points);
     let x = Axis::over(points.clone().map(|p| p.0), LEFT, WIDTH - LEFT - RIGHT)?;
     let y = Axis::over(points.map(|p| p.1), HEIGHT - BOTTOM, TOP + BOTTOM - HEIGHT)?;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{}</text>\n",
-        escape(&figure.title)
+         <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{title}</text>\n"
     );
-    draw_axes(&mut svg, figure, &x, &y)?;
+    draw_axes(&mut svg, [&x, &y], [&x_name, &y_name])?;
     let ends: Vec<f64> = figure.series.iter().map(|series| series.points.last().map_or(0.0, |p| y.at(p.1))).collect();
     for (n, (series, label)) in figure.series.iter().zip(apart(&ends)).enumerate() {
         draw_series(&mut svg, series, (COLOURS[n % COLOURS.len()], label), [&x, &y])?;
@@ -109,7 +81,7 @@ fn draw(figure: &Figure) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-fn draw_axes(svg: &mut String, figure: &Figure, x: &Axis, y: &Axis) -> std::fmt::Result {
+fn draw_axes(svg: &mut String, [x, y]: [&Axis; 2], [x_name, y_name]: [&str; 2]) -> std::fmt::Result {
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
     for (value, at) in x.ticks() {
         writeln!(svg, "<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"#ddd\"/>")?;
@@ -120,18 +92,9 @@ fn draw_axes(svg: &mut String, figure: &Figure, x: &Axis, y: &Axis) -> std::fmt:
         writeln!(svg, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>", LEFT - 6.0, at + 4.0)?;
     }
     let middle = f64::midpoint(TOP, bottom);
-    writeln!(
-        svg,
-        "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-        f64::midpoint(LEFT, right),
-        HEIGHT - 14.0,
-        escape(&figure.x)
-    )?;
-    writeln!(
-        svg,
-        "<text transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-        escape(&figure.y)
-    )
+    let (centre, below) = (f64::midpoint(LEFT, right), HEIGHT - 14.0);
+    writeln!(svg, "<text x=\"{centre:.1}\" y=\"{below}\" text-anchor=\"middle\">{x_name}</text>")?;
+    writeln!(svg, "<text transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">{y_name}</text>")
 }
 
 /// Moves labels down until they do not overlap.
@@ -165,7 +128,7 @@ fn draw_series(
         "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>",
         a + 8.0,
         label + 4.0,
-        escape(&series.name)
+        escape(series.name)
     )
 }
 
@@ -178,8 +141,8 @@ mod tests {
     use super::*;
 
     fn figure(points: &[(f64, f64)]) -> Figure {
-        let series = vec![Series { name: "a < b".into(), points: points.to_vec() }];
-        Figure { title: "t".into(), x: "resources".into(), y: "MiB".into(), series }
+        let series = vec![Series { name: "a < b", points: points.to_vec() }];
+        Figure { texts: ["t", "resources", "MiB"], series }
     }
 
     #[test]

@@ -1,19 +1,22 @@
-//! Converts measurements into the figures of `docs/performance.md` and `docs/scaling.md`: reads `measured.jsonl` in a
-//! folder and writes the JSON files that `plots` draws into the same folder.
+//! Draws the figures of `docs/performance.md` and `docs/scaling.md`: reads `measured.jsonl` in a folder and writes SVG
+//! files into the same folder.
 //!
 //! Each line of `measured.jsonl` is the last line that one run of a harness printed: an operator's life cycle
 //! (`converge.py`), the floor of that (`limit.py`), many kinds (`kinds.py`) or many resources (`hack/bench-scale`).
 //! Other lines are ignored. The last of several runs of one size counts, so output can simply be appended.
 
+mod draw;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-/// Turns measurements into figures.
+use draw::{Figure, draw};
+
+/// Draws measurements.
 #[derive(Parser)]
 struct Args {
     /// The folder with measured.jsonl
@@ -50,12 +53,12 @@ impl Series {
         }
     }
 
-    fn to_json(&self, [title, x, y]: [&str; 3]) -> Value {
-        let series = self.0.iter().map(|(name, points)| {
-            let points: Vec<Value> = points.iter().map(|(x, y)| json!([x, y])).collect();
-            json!({"name": name, "points": points})
+    fn figure(self, texts: [&'static str; 3]) -> Figure {
+        let series = self.0.into_iter().map(|(name, points)| draw::Series {
+            name,
+            points: points.into_iter().map(|(x, y)| (x.into(), y)).collect(),
         });
-        json!({"title": title, "x": x, "y": y, "series": series.collect::<Vec<_>>()})
+        Figure { texts, series: series.collect() }
     }
 }
 
@@ -68,14 +71,11 @@ fn main() -> anyhow::Result<()> {
         bail!("{} has no line that a harness printed", measured.display());
     }
     for (name, figure) in figures(&runs) {
-        write(&folder.join(name).with_extension("json"), &figure)?;
+        let file = folder.join(name).with_extension("svg");
+        let svg = draw(&figure).with_context(|| format!("cannot draw {}", file.display()))?;
+        std::fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
-}
-
-fn write(path: &Path, figure: &Value) -> anyhow::Result<()> {
-    let text = format!("{figure:#}\n");
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn runs(text: &str) -> Vec<Run> {
@@ -83,7 +83,7 @@ fn runs(text: &str) -> Vec<Run> {
 }
 
 /// Returns the figures that have points, by file name.
-fn figures(runs: &[Run]) -> Vec<(&'static str, Value)> {
+fn figures(runs: &[Run]) -> Vec<(&'static str, Figure)> {
     let (mut converge, mut resources) = (Series::default(), Series::default());
     let (mut memory, mut cpu) = (Series::default(), Series::default());
     for run in runs {
@@ -114,7 +114,7 @@ fn figures(runs: &[Run]) -> Vec<(&'static str, Value)> {
         ("memory-by-kinds", memory, ["Memory by kinds", "kinds", "MiB"]),
         ("cpu-by-kinds", cpu, ["CPU by kinds", "kinds", "CPU seconds"]),
     ];
-    all.into_iter().filter(|(_, s, _)| !s.0.is_empty()).map(|(name, s, texts)| (name, s.to_json(texts))).collect()
+    all.into_iter().filter(|(_, s, _)| !s.0.is_empty()).map(|(name, s, texts)| (name, s.figure(texts))).collect()
 }
 
 #[cfg(test)]
@@ -130,34 +130,33 @@ mod tests {
 {"n": 1000, "rss_start": 16.0, "rss_idle": 24.0, "rss_restarted": 25.0}
 "#;
 
-    fn points(name: &str) -> Value {
+    fn points(name: &str) -> BTreeMap<&'static str, Vec<(f64, f64)>> {
         let figures = figures(&runs(MEASURED));
         let (_, figure) = figures.into_iter().find(|(at, _)| *at == name).unwrap();
-        let series = figure["series"].as_array().unwrap().iter();
-        series.map(|series| (series["name"].as_str().unwrap().to_owned(), series["points"].clone())).collect()
+        figure.series.into_iter().map(|series| (series.name, series.points)).collect()
+    }
+
+    fn check(name: &str, expected: &[(&'static str, (f64, f64))]) {
+        assert_eq!(points(name), expected.iter().map(|(name, point)| (*name, vec![*point])).collect(), "{name}");
     }
 
     #[test]
     fn each_harness_has_its_series() {
-        let converge = json!({"install": [[50, 4.7]], "upgrade": [[50, 3.2]], "raw requests": [[50, 2.9]]});
-        assert_eq!(points("converge"), converge, "a phase that did not end has no point");
-        assert_eq!(
-            points("memory-by-kinds"),
-            json!({"no resources": [[240, 34.0]], "a resource each": [[240, 200.0]]})
-        );
+        // A phase that did not end has no point.
+        check("converge", &[("install", (50.0, 4.7)), ("upgrade", (50.0, 3.2)), ("raw requests", (50.0, 2.9))]);
+        check("memory-by-kinds", &[("no resources", (240.0, 34.0)), ("a resource each", (240.0, 200.0))]);
     }
 
     #[test]
     fn of_two_runs_of_one_size_the_last_counts() {
-        let resources =
-            json!({"installed": [[1000, 24.0]], "after a restart": [[1000, 25.0]], "with pods": [[50, 19.5]]});
-        assert_eq!(points("memory-by-resources"), resources);
+        let expected =
+            [("installed", (1000.0, 24.0)), ("after a restart", (1000.0, 25.0)), ("with pods", (50.0, 19.5))];
+        check("memory-by-resources", &expected);
     }
 
     #[test]
     fn idle_cpu_is_that_of_a_minute_and_nothing_has_no_place() {
-        let cpu =
-            json!({"start": [[240, 0.5]], "idle minute, no resources": [[240, 0.04]], "until settled": [[240, 11.0]]});
-        assert_eq!(points("cpu-by-kinds"), cpu);
+        let idle = ("idle minute, no resources", (240.0, 0.04));
+        check("cpu-by-kinds", &[("start", (240.0, 0.5)), idle, ("until settled", (240.0, 11.0))]);
     }
 }
