@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod dynamic;
 mod intern;
 pub mod sync;
 mod world;

@@ -3,16 +3,13 @@
 //! All kinds share this code, so that a project's own crate, which is compiled after each save, contains none for each
 //! of its kinds.
 
-use std::borrow::Cow;
-
 use futures::StreamExt as _;
 use futures::future::ready;
 use futures::stream::BoxStream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ApiResource;
-use kube::core::DynamicResourceScope;
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -74,42 +71,7 @@ fn pages_of<const METADATA: bool>(
 #[serde(transparent)]
 struct Asked<const METADATA: bool>(Untyped);
 
-impl<const METADATA: bool> Resource for Asked<METADATA> {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(of: &ApiResource) -> Cow<'_, str> {
-        (&of.kind).into()
-    }
-
-    fn group(of: &ApiResource) -> Cow<'_, str> {
-        (&of.group).into()
-    }
-
-    fn version(of: &ApiResource) -> Cow<'_, str> {
-        (&of.version).into()
-    }
-
-    fn api_version(of: &ApiResource) -> Cow<'_, str> {
-        (&of.api_version).into()
-    }
-
-    fn plural(of: &ApiResource) -> Cow<'_, str> {
-        (&of.plural).into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.0.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0.metadata
-    }
-
-    fn metadata_api() -> bool {
-        METADATA
-    }
-}
+outside::dynamic_resource!([const METADATA: bool] Asked<METADATA>, METADATA, 0.metadata);
 
 #[cfg(test)]
 mod tests {

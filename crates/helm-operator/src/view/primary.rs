@@ -334,7 +334,7 @@ impl Received {
     }
 }
 
-helm_release::dynamic_resource!(Received);
+outside::dynamic_resource!(Received);
 
 #[cfg(test)]
 mod tests {

@@ -144,7 +144,7 @@ impl<'de> Deserialize<'de> for RecordSecret {
     }
 }
 
-crate::dynamic_resource!(RecordSecret, metadata only);
+outside::dynamic_resource!(RecordSecret, metadata only);
 
 #[derive(Deserialize)]
 struct RecordObject {

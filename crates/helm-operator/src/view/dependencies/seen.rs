@@ -55,8 +55,8 @@ pub(crate) struct SeenMetadata {
     seen: Seen,
 }
 
-helm_release::dynamic_resource!(Seen);
-helm_release::dynamic_resource!(SeenMetadata, metadata only);
+outside::dynamic_resource!(Seen);
+outside::dynamic_resource!(SeenMetadata, metadata only);
 
 #[derive(Default, Deserialize)]
 struct Labelled {

@@ -233,7 +233,7 @@ fn mark_of(entries: &[Entry]) -> Option<Mark> {
     digests.reduce(u64::wrapping_add).map(Mark)
 }
 
-crate::dynamic_resource!(Live);
+outside::dynamic_resource!(Live);
 
 /// A live object of which only the metadata is requested and read. It always counts as ready.
 #[derive(Clone, Debug)]
@@ -265,7 +265,7 @@ impl<'de> Deserialize<'de> for LiveMetadata {
     }
 }
 
-crate::dynamic_resource!(LiveMetadata, metadata only);
+outside::dynamic_resource!(LiveMetadata, metadata only);
 
 /// The digest of a `fieldsV1`, computed while parsing, independent of the order of keys.
 struct Fields(u64);

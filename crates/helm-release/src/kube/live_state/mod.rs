@@ -1,6 +1,5 @@
 //! Live objects: their metadata, whose they are, whether they are ready.
 
-pub(in crate::kube) mod dynamic;
 pub(in crate::kube) mod live;
 pub(in crate::kube) mod ownership;
 pub(in crate::kube) mod readiness;

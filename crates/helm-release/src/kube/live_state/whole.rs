@@ -25,7 +25,7 @@ pub struct Whole {
     pub live: Live,
 }
 
-crate::dynamic_resource!(Whole);
+outside::dynamic_resource!(Whole);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Whole, D::Error> {

@@ -1,17 +1,13 @@
 //! Lets kube's watches serve types whose kind is known only at run time.
 
 /// Implements `kube::Resource` for a type that has an `ObjectMeta` in a field `metadata` and whose kind is an
-/// `ApiResource`. With `metadata only`, its requests ask only for metadata.
+/// `ApiResource`. With `metadata only`, its requests ask only for metadata. A generic type names its parameters, whether
+/// it is requested as metadata, and where it has the `ObjectMeta`: `[const METADATA: bool] Asked<METADATA>, METADATA,
+/// 0.metadata`.
 #[macro_export]
 macro_rules! dynamic_resource {
-    ($type:ty) => {
-        $crate::dynamic_resource!(@ $type, false);
-    };
-    ($type:ty, metadata only) => {
-        $crate::dynamic_resource!(@ $type, true);
-    };
-    (@ $type:ty, $metadata_only:literal) => {
-        impl ::kube::Resource for $type {
+    ([$($parameters:tt)*] $type:ty, $metadata_only:expr, $($metadata:tt).+) => {
+        impl<$($parameters)*> ::kube::Resource for $type {
             type DynamicType = ::kube::core::ApiResource;
             type Scope = ::kube::core::DynamicResourceScope;
 
@@ -40,12 +36,18 @@ macro_rules! dynamic_resource {
             }
 
             fn meta(&self) -> &::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &self.metadata
+                &self.$($metadata).+
             }
 
             fn meta_mut(&mut self) -> &mut ::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &mut self.metadata
+                &mut self.$($metadata).+
             }
         }
+    };
+    ($type:ty) => {
+        $crate::dynamic_resource!([] $type, false, metadata);
+    };
+    ($type:ty, metadata only) => {
+        $crate::dynamic_resource!([] $type, true, metadata);
     };
 }
