@@ -2,6 +2,7 @@
 
 mod decode;
 
+pub mod dns;
 pub mod release_name;
 pub mod schema;
 pub mod strvals;

@@ -1,5 +1,7 @@
 //! Validates release names. Counterpart: Helm's `pkg/chart/common/util/validate_name.go`.
 
+use crate::dns::is_subdomain;
+
 /// Maximum length of a release name, in bytes: Helm's own limit.
 pub const MAX_LENGTH: usize = 53;
 
@@ -15,16 +17,8 @@ pub struct InvalidName(String);
 /// # Errors
 /// The name is empty, longer than [`MAX_LENGTH`], or not a sequence of DNS labels separated by dots.
 pub fn check(name: &str) -> Result<(), InvalidName> {
-    let is_valid = !name.is_empty() && name.len() <= MAX_LENGTH && name.split('.').all(is_dns_label);
+    let is_valid = name.len() <= MAX_LENGTH && is_subdomain(name);
     if is_valid { Ok(()) } else { Err(InvalidName(name.to_owned())) }
-}
-
-fn is_dns_label(label: &str) -> bool {
-    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = label.as_bytes();
-    bytes.first().is_some_and(|b| alphanumeric(*b))
-        && bytes.last().is_some_and(|b| alphanumeric(*b))
-        && bytes.iter().all(|b| alphanumeric(*b) || *b == b'-')
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The layers: each module may use only modules of earlier lines.
 const LAYERS: &[&[&str]] = &[
+    &["dns"],
     &["decode", "release_name", "schema", "strvals", "values"],
     &["chart", "manifest"],
     &["disk", "sequence", "view"],

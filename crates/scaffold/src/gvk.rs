@@ -3,6 +3,7 @@
 use std::fmt;
 
 use heck::ToSnakeCase as _;
+use helm::dns::is_label;
 
 /// A group, version and kind. The group includes the domain: `cache.my.domain`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +25,8 @@ pub struct InvalidName {
     rule: &'static str,
 }
 
-/// The longest label of a DNS name.
-const MAX_LABEL: usize = 63;
+/// The longest kind.
+const MAX_KIND: usize = 63;
 
 impl Gvk {
     /// Creates an API whose group is below the domain. An empty group means the domain itself.
@@ -118,15 +119,6 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-fn is_label(label: &str) -> bool {
-    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    !label.is_empty()
-        && label.len() <= MAX_LABEL
-        && label.chars().all(is_inner)
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-}
-
 fn is_version(version: &str) -> bool {
     let Some(rest) = version.strip_prefix('v') else { return false };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -137,7 +129,7 @@ fn is_version(version: &str) -> bool {
 }
 
 fn is_kind(kind: &str) -> bool {
-    kind.len() <= MAX_LABEL
+    kind.len() <= MAX_KIND
         && kind.starts_with(|c: char| c.is_ascii_uppercase())
         && kind.chars().all(|c| c.is_ascii_alphanumeric())
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use go_template::Map;
+use helm::dns::is_subdomain;
 use helm::strvals;
 use serde::Deserialize;
 
@@ -192,15 +193,9 @@ pub(crate) fn fill(field: &str, text: &str, namespace: &str, name: &str) -> Resu
     if filled.contains('$') {
         return Err(format!("{field}: only $(name) and $(namespace) are known"));
     }
-    let is_label = |label: &str| {
-        let is_letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let ends = label.bytes().next().is_some_and(is_letter) && label.bytes().last().is_some_and(is_letter);
-        ends && label.bytes().all(|b| is_letter(b) || b == b'-')
-    };
-    if filled.len() <= 253 && filled.split('.').all(is_label) {
-        Ok(filled)
-    } else {
-        Err(format!("{field} {filled:?} is not a valid name"))
+    match is_subdomain(&filled) {
+        true => Ok(filled),
+        false => Err(format!("{field} {filled:?} is not a valid name")),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use helm::dns::is_subdomain;
 use scaffold::annotations::PREFIX;
 
 use super::node::{Entry, Node};
@@ -28,8 +29,6 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// The maximum length of a label's name and of its value.
 const MAX_NAME: usize = 63;
-/// The maximum length of a label's prefix.
-const MAX_PREFIX: usize = 253;
 
 /// Decodes `commonLabels: {team: red}`. Checks what the API server would refuse, so that no release fails later.
 pub(super) fn common_labels(value: &Node) -> Result<CommonLabels, String> {
@@ -89,18 +88,9 @@ const RULE: &str =
 
 fn is_key(key: &str) -> bool {
     match key.split_once('/') {
-        Some((prefix, name)) => is_prefix(prefix) && is_name(name),
+        Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
         None => is_name(key),
     }
-}
-
-/// Returns whether this is a DNS subdomain.
-fn is_prefix(prefix: &str) -> bool {
-    let is_part = |part: &str| {
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !part.is_empty() && part.bytes().all(is_inner) && !part.starts_with('-') && !part.ends_with('-')
-    };
-    prefix.len() <= MAX_PREFIX && prefix.split('.').all(is_part)
 }
 
 fn is_name(name: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use helm::dns::is_subdomain;
 use helm::engine::Rendered;
 use regex::Regex;
 use serde_json::Value as Json;
@@ -24,9 +25,6 @@ const HOOKS: [&str; 11] = [
     "test",
     "test-success",
 ];
-
-/// Maximum length of most objects' names.
-const MAX_NAME: usize = 253;
 
 pub(super) fn check(project: &Project, folder: &str, rendered: &Rendered) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -72,15 +70,8 @@ fn problem(object: &Json, is_hook: bool) -> Option<String> {
         "" => Some(format!("the {kind} has no metadata.name")),
         // RBAC objects may have names such as system:node.
         _ if text(object, "/apiVersion").starts_with("rbac.") => None,
-        _ => (name.len() > MAX_NAME || !is_dns_name(name)).then(|| format!("the name of the {kind} is not a DNS name")),
+        _ => (!is_subdomain(name)).then(|| format!("the name of the {kind} is not a DNS name")),
     }
-}
-
-fn is_dns_name(name: &str) -> bool {
-    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    name.split('.').all(|label| {
-        !label.is_empty() && label.chars().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
-    })
 }
 
 /// Returns findings for hooks that templates name and Helm does not know.

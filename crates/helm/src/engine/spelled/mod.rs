@@ -13,6 +13,7 @@ use std::fmt;
 
 use super::lookups::{Reading, collect};
 use crate::chart::{Chart, File};
+use crate::dns::is_label;
 use line::{Lines, Piece, pieces};
 use printed::Printed;
 
@@ -213,10 +214,4 @@ fn kinds_of_dicts(text: &str) -> impl Iterator<Item = String> {
 
 fn is_kind(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric())
-}
-
-/// Returns whether the text can be a namespace.
-fn is_label(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty() && text.len() <= 63 && text.bytes().all(fits) && !text.starts_with('-') && !text.ends_with('-')
 }
