@@ -5,7 +5,6 @@ import re
 import subprocess
 
 PAGE = "docs/scoreboard.md"
-FIGURES = "docs/figures"
 OURS = "here"
 PEERS = {"operator-sdk": "operator-sdk's Helm operator", "helm-operator-plugins": "helm-operator-plugins"}
 OPERATORS = [OURS, *PEERS]
@@ -18,11 +17,11 @@ PHASES = {
     "uninstall": "uninstall of all",
 }
 MEMORY = {"mib_start": "at the start", "mib_steady": "with all installed", "mib_peak": "peak"}
-DRAWN = {
-    "scoreboard-install": ("Seconds until all resources are ready", "seconds", lambda run: run["install"]["s"]),
-    "scoreboard-upgrade": ("Seconds until all resources are upgraded", "seconds", lambda run: run["upgrade"]["s"]),
-    "scoreboard-memory": ("Memory with all resources installed", "MiB", lambda run: run["mib_steady"]),
-    "scoreboard-cpu": ("CPU of an install", "CPU seconds", lambda run: run["install"]["cpu_s"]),
+FIGURES = {
+    "scoreboard-install": "Seconds until all resources are ready",
+    "scoreboard-upgrade": "Seconds until all resources are upgraded",
+    "scoreboard-repair": "Seconds until all Deployments are back",
+    "scoreboard-memory": "Memory with all resources installed",
 }
 
 
@@ -32,10 +31,9 @@ def write(raw):
     runs = {(line["operator"], line["n"]): line for line in read if "install" in line}
     renders = {line["render"]: line for line in read if "render" in line}
     sizes = sorted({n for _, n in runs})
-    figures = draw(runs, sizes)
     subprocess.run(["cargo", "run", "--quiet", "-p", "conformance", "--bin", "plots"], check=True)
     parts = [INTRODUCTION.format(cores=os.cpu_count(), versions=versions(), idle=idle(runs))]
-    parts += [f"![{DRAWN[name][0]}](figures/{name}.svg)" for name in figures]
+    parts += [f"![{title}](figures/{name}.svg)" for name, title in FIGURES.items()]
     parts += [section(runs, n) for n in sizes]
     parts += [rendering(renders)] if renders else []
     parts += [losses(runs, renders)]
@@ -117,18 +115,3 @@ def compared(run, ours):
 
 def is_less(theirs, own):
     return theirs is not None and (own is None or theirs < own)
-
-
-def draw(runs, sizes):
-    """Writes the figures that have more than one size; returns their names."""
-    if len(sizes) < 2:
-        return []
-    for name, (title, unit, value) in DRAWN.items():
-        series = []
-        for operator in OPERATORS:
-            points = [[n, value(runs[operator, n])] for n in sizes if (operator, n) in runs]
-            series.append({"name": operator, "points": [point for point in points if point[1]]})
-        with open(f"{FIGURES}/{name}.json", "w") as figure:
-            json.dump({"series": series, "title": title, "x": "resources", "y": unit}, figure, indent=2)
-            figure.write("\n")
-    return list(DRAWN)

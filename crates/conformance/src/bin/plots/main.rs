@@ -1,9 +1,9 @@
-//! Draws the figures of `docs/performance.md` and `docs/scaling.md`: reads `measured.jsonl` in a folder and writes SVG
-//! files into the same folder.
+//! Draws the figures of `docs/performance.md`, `docs/scaling.md` and `docs/scoreboard.md`: reads `measured.jsonl` and, if
+//! it exists, `scoreboard.jsonl` in a folder and writes SVG files into the same folder.
 //!
 //! Each line of `measured.jsonl` is the last line that one run of a harness printed: an operator's life cycle
 //! (`converge.py`), the floor of that (`limit.py`), many kinds (`kinds.py`) or many resources (`hack/bench-scale`).
-//! Other lines are ignored. The last of several runs of one size counts, so output can simply be appended.
+//! `scoreboard.jsonl` has a line for each run of `hack/scoreboard`. Other lines are ignored. The last of several runs of one size counts, so output can simply be appended.
 
 mod draw;
 
@@ -19,7 +19,7 @@ use draw::{Figure, draw};
 /// Draws measurements.
 #[derive(Parser)]
 struct Args {
-    /// The folder with measured.jsonl
+    /// The folder with measured.jsonl and scoreboard.jsonl
     #[arg(default_value = "docs/figures")]
     folder: PathBuf,
 }
@@ -32,6 +32,26 @@ enum Run {
     Floor { crs: u32, ready_s: f64 },
     Kinds { kinds: u32, resources: u32, mib: f64, cpu_until_idle_s: f64, idle_s: f64, idle_cpu_s: f64 },
     Resources { n: u32, rss_start: f64, rss_idle: f64, rss_restarted: f64 },
+    Scored { operator: Contender, n: u32, install: Phase, upgrade: Phase, repair: Phase, mib_steady: f64 },
+}
+
+/// An operator on the scoreboard.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Contender {
+    Here,
+    OperatorSdk,
+    HelmOperatorPlugins,
+}
+
+impl Contender {
+    fn name(self) -> &'static str {
+        match self {
+            Contender::Here => "here",
+            Contender::OperatorSdk => "operator-sdk",
+            Contender::HelmOperatorPlugins => "helm-operator-plugins",
+        }
+    }
 }
 
 /// A phase of an operator's life cycle; has no time if it did not end.
@@ -65,7 +85,9 @@ impl Series {
 fn main() -> anyhow::Result<()> {
     let folder = Args::parse().folder;
     let measured = folder.join("measured.jsonl");
-    let text = std::fs::read_to_string(&measured).with_context(|| format!("cannot read {}", measured.display()))?;
+    let mut text = std::fs::read_to_string(&measured).with_context(|| format!("cannot read {}", measured.display()))?;
+    // There is none before the first `make scoreboard`.
+    text += &std::fs::read_to_string(folder.join("scoreboard.jsonl")).unwrap_or_default();
     let runs = runs(&text);
     if runs.is_empty() {
         bail!("{} has no line that a harness printed", measured.display());
@@ -86,6 +108,7 @@ fn runs(text: &str) -> Vec<Run> {
 fn figures(runs: &[Run]) -> Vec<(&'static str, Figure)> {
     let (mut converge, mut resources) = (Series::default(), Series::default());
     let (mut memory, mut cpu) = (Series::default(), Series::default());
+    let [mut installs, mut upgrades, mut repairs, mut sizes] = <[Series; 4]>::default();
     for run in runs {
         match run {
             Run::Converge { crs, install, upgrade, drift, rss_steady_mib, .. } => {
@@ -106,6 +129,12 @@ fn figures(runs: &[Run]) -> Vec<(&'static str, Figure)> {
                 resources.add("installed", *n, *rss_idle);
                 resources.add("after a restart", *n, *rss_restarted);
             }
+            Run::Scored { operator, n, install, upgrade, repair, mib_steady } => {
+                installs.add(operator.name(), *n, install.s);
+                upgrades.add(operator.name(), *n, upgrade.s);
+                repairs.add(operator.name(), *n, repair.s);
+                sizes.add(operator.name(), *n, *mib_steady);
+            }
         }
     }
     let all = [
@@ -113,6 +142,10 @@ fn figures(runs: &[Run]) -> Vec<(&'static str, Figure)> {
         ("memory-by-resources", resources, ["Memory by resources of the helm create chart", "resources", "MiB"]),
         ("memory-by-kinds", memory, ["Memory by kinds", "kinds", "MiB"]),
         ("cpu-by-kinds", cpu, ["CPU by kinds", "kinds", "CPU seconds"]),
+        ("scoreboard-install", installs, ["Seconds until all resources are ready", "resources", "seconds"]),
+        ("scoreboard-upgrade", upgrades, ["Seconds until all resources are upgraded", "resources", "seconds"]),
+        ("scoreboard-repair", repairs, ["Seconds until all Deployments are back", "resources", "seconds"]),
+        ("scoreboard-memory", sizes, ["Memory with all resources installed", "resources", "MiB"]),
     ];
     all.into_iter().filter(|(_, s, _)| !s.0.is_empty()).map(|(name, s, texts)| (name, s.figure(texts))).collect()
 }
@@ -128,6 +161,7 @@ mod tests {
 {"kinds": 240, "resources": 240, "deployed": 194, "cpu_until_idle_s": 11.0, "idle_s": 60, "idle_cpu_s": 0.0, "mib": 200}
 {"n": 1000, "rss_start": 16.0, "rss_idle": 30.0, "rss_restarted": 31.0}
 {"n": 1000, "rss_start": 16.0, "rss_idle": 24.0, "rss_restarted": 25.0}
+{"operator": "operator-sdk", "n": 50, "install": {"s": 7.5, "cpu_s": 8.0}, "upgrade": {"s": null}, "repair": {"s": 9.0}, "mib_steady": 100.0}
 "#;
 
     fn points(name: &str) -> BTreeMap<&'static str, Vec<(f64, f64)>> {
@@ -145,6 +179,7 @@ mod tests {
         // A phase that did not end has no point.
         check("converge", &[("install", (50.0, 4.7)), ("upgrade", (50.0, 3.2)), ("raw requests", (50.0, 2.9))]);
         check("memory-by-kinds", &[("no resources", (240.0, 34.0)), ("a resource each", (240.0, 200.0))]);
+        check("scoreboard-install", &[("operator-sdk", (50.0, 7.5))]);
     }
 
     #[test]
