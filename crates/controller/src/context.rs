@@ -24,6 +24,7 @@ use crate::runtime::concurrency::ConcurrencyLimit;
 pub use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
 use crate::runtime::served_kinds::ServedKinds;
+use crate::shards::Ring;
 
 /// The name for events and metrics that belong to no controller.
 const MANAGER: &str = "manager";
@@ -126,6 +127,11 @@ impl Context {
         self
     }
 
+    /// Returns these handles with this client.
+    pub(crate) fn writing_with(&self, client: Client) -> Context {
+        Context { client, ..self.clone() }
+    }
+
     /// Returns these handles with the manager's shared values and readiness.
     pub(crate) fn sharing(self, parts: Parts, readiness: Readiness) -> Context {
         Context { parts, readiness, ..self }
@@ -181,6 +187,8 @@ pub struct ControllerConfig {
     /// How many resources of one kind are reconciled concurrently; at least 1. Default: the number of processors, and
     /// at least 8.
     pub max_concurrent_reconciles: usize,
+    /// The ring of which the process is a shard: it serves only resources that are assigned to it. Default: none.
+    pub ring: Option<Ring>,
 }
 
 /// The minimum default of [`ControllerConfig::max_concurrent_reconciles`].
@@ -197,6 +205,7 @@ impl Default for ControllerConfig {
             max_concurrent_reconciles: std::thread::available_parallelism()
                 .map_or(0, usize::from)
                 .max(LEAST_RECONCILES),
+            ring: None,
         }
     }
 }

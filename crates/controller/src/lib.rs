@@ -12,6 +12,7 @@ pub mod lease;
 pub mod client;
 pub mod notifications;
 pub mod server;
+pub mod shards;
 pub mod traces;
 
 pub mod rights;

@@ -247,6 +247,7 @@ fn config(world: &Arc<World>, name: &str, setup: &Setup) -> anyhow::Result<Confi
         pod_name: Some(name.to_owned()),
         reconcile_period: Duration::from_secs(setup.period),
         max_concurrent_reconciles: 4,
+        ..ControllerConfig::default()
     };
     let defaults = Config::default();
     let process = ProcessConfig {

@@ -159,6 +159,16 @@ where
     Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&Counted(metrics.clone())).build())
 }
 
+/// Returns this client, which sends no write once this term is over either.
+pub(crate) fn within(client: Client, term: Term) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let send = move |request: Request<Body>| {
+        let client = client.clone();
+        async move { client.send(request).await }
+    };
+    Client::new(WithinTerm(term).layer(tower::service_fn(send)), namespace)
+}
+
 fn host(config: &Config) -> &str {
     config.cluster_url.authority().map_or("", |host| host.as_str())
 }

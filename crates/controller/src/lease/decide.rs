@@ -25,6 +25,24 @@ pub(super) enum Step {
     Wait,
 }
 
+/// Who asks for the lease.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Claimant {
+    pub(super) identity: String,
+    pub(super) rule: Rule,
+}
+
+/// Which lease counts as held by the claimant, and when another's may be taken.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Rule {
+    /// Many candidates want one lease. Each has an identity that no other process has.
+    Candidate,
+    /// The lease is this shard's alone. Another process may have had the same name: the pod's container before it was
+    /// restarted, or a pod of a StatefulSet that was deleted by force. So only the lease that this process acquired,
+    /// at this time, is its own.
+    Shard { acquired: Option<Timestamp> },
+}
+
 impl Seen {
     /// Records the lease as read at `at`. If it equals the one before, the time of its last change stays.
     pub(super) fn again(before: Option<Seen>, lease: Lease, at: Instant) -> Seen {
@@ -38,8 +56,13 @@ impl Seen {
         self.lease.metadata.resource_version.as_ref()
     }
 
-    pub(super) fn held_by(&self, identity: &str) -> bool {
-        self.holder() == Some(identity)
+    pub(super) fn held_by(&self, claimant: &Claimant) -> bool {
+        let acquired = || self.lease.spec.as_ref()?.acquire_time.as_ref().map(|time| time.0);
+        let is_same_process = match &claimant.rule {
+            Rule::Candidate => true,
+            Rule::Shard { acquired: own } => own.is_some() && acquired() == *own,
+        };
+        self.holder() == Some(&claimant.identity) && is_same_process
     }
 
     pub(super) fn holder(&self) -> Option<&str> {
@@ -48,8 +71,22 @@ impl Seen {
 
     /// Returns whether the holder may still be running controllers.
     fn is_valid(&self, now: Instant) -> bool {
+        self.at + self.duration() > now
+    }
+
+    fn duration(&self) -> Duration {
         let seconds = self.lease.spec.as_ref().and_then(|s| s.lease_duration_seconds).unwrap_or(0);
-        self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) > now
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    }
+
+    /// Returns whether the claimant has to wait, because someone else may be acting by this lease.
+    fn is_taken(&self, claimant: &Claimant, timing: &Timing, now: Instant) -> bool {
+        match claimant.rule {
+            Rule::Candidate => self.holder().is_some() && self.is_valid(now),
+            // When a shard's lease is released or taken away, the sharder moves its resources. Those moves must have
+            // ended before a process of the same name lists what is still labelled as its own.
+            Rule::Shard { .. } => self.at + self.duration().max(timing.lease_duration) > now,
+        }
     }
 }
 
@@ -57,19 +94,20 @@ impl Seen {
 /// readers.
 pub(super) fn next_step(
     observed: Option<&Seen>,
-    identity: &str,
+    claimant: &Claimant,
     timing: &Timing,
     now: Instant,
     wall: Timestamp,
 ) -> Step {
+    let identity = &*claimant.identity;
     let Some(observed) = observed else { return Step::Create(spec(identity, timing, wall, wall, 0)) };
     let old = observed.lease.spec.as_ref();
     let transitions = old.and_then(|s| s.lease_transitions).unwrap_or(0);
-    if observed.held_by(identity) {
+    if observed.held_by(claimant) {
         let acquired = old.and_then(|s| s.acquire_time.as_ref()).map_or(wall, |t| t.0);
         return Step::Update(spec(identity, timing, acquired, wall, transitions));
     }
-    if observed.holder().is_some() && observed.is_valid(now) {
+    if observed.is_taken(claimant, timing, now) {
         return Step::Wait;
     }
     Step::Update(spec(identity, timing, wall, wall, transitions.saturating_add(1)))
@@ -93,7 +131,7 @@ pub(super) fn released(lease: &Lease, wall: Timestamp) -> LeaseSpec {
     }
 }
 
-fn spec(identity: &str, timing: &Timing, acquired: Timestamp, renewed: Timestamp, transitions: i32) -> LeaseSpec {
+pub(super) fn spec(identity: &str, timing: &Timing, acquired: Timestamp, renewed: Timestamp, transitions: i32) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
         lease_duration_seconds: Some(i32::try_from(timing.lease_duration.as_secs()).unwrap_or(i32::MAX)),
@@ -122,7 +160,8 @@ mod tests {
         let lease = Lease { spec: Some(spec(holder, &TIMING, wall, wall, 3)), ..Lease::default() };
         let observed = (holder != "-").then_some(Seen { lease, at: start });
         let later = start + Duration::from_secs(unchanged);
-        let step = match next_step(observed.as_ref(), "me", &TIMING, later, wall) {
+        let me = Claimant { identity: "me".into(), rule: Rule::Candidate };
+        let step = match next_step(observed.as_ref(), &me, &TIMING, later, wall) {
             Step::Create(s) => format!("create as {:?} {}", s.holder_identity.unwrap(), s.lease_transitions.unwrap()),
             Step::Update(s) => format!("update as {:?} {}", s.holder_identity.unwrap(), s.lease_transitions.unwrap()),
             Step::Wait => "wait".to_owned(),
@@ -139,6 +178,37 @@ mod tests {
         check("other", 14, "wait");
         check("other", 15, r#"update as "me" 4"#);
         check("", 0, r#"update as "me" 4"#);
+    }
+
+    /// Checks what the shard `me`, which acquired the lease at this second, does with a lease that this holder acquired
+    /// at second 7 for a duration, and that has not changed for some seconds.
+    fn check_shard(acquired: Option<i64>, (holder, duration): (&str, i32), unchanged: u64, expected: &str) {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let start = Instant::now();
+        let mut held = spec(holder, &TIMING, at(7), at(7), 3);
+        held.lease_duration_seconds = Some(duration);
+        let observed = Seen { lease: Lease { spec: Some(held), ..Lease::default() }, at: start };
+        let me = Claimant { identity: "me".into(), rule: Rule::Shard { acquired: acquired.map(at) } };
+        let later = start + Duration::from_secs(unchanged);
+        let step = match next_step(Some(&observed), &me, &TIMING, later, at(100)) {
+            Step::Create(_) => "create".to_owned(),
+            Step::Update(s) => format!("update, acquired at {}", s.acquire_time.unwrap().0.as_second()),
+            Step::Wait => "wait".to_owned(),
+        };
+        assert_eq!(step, expected, "{acquired:?} {holder} {duration} {unchanged}");
+    }
+
+    #[tokio::test]
+    async fn a_shard_takes_what_another_process_had_only_after_its_whole_duration() {
+        check_shard(Some(7), ("me", 15), 0, "update, acquired at 7");
+        check_shard(Some(7), ("me", 15), 100, "update, acquired at 7");
+        check_shard(None, ("me", 15), 14, "wait");
+        check_shard(None, ("me", 15), 15, "update, acquired at 100");
+        check_shard(Some(6), ("me", 15), 14, "wait");
+        check_shard(Some(7), ("shardlease-controller", 30), 29, "wait");
+        check_shard(Some(7), ("shardlease-controller", 30), 30, "update, acquired at 100");
+        check_shard(None, ("", 1), 14, "wait");
+        check_shard(None, ("", 1), 15, "update, acquired at 100");
     }
 
     #[tokio::test]

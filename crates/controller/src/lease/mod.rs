@@ -1,4 +1,5 @@
-//! Leader election with one lease, by client-go's rules, so that two processes never run controllers at once.
+//! Leader election with one lease, by client-go's rules, so that two processes never run controllers at once; and the
+//! lease of a shard, by the same rules.
 //!
 //! The API server checks each write against the version that was read. Whether another holder's lease has expired
 //! depends only on how long *we* have seen it unchanged, so clocks may differ. A leader that cannot renew within
@@ -10,7 +11,7 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,9 +28,9 @@ use crate::client::Contact;
 use crate::report::chain;
 use crate::runtime::last_error::{LastError, Transition};
 use crate::runtime::readiness::Requirement;
-use decide::{Seen, Step, is_before, next_step};
+use decide::{Claimant, Rule, Seen, Step, is_before, next_step};
 pub use others::warn_of_others;
-pub use term::Term;
+pub use term::{Term, UnderWay};
 
 /// client-go's three durations. Each must be longer than the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +86,9 @@ pub struct Election {
     api: Api<Lease>,
     path: String,
     name: String,
-    identity: String,
+    claimant: Claimant,
+    /// The labels that the lease gets besides those that others give it.
+    labels: BTreeMap<String, String>,
     timing: Timing,
     term: Term,
     observed: Option<Seen>,
@@ -110,11 +113,13 @@ impl Election {
         let api: Api<Lease> = Api::namespaced(client, namespace);
         let path = format!("{}/{name}", Lease::url_path(&(), Some(namespace)));
         let (name, last_error) = (name.to_owned(), LastError::default());
+        let claimant = Claimant { identity, rule: Rule::Candidate };
         Election {
             api,
             path,
             name,
-            identity,
+            claimant,
+            labels: BTreeMap::new(),
             timing,
             term,
             observed: None,
@@ -131,6 +136,13 @@ impl Election {
     /// server that was restored from a backup, it is older.
     pub fn confirming(self, contact: Contact) -> Election {
         Election { contact, ..self }
+    }
+
+    /// Makes the lease that of a shard, with these labels. Its name is the identity, which another process may have had
+    /// before.
+    pub fn of_shard(mut self, labels: BTreeMap<String, String>) -> Election {
+        self.claimant.rule = Rule::Shard { acquired: None };
+        Election { labels, ..self }
     }
 
     /// Sets where to show who holds the lease.
@@ -150,11 +162,11 @@ impl Election {
 
     /// Waits until this candidate leads. Cancel safe.
     pub async fn acquire(&mut self) {
-        tracing::info!(lease = self.name, identity = self.identity, "Attempting to acquire leader lease");
+        tracing::info!(lease = self.name, identity = self.claimant.identity, "Attempting to acquire leader lease");
         while !self.attempt(self.timing.renew_deadline).await {
             tokio::time::sleep(jittered(self.timing.retry_period)).await;
         }
-        tracing::info!(lease = self.name, identity = self.identity, "Successfully acquired lease");
+        tracing::info!(lease = self.name, identity = self.claimant.identity, "Successfully acquired lease");
     }
 
     /// Returns a reference to the lease, for events. It is complete once the lease was read or written.
@@ -178,7 +190,7 @@ impl Election {
             tokio::time::sleep_until(deadline.min(Instant::now() + self.timing.retry_period)).await;
         }
         self.term.set_end(Instant::now());
-        tracing::error!(lease = self.name, identity = self.identity, "Failed to renew lease");
+        tracing::error!(lease = self.name, identity = self.claimant.identity, "Failed to renew lease");
         Lost
     }
 
@@ -193,13 +205,13 @@ impl Election {
     /// write of this process may arrive after the next leader's first write. Does nothing if another candidate holds
     /// the lease.
     pub async fn release(&mut self) {
-        let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.identity)) else { return };
+        let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.claimant)) else { return };
         self.term.set_end(Instant::now());
         if !self.term.settle(SETTLING).await {
             tracing::warn!(lease = self.name, "Leaving the lease to expire: a write has not been answered");
             return;
         }
-        let lease = self.lease(observed.version().cloned(), decide::released(&observed.lease, outside::now()));
+        let lease = self.lease(Some(&observed), decide::released(&observed.lease, outside::now()));
         self.term.except(self.path.clone());
         match tokio::time::timeout(
             self.timing.retry_period,
@@ -235,16 +247,15 @@ impl Election {
 
     async fn step(&mut self) -> Result<bool, kube::Error> {
         // A leader knows what it wrote. If that is no longer stored, the write fails.
-        if !self.observed.as_ref().is_some_and(|o| o.held_by(&self.identity)) {
+        if !self.observed.as_ref().is_some_and(|o| o.held_by(&self.claimant)) {
             self.observe().await?;
         }
-        match next_step(self.observed.as_ref(), &self.identity, &self.timing, Instant::now(), outside::now()) {
+        // The term counts from before the time that is written, because others may count from that.
+        let (started, wall) = (Instant::now(), in_microseconds(outside::now()));
+        match next_step(self.observed.as_ref(), &self.claimant, &self.timing, started, wall) {
             Step::Wait => Ok(false),
-            Step::Create(spec) => self.write(None, spec).await,
-            Step::Update(spec) => {
-                let version = self.observed.as_ref().and_then(|o| o.version().cloned());
-                self.write(version, spec).await
-            }
+            Step::Create(spec) => self.write(false, spec, started).await,
+            Step::Update(spec) => self.write(true, spec, started).await,
         }
     }
 
@@ -258,12 +269,14 @@ impl Election {
         Ok(())
     }
 
-    async fn write(&mut self, version: Option<String>, spec: LeaseSpec) -> Result<bool, kube::Error> {
-        let started = Instant::now();
-        let lease = self.lease(version.clone(), spec);
-        let written = match version {
-            None => self.api.create(&PostParams::default(), &lease).await,
-            Some(_) => self.api.replace(&self.name, &PostParams::default(), &lease).await,
+    async fn write(&mut self, exists: bool, spec: LeaseSpec, started: Instant) -> Result<bool, kube::Error> {
+        if let Rule::Shard { acquired } = &mut self.claimant.rule {
+            *acquired = spec.acquire_time.as_ref().map(|time| time.0);
+        }
+        let lease = self.lease(self.observed.as_ref().filter(|_| exists), spec);
+        let written = match exists {
+            false => self.api.create(&PostParams::default(), &lease).await,
+            true => self.api.replace(&self.name, &PostParams::default(), &lease).await,
         };
         match written {
             Ok(lease) => {
@@ -283,20 +296,28 @@ impl Election {
 
     /// Keeps the time of the last observed change, but no longer claims the lease.
     fn observe_unknown(&mut self) {
-        self.observed = self.observed.take().filter(|o| !o.held_by(&self.identity));
+        self.observed = self.observed.take().filter(|o| !o.held_by(&self.claimant));
     }
 
-    fn lease(&self, version: Option<String>, spec: LeaseSpec) -> Lease {
+    /// Returns the lease to write in place of the observed one.
+    fn lease(&self, observed: Option<&Seen>, spec: LeaseSpec) -> Lease {
         let serves = (!self.serves.is_empty()).then(|| (others::SERVES.to_owned(), self.serves.clone()));
         let annotations = serves.map(|annotation| [annotation].into());
-        let name = Some(self.name.clone());
-        let metadata = ObjectMeta { name, resource_version: version, annotations, ..ObjectMeta::default() };
+        let mut labels = observed.and_then(|observed| observed.lease.metadata.labels.clone()).unwrap_or_default();
+        labels.extend(self.labels.clone());
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            resource_version: observed.and_then(|observed| observed.version().cloned()),
+            labels: Some(labels).filter(|labels| !labels.is_empty()),
+            annotations,
+            ..ObjectMeta::default()
+        };
         Lease { metadata, spec: Some(spec) }
     }
 
     /// Returns whether another candidate holds the lease, as far as we know.
     fn taken(&self) -> bool {
-        self.observed.as_ref().is_some_and(|o| !o.held_by(&self.identity))
+        self.observed.as_ref().is_some_and(|o| !o.held_by(&self.claimant))
     }
 
     /// Logs an error once, and again after a while, rather than on every attempt.
@@ -327,6 +348,11 @@ fn explain(error: &kube::Error) -> String {
         }
         _ => chain(error),
     }
+}
+
+/// Drops what the API does not store of a time, so that a stored time equals the one that was written.
+fn in_microseconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
 
 /// Returns a unique name: the host's, with a random number.

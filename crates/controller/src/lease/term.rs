@@ -16,7 +16,8 @@ use super::Lost;
 /// How long an abandoned write may still take to arrive.
 const ON_THE_WAY: Duration = Duration::from_secs(1);
 
-/// The time for which this process leads. Writes are not limited before it leads, nor without leader election.
+/// The time for which this process leads, or serves a resource. Writes are not limited before it leads, nor without
+/// leader election.
 #[derive(Clone, Debug, Default)]
 pub struct Term(Arc<watch::Sender<State>>);
 
@@ -32,6 +33,7 @@ struct State {
 }
 
 /// A write in flight. If it is dropped before [`answered`](UnderWay::answered), it counts as abandoned.
+#[derive(Debug)]
 pub struct UnderWay {
     term: Term,
     is_answered: bool,
@@ -48,6 +50,11 @@ impl Term {
         self.0.send_modify(|state| state.released = lease);
     }
 
+    /// Returns whether the term is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.borrow().is_over()
+    }
+
     /// Fails once the term is over.
     #[cfg(test)]
     pub fn check(&self) -> Result<(), Lost> {
@@ -59,21 +66,29 @@ impl Term {
     /// # Errors
     /// The request writes, and the term is over.
     pub fn begin<B>(&self, request: &Request<B>) -> Result<Option<UnderWay>, Lost> {
-        let state = self.0.borrow();
-        let is_release = !state.released.is_empty() && request.uri().path().ends_with(&state.released);
-        if request.method().is_safe() || is_release {
-            return Ok(None);
-        }
-        if state.is_over() {
-            return Err(Lost);
-        }
-        drop(state);
-        self.0.send_modify(|state| state.under_way += 1);
-        Ok(Some(UnderWay { term: self.clone(), is_answered: false }))
+        let is_release = {
+            let state = self.0.borrow();
+            !state.released.is_empty() && request.uri().path().ends_with(&state.released)
+        };
+        if request.method().is_safe() || is_release { Ok(None) } else { self.begin_write().map(Some) }
+    }
+
+    /// Counts a write until it is answered.
+    ///
+    /// # Errors
+    /// The term is over.
+    pub fn begin_write(&self) -> Result<UnderWay, Lost> {
+        // Checked and counted at once, so that no write begins after the term has settled.
+        let begins = self.0.send_if_modified(|state| {
+            let begins = !state.is_over();
+            state.under_way += usize::from(begins);
+            begins
+        });
+        if begins { Ok(UnderWay { term: self.clone(), is_answered: false }) } else { Err(Lost) }
     }
 
     /// Waits until no write is in flight; returns whether that happened within the limit.
-    pub(super) async fn settle(&self, limit: Duration) -> bool {
+    pub(crate) async fn settle(&self, limit: Duration) -> bool {
         let mut state = self.0.subscribe();
         let settled = async {
             // This cannot fail: the sender, `self`, is alive.

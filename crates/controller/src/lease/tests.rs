@@ -328,3 +328,75 @@ async fn a_lease_that_is_older_than_what_was_written_shows_that_the_server_was_r
         assert_eq!(server.holder(), "a");
     }
 }
+
+/// Returns a process that has the shard's name.
+fn shard(server: &Server) -> Election {
+    let labels = [("ring".to_owned(), "memcached".to_owned())];
+    server.election("pod-1").of_shard(labels.into())
+}
+
+impl Server {
+    /// Changes the lease as the sharder does.
+    fn change(&self, change: impl FnOnce(&mut Lease)) {
+        let mut state = self.0.lock().unwrap();
+        state.version += 1;
+        let version = state.version.to_string();
+        let lease = state.lease.as_mut().unwrap();
+        change(lease);
+        lease.metadata.resource_version = Some(version);
+    }
+
+    fn labels(&self) -> Vec<String> {
+        let state = self.0.lock().unwrap();
+        let labels = state.lease.as_ref().unwrap().metadata.labels.clone().unwrap_or_default();
+        labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_acquires_its_own_lease_at_once_and_keeps_the_labels_of_others() {
+    let server = Server::default();
+    let mut own = shard(&server);
+    assert_eq!(seconds(own.acquire()).await, 0);
+    assert_eq!((server.holder(), server.labels()), ("pod-1".into(), vec!["ring=memcached".into()]));
+    server.change(|lease| _ = lease.metadata.labels.get_or_insert_default().insert("state".into(), "ready".into()));
+    assert!(tokio::time::timeout(Duration::from_secs(3600), own.hold()).await.is_err());
+    assert_eq!(server.labels(), ["ring=memcached", "state=ready"]);
+    own.release().await;
+    assert_eq!((server.holder(), server.labels().len()), (String::new(), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_whose_lease_the_sharder_takes_stops_at_its_next_renewal() {
+    let server = Server::default();
+    let mut own = shard(&server);
+    own.acquire().await;
+    server.change(|lease| {
+        let spec = lease.spec.as_mut().unwrap();
+        (spec.holder_identity, spec.lease_duration_seconds) = (Some("shardlease-controller".into()), Some(30));
+    });
+    // One renewal fails, the next try reads why.
+    assert!(seconds(async { _ = own.hold().await }).await <= 4);
+    assert!(own.term.check().is_err());
+    let mut again = shard(&server);
+    assert!(seconds(again.acquire()).await >= 30, "the sharder moves the resources meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_processes_with_the_name_of_one_shard_never_serve_at_once() {
+    let server = Server::default();
+    let (mut first, mut second) = (shard(&server), shard(&server));
+    first.acquire().await;
+    let began = Instant::now();
+    tokio::select! {
+        _ = first.hold() => unreachable!("the first lost"),
+        () = second.acquire() => unreachable!("both serve"),
+        () = tokio::time::sleep(Duration::from_secs(3600)) => {}
+    }
+    // The first ends without a release.
+    let waited = seconds(second.acquire()).await;
+    assert!((13..=17).contains(&waited) && began.elapsed() > Duration::from_secs(3600), "{waited}");
+    assert!(tokio::time::timeout(Duration::from_secs(60), second.hold()).await.is_err());
+    first.hold().await;
+    assert!(first.term.check().is_err() && second.term.check().is_ok());
+}

@@ -17,6 +17,7 @@ use crate::notifications::Notifications;
 use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
 use crate::server::{self, Listener, Senders, Server, Site};
+use crate::shards::{RING_LABEL, Ring};
 use crate::webhooks::{self, Certificates, NeedsCertificate, Place, Publisher, Webhooks};
 
 /// The file that holds a pod's own namespace.
@@ -34,6 +35,9 @@ type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
     let Manager { config, metrics, mut controllers, webhooks, site, readiness, parts, .. } = manager;
+    if config.controllers.ring.is_some() && !webhooks.is_empty() {
+        return Err(Error::WebhooksInRing);
+    }
     let (term, holder, server, workers) = (manager.term, manager.holder, manager.server, manager.workers);
     let hooks = match webhooks.is_empty() {
         true => None,
@@ -88,7 +92,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
         () = context.readiness.remind() => Ok(()),
     };
     if let Some(election) = &mut election {
-        context.metrics.follows(&config.leader_election_id);
+        context.metrics.follows(lease_name(&config));
         if !matches!(result, Err(Error::Lost(_))) {
             election.release().await;
         }
@@ -107,13 +111,13 @@ async fn lead(
 ) -> Result<(), Error> {
     let mut context = context.clone();
     if let Some(election) = &mut election {
-        context.metrics.follows(&config.leader_election_id);
+        context.metrics.follows(lease_name(config));
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(()),
             () = election.acquire() => {}
         }
-        context.metrics.leads(&config.leader_election_id);
+        context.metrics.leads(lease_name(config));
         context.process = election.reference();
         prepare(&context, &controllers);
     }
@@ -228,6 +232,9 @@ fn election(
     config: &Config,
     (client, term): (Client, lease::Term),
 ) -> Result<Option<Election>, Error> {
+    if let Some(ring) = &config.controllers.ring {
+        return shard(context, config, ring, (client, term)).map(Some);
+    }
     if !config.leader_elect {
         tracing::warn!(
             "Leader election is off: a second process on these resources would write, too. Set --leader-elect where more than one may run"
@@ -244,6 +251,30 @@ fn election(
     let requirement = context.readiness.require(&format!("lease {}/{}", lock.0, lock.1), "not read yet");
     let election = Election::new(client, lock, identity, (lease::Timing::default(), term));
     Ok(Some(election.required(requirement).confirming(context.contact.clone())))
+}
+
+/// Returns the lease of this shard, which has the shard's name.
+fn shard(
+    context: &Context,
+    config: &Config,
+    ring: &Ring,
+    (client, term): (Client, lease::Term),
+) -> Result<Election, Error> {
+    if config.leader_elect {
+        return Err(Error::LeaderInRing);
+    }
+    let namespace = lease_namespace(config)?;
+    tracing::info!(ring = ring.name(), shard = ring.shard(), "Serving a share of the resources");
+    let requirement = context.readiness.require(&format!("lease {namespace}/{}", ring.shard()), "not read yet");
+    let lock = (namespace.as_str(), ring.shard());
+    let election = Election::new(client, lock, ring.shard().to_owned(), (lease::Timing::default(), term));
+    let labels = [(RING_LABEL.to_owned(), ring.name().to_owned())];
+    Ok(election.of_shard(labels.into()).required(requirement))
+}
+
+/// Returns the name of the process's lease, for metrics.
+fn lease_name(config: &Config) -> &str {
+    config.controllers.ring.as_ref().map_or(&config.leader_election_id, Ring::shard)
 }
 
 fn lease_namespace(config: &Config) -> Result<String, Error> {

@@ -408,3 +408,46 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
     drop(release);
     workers.shutdown_background();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_has_a_lease_of_its_own_and_neither_a_leader_nor_webhooks() {
+    let ring = crate::shards::Ring::new("memcached", Some("pod-1")).unwrap();
+    let controllers = ControllerConfig { ring: Some(ring), ..ControllerConfig::default() };
+    let shard = Config { controllers, leader_election_namespace: "ns".into(), ..config() };
+    let leases = Arc::new(Mutex::new(Vec::new()));
+    let log = leases.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let log = log.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            if !parts.method.is_safe() {
+                let lease: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+                let (name, holder) = (&lease["metadata"]["name"], &lease["spec"]["holderIdentity"]);
+                log.lock().unwrap().push(format!("{name} {holder} {}", lease["metadata"]["labels"]));
+            }
+            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
+            let (code, body) = match parts.method {
+                http::Method::GET => (404, missing.as_bytes().to_vec()),
+                _ => (200, body.to_vec()),
+            };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+        }
+    });
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    let controller = Fake { diary: Diary::default(), finish: Duration::ZERO, ends: None };
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+    });
+    let client = Client::new(service, "default");
+    Manager::new(shard.clone()).controller(controller).run_until(client.clone(), shutdown).await.unwrap();
+    leases.lock().unwrap().dedup();
+    let labels = r#"{"alpha.sharding.timebertt.dev/controllerring":"memcached"}"#;
+    let expected = [format!(r#""pod-1" "pod-1" {labels}"#), format!(r#""pod-1" "" {labels}"#)];
+    assert_eq!(*leases.lock().unwrap(), expected);
+    let both = Manager::new(Config { leader_elect: true, ..shard });
+    let error = both.run_until(client, CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().contains("either --controller-ring or --leader-elect"), "{error}");
+}

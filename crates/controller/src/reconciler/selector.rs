@@ -26,6 +26,12 @@ impl Selector {
         Selector { fields: fields.to_owned(), ..self }
     }
 
+    /// Returns the selector of those objects that have these labels, too.
+    pub(super) fn and(&self, labels: &str) -> Selector {
+        let both = [&*self.labels, labels].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
+        Selector { labels: both, fields: self.fields.clone() }
+    }
+
     pub(super) fn config(&self) -> watcher::Config {
         let config = watcher::Config::default().labels(&self.labels);
         if self.fields.is_empty() { config } else { config.fields(&self.fields) }
@@ -56,6 +62,8 @@ mod tests {
         let named = |selector: Selector| selector.of("Pod.v1".into());
         assert_eq!(named("".into()), "Pod.v1");
         assert_eq!(named("app=x".into()), "Pod.v1 with labels app=x");
+        assert_eq!(named(Selector::default().and("app=x")), "Pod.v1 with labels app=x");
+        assert_eq!(named(Selector::from("a in (b,c)").and("app=x")), "Pod.v1 with labels a in (b,c),app=x");
         assert_eq!(named(Selector::default().fields("a=b")), "Pod.v1 with fields a=b");
         assert_eq!(named(Selector::from("app=x").fields("a=b")), "Pod.v1 with labels app=x and fields a=b");
     }

@@ -27,9 +27,13 @@ use crate::report::{self, Outcome};
 use crate::runtime::concurrency::Permit;
 use crate::runtime::queue::Queue;
 use crate::runtime::workers::Reconcile;
+use crate::shards::{Shard, Standing};
 
 /// The shortest wait that a reconciler may ask for. [`Next::After`] with zero would keep a worker busy for ever.
 const SHORTEST: Duration = Duration::from_millis(100);
+
+/// How long to wait before trying again to give a resource up.
+const GIVE_UP_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct Serving<R: Reconciler> {
     context: Context,
@@ -55,21 +59,19 @@ impl<R: Reconciler> Serving<R> {
         Serving { context, reconciler, manager, caches, resources, settings, published: Mutex::default() }
     }
 
-    /// Does the next step for the resource, within the reconciler's timeout. Once all watches were interrupted, its
-    /// writes fail, because they may rest on objects of a server that has been restored since.
-    async fn work(&self, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
+    /// Does the next step for the resource, within the reconciler's timeout.
+    pub(super) async fn work(&self, context: &Context, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
         match self.settings.timeout {
-            None => self.step(resource).await,
+            None => self.step(context, resource).await,
             Some(longest) => {
-                let step = tokio::time::timeout(longest, self.step(resource)).await;
+                let step = tokio::time::timeout(longest, self.step(context, resource)).await;
                 step.unwrap_or(Err(Failure::Timeout(longest)))
             }
         }
     }
 
-    async fn step(&self, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
-        let context = self.context.as_of_now();
-        let scope = Scope::new(&context, resource, &self.manager);
+    async fn step(&self, context: &Context, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
+        let scope = Scope::new(context, resource, &self.manager);
         if resource.meta().deletion_timestamp.is_none() {
             let own = self.reconciler.finalizers().iter().copied();
             let missing: Vec<&str> = own.filter(|name| !has_finalizer(&**resource, name)).collect();
@@ -77,15 +79,18 @@ impl<R: Reconciler> Serving<R> {
                 [] => self.reconciler.reconcile(&scope, &self.caches).await.map_err(Failure::Reconciler),
                 _ => {
                     let all = resource.finalizers().iter().map(|name| &**name).chain(missing.iter().copied());
-                    self.set_finalizers(&context, resource, all.collect()).await
+                    self.set_finalizers(context, resource, all.collect()).await
                 }
             };
         }
         let Some(finalizer) = due_finalizer(&self.reconciler, resource) else { return Ok(Next::Wait) };
+        if !self.is_confirmed(resource).await? {
+            return Ok(Next::Wait);
+        }
         match self.reconciler.cleanup(finalizer, &scope, &self.caches).await.map_err(Failure::Reconciler)? {
             Next::Wait => {
                 let others = resource.finalizers().iter().map(|name| &**name).filter(|name| *name != finalizer);
-                self.set_finalizers(&context, resource, others.collect()).await
+                self.set_finalizers(context, resource, others.collect()).await
             }
             later => Ok(later),
         }
@@ -109,6 +114,50 @@ impl<R: Reconciler> Serving<R> {
             Err(error) if is_gone(&error) => Ok(Next::Wait),
             Err(error) => Err(Failure::Finalizer(error)),
         }
+    }
+
+    /// Gives a resource up to another shard, once no write for it is in flight. The sharder assigns it as soon as the
+    /// labels are gone, so this is the last write.
+    async fn give_up(&self, shard: &Shard, key: &ResourceKey, resource: &R::Resource) -> ReconcileResult {
+        let resources = kind::api::<R::Resource>(self.context.client.clone(), &key.namespace);
+        let patch = shard.ring().acknowledgement(
+            resource.uid().as_deref().unwrap_or_default(),
+            resource.resource_version().as_deref().unwrap_or_default(),
+        );
+        let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+        let acknowledged = match shard.settled(key).await {
+            true => resources.patch_metadata(&key.name, &params, &Patch::Merge(patch)).await.map(|_| true),
+            false => Ok(false),
+        };
+        match acknowledged {
+            Ok(true) => {
+                tracing::info!(resource = %key, "The resource goes to another shard");
+                shard.follow(key, Standing::Others);
+                return ReconcileResult::Success;
+            }
+            // Its event continues the work.
+            Err(error) if is_gone(&error) => return ReconcileResult::Success,
+            Err(error) => {
+                tracing::warn!(resource = %key, error = report::chain(&error), "Cannot give the resource up to another shard");
+            }
+            Ok(false) => tracing::info!(resource = %key, "Waiting for a write in flight"),
+        }
+        self.settings.queue.push_after(key.clone(), GIVE_UP_AGAIN);
+        ReconcileResult::RequeueAfter
+    }
+
+    /// Returns whether a deleted resource is being deleted and still this shard's, by a fresh read. Without a ring, the
+    /// watch is enough.
+    async fn is_confirmed(&self, resource: &R::Resource) -> Result<bool, Failure<R::Error>> {
+        let Some(shard) = &self.settings.shard else { return Ok(true) };
+        let namespace = resource.namespace().unwrap_or_default();
+        let resources = kind::api::<R::Resource>(self.context.client.clone(), &namespace);
+        let now = resources.get_metadata_opt(&resource.name_any()).await.map_err(Failure::Finalizer)?;
+        Ok(now.is_some_and(|now| {
+            now.metadata.deletion_timestamp.is_some()
+                && now.metadata.uid == resource.uid()
+                && shard.ring().standing(now.labels()) == Standing::Ours
+        }))
     }
 
     /// Returns whether the reconciler has work for the resource. A deleted resource is cleaned up even if the filters
@@ -214,11 +263,37 @@ impl<R: Reconciler> Reconcile for Serving<R> {
             return self.failed(key, self.reference(key), &Failure::Undecodable(invalid.cause));
         }
         let Some(resource) = self.resources.get(key) else { return self.is_gone(key) };
-        if !self.serves(&resource) {
+        let Some(shard) = &self.settings.shard else { return self.attend(&self.context, key, &resource).await };
+        if self.settings.standing(&resource) == Standing::Drained {
+            return self.give_up(shard, key, &resource).await;
+        }
+        let holding = shard.begin(key);
+        let client = shard.client(key, self.context.client.clone());
+        let context = self.context.writing_with(client);
+        match self.resources.get(key) {
+            // If it is to go by now, its event has queued it again.
+            Some(resource) if self.settings.standing(&resource) == Standing::Ours => {
+                let attended = self.attend(&context, key, &resource).await;
+                if holding.is_leaving() { ReconcileResult::Success } else { attended }
+            }
+            _ => ReconcileResult::Success,
+        }
+    }
+
+    async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {
+        self.failed(key, self.reference(key), &Failure::Panicked)
+    }
+}
+
+impl<R: Reconciler> Serving<R> {
+    /// Reconciles a resource, and schedules what follows. Once all watches were interrupted, its writes fail, because they
+    /// may rest on objects of a server that has been restored since.
+    async fn attend(&self, context: &Context, key: &ResourceKey, resource: &Arc<R::Resource>) -> ReconcileResult {
+        if !self.serves(resource) {
             return ReconcileResult::Success;
         }
-        let began = Instant::now();
-        match self.work(&resource).await {
+        let (context, began) = (context.as_of_now(), Instant::now());
+        match self.work(&context, resource).await {
             Ok(Next::Wait) => {
                 self.succeeded(key);
                 self.settings.queue.cancel(key);
@@ -229,6 +304,8 @@ impl<R: Reconciler> Reconcile for Serving<R> {
                 self.settings.queue.push_after(key.clone(), time.max(SHORTEST));
                 ReconcileResult::RequeueAfter
             }
+            // A write that was not sent is no failure: another shard continues.
+            Err(_) if self.is_leaving(key) => ReconcileResult::Success,
             // It failed because watches were interrupted, or may have.
             Err(_) if self.context.contact.was_lost_since(began) => {
                 self.settings.queue.push_after(key.clone(), SHORTEST);
@@ -238,7 +315,7 @@ impl<R: Reconciler> Reconcile for Serving<R> {
         }
     }
 
-    async fn panicked(&self, key: &ResourceKey) -> ReconcileResult {
-        self.failed(key, self.reference(key), &Failure::Panicked)
+    fn is_leaving(&self, key: &ResourceKey) -> bool {
+        self.settings.shard.as_ref().is_some_and(|shard| shard.holding(key).is_leaving())
     }
 }

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::metrics::Metrics;
 use crate::runtime::backoff::Backoff;
 use crate::runtime::queue::Queue;
+use crate::shards::{Shard, Standing};
 
 type Filter<R> = Box<dyn Fn(&R) -> bool + Send + Sync>;
 
@@ -27,6 +28,8 @@ pub(super) struct Settings<R> {
     pub(super) workers: usize,
     pub(super) backoff: Backoff<ResourceKey>,
     pub(super) timeout: Option<Duration>,
+    /// What this process serves, if it is a shard of a ring.
+    pub(super) shard: Option<Shard>,
     metrics: Metrics,
 }
 
@@ -41,6 +44,7 @@ impl<R: Kind> Settings<R> {
             workers: context.config.max_concurrent_reconciles,
             backoff: Backoff::default(),
             timeout: None,
+            shard: context.config.ring.clone().map(Shard::new),
             metrics: context.metrics.clone(),
         }
     }
@@ -50,10 +54,15 @@ impl<R: Kind> Settings<R> {
         self.filters.iter().all(|serves| serves(resource))
     }
 
+    /// Returns what a resource's labels say to this shard.
+    pub(super) fn standing(&self, resource: &R) -> Standing {
+        self.shard.as_ref().map_or(Standing::Ours, |shard| shard.ring().standing(resource.labels()))
+    }
+
     /// Counts a resource's change, and queues the resource if the change matters.
     pub(super) fn wakes(&self) -> impl Fn(ResourceKey, Option<&R>, Option<&R>) + Send + Sync + 'static {
         let (queue, known) = (self.queue.clone(), self.known.clone());
-        let (metrics, ignore_status) = (self.metrics.clone(), self.ignore_status);
+        let (metrics, ignore_status, shard) = (self.metrics.clone(), self.ignore_status, self.shard.clone());
         let gvk = GroupVersionKind::gvk(&R::group(&()), &R::version(&()), &R::kind(&()));
         move |key, before, now| {
             match now {
@@ -63,6 +72,10 @@ impl<R: Kind> Settings<R> {
                     metrics.resource_created(&gvk, &key.namespace, &key.name, created);
                 }
                 None => metrics.resource_deleted(&gvk, &key.namespace, &key.name),
+            }
+            if let Some(shard) = &shard {
+                let standing = now.map(|resource: &R| shard.ring().standing(resource.labels()));
+                shard.follow(&key, standing.unwrap_or(Standing::Others));
             }
             let only_status = matches!((before, now), (Some(before), Some(now)) if is_alike(before, now));
             if !(ignore_status && only_status) {

@@ -468,3 +468,67 @@ async fn a_conflict_ends_when_the_foreign_object_goes() {
     store.remove(&decoded::Decoded::Valid(foreign));
     assert_eq!(*lock(&woken), [ResourceKey::new("ns", "b"), ResourceKey::new("ns", "a")]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_reconciles_what_bears_its_name_and_gives_up_what_is_drained_in_one_write() {
+    let world = World::new();
+    let (shard, drain) = ("shard.alpha.sharding.timebertt.dev/ring", "drain.alpha.sharding.timebertt.dev/ring");
+    for (name, labels) in [
+        ("ours", json!({shard: "a"})),
+        ("others", json!({shard: "b"})),
+        ("nobodys", json!({})),
+        ("drained", json!({shard: "a", drain: "true", "x": "y"})),
+    ] {
+        world.add(name, "fine");
+        let mut note = world.note(name).unwrap();
+        note["metadata"]["labels"] = labels;
+        world.server.put(&format!("/apis/example.com/v1/namespaces/ns/notes/{name}"), note, "user");
+    }
+    let ring = crate::shards::Ring::new("ring", Some("a")).unwrap();
+    let config = ControllerConfig { ring: Some(ring), ..ControllerConfig::default() };
+    let context = Context::new(client(&world.server, &world.asked), config, Metrics::default(), Default::default());
+    let world = World { context: context.for_controller(MANAGER), ..world };
+    let notes = Notes::default();
+    run(&world, &notes, 5).await;
+    assert_eq!(*lock(&notes.reconciled), ["ours"]);
+    assert!(world.server.object("/api/v1/namespaces/ns/configmaps/ours").is_some(), "the client of a reconcile writes");
+    assert_eq!(world.note("drained").unwrap()["metadata"]["labels"], json!({"x": "y"}));
+    let asked = lock(&world.asked).clone();
+    assert_eq!(
+        asked.iter().filter(|line| line.starts_with("PATCH") && line.contains("/drained")).count(),
+        1,
+        "{asked:?}"
+    );
+    let selected = "labelSelector=shard.alpha.sharding.timebertt.dev%2Fring%3Da";
+    assert!(asked.iter().any(|line| line.contains("/notes?") && line.contains(selected)), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_cleans_up_only_what_a_fresh_read_still_shows_as_deleted_and_its_own() {
+    let world = World::new();
+    let ring = crate::shards::Ring::new("ring", Some("a")).unwrap();
+    let config = ControllerConfig { ring: Some(ring), ..ControllerConfig::default() };
+    let notes = Notes { finalizers: &["example.com/one"], ..Notes::default() };
+    for (shard, cleaned) in [("b", false), ("a", true)] {
+        let context =
+            Context::new(client(&world.server, &world.asked), config.clone(), Metrics::default(), Default::default());
+        let context = context.for_controller(MANAGER);
+        let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": "fine"},
+            "metadata": {"name": "n", "namespace": "ns", "generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "uid": "u", "finalizers": ["example.com/one"],
+                "labels": {"shard.alpha.sharding.timebertt.dev/ring": "a"}}});
+        let path = "/apis/example.com/v1/namespaces/ns/notes/n";
+        world.server.put(path, note, "user");
+        // The cache has an older state than the server.
+        let mut live = world.server.object(path).unwrap();
+        let cached: Arc<Note> = Arc::new(serde_json::from_value(live.clone()).unwrap());
+        live["metadata"]["labels"]["shard.alpha.sharding.timebertt.dev/ring"] = shard.into();
+        world.server.put(path, live, "user");
+        let mut watching = watching::Watching::new(Stores::of(&context), settings::Settings::new(&context));
+        let caches = notes.watch(&mut watching);
+        let (resources, settings, _) = watching.resources();
+        let serving = serving::Serving::new(context.clone(), Served::new(notes.clone()), caches, resources, settings);
+        assert!(serving.work(&context, &cached).await.is_ok());
+        assert_eq!(!lock(&notes.reconciled).is_empty(), cleaned, "{shard}");
+    }
+}

@@ -116,8 +116,9 @@ impl<R: Kind> Watching<R> {
 
     /// Returns the cache of the resources themselves. Called last, because the selector must be known.
     pub(super) fn resources(mut self) -> (Cache<R>, Settings<R>, Vec<Listed>) {
-        let (selector, wakes, on_invalid) =
-            (self.settings.selector.clone(), self.settings.wakes(), self.settings.on_invalid());
+        let (wakes, on_invalid) = (self.settings.wakes(), self.settings.on_invalid());
+        let own = self.settings.shard.as_ref().map(|shard| shard.ring().selector());
+        let selector = self.settings.selector.and(&own.unwrap_or_default());
         let index = Index::new(|resource: &R| [ResourceKey::of(resource)], wakes).on_invalid(on_invalid);
         let resources = self.read(&selector, index);
         (resources, self.settings, self.listed)

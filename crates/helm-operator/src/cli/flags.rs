@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, Args, ValueEnum};
 use controller::context::ControllerConfig;
 use controller::notifications::{self, Sink};
 use controller::runtime::namespaces::Namespaces;
+use controller::shards::{InvalidRing, Ring};
 use controller::traces;
 use controller::webhooks;
 use golibs::strconv::parse_bool;
@@ -37,6 +38,8 @@ pub(crate) enum UsageError {
     WithoutSink(&'static str),
     #[error("{0}")]
     Traces(String),
+    #[error("--controller-ring: {0}")]
+    Ring(#[from] InvalidRing),
 }
 
 /// How CloudEvents are written.
@@ -187,6 +190,10 @@ pub(crate) struct Run {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMESPACE")]
     leader_election_namespace: String,
 
+    /// Serve only what is assigned to this process, as a shard of this ControllerRing, instead of --leader-elect; the shard's name and its lease's are the pod's
+    #[arg(long, value_name = "NAME")]
+    controller_ring: Option<String>,
+
     /// Namespace of the Secret that holds the key of release records [default: the lease's, else the pod's, else the kubeconfig's]
     #[arg(
         long,
@@ -268,6 +275,8 @@ impl Run {
         self.check()?;
         let defaults = Config::default().process;
         let address = self.metrics_bind_address.clone().or_else(|| self.metrics_addr.clone());
+        let shard = defaults.controllers.pod_name.as_deref();
+        let ring = self.controller_ring.as_deref().map(|ring| Ring::new(ring, shard)).transpose()?;
         let old_name = || env("OPERATOR_NAME").filter(|name| !name.is_empty());
         let controllers = ControllerConfig {
             namespaces: Namespaces::parse(&env("WATCH_NAMESPACE").unwrap_or_default()),
@@ -276,6 +285,7 @@ impl Run {
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
                 .map_or(defaults.controllers.max_concurrent_reconciles, usize::from),
+            ring,
         };
         let charts = ChartConfig {
             hook_timeout: self.hook_timeout,
@@ -375,6 +385,9 @@ impl Run {
     fn check(&self) -> Result<(), UsageError> {
         if self.metrics_addr.is_some() && self.metrics_bind_address.is_some() {
             return Err(UsageError::Both("metrics-addr", "metrics-bind-address"));
+        }
+        if self.controller_ring.is_some() && self.leader_elect.or(self.enable_leader_election) == Some(true) {
+            return Err(UsageError::Both("controller-ring", "leader-elect"));
         }
         if self.enable_leader_election.is_some() && self.leader_elect.is_some() {
             return Err(UsageError::Both("enable-leader-election", "leader-elect"));

@@ -32,7 +32,8 @@ impl Error {
     /// Returns whether the error has another cause than the sent object: it is transient, the server rejected a read, or
     /// nothing was sent.
     pub fn is_unanswered(&self) -> bool {
-        self.is_transient() || matches!(self, Error::Outdated | Error::Refused { purpose: Purpose::Read, .. })
+        self.is_transient()
+            || matches!(self, Error::Outdated | Error::Moved | Error::Refused { purpose: Purpose::Read, .. })
     }
 
     /// Builds the error of a response with this HTTP status, reason and message.

@@ -1,0 +1,191 @@
+//! The resources that this shard serves, each with a term of its own: once the resource goes to another shard, no write
+//! for it is sent.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::Client;
+use outside::Api;
+use outside::sync::lock;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::within::Within;
+use super::{Ring, Standing};
+use crate::ResourceKey;
+use crate::client::within;
+use crate::lease::Term;
+
+/// How long writes in flight may delay the acknowledgement of a drain; after that it is tried again.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// A ring, and what this shard serves for one controller. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Shard {
+    ring: Ring,
+    holdings: Arc<Mutex<HashMap<ResourceKey, Holding>>>,
+    /// Resources that came from another shard and have not been reconciled here.
+    arrivals: Arc<Mutex<HashSet<ResourceKey>>>,
+}
+
+/// The right to write for one resource. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Holding {
+    term: Term,
+    leaving: CancellationToken,
+}
+
+impl Holding {
+    /// Waits until the resource is to go to another shard: nothing more must be begun for it.
+    pub async fn left(&self) {
+        self.leaving.cancelled().await;
+    }
+
+    /// Returns whether the resource is to go to another shard.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.is_cancelled()
+    }
+
+    fn end(&self) {
+        self.leaving.cancel();
+        self.term.set_end(Instant::now());
+    }
+}
+
+impl Shard {
+    /// Creates a shard that serves nothing yet.
+    pub fn new(ring: Ring) -> Shard {
+        Shard { ring, holdings: Arc::default(), arrivals: Arc::default() }
+    }
+
+    /// Returns the ring.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Begins a reconcile of a resource that is this shard's: returns the right to write for it. Read the resource's
+    /// labels once more after this call, which may overtake a drain.
+    pub fn begin(&self, key: &ResourceKey) -> Holding {
+        let mut holdings = lock(&self.holdings);
+        let holding = holdings.entry(key.clone()).or_default();
+        if holding.term.is_over() {
+            *holding = Holding::default();
+        } else if holding.is_leaving() {
+            // Its writes in flight still count.
+            holding.leaving = CancellationToken::new();
+        }
+        holding.clone()
+    }
+
+    /// Returns the right to write for a resource, which has ended if no reconcile has begun.
+    pub fn holding(&self, key: &ResourceKey) -> Holding {
+        let known = lock(&self.holdings).get(key).cloned();
+        known.unwrap_or_else(|| {
+            let ended = Holding::default();
+            ended.end();
+            ended
+        })
+    }
+
+    /// Records that a resource came from another shard.
+    pub fn arrive(&self, key: &ResourceKey) {
+        lock(&self.arrivals).insert(key.clone());
+    }
+
+    /// Returns whether a resource came from another shard since the last call.
+    pub fn takes_over(&self, key: &ResourceKey) -> bool {
+        lock(&self.arrivals).remove(key)
+    }
+
+    /// Follows a change of a resource's labels, or that it is gone.
+    pub fn follow(&self, key: &ResourceKey, standing: Standing) {
+        match standing {
+            Standing::Ours => {}
+            Standing::Drained => lock(&self.holdings).get(key).into_iter().for_each(|holding| holding.leaving.cancel()),
+            Standing::Others => lock(&self.holdings).remove(key).into_iter().for_each(|holding| holding.end()),
+        }
+    }
+
+    /// Ends the right to write for a resource, and waits until its writes in flight are answered. Returns whether they
+    /// are: only then may another shard begin.
+    pub async fn settled(&self, key: &ResourceKey) -> bool {
+        let holding = self.holding(key);
+        holding.end();
+        holding.term.settle(SETTLING).await
+    }
+
+    /// Returns a connection that sends writes for this resource only while this shard serves it.
+    pub fn api(&self, key: &ResourceKey, api: Arc<dyn Api>) -> Arc<dyn Api> {
+        Arc::new(Within { api, term: self.holding(key).term })
+    }
+
+    /// Returns a client that sends writes only while this shard serves the resource.
+    pub fn client(&self, key: &ResourceKey, client: Client) -> Client {
+        within(client, self.holding(key).term)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outside::{Call, Error, MemoryApi};
+
+    use super::*;
+
+    fn shard() -> (Shard, ResourceKey) {
+        (Shard::new(Ring::new("r", Some("a")).unwrap()), ResourceKey::new("ns", "web"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resource_that_has_gone_is_read_but_not_written() {
+        let (shard, key) = shard();
+        let server = Arc::new(MemoryApi::new());
+        let map = |name: &str| {
+            let map = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
+            Call::post("/api/v1/namespaces/ns/configmaps", map.into_bytes())
+        };
+        let holding = shard.begin(&key);
+        let api = shard.api(&key, server.clone());
+        api.send(map("a")).await.unwrap();
+        shard.follow(&key, Standing::Ours);
+        shard.follow(&key, Standing::Drained);
+        assert!(holding.is_leaving());
+        api.send(map("b")).await.expect("the current step ends");
+        shard.follow(&key, Standing::Others);
+        let error = api.send(map("c")).await.unwrap_err();
+        assert!(matches!(error, Error::Moved) && error.is_unanswered() && !error.is_transient(), "{error}");
+        assert!(api.stream(map("c")).await.is_err());
+        api.send(Call::get("/api/v1/namespaces/ns/configmaps/a")).await.unwrap();
+        assert!(server.object("/api/v1/namespaces/ns/configmaps/c").is_none());
+        assert!(shard.api(&key, server.clone()).send(map("c")).await.is_err(), "nothing was begun since");
+        assert!(!shard.begin(&key).is_leaving(), "it came back");
+        shard.api(&key, server).send(map("c")).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_waits_for_writes_in_flight() {
+        let (shard, key) = shard();
+        let other = ResourceKey::new("ns", "other");
+        assert!(shard.settled(&key).await, "nothing was begun");
+        shard.begin(&key);
+        shard.begin(&other);
+        let in_flight = shard.holding(&key).term.begin_write().unwrap();
+        shard.follow(&key, Standing::Drained);
+        assert!(!shard.settled(&key).await);
+        assert!(shard.holding(&key).term.begin_write().is_err());
+        assert!(shard.holding(&other).term.begin_write().is_ok(), "other resources are unaffected");
+        in_flight.answered();
+        assert!(shard.settled(&key).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_abandoned_by_an_earlier_reconcile_still_delays_the_drain() {
+        let (shard, key) = shard();
+        shard.begin(&key);
+        drop(shard.holding(&key).term.begin_write().unwrap());
+        shard.begin(&key);
+        let asked = Instant::now();
+        assert!(shard.settled(&key).await);
+        assert!(asked.elapsed() >= Duration::from_millis(900), "{:?}", asked.elapsed());
+    }
+}
