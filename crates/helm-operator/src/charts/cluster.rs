@@ -65,14 +65,16 @@ impl Cluster {
         context.part(|context| {
             let rendering = ChartConfig::of(context).rendering;
             let workers = Workers::new(rendering, Program::own(), ChartMetrics::of(context));
-            Cluster::new(
+            let cluster = Cluster::new(
                 context.client.clone(),
                 context.config.namespaces.clone(),
                 workers,
                 context.readiness.clone(),
                 context.identity.clone(),
                 context.served.clone(),
-            )
+            );
+            let releases = Releases::of(context.identity.clone()).in_ring(context.config.ring.is_some());
+            Cluster { releases: Arc::new(releases), ..cluster }
         })
     }
 

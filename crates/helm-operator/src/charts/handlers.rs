@@ -7,11 +7,12 @@ use controller::reconciler::Stores;
 use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{Sink, WatchScope};
+use controller::shards::Standing;
 use helm_release::kube::{Live, ObjectKey, Resource};
 use tokio::time::Instant;
 
 use crate::hooks::extensions::Wakes;
-use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::controller_context::{ControllerContext, Departure};
 use crate::reconcile::ownership;
 use crate::status::Fault;
 use crate::status::reason::Reason;
@@ -27,22 +28,44 @@ pub(crate) struct Primaries(pub(crate) Arc<ControllerContext>);
 impl Sink<Received> for Primaries {
     fn changed(&self, received: Received, epoch: Epoch) {
         let shared = &self.0;
-        let (key, uid) = (shared.acceptance.key_of(&received.primary), received.primary.uid().to_owned());
-        let Some(primary) = shared.admit(received) else { return shared.primary_left(&key, &uid) };
+        if shared.cache.has_left(&received.primary, epoch) {
+            return;
+        }
+        let left = Departure::of(shared, &received);
+        let Some(primary) = shared.admit(received) else { return shared.primary_left(&left) };
+        let Departure { key, .. } = left;
+        let is_drained = primary.is_drained;
+        if let Some(shard) = &shared.shard
+            && !epoch.is_list
+            && primary.has_finalizer()
+            && shared.cache.primary(&key).is_none()
+        {
+            shard.arrive(&key);
+        }
         shared.register_dependencies(&primary);
         shared.metrics.resource_created(&shared.gvk(), primary.own_namespace(), &key.name, primary.created);
         if shared.cache.store_primary(primary, epoch) {
-            shared.wake(key);
+            shared.wake(key.clone());
+        }
+        if let Some(shard) = shared.shard.as_ref().filter(|_| is_drained) {
+            shard.follow(&key, Standing::Drained);
         }
     }
 
     fn deleted(&self, received: Received) {
+        if self.0.shard.is_some() {
+            // Another shard may serve it now: only the label is known to be gone.
+            return self.0.primary_left(&Departure::of(&self.0, &received));
+        }
         self.0.primary_deleted(&self.0.acceptance.key_of(&received.primary), received.primary.uid());
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
         for gone in self.0.cache.unlisted_primaries(scope, list) {
-            self.0.primary_deleted(&gone.key(), gone.uid());
+            match self.0.shard {
+                Some(_) => self.0.primary_left(&Departure::seen(&gone)),
+                None => self.0.primary_deleted(&gone.key(), gone.uid()),
+            }
         }
     }
 

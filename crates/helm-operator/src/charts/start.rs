@@ -16,6 +16,7 @@ use controller::runtime::readiness::{self, LISTING, Requirement};
 use controller::runtime::reflector::{self, First, Sink, Stream, WatchScope};
 use controller::runtime::served_kinds::ServedKinds;
 use controller::runtime::workers::serve;
+use controller::shards::Shard;
 use futures::future::{BoxFuture, join_all};
 use helm::engine::spelled_out;
 use helm_release::kube::{Applier, Reach, Resource};
@@ -123,6 +124,7 @@ pub(super) async fn start(
         turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on())),
         settings,
         acceptance,
+        shard: context.config.ring.clone().map(Shard::new),
         metrics: context.metrics.clone(),
         counts: ChartMetrics::of(&context),
         events: context.events.clone(),
@@ -335,6 +337,7 @@ fn acceptance(
         filters: extensions.filters.clone(),
         pauses: extensions.pauses.clone(),
         keep_metadata: extensions.need_metadata(),
+        ring: context.config.ring.clone(),
         canary: watch.rollout.as_ref().and_then(|rollout| rollout.canary.clone()),
     })
 }

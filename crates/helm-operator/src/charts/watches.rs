@@ -26,9 +26,12 @@ use crate::view::primary::Received;
 use crate::view::served;
 use crate::watches::Expressions;
 
-/// Watches the custom resources.
+/// Watches the custom resources; in a ring, those that are assigned to this shard.
 pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Received>> {
-    let config = watcher::Config::default().labels_from(selector);
+    let ring = context.config.ring.as_ref();
+    let own = ring.map(|ring| Expression::Equal(ring.shard_label().to_owned(), ring.shard().to_owned()));
+    let selector: Selector = selector.clone().into_iter().chain(own).collect();
+    let config = watcher::Config::default().labels_from(&selector);
     let what = readiness::kind(&resource.kind, &resource.api_version);
     let stream = |scope: WatchScope| {
         let api: Api<Received> = api(&context.client, resource, &scope);

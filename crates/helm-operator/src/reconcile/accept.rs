@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use controller::runtime::key::ResourceKey;
+use controller::shards::{Ring, Standing};
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 
@@ -29,13 +30,20 @@ pub(crate) struct Acceptance {
     pub(crate) keep_metadata: bool,
     /// Which resources are the canaries of a rollout, by their labels.
     pub(crate) canary: Option<Selector>,
+    /// The ring whose labels say which resources are this shard's.
+    pub(crate) ring: Option<Ring>,
 }
 
 impl Acceptance {
     /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines. Returns
-    /// `None` if the watch of another version serves it, or the author's filter rejects it.
+    /// `None` if the watch of another version or another shard serves it, or the author's filter rejects it.
     pub(crate) fn admit(&self, received: Received, fields: &[Field]) -> Option<Primary> {
         let Received { mut primary, status, .. } = received;
+        match self.standing(&primary) {
+            Standing::Ours => {}
+            Standing::Drained => primary.is_drained = true,
+            Standing::Others => return None,
+        }
         let paused = self.judge(&primary)?;
         let raw = primary.raw.take().unwrap_or_default();
         if let Some((version, versions)) = &self.version
@@ -54,6 +62,11 @@ impl Acceptance {
         }
         primary.raw = self.keep_metadata.then_some(raw);
         Some(primary)
+    }
+
+    fn standing(&self, primary: &Primary) -> Standing {
+        let labels = primary.raw.as_ref().map(|raw| &raw.labels);
+        self.ring.as_ref().zip(labels).map_or(Standing::Ours, |(ring, labels)| ring.standing(labels))
     }
 
     /// Returns whether the author pauses the resource; `None` if a filter rejects it. A resource that must be

@@ -9,6 +9,7 @@ use controller::metrics::Metrics;
 use controller::report::Outcome;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::queue::Queue;
+use controller::shards::{Shard, Standing};
 use helm_release::kube::{Adopt, Api, Applier, CrdPolicy, ObjectRule, Policy, Reach, Resource};
 use helm_release::storage::{Home, Marks, Storage};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -26,7 +27,7 @@ use crate::reconcile::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::values_from::ValuesSource;
-use crate::view::cache::Cache;
+use crate::view::cache::{Cache, version};
 use crate::view::dependencies::registry::Dependencies;
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
@@ -69,6 +70,8 @@ pub(crate) struct ControllerContext {
     /// Cancelled when the process stops.
     pub(crate) stopping: CancellationToken,
     pub(crate) acceptance: Acceptance,
+    /// What this process serves, if it is a shard of a ring.
+    pub(crate) shard: Option<Shard>,
     /// The custom resource's kind.
     pub(crate) resource: Arc<Resource>,
     /// Receives the kinds to watch.
@@ -77,6 +80,26 @@ pub(crate) struct ControllerContext {
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The status fields that the kind's schema lacks.
     pub(crate) undeclared: Undeclared,
+}
+
+/// A resource that this controller no longer serves, and the version in which that was seen.
+pub(crate) struct Departure {
+    pub(crate) key: ResourceKey,
+    uid: String,
+    version: u64,
+}
+
+impl Departure {
+    /// Returns what is to be forgotten if this is not to be served.
+    pub(crate) fn of(context: &ControllerContext, received: &Received) -> Departure {
+        let primary = &received.primary;
+        Departure { key: context.acceptance.key_of(primary), ..Departure::seen(primary) }
+    }
+
+    /// Returns the departure of a resource that was last seen like this.
+    pub(crate) fn seen(primary: &Primary) -> Departure {
+        Departure { key: primary.key(), uid: primary.uid().to_owned(), version: version(primary) }
+    }
 }
 
 /// The settings of one controller, from its watch and the flags.
@@ -147,10 +170,41 @@ impl ControllerContext {
 
     /// Stores the response to one of our own writes.
     pub(crate) fn primary_written(&self, received: Received) {
-        let (key, uid) = (self.acceptance.key_of(&received.primary), received.primary.uid().to_owned());
+        let left = Departure::of(self, &received);
         match self.admit(received) {
             Some(primary) => _ = self.cache.store_written_primary(primary),
-            None => self.primary_left(&key, &uid),
+            None => self.primary_left(&left),
+        }
+    }
+
+    /// Returns the connection that sends writes for a resource.
+    pub(crate) fn api_for(&self, key: &ResourceKey) -> Arc<dyn Api> {
+        let api = self.api.clone();
+        self.shard.as_ref().map_or_else(|| api.clone(), |shard| shard.api(key, api.clone()))
+    }
+
+    /// Returns the client with which the author's code writes for a resource.
+    pub(crate) fn client_for(&self, key: &ResourceKey) -> kube::Client {
+        let client = self.client.clone();
+        self.shard.as_ref().map_or_else(|| client.clone(), |shard| shard.client(key, client.clone()))
+    }
+
+    /// Returns whether the resource is to go to another shard.
+    pub(crate) fn is_leaving(&self, key: &ResourceKey) -> bool {
+        self.shard.as_ref().is_some_and(|shard| shard.holding(key).is_leaving())
+    }
+
+    /// Waits until the process stops, or the resource is to go to another shard.
+    pub(crate) async fn stops_serving(&self, key: &ResourceKey) {
+        let leaves = async {
+            match &self.shard {
+                Some(shard) => shard.holding(key).left().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.stopping.cancelled() => {}
+            () = leaves => {}
         }
     }
 
@@ -170,12 +224,18 @@ impl ControllerContext {
 
     /// Forgets a deleted resource, unless one with another uid has its name.
     pub(crate) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
+        self.shard.iter().for_each(|shard| shard.follow(key, Standing::Others));
         let known = self.cache.remove_primary(key, uid);
         self.forget(key, known);
     }
 
-    /// Forgets a resource that another controller, or none, serves now. It may come back.
-    pub(crate) fn primary_left(&self, key: &ResourceKey, uid: &str) {
+    /// Forgets a resource that another controller or shard, or none, serves now. It may come back.
+    pub(crate) fn primary_left(&self, left: &Departure) {
+        let Departure { key, uid, version } = left;
+        if let Some(shard) = &self.shard {
+            self.cache.note_departure(uid, *version);
+            shard.follow(key, Standing::Others);
+        }
         let known = self.cache.leave_primary(key, uid);
         self.forget(key, known);
     }

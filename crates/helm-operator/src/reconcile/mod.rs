@@ -25,6 +25,8 @@ mod live_view;
 pub(crate) mod observe;
 pub(crate) mod reread;
 
+pub(crate) mod drain;
+
 // What is done and reported.
 pub(crate) mod report;
 
@@ -83,6 +85,13 @@ pub(crate) async fn reconcile(
         shared.queue.push_after(key.clone(), TAKEN);
         return ReconcileResult::RequeueAfter;
     };
+    if let Some(given_up) = drain::give_up(shared, key).await {
+        return given_up;
+    }
+    shared.shard.iter().for_each(|shard| _ = shard.begin(key));
+    if !drain::catch_up(shared, key).await {
+        return drain::again(shared, key);
+    }
     let progress = Progress::new(shared, key, slot);
     let (ran, running) = (progress.ran(), progress.running());
     let context = StepContext { priority, ran, running, ..StepContext::new(shared, key, &progress) };
@@ -91,6 +100,10 @@ pub(crate) async fn reconcile(
         tracing::info!(resource = %key, "Stopping while the release waits: the next process resumes it");
         return ReconcileResult::RequeueAfter;
     };
+    if shared.is_leaving(key) || shared.cache.primary(key).is_some_and(|primary| primary.is_drained) {
+        tracing::info!(resource = %key, "Stopping because the resource goes to another shard");
+        return ReconcileResult::Success;
+    }
     status_writer::finish(&reconcile.context, end).await
 }
 
@@ -124,11 +137,13 @@ impl ReconcileLoop<'_> {
             left -= 1;
             // A step may have taken long, and what it was decided on may be outdated.
             shared.contact.resumed().await;
-            let Some(primary) = shared.cache.primary(key) else { return End::Idle };
+            let known = shared.cache.primary(key).filter(|primary| !primary.is_drained && !shared.is_leaving(key));
+            let Some(primary) = known else { return End::Idle };
             let (step, primary, observed) = self.decide(primary);
             match self.take(step, &primary).await {
                 Ok(NextStep::Again) if !self.context.is_outdated() => {}
                 Ok(NextStep::Again | NextStep::Anew) => left = self.anew(),
+                Err(_) if shared.is_leaving(key) => return End::Idle,
                 Err(_) if self.context.is_outdated() => {
                     tracing::info!(resource = %key, %step, "Lost contact with the API server: deciding again");
                     left = self.anew();
@@ -248,6 +263,9 @@ impl ReconcileLoop<'_> {
             Step::LeaveAlone => context.leave(primary).into(),
             Step::GiveWay => context.give_way(primary),
             Step::AddFinalizer => uninstall::add_finalizer(context, primary).await?.into(),
+            Step::Uninstall | Step::RemoveFinalizer if !drain::is_confirmed(context, primary).await? => {
+                NextStep::Again.into()
+            }
             Step::Read => repair::read(context, primary).await?.into(),
             Step::ReadSources => NextStep::Again.with([context.load_sources(primary).await?]),
             Step::ReadDependencies => dependencies::read(context, primary).await?.into(),

@@ -33,7 +33,7 @@ pub(crate) struct Progress<'a> {
     waits: watch::Sender<Wait>,
     ran: Arc<RanHooks>,
     running: Arc<Running>,
-    /// Cancelled when the step waits and the process stops.
+    /// Cancelled when the step waits and the process stops, or the resource goes to another shard.
     abandoned: CancellationToken,
 }
 
@@ -113,10 +113,13 @@ impl Slot for Progress<'_> {
 
     fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if self.shared.stopping.run_until_cancelled(sleep(time)).await.is_none() {
-                self.abandoned.cancel();
-                pending::<()>().await;
+            tokio::select! {
+                biased;
+                () = self.shared.stops_serving(self.key) => {}
+                () = sleep(time) => return,
             }
+            self.abandoned.cancel();
+            pending::<()>().await;
         })
     }
 
@@ -164,8 +167,8 @@ impl Slot for Progress<'_> {
     }
 }
 
-/// Runs the steps of a resource and publishes what they wait for. Returns `None` if the process stops while they wait:
-/// then they are dropped.
+/// Runs the steps of a resource and publishes what they wait for. Returns `None` if the process stops while they wait, or
+/// the resource goes to another shard: then they are dropped.
 pub(crate) async fn publish_progress<T>(
     shared: &ControllerContext,
     key: &ResourceKey,

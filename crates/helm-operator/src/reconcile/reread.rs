@@ -1,8 +1,10 @@
 //! Reads a resource again whose entry in the cache is outdated.
 
 use controller::report::chain;
+use controller::runtime::key::ResourceKey;
 use helm_release::kube::{Call, Error};
 
+use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::{Primary, Received};
 
@@ -15,17 +17,22 @@ pub(crate) async fn refresh(context: &StepContext<'_>, primary: &Primary) {
 
 /// Reads the resource into the cache.
 pub(crate) async fn read_again(context: &StepContext<'_>, primary: &Primary) -> Result<(), Error> {
-    let path = context.shared.resource.path(primary.namespace(), primary.name())?;
-    match context.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
+    read(context.shared, context.key, primary).await
+}
+
+/// Reads the resource into the cache, before a reconcile of it begins.
+pub(crate) async fn read(shared: &ControllerContext, key: &ResourceKey, primary: &Primary) -> Result<(), Error> {
+    let path = shared.resource.path(primary.namespace(), primary.name())?;
+    match shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
         Ok(live) => {
             if live.primary.uid() != primary.uid() {
-                context.shared.primary_deleted(context.key, primary.uid());
+                shared.primary_deleted(key, primary.uid());
             }
-            context.shared.primary_written(live);
+            shared.primary_written(live);
             Ok(())
         }
         Err(error) if error.is_missing_object() => {
-            context.shared.primary_deleted(context.key, primary.uid());
+            shared.primary_deleted(key, primary.uid());
             Ok(())
         }
         Err(error) => Err(error),

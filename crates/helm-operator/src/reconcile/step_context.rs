@@ -51,7 +51,7 @@ pub(crate) struct StepContext<'a> {
 impl<'a> StepContext<'a> {
     pub(crate) fn new(shared: &'a ControllerContext, key: &'a ResourceKey, slot: &'a dyn Slot) -> StepContext<'a> {
         let (decided, contact) = (Instant::now(), shared.contact.clone());
-        let api: Arc<dyn Api> = Arc::new(AsOf { api: shared.api.clone(), contact, decided });
+        let api: Arc<dyn Api> = Arc::new(AsOf { api: shared.api_for(key), contact, decided });
         let recorder = Arc::new(Recorder::new(api.clone(), shared.applier.mapper.clone()));
         let applier = shared.applier.through(recorder.clone());
         StepContext {

@@ -61,6 +61,7 @@ impl ControllerContext {
             stopping: self.stopping.clone(),
             // The controller itself has claimed the resource.
             acceptance: Acceptance { version: None, ..self.acceptance.clone() },
+            shard: None,
             resource: self.resource.clone(),
             // Nothing is watched for a twin.
             new_kinds: mpsc::unbounded_channel().0,

@@ -15,7 +15,7 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{First, WatchScope};
 use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
-use helm_release::storage::Home;
+use helm_release::storage::{Home, RecordMeta};
 use outside::sync;
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ use super::dependent::{Claim, Dependent, Judged};
 use super::primary::Primary;
 use super::release::Release;
 use super::releases::{ListenerId, ReleaseListener, Releases};
-use super::tombstones::RecentDeletions;
+use super::tombstones::{RecentDeletions, RecentDepartures};
 use crate::values::Room;
 use crate::watches::Expressions;
 
@@ -50,6 +50,7 @@ struct State {
     dependents: HashMap<ObjectKey, Arc<Dependent>>,
     coverage: Coverage,
     gone: RecentDeletions,
+    left: RecentDepartures,
 }
 
 impl Cache {
@@ -181,6 +182,9 @@ impl Cache {
     pub(crate) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
         let primary = self.reduced(primary);
         let mut state = self.changing();
+        if state.left.has(primary.uid(), version(&primary), Some(epoch)) {
+            return false;
+        }
         if epoch.is_list {
             state.gone.forget(primary.uid());
         }
@@ -191,7 +195,18 @@ impl Cache {
     pub(crate) fn store_written_primary(&self, primary: Primary) -> bool {
         let primary = self.reduced(primary);
         let mut state = self.changing();
-        !state.gone.has(primary.uid()) && state.put_primary(primary, None)
+        let is_late = state.gone.has(primary.uid()) || state.left.has(primary.uid(), version(&primary), None);
+        !is_late && state.put_primary(primary, None)
+    }
+
+    /// Records that a resource went to another shard, or was deleted, at this version.
+    pub(crate) fn note_departure(&self, uid: &str, version: u64) {
+        self.changing().left.add(uid, version);
+    }
+
+    /// Returns whether this version of a resource is from before it went to another shard.
+    pub(crate) fn has_left(&self, primary: &Primary, epoch: Epoch) -> bool {
+        self.state().left.has(primary.uid(), version(primary), Some(epoch))
     }
 
     /// Removes a deleted resource with this uid; returns whether it was known.
@@ -223,6 +238,11 @@ impl Cache {
 
     pub(crate) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut Release) -> T) -> T {
         self.releases.change(&self.record_of(key), self.reader, change)
+    }
+
+    /// Adds what a fresh read found of a release's records.
+    pub(crate) fn catch_up(&self, key: &ResourceKey, records: Vec<RecordMeta>) {
+        self.releases.catch_up(&self.record_of(key), records);
     }
 
     /// Drops a revision whose record does not exist.
@@ -538,6 +558,6 @@ fn is_bound(live: &Live) -> bool {
     live.kept && live.controller.is_some()
 }
 
-fn version(primary: &Primary) -> u64 {
+pub(crate) fn version(primary: &Primary) -> u64 {
     primary.resource_version().parse().unwrap_or(0)
 }

@@ -47,6 +47,8 @@ pub(crate) struct Primary {
     pub(crate) has_manifest: bool,
     /// Whether it is a canary of its kind's rollouts.
     pub(crate) is_canary: bool,
+    /// Whether this shard is to give it up.
+    pub(crate) is_drained: bool,
     /// Whether the resource is cluster-scoped; `key.namespace` is then the release's.
     is_cluster_scoped: bool,
     /// What [`crate::reconcile::accept`] judges. Kept only for the author's code.
@@ -144,6 +146,7 @@ impl Primary {
             || self.spec.digest() != older.spec.digest()
             || self.raw != older.raw
             || self.is_canary != older.is_canary
+            || self.is_drained != older.is_drained
     }
 
     /// Returns the resource for the author's code, without `spec` and status. Labels and annotations are those that
@@ -297,6 +300,7 @@ impl From<Full> for Received {
             finalizers: meta.finalizers.iter().flatten().map(|finalizer| intern(finalizer)).collect(),
             annotations: Annotations::new(&annotations),
             is_canary: false,
+            is_drained: false,
             is_cluster_scoped: false,
             spec: Spec::of_user(spec),
             status,

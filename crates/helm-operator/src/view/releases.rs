@@ -27,6 +27,8 @@ pub(crate) struct Releases {
     readers: Mutex<Readers>,
     /// The name of this process on the records that it writes.
     writer: Arc<str>,
+    /// Whether other processes of the same ring write records, too.
+    is_of_ring: bool,
     /// The scopes whose first list is complete.
     listed: Mutex<Vec<WatchScope>>,
     /// The scopes in which the server refuses to list or watch records. Changes go unnoticed there until a list ends.
@@ -75,6 +77,11 @@ impl Releases {
     /// Creates an empty store for the process with this name.
     pub(crate) fn of(writer: Arc<str>) -> Releases {
         Releases { writer, ..Releases::default() }
+    }
+
+    /// Returns the store of a shard, for which other shards' records are those of resources that move.
+    pub(crate) fn in_ring(self, is_of_ring: bool) -> Releases {
+        Releases { is_of_ring, ..self }
     }
 
     /// Returns a store of the same process with a copy of this release alone, which nothing feeds.
@@ -180,11 +187,28 @@ impl Releases {
         release.packed = release.packed.take().filter(|(of, packed)| *of != meta.version || !is_other(packed));
         let (version, writer) = (meta.version, meta.writer.clone());
         release.revisions.insert(version, Revision::of(meta, stamp));
-        if let Some(competitor) = writer.filter(|writer| is_listed && **writer != *self.writer) {
+        if let Some(competitor) = writer.filter(|writer| is_listed && **writer != *self.writer && !self.is_of_ring) {
             release.note_competitor(&competitor, version, outside::now());
         }
         release.drop_old_objects();
         true
+    }
+
+    /// Adds what a fresh read found of a release's records and their events have not reported yet.
+    pub(crate) fn catch_up(&self, key: &ResourceKey, records: Vec<RecordMeta>) {
+        let mut all = self.changing();
+        let release = Arc::make_mut(all.entry(key.clone()).or_default());
+        for meta in records {
+            let known = release.revisions.get(&meta.version);
+            if known.is_none_or(|known| known.resource_version < meta.resource_version) {
+                let stamp = Stamp::written(known.map(|known| known.stamp));
+                release.packed = release.packed.take().filter(|(of, _)| *of != meta.version);
+                release.revisions.insert(meta.version, Revision::of(meta, stamp));
+            }
+        }
+        if release.revisions.is_empty() {
+            all.remove(key);
+        }
     }
 
     /// Returns whether a record that was deleted at this version is known, and has not been recreated since.

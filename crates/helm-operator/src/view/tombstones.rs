@@ -1,12 +1,37 @@
-//! Remembers recently deleted objects, so that a late response to a write does not bring one back.
+//! Remembers objects that were deleted lately, and resources that went to another shard, so that a late response or
+//! event does not bring one back.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use controller::runtime::freshness::Epoch;
 use tokio::time::Instant;
 
 /// How long a deletion is remembered. Longer than any write takes.
 const REMEMBERED: Duration = Duration::from_secs(300);
+
+/// The resources that went to another shard lately: at which version, and when. A list or an event of an earlier version
+/// says nothing new.
+#[derive(Default)]
+pub(crate) struct RecentDepartures(HashMap<Box<str>, (u64, Instant)>);
+
+impl RecentDepartures {
+    pub(crate) fn add(&mut self, uid: &str, version: u64) {
+        let now = Instant::now();
+        self.0.retain(|_, (_, at)| *at + REMEMBERED >= now);
+        let (known, at) = self.0.entry(uid.into()).or_insert((version, now));
+        (*known, *at) = ((*known).max(version), now);
+    }
+
+    /// Returns whether this version of a resource is from before it went. A list that began later is the truth, even
+    /// with a smaller version: the server may have been restored.
+    pub(crate) fn has(&self, uid: &str, version: u64, epoch: Option<Epoch>) -> bool {
+        self.0.get(uid).is_some_and(|(left, at)| {
+            let is_later_list = epoch.is_some_and(|epoch| epoch.is_list && epoch.began > *at);
+            version <= *left && !is_later_list
+        })
+    }
+}
 
 /// The uids of recently deleted objects.
 #[derive(Default)]
@@ -36,5 +61,35 @@ impl RecentDeletions {
 
     pub(crate) fn has(&self, uid: &str) -> bool {
         self.uids.contains(uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_went_comes_back_in_a_later_version_or_in_a_later_list() {
+        let epoch = |is_list| Some(Epoch { number: 1, began: Instant::now(), is_list });
+        let early = epoch(true);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let mut departures = RecentDepartures::default();
+        departures.add("a", 7);
+        departures.add("a", 5);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        for (what, version, epoch, is_old) in [
+            ("an event from before", 6, epoch(false), true),
+            ("the event of its leaving", 7, epoch(false), true),
+            ("an event from after", 8, epoch(false), false),
+            ("an answer to a write from before", 6, None, true),
+            ("a list that began before", 6, early, true),
+            ("a list that began after", 6, epoch(true), false),
+        ] {
+            assert_eq!(departures.has("a", version, epoch), is_old, "{what}");
+        }
+        assert!(!departures.has("b", 1, None));
+        tokio::time::advance(REMEMBERED).await;
+        departures.add("b", 1);
+        assert!(!departures.has("a", 6, None), "forgotten");
     }
 }

@@ -363,7 +363,9 @@ async fn drop_manifest(context: &StepContext<'_>, primary: &Primary) {
     let Ok(path) = context.shared.resource.path(primary.namespace(), primary.name()) else { return };
     let patch = json!({"metadata": {"uid": primary.uid()}, "status": {"deployedRelease": {"manifest": null}}});
     let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
-    if let Err(error) = context.shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
+    if let Err(error) =
+        context.shared.api_for(context.key).send(Call::merge(path, patch.to_string().into_bytes())).await
+    {
         tracing::warn!(resource = %context.key, error = chain(&error), "Cannot remove the manifest from the status");
     }
 }
@@ -418,7 +420,7 @@ async fn apply_fields(
         "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata, "status": fields,
     });
     let path = format!("{path}/status?fieldManager={FIELD_MANAGER}&force=true");
-    shared.api.send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
+    shared.api_for(&primary.key()).send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
 }
 
 /// Logs, once per field, that the schema lacks a status field.

@@ -37,7 +37,7 @@ impl StepContext<'_> {
             let mapping = Mapping {
                 resource: resource.clone(),
                 values,
-                client: self.shared.client.clone(),
+                client: self.shared.client_for(self.key),
                 voice: self.voice(primary),
             };
             let mapped = mapper.map(mapping).await;
@@ -89,7 +89,7 @@ impl StepContext<'_> {
                 resource: resource.clone(),
                 values: candidate.config.clone(),
                 deployed: self.release().and_then(|release| release.deployed().map(|(version, _)| version)),
-                client: self.shared.client.clone(),
+                client: self.shared.client_for(self.key),
                 voice: self.voice(primary),
             };
             if let Err(error) = hook.run(before).await {
@@ -109,7 +109,7 @@ impl StepContext<'_> {
                 revision: outcome.version,
                 manifest: manifest.to_owned(),
             };
-            let (client, voice) = (self.shared.client.clone(), self.voice(primary));
+            let (client, voice) = (self.shared.client_for(self.key), self.voice(primary));
             let after = After { resource: resource.clone(), release, client, voice };
             if let Err(error) = hook.run(after).await {
                 tracing::error!(resource = %self.key, error = chain(&*error), "Post-release hook failed");

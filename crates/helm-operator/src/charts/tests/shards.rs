@@ -1,0 +1,223 @@
+//! Tests of resources that move between the shards of a ring. Each shard is a controller of its own on one API server in
+//! memory; the tests assign, as the sharder would.
+
+use controller::runtime::freshness::Epoch;
+use controller::runtime::reflector::Sink as _;
+use controller::shards::Ring;
+use tokio::time::sleep;
+
+use super::hooks::{JOBS, count, hook, phases, reconcile, with_hooks};
+use super::*;
+use crate::charts::handlers::Primaries;
+
+const SHARD: &str = "shard.alpha.sharding.timebertt.dev/ring";
+const DRAIN: &str = "drain.alpha.sharding.timebertt.dev/ring";
+
+/// Returns the controller of a shard with this name.
+fn shard(server: &Arc<MemoryApi>, name: &str) -> World {
+    let ring = Some(Ring::new("ring", Some(name)).unwrap());
+    World::taking(server.clone(), Arc::new(Stub::default()), Acceptance { ring, ..Acceptance::default() })
+}
+
+/// Creates a resource of the first of two shards.
+fn two(spec: Value) -> (World, World) {
+    let server = World::new(spec).server;
+    label(&server, SHARD, Some("a"));
+    (shard(&server, "a"), shard(&server, "b"))
+}
+
+/// Sets or removes a label, as the sharder does: without a new generation.
+fn label(server: &MemoryApi, key: &str, value: Option<&str>) {
+    let mut primary = server.object(PRIMARY).unwrap();
+    match value {
+        Some(value) => primary["metadata"]["labels"][key] = value.into(),
+        None => _ = primary["metadata"]["labels"].as_object_mut().unwrap().remove(key),
+    }
+    server.put(PRIMARY, primary, "sharder");
+}
+
+fn labels(server: &MemoryApi) -> Vec<String> {
+    let labels = server.object(PRIMARY).unwrap()["metadata"]["labels"].clone();
+    let labels = labels.as_object().cloned().unwrap_or_default();
+    labels
+        .into_iter()
+        .filter(|(key, _)| key.contains("sharding"))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect()
+}
+
+/// The uids of the release's objects.
+fn uids(world: &World) -> Vec<Value> {
+    let uid = |name: &String| world.server.object(&format!("{MAPS}/{name}")).unwrap()["metadata"]["uid"].clone();
+    world.maps().iter().map(uid).collect()
+}
+
+fn writes(server: &MemoryApi) -> Vec<String> {
+    server.log().into_iter().filter(|line| !line.starts_with("GET")).collect()
+}
+
+/// Delivers the event by which the resource leaves a shard's watch: its last state there, with the version of the change.
+fn leaves(world: &World, last: &Value) {
+    let mut last = last.clone();
+    last["metadata"]["resourceVersion"] = world.server.object(PRIMARY).unwrap()["metadata"]["resourceVersion"].clone();
+    Primaries(world.shared.clone()).deleted(serde_json::from_value(last).unwrap());
+}
+
+/// Delivers the event by which the resource enters a shard's watch, or changes there.
+fn arrives(world: &World) {
+    let epoch = Epoch { number: 1, began: Instant::now(), is_list: false };
+    let primary = world.server.object(PRIMARY).unwrap();
+    Primaries(world.shared.clone()).changed(serde_json::from_value(primary).unwrap(), epoch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_serves_only_what_is_assigned_to_it() {
+    let (a, b) = two(spec());
+    b.reconcile().await;
+    assert_eq!(writes(&b.server), Vec::<String>::new());
+    a.reconcile().await;
+    assert_eq!((a.history(), a.maps().len()), (vec!["1 deployed".to_owned()], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_leaves_is_dropped_and_nothing_is_deleted() {
+    let (a, b) = two(spec());
+    a.reconcile().await;
+    let (before, last) = (uids(&a), a.server.object(PRIMARY).unwrap());
+    label(&a.server, SHARD, Some("b"));
+    leaves(&a, &last);
+    let written = writes(&a.server).len();
+    assert!(a.shared.cache.primary(&key()).is_none() && a.shared.queue.timers() == 0);
+    reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!(writes(&a.server).len(), written, "{:?}", writes(&a.server));
+    b.feed();
+    arrives(&b);
+    b.reconcile().await;
+    assert_eq!((uids(&b), b.history()), (before, vec!["1 deployed".to_owned()]));
+    assert!(!writes(&b.server).iter().any(|line| line.starts_with("DELETE")), "{:?}", writes(&b.server));
+    // A late event from before brings nothing back, and a list of before neither.
+    let epoch = Epoch { number: 1, began: Instant::now(), is_list: false };
+    Primaries(a.shared.clone()).changed(serde_json::from_value(last).unwrap(), epoch);
+    assert!(a.shared.cache.primary(&key()).is_none());
+    label(&a.server, SHARD, Some("a"));
+    arrives(&a);
+    assert!(a.shared.cache.primary(&key()).is_some(), "it comes back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_counts_only_for_the_shard_that_a_fresh_read_names() {
+    let (a, b) = two(spec());
+    a.reconcile().await;
+    let mut deleted = a.server.object(PRIMARY).unwrap();
+    a.delete();
+    // The shard has seen the deletion, and not that the resource was moved.
+    deleted["metadata"] = a.server.object(PRIMARY).unwrap()["metadata"].clone();
+    label(&a.server, SHARD, Some("b"));
+    let epoch = Epoch { number: 1, began: Instant::now(), is_list: false };
+    Primaries(a.shared.clone()).changed(serde_json::from_value(deleted).unwrap(), epoch);
+    assert!(a.shared.cache.primary(&key()).unwrap().deleting);
+    let written = writes(&a.server).len();
+    reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!((writes(&a.server).len(), a.maps().len()), (written, 3), "{:?}", writes(&a.server));
+    b.reconcile().await;
+    assert_eq!(b.maps(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_is_acknowledged_in_one_write_after_which_nothing_follows() {
+    let (a, b) = two(spec());
+    a.reconcile().await;
+    a.edit(|primary| primary["spec"]["value"] = "2".into());
+    label(&a.server, DRAIN, Some("true"));
+    let written = writes(&a.server).len();
+    a.reconcile().await;
+    let patch = format!("PATCH {PRIMARY}");
+    assert_eq!(writes(&a.server)[written..], [patch], "no upgrade, no status");
+    assert_eq!(labels(&a.server), Vec::<String>::new());
+    assert!(a.shared.cache.primary(&key()).is_none());
+    label(&a.server, SHARD, Some("b"));
+    b.feed();
+    b.reconcile().await;
+    assert_eq!((b.history(), b.value_of("a")), (vec!["1 superseded".into(), "2 deployed".into()], "2".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_meets_another_write_is_tried_again_with_the_new_version() {
+    let (a, _) = two(spec());
+    a.reconcile().await;
+    label(&a.server, DRAIN, Some("true"));
+    a.feed();
+    a.edit(|primary| primary["metadata"]["annotations"] = json!({"x": "y"}));
+    reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!((labels(&a.server).len(), a.shared.queue.timers()), (2, 1));
+    reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!(labels(&a.server).len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_runs_for_an_hour_does_not_hold_a_drain_and_the_next_shard_awaits_the_same_job() {
+    let (a, b) = two(with_hooks(json!([hook("migrate", "pre-install")])));
+    let drain = async {
+        sleep(SECOND * 30).await;
+        label(&a.server, DRAIN, Some("true"));
+        arrives(&a);
+        std::future::pending::<()>().await;
+    };
+    let (began, key_of_web) = (Instant::now(), key());
+    a.feed();
+    tokio::select! {
+        _ = reconcile::reconcile(&a.shared, &key_of_web, &(), Priority::Normal) => {}
+        _ = drain => unreachable!("it waits for ever"),
+    }
+    assert!(began.elapsed() < SECOND * 40, "{:?}", began.elapsed());
+    let uid = |world: &World| world.server.object(&format!("{JOBS}/migrate")).unwrap()["metadata"]["uid"].clone();
+    let job = uid(&a);
+    let written = writes(&a.server).len();
+    reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!((writes(&a.server).len(), labels(&a.server).len()), (written + 1, 0), "only the acknowledgement");
+    label(&a.server, SHARD, Some("b"));
+    arrives(&b);
+    reconcile(&b, "Complete").await;
+    assert_eq!((uid(&b), count(&b, &format!("POST {JOBS}"))), (job, 1));
+    assert_eq!(
+        (b.history(), phases(&b, 1).await),
+        (vec!["1 deployed".to_owned()], vec!["migrate Succeeded".to_owned()])
+    );
+    assert_eq!(count(&b, &format!("DELETE {JOBS}")), 0);
+    assert_eq!(b.state("Ready"), "True/Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_for_a_resource_that_has_gone_is_not_sent() {
+    let (a, _) = two(json!({"value": "1", "maps": ["a", "b"], "seconds": 5}));
+    a.feed();
+    let moved = async {
+        sleep(SECOND).await;
+        let last = a.server.object(PRIMARY).unwrap();
+        label(&a.server, SHARD, Some("b"));
+        leaves(&a, &last);
+        writes(&a.server)
+    };
+    let key = key();
+    let running = reconcile::reconcile(&a.shared, &key, &(), Priority::Normal);
+    let (_, before) = tokio::join!(running, moved);
+    assert_eq!(writes(&a.server), before, "it was rendering, and then writes nothing");
+    assert_eq!((a.history(), a.maps()), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_records_of_a_resource_that_comes_are_read_because_their_watch_may_be_behind() {
+    let (a, b) = two(spec());
+    a.reconcile().await;
+    b.feed();
+    a.edit(|primary| primary["spec"]["value"] = "2".into());
+    a.reconcile().await;
+    label(&a.server, SHARD, Some("b"));
+    let written = writes(&b.server).len();
+    arrives(&b);
+    reconcile::reconcile(&b.shared, &key(), &(), Priority::Normal).await;
+    let objects: Vec<String> =
+        writes(&b.server)[written..].iter().filter(|line| !line.contains("/status")).cloned().collect();
+    assert_eq!(objects, Vec::<String>::new(), "revision 2 is known");
+    assert_eq!((b.history().len(), b.value_of("a")), (2, "2".into()));
+}

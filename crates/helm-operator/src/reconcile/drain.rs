@@ -1,0 +1,93 @@
+//! Gives a resource up to another shard of the ring, and makes sure of a deletion before acting on it.
+//!
+//! The sharder assigns a resource anew as soon as this shard's label is gone, so the write that removes it is the last
+//! one, and goes out only when no other is in flight. The release stays as it is, even in the middle of an action: the
+//! next shard continues it from its record, as after a restart.
+
+use std::time::Duration;
+
+use controller::metrics::ReconcileResult;
+use controller::report::chain;
+use controller::runtime::key::ResourceKey;
+use controller::shards::Shard;
+use helm_release::kube::{Call, Error};
+
+use super::controller_context::ControllerContext;
+use super::failure::Failed;
+use super::reread;
+use super::step_context::StepContext;
+use crate::view::primary::{Primary, Received};
+
+/// How long to wait before the next attempt.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The field manager of the write that removes the labels.
+const FIELD_MANAGER: &str = "helm-operator-shard";
+
+/// Gives the resource up if the sharder asks for it. Returns `None` if it does not.
+pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
+    let shard = shared.shard.as_ref()?;
+    let primary = shared.cache.primary(key).filter(|primary| primary.is_drained)?;
+    if !shard.settled(key).await {
+        tracing::info!(resource = %key, "Waiting for a write in flight before the resource goes to another shard");
+        return Some(again(shared, key));
+    }
+    let Err(error) = acknowledge(shared, shard, &primary).await else {
+        tracing::info!(resource = %key, "The resource goes to another shard");
+        return Some(ReconcileResult::Success);
+    };
+    if error.is_not_found() || error.is_conflict() {
+        // It changed a moment ago, or is gone.
+        if let Err(error) = reread::read(shared, key, &primary).await {
+            tracing::debug!(resource = %key, error = chain(&error), "Cannot read the resource again");
+        }
+    } else {
+        tracing::warn!(resource = %key, error = chain(&error), "Cannot give the resource up to another shard");
+    }
+    Some(again(shared, key))
+}
+
+async fn acknowledge(shared: &ControllerContext, shard: &Shard, primary: &Primary) -> Result<(), Error> {
+    let path = shared.resource.path(primary.namespace(), primary.name())?;
+    let patch = shard.ring().acknowledgement(primary.uid(), primary.resource_version());
+    let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+    let answer = shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await?;
+    shared.primary_written(answer.parse::<Received>()?);
+    Ok(())
+}
+
+pub(super) fn again(shared: &ControllerContext, key: &ResourceKey) -> ReconcileResult {
+    shared.queue.push_after(key.clone(), AGAIN);
+    ReconcileResult::RequeueAfter
+}
+
+/// Reads the records of a resource that came from another shard: their own watch may be behind the resource's, and an
+/// older revision must not count as the newest. Returns whether they are known.
+pub(crate) async fn catch_up(shared: &ControllerContext, key: &ResourceKey) -> bool {
+    if !shared.shard.as_ref().is_some_and(|shard| shard.takes_over(key)) {
+        return true;
+    }
+    match shared.storage.history(&key.namespace, &key.name).await {
+        Ok(records) => {
+            shared.cache.catch_up(key, records);
+            true
+        }
+        Err(error) => {
+            tracing::warn!(resource = %key, error = chain(&error), "Cannot read the records of a resource that came");
+            shared.shard.iter().for_each(|shard| shard.arrive(key));
+            false
+        }
+    }
+}
+
+/// Returns whether a resource that is to be uninstalled is being deleted and still this shard's, by a fresh read. Without
+/// a ring, the watch is enough.
+pub(crate) async fn is_confirmed(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
+    if context.shared.shard.is_none() {
+        return Ok(true);
+    }
+    let read = reread::read_again(context, primary).await;
+    read.map_err(|error| Failed::of_request(&error, "failed to read the resource before its release is uninstalled"))?;
+    let now = context.shared.cache.primary(context.key).filter(|now| now.uid() == primary.uid());
+    Ok(now.is_some_and(|now| now.deleting && !now.is_drained))
+}
