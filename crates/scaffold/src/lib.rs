@@ -29,6 +29,7 @@ pub mod helm_chart;
 pub mod lint;
 pub mod policies;
 pub mod rbac;
+pub mod ring;
 mod sample;
 pub mod webhooks;
 

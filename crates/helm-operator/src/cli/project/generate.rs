@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use scaffold::webhooks::{self, Webhooks};
-use scaffold::{Existing, Project, bundle, crd, helm_chart, policies, rbac};
+use scaffold::{Existing, Project, bundle, crd, helm_chart, policies, rbac, ring};
 
 use super::{Error, FOLDER, edit, progress, read};
 use crate::manager::Operator;
@@ -25,6 +25,8 @@ enum What {
     Rbac(Options),
     /// Writes ValidatingAdmissionPolicies to config/policies, which hold resources and the operator to watches.yaml
     Policies(Options),
+    /// Writes a ControllerRing of all kinds to config/sharding, and the sharder's rights, for processes with --controller-ring
+    Ring(Options),
     /// Writes config/webhook, and the rights that the program's webhooks need
     Webhooks(Options),
     /// Writes a chart that installs the operator to dist/chart, from config
@@ -105,6 +107,9 @@ pub(super) fn run(args: &Generate, operator: &Operator) -> Result<(), Error> {
         }
         What::Policies(options) => {
             write("policies", options, |project| policies::generate(project, options.existing()))
+        }
+        What::Ring(options) => {
+            write("ring", options, |project| ring::generate(project, &operator.natives, options.existing()))
         }
         What::Webhooks(options) => {
             let own = Webhooks {
