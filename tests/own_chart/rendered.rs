@@ -27,7 +27,7 @@ fn helm_renders_the_charts_alike_and_finds_nothing_to_complain_about() {
 
 #[test]
 fn what_cannot_work_is_refused_with_what_to_do() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["--set", "image.repository="], "make docker-build-base"),
         (&["--set", "replica=2"], "replica"),
         (&["--set", "metrics.serviceMonitor.enable=true"], "enable"),
@@ -36,6 +36,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
         (&["--set", "image.digest=sha256:short"], "digest"),
         (&["--set", "watches[0].kind=Shop"], "chart"),
         (&["--set", "replicas=2,chartCache.existingClaim=charts"], "each replica has its own cache"),
+        (&["--set", "shards=3,webhooks.enabled=true"], "webhooks.enabled needs shards: 0"),
         (&["--set", "metrics.requireRBAC=true"], "metrics.requireRBAC needs metrics.secure"),
         (&["--set-string", "rbac.generated.shop=rules: ["], "rbac.generated.shop is not YAML"),
     ];
@@ -153,6 +154,25 @@ fn several_replicas_are_spread_and_evicted_one_at_a_time() {
     assert_eq!(spread.len(), 2);
     assert_eq!(spread[0]["labelSelector"]["matchLabels"], pod["metadata"]["labels"]);
     assert!(arguments(deployment(&objects)).contains(&"--leader-elect"));
+}
+
+#[test]
+fn shards_are_replicas_that_share_a_ring_instead_of_a_leader() {
+    let flags = ["--set", "shards=3", "--set-json", r#"controllerRing.resources=[{"group":"a.b","resource":"shops"}]"#];
+    let objects = objects(&flags);
+    let installed = deployment(&objects);
+    assert_eq!(installed["spec"]["replicas"], 3);
+    let arguments = arguments(installed);
+    assert!(arguments.contains(&"--controller-ring=rel-hybrid-helm-operator"), "{arguments:?}");
+    assert!(!arguments.iter().any(|argument| argument.contains("leader")), "{arguments:?}");
+    let ring = of_kind(&objects, "ControllerRing")[0];
+    assert_eq!(ring["metadata"]["name"], "rel-hybrid-helm-operator");
+    assert_eq!(ring["spec"]["resources"], serde_json::json!([{"group": "a.b", "resource": "shops"}]));
+    let sharder = of_kind(&objects, "ClusterRole");
+    let sharder = sharder.iter().find(|role| role["metadata"]["name"] == "rel-hybrid-helm-operator-sharder").unwrap();
+    assert_eq!(sharder["rules"][0]["verbs"], serde_json::json!(["list", "patch"]));
+    assert_eq!(of_kind(&objects, "PodDisruptionBudget").len(), 1);
+    assert!(of_kind(&super::objects(&["--set", "shards=3"]), "ControllerRing").is_empty(), "it is made elsewhere");
 }
 
 #[test]

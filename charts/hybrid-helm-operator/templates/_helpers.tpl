@@ -121,3 +121,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   name: {{ include "operator.serviceAccountName" . }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
+
+{{/* How many processes run: shards, or replicas of which one works. */}}
+{{- define "operator.replicas" -}}
+{{ .Values.shards | default .Values.replicas }}
+{{- end }}
+
+{{/* The ring that the shards belong to. */}}
+{{- define "operator.ring" -}}
+{{ .Values.controllerRing.name | default (include "operator.fullname" .) }}
+{{- end }}
