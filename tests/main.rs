@@ -58,6 +58,7 @@ mod rooms;
 mod scaffold;
 mod scopes;
 mod shapes;
+mod shards;
 mod shell;
 mod site;
 mod survival;

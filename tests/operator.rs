@@ -105,6 +105,19 @@ impl Operator {
         Operator::spawn(kubeconfig, namespaces, tempfile::tempdir().unwrap(), flags)
     }
 
+    /// Starts it for one namespace as a shard with this name, with the given kubeconfig.
+    pub(crate) fn start_shard(kubeconfig: &Path, namespace: &Namespace<'_>, watches: &str, name: &str) -> Operator {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("watches.yaml");
+        fs::write(&file, watches).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+        command.env("HOSTNAME", name);
+        let file = format!("--watches-file={}", file.display());
+        let (ring, home) = (namespace.name(), format!("--leader-election-namespace={}", namespace.name()));
+        let flags = [&*file, &*format!("--controller-ring={ring}"), &*home];
+        Operator::spawn_as(command, kubeconfig, namespace.name(), folder, &flags)
+    }
+
     fn spawn(kubeconfig: &Path, namespaces: &str, folder: tempfile::TempDir, flags: &[&str]) -> Operator {
         let command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
         Operator::spawn_as(command, kubeconfig, namespaces, folder, flags)

@@ -1,0 +1,221 @@
+//! Shards of a ring on a real control plane, with the real sharder of kubernetes-controller-sharding.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+use test_cluster::{Namespace, Process, TestCluster, eventually_within};
+
+use crate::chart_kinds::define;
+use crate::operator::Operator;
+use crate::resource::Kind;
+
+const WIDGET: Kind = Kind("Widget");
+
+/// The port of the sharder's webhook, which it does not let anyone choose.
+const WEBHOOK: &str = "https://127.0.0.1:9443";
+
+/// How many releases there are.
+const RELEASES: usize = 30;
+
+/// How long a change of shards may take: a silent shard's lease is taken after 30 s, and the processes share two cores.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Returns the sharder, built once; `None` if it cannot be had here, which it says.
+fn sharder(cluster: &TestCluster) -> Option<PathBuf> {
+    let runs = |path: &Path| {
+        let mut version = Command::new(path);
+        version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        version.status().is_ok_and(|status| status.success())
+    };
+    let known = cluster.bin("sharder");
+    if runs(&known) {
+        return Some(known);
+    }
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/test-cluster/tools/build");
+    let built = Command::new(build).arg("--sharder").status();
+    let known = cluster.bin("sharder");
+    if built.is_ok_and(|status| status.success()) && runs(&known) {
+        return Some(known);
+    }
+    eprintln!("skipped: the sharder cannot be built here");
+    None
+}
+
+/// Starts the sharder for resources of this namespace.
+fn start_sharder(cluster: &TestCluster, binary: &Path, namespace: &Namespace<'_>, folder: &Path) -> Process {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    fs::write(folder.join("tls.crt"), made.cert.pem()).unwrap();
+    fs::write(folder.join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    let authority = base64::engine::general_purpose::STANDARD.encode(made.cert.pem());
+    let config = json!({
+        "apiVersion": "config.sharding.timebertt.dev/v1alpha1", "kind": "SharderConfig",
+        "health": {"bindAddress": "0"}, "metrics": {"bindAddress": "0"},
+        "webhook": {
+            "server": {"certDir": folder},
+            "config": {
+                "clientConfig": {"url": WEBHOOK, "caBundle": authority},
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace.name()}},
+            },
+        },
+    });
+    let file = folder.join("config.yaml");
+    fs::write(&file, config.to_string()).unwrap();
+    let mut command = Command::new(binary);
+    command.arg("--config").arg(file).env("KUBECONFIG", cluster.kubeconfig_path()).env("LEADER_ELECT", "false");
+    Process::start(cluster, &mut command).unwrap()
+}
+
+/// Creates the ring of Widgets, which has the namespace's name.
+fn create_ring(cluster: &TestCluster, namespace: &Namespace<'_>) {
+    cluster.apply(include_str!("fixtures/crds/controllerring.yaml")).unwrap();
+    let crd = "crd/controllerrings.sharding.timebertt.dev";
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", crd]).unwrap();
+    let ring = json!({
+        "apiVersion": "sharding.timebertt.dev/v1alpha1", "kind": "ControllerRing",
+        "metadata": {"name": namespace.name()},
+        "spec": {"resources": [{"group": "test.my.domain", "resource": "widgets"}]},
+    });
+    cluster.apply(&ring.to_string()).unwrap();
+}
+
+/// Returns a kubeconfig of an account of its own, so that the audit log says which shard wrote.
+fn kubeconfig(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str) -> PathBuf {
+    let name = format!("{}-{shard}", namespace.name());
+    let subject = json!({"kind": "ServiceAccount", "name": shard, "namespace": namespace.name()});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    let bound = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": name}, "roleRef": role, "subjects": [subject],
+    });
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": shard}});
+    namespace.apply(&account.to_string()).unwrap();
+    cluster.apply(&bound.to_string()).unwrap();
+    cluster.kubeconfig_of(namespace.name(), shard).unwrap()
+}
+
+fn start(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str) -> Operator {
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/widget");
+    let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Widget", "chart": chart}]);
+    let operator = Operator::start_shard(&kubeconfig(cluster, namespace, shard), namespace, &watch.to_string(), shard);
+    operator.logged("Successfully acquired lease");
+    operator
+}
+
+fn list(namespace: &Namespace<'_>, kind: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_str(&namespace.kubectl(["get", kind, "-o", "json"]).unwrap()).unwrap();
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+/// Returns how many widgets each shard has; those without a shard, or that are drained, count as `-`.
+fn shares(namespace: &Namespace<'_>) -> BTreeMap<String, usize> {
+    let (shard, drain) =
+        ["shard", "drain"].map(|label| format!("{label}.alpha.sharding.timebertt.dev/{}", namespace.name())).into();
+    let mut shares = BTreeMap::new();
+    for widget in list(namespace, "widgets") {
+        let labels = &widget["metadata"]["labels"];
+        let of = labels[&shard].as_str().filter(|_| labels[&drain].is_null()).unwrap_or("-");
+        *shares.entry(of.to_owned()).or_default() += 1;
+    }
+    shares
+}
+
+/// Waits until the widgets are shared by these shards, each with some; returns the seconds that it took.
+fn wait_shared(namespace: &Namespace<'_>, shards: &[&str]) -> u64 {
+    let (began, wanted) = (Instant::now(), shards.iter().map(|shard| (*shard).to_owned()).collect::<BTreeSet<_>>());
+    eventually_within(LIMIT, "the shares", || {
+        let shares = shares(namespace);
+        if shares.keys().cloned().collect::<BTreeSet<_>>() == wanted { Ok(()) } else { Err(shares) }
+    });
+    began.elapsed().as_secs()
+}
+
+/// Changes all widgets, and waits until their releases have this colour; returns the seconds that it took.
+fn paint(namespace: &Namespace<'_>, colour: &str) -> u64 {
+    let began = Instant::now();
+    WIDGET.set_all(namespace, (0..RELEASES).map(|n| (format!("web-{n}"), json!({"colour": colour}))));
+    wait_painted(namespace, colour);
+    began.elapsed().as_secs()
+}
+
+fn wait_painted(namespace: &Namespace<'_>, colour: &str) {
+    eventually_within(LIMIT, colour, || {
+        let maps = list(namespace, "configmaps");
+        let painted = maps.iter().filter(|map| map["data"]["colour"] == colour).count();
+        if painted == RELEASES { Ok(()) } else { Err(painted) }
+    });
+}
+
+/// Returns the identities of all objects and records of releases, whose records say what was ever installed.
+fn identities(namespace: &Namespace<'_>) -> BTreeSet<String> {
+    let objects = list(namespace, "configmaps").into_iter().chain(list(namespace, "secrets"));
+    let of_releases = objects.filter(|object| object.to_string().contains("web-"));
+    of_releases.map(|object| format!("{} {}", object["metadata"]["name"], object["metadata"]["uid"])).collect()
+}
+
+/// Returns, for each release, which shards wrote for it, in order: `a b` if a wrote and then b.
+fn writers(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeMap<String, Vec<String>> {
+    let own = format!("system:serviceaccount:{}:", namespace.name());
+    let mut writers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for request in cluster.requests().unwrap() {
+        let Some(shard) = request.user.strip_prefix(&own).filter(|_| request.is_write()) else { continue };
+        let name = request.name.trim_start_matches("sh.helm.release.v1.").split('.').next().unwrap_or_default();
+        if !name.starts_with("web-") || request.resource == "events" {
+            continue;
+        }
+        let shards = writers.entry(name.to_owned()).or_default();
+        if shards.last().is_none_or(|last| last != shard) {
+            shards.push(shard.to_owned());
+        }
+    }
+    writers
+}
+
+#[test]
+fn shards_share_releases_that_move_without_a_revision_and_never_have_two_writers() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let Some(binary) = sharder(cluster) else { return };
+    let namespace = cluster.namespace("shards").unwrap();
+    define(cluster);
+    create_ring(cluster, &namespace);
+    let folder = tempfile::tempdir().unwrap();
+    let sharder = start_sharder(cluster, &binary, &namespace, folder.path());
+    let shards = ["a", "b", "c"].map(|shard| start(cluster, &namespace, shard));
+    let installed = paint(&namespace, "green");
+    wait_shared(&namespace, &["a", "b", "c"]);
+    let before = identities(&namespace);
+    assert_eq!(
+        before.iter().filter(|one| one.contains(".v1 ") || one.contains(".v1\"")).count(),
+        RELEASES,
+        "{before:?}"
+    );
+
+    // A crash: the sharder takes the lease of the silent shard, and the others serve its releases.
+    let [a, b, c] = shards;
+    a.kill();
+    let crashed = wait_shared(&namespace, &["b", "c"]);
+    // A new shard: a share of the others is drained for it.
+    let d = start(cluster, &namespace, "d");
+    let drained = wait_shared(&namespace, &["b", "c", "d"]);
+    // An orderly end: its releases move at once.
+    assert!(b.terminate().0.success());
+    let ended = wait_shared(&namespace, &["c", "d"]);
+    assert_eq!(identities(&namespace), before, "no move made a revision or an object");
+    for (release, shards) in writers(cluster, &namespace) {
+        let once: BTreeSet<&String> = shards.iter().collect();
+        assert_eq!(once.len(), shards.len(), "{release} was written by {shards:?}");
+    }
+    let painted = paint(&namespace, "blue");
+    eprintln!(
+        "{RELEASES} releases: installed {installed} s, served after a crash {crashed} s, shared with a new shard {drained} s, \
+         after an orderly end {ended} s, upgraded {painted} s; {:?}",
+        shares(&namespace)
+    );
+    drop((c, d));
+    cluster.kubectl(["delete", "controllerring", namespace.name()]).unwrap();
+    assert!(sharder.terminate().is_ok());
+}
