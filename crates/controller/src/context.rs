@@ -99,7 +99,7 @@ impl Context {
 
     /// Returns the same handles for what is decided now: once all watches were interrupted, the client writes nothing.
     pub(crate) fn as_of_now(&self) -> Context {
-        Context { client: as_of_now(&self.client, &self.contact), ..self.clone() }
+        self.writing_with(as_of_now(&self.client, &self.contact))
     }
 
     /// Returns these handles, bound to the controller with this name.

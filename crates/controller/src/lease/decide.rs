@@ -131,7 +131,13 @@ pub(super) fn released(lease: &Lease, wall: Timestamp) -> LeaseSpec {
     }
 }
 
-pub(super) fn spec(identity: &str, timing: &Timing, acquired: Timestamp, renewed: Timestamp, transitions: i32) -> LeaseSpec {
+pub(super) fn spec(
+    identity: &str,
+    timing: &Timing,
+    acquired: Timestamp,
+    renewed: Timestamp,
+    transitions: i32,
+) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
         lease_duration_seconds: Some(i32::try_from(timing.lease_duration.as_secs()).unwrap_or(i32::MAX)),

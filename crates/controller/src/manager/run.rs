@@ -269,7 +269,7 @@ fn shard(
     let lock = (namespace.as_str(), ring.shard());
     let election = Election::new(client, lock, ring.shard().to_owned(), (lease::Timing::default(), term));
     let labels = [(RING_LABEL.to_owned(), ring.name().to_owned())];
-    Ok(election.of_shard(labels.into()).required(requirement))
+    Ok(election.of_shard(labels.into()).required(requirement).confirming(context.contact.clone()))
 }
 
 /// Returns the name of the process's lease, for metrics.
