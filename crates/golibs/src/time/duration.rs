@@ -155,6 +155,13 @@ fn fraction_of(digits: &[u8], unit: u64) -> u64 {
     (value as f64 * (unit as f64 / scale)) as u64
 }
 
+impl From<std::time::Duration> for Duration {
+    /// Converts a duration; one of more than about 292 years becomes the longest.
+    fn from(duration: std::time::Duration) -> Duration {
+        Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };

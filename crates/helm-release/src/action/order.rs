@@ -155,7 +155,8 @@ impl Wait<'_> {
         }
         let limit = self.env.options.group_timeout;
         if let Some(limit) = limit.filter(|limit| self.since.elapsed() >= *limit) {
-            return Err(GroupError::TimedOut { group, object, why, limit: go_duration(limit) });
+            let limit = golibs::time::Duration::from(limit).to_string();
+            return Err(GroupError::TimedOut { group, object, why, limit });
         }
         if let Some(why) = self.env.slot.group_interruption() {
             return Err(GroupError::Interrupted { group, object, why });
@@ -194,9 +195,4 @@ async fn read(env: &Environment<'_>, awaited: &Awaited<'_>) -> Option<Unready> {
         Ok(None) => because("it does not exist".to_owned()),
         Err(error) => because(format!("it cannot be read: {}", outside::chain(&error))),
     }
-}
-
-/// Formats a duration as Go does: `10m0s`.
-fn go_duration(duration: Duration) -> String {
-    golibs::time::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
 }

@@ -122,12 +122,8 @@ fn log_fault(key: &ResourceKey, fault: &Fault, next: Option<Duration>) {
 
 /// Formats `500ms`, or `2m8s` without fractions.
 fn in_words(wait: Duration) -> String {
-    let rounded = if wait < Duration::from_secs(1) {
-        wait.as_millis() * 1_000_000
-    } else {
-        u128::from(wait.as_secs()) * 1_000_000_000
-    };
-    golibs::time::Duration(i64::try_from(rounded).unwrap_or(i64::MAX)).to_string()
+    let unit = if wait < Duration::from_secs(1) { Duration::from_millis(1) } else { Duration::from_secs(1) };
+    golibs::time::Duration::from(wait).truncate(unit.into()).to_string()
 }
 
 /// Describes someone else's unfinished action. The time is shown in seconds.

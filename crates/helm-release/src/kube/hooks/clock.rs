@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use golibs::time;
 use outside::Error;
 use tokio::time::Instant;
 
@@ -83,7 +84,8 @@ impl<'a> Clock<'a> {
         let (elapsed, limit) = (self.elapsed(), self.run.timeout);
         let left = limit.map(|limit| limit.saturating_sub(elapsed));
         if left == Some(Duration::ZERO) {
-            let (path, limit) = (self.hook.path.clone(), go_duration(limit.unwrap_or_default()));
+            let limit = time::Duration::from(limit.unwrap_or_default()).to_string();
+            let path = self.hook.path.clone();
             return Err(match answered {
                 true => HookError::TimedOut { path, limit, what },
                 false => HookError::Unanswered { path, limit, what },
@@ -112,11 +114,6 @@ impl<'a> Clock<'a> {
 
 /// Formats progress as `2m0s of 1h0m0s`.
 fn passed(elapsed: Duration, limit: Option<Duration>) -> String {
-    let elapsed = go_duration(Duration::from_secs(elapsed.as_secs()));
-    limit.map_or(elapsed.clone(), |limit| format!("{elapsed} of {}", go_duration(limit)))
-}
-
-/// Formats a duration as Go does: `1h0m0s`.
-fn go_duration(duration: Duration) -> String {
-    golibs::time::Duration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
+    let elapsed = time::Duration::from(Duration::from_secs(elapsed.as_secs()));
+    limit.map_or(elapsed.to_string(), |limit| format!("{elapsed} of {}", time::Duration::from(limit)))
 }
