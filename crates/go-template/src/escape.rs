@@ -8,7 +8,7 @@ use golibs::utf8::{Rune, runes};
 use crate::fmt::MAX_OUTPUT;
 
 /// Escapes text for HTML. Counterpart: `template.HTMLEscapeString`.
-pub(crate) fn html(text: &[u8]) -> Vec<u8> {
+pub fn html(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
         if out.len() > MAX_OUTPUT {
@@ -46,7 +46,7 @@ pub(crate) fn js(text: &[u8]) -> Vec<u8> {
 }
 
 /// Escapes text for the query of a URL. Counterpart: `url.QueryEscape`.
-pub(crate) fn url_query(text: &[u8]) -> Vec<u8> {
+pub fn url_query(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
         if out.len() > MAX_OUTPUT {

@@ -2,7 +2,7 @@
 
 mod changed;
 pub mod error;
-mod escape;
+pub mod escape;
 mod exec;
 pub mod fmt;
 mod funcs;

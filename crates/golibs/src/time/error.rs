@@ -65,7 +65,7 @@ pub enum DurationError {
 }
 
 /// Quotes text as Go's `time` does: unlike `strconv`, it escapes every byte beyond ASCII in hexadecimal.
-pub(super) fn quote(text: &[u8]) -> String {
+pub fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for byte in text {
         match byte {

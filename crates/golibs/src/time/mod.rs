@@ -18,7 +18,7 @@ use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 
 pub use calendar::{Clock, Date};
 pub use duration::Duration;
-pub use error::{DurationError, OffsetError, ParseError};
+pub use error::{DurationError, OffsetError, ParseError, quote};
 pub use parse::{DAYS, MONTHS};
 pub use zone::Zone;
 

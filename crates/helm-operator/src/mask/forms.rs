@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use golibs::strconv::quote;
+use go_template::escape;
+use golibs::{strconv, time};
 use k8s_openapi::ByteString;
 
 /// How to search for one form of a word.
@@ -72,22 +73,20 @@ fn swapped(word: &str) -> String {
 
 /// Escapes like Go's `%q`, without the quotes.
 fn go(word: &str) -> String {
-    let quoted = quote(word.as_bytes());
-    quoted[1..quoted.len() - 1].to_owned()
+    inner(&strconv::quote(word))
 }
 
 /// Escapes like errors of Go's package time.
 fn go_time(word: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b'"' | b'\\' => format!("\\{}", char::from(byte)),
-        b' '..=0x7e => char::from(byte).to_string(),
-        byte => format!("\\x{byte:02x}"),
-    };
-    word.bytes().map(escape).collect()
+    inner(&time::quote(word.as_bytes()))
 }
 
 fn json(word: &str) -> String {
-    let quoted = serde_json::Value::from(word).to_string();
+    inner(&serde_json::Value::from(word).to_string())
+}
+
+/// Removes the quotes.
+fn inner(quoted: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
@@ -107,25 +106,12 @@ fn quoted_json(word: &str) -> String {
 }
 
 fn html(word: &str) -> String {
-    let escape = |c: char| match c {
-        '&' => "&amp;".to_owned(),
-        '<' => "&lt;".to_owned(),
-        '>' => "&gt;".to_owned(),
-        '"' => "&#34;".to_owned(),
-        '\'' => "&#39;".to_owned(),
-        c => c.to_string(),
-    };
-    word.chars().map(escape).collect()
+    String::from_utf8_lossy(&escape::html(word.as_bytes())).into_owned()
 }
 
 /// Escapes like Go's `url.QueryEscape`.
 fn url(word: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b' ' => "+".to_owned(),
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    word.bytes().map(escape).collect()
+    String::from_utf8_lossy(&escape::url_query(word.as_bytes())).into_owned()
 }
 
 /// Returns a word in hexadecimal and Base64: alone, and inside a longer text, where Base64 has three alignments.
