@@ -71,22 +71,8 @@ impl Seen {
 
     /// Returns whether the holder may still be running controllers.
     fn is_valid(&self, now: Instant) -> bool {
-        self.at + self.duration() > now
-    }
-
-    fn duration(&self) -> Duration {
         let seconds = self.lease.spec.as_ref().and_then(|s| s.lease_duration_seconds).unwrap_or(0);
-        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
-    }
-
-    /// Returns whether the claimant has to wait, because someone else may be acting by this lease.
-    fn is_taken(&self, claimant: &Claimant, timing: &Timing, now: Instant) -> bool {
-        match claimant.rule {
-            Rule::Candidate => self.holder().is_some() && self.is_valid(now),
-            // When a shard's lease is released or taken away, the sharder moves its resources. Those moves must have
-            // ended before a process of the same name lists what is still labelled as its own.
-            Rule::Shard { .. } => self.at + self.duration().max(timing.lease_duration) > now,
-        }
+        self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) > now
     }
 }
 
@@ -107,7 +93,7 @@ pub(super) fn next_step(
         let acquired = old.and_then(|s| s.acquire_time.as_ref()).map_or(wall, |t| t.0);
         return Step::Update(spec(identity, timing, acquired, wall, transitions));
     }
-    if observed.is_taken(claimant, timing, now) {
+    if observed.holder().is_some() && observed.is_valid(now) {
         return Step::Wait;
     }
     Step::Update(spec(identity, timing, wall, wall, transitions.saturating_add(1)))
@@ -205,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shard_takes_what_another_process_had_only_after_its_whole_duration() {
+    async fn a_shard_takes_what_another_process_holds_only_after_its_whole_duration() {
         check_shard(Some(7), ("me", 15), 0, "update, acquired at 7");
         check_shard(Some(7), ("me", 15), 100, "update, acquired at 7");
         check_shard(None, ("me", 15), 14, "wait");
@@ -213,8 +199,7 @@ mod tests {
         check_shard(Some(6), ("me", 15), 14, "wait");
         check_shard(Some(7), ("shardlease-controller", 30), 29, "wait");
         check_shard(Some(7), ("shardlease-controller", 30), 30, "update, acquired at 100");
-        check_shard(None, ("", 1), 14, "wait");
-        check_shard(None, ("", 1), 15, "update, acquired at 100");
+        check_shard(None, ("", 1), 0, "update, acquired at 100");
     }
 
     #[tokio::test]

@@ -7,6 +7,8 @@
 
 mod decide;
 mod others;
+#[cfg(test)]
+mod ring_tests;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -94,6 +96,8 @@ pub struct Election {
     observed: Option<Seen>,
     last_error: LastError,
     requirement: Option<Requirement>,
+    /// Whether the lease existed when it was acquired.
+    took_over: bool,
     /// The kinds that the holder serves, for operators without leader election to read.
     serves: String,
     holder: Holder,
@@ -125,6 +129,7 @@ impl Election {
             observed: None,
             last_error,
             requirement: None,
+            took_over: false,
             serves: String::new(),
             holder: Holder::default(),
             contact: Contact::default(),
@@ -167,6 +172,11 @@ impl Election {
             tokio::time::sleep(jittered(self.timing.retry_period)).await;
         }
         tracing::info!(lease = self.name, identity = self.claimant.identity, "Successfully acquired lease");
+    }
+
+    /// Returns whether a shard's lease was another process's before: resources may still bear the shard's name.
+    pub fn took_over(&self) -> bool {
+        self.took_over
     }
 
     /// Returns a reference to the lease, for events. It is complete once the lease was read or written.
@@ -271,7 +281,9 @@ impl Election {
 
     async fn write(&mut self, exists: bool, spec: LeaseSpec, started: Instant) -> Result<bool, kube::Error> {
         if let Rule::Shard { acquired } = &mut self.claimant.rule {
-            *acquired = spec.acquire_time.as_ref().map(|time| time.0);
+            let time = spec.acquire_time.as_ref().map(|time| time.0);
+            self.took_over = exists && (*acquired != time || self.took_over);
+            *acquired = time;
         }
         let lease = self.lease(self.observed.as_ref().filter(|_| exists), spec);
         let written = match exists {

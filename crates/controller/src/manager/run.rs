@@ -29,6 +29,10 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// How long aborted controllers may take to end.
 const STOPPING: Duration = Duration::from_secs(1);
 
+/// How long moves of resources may take that the sharder decided before this shard had its lease. A process of the
+/// shard's name lists its resources only after that, because some may be on the way to other shards.
+const MOVES: Duration = Duration::from_secs(10);
+
 type Named = (String, Box<dyn Controller>);
 type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 
@@ -116,6 +120,14 @@ async fn lead(
             biased;
             () = shutdown.cancelled() => return Ok(()),
             () = election.acquire() => {}
+        }
+        if election.took_over() {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return Ok(()),
+                lost = election.hold() => return Err(lost.into()),
+                () = tokio::time::sleep(MOVES) => {}
+            }
         }
         context.metrics.leads(lease_name(config));
         context.process = election.reference();
