@@ -190,6 +190,13 @@ impl Operator {
         line.split_whitespace().next()?.parse().ok()
     }
 
+    /// Returns its resident memory in KiB, render workers apart; `None` if the system does not report it.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        resident.split_whitespace().next()?.parse().ok()
+    }
+
     /// Sends SIGTERM; waits for the exit.
     pub(crate) fn terminate(self) -> (ExitStatus, String) {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
