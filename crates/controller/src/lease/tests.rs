@@ -399,4 +399,5 @@ async fn two_processes_with_the_name_of_one_shard_never_serve_at_once() {
     assert!(tokio::time::timeout(Duration::from_secs(60), second.hold()).await.is_err());
     first.hold().await;
     assert!(first.term.check().is_err() && second.term.check().is_ok());
+    assert!(second.took_over() && !first.took_over());
 }

@@ -451,3 +451,33 @@ async fn a_shard_has_a_lease_of_its_own_and_neither_a_leader_nor_webhooks() {
     let error = both.run_until(client, CancellationToken::new()).await.unwrap_err();
     assert!(error.to_string().contains("either --controller-ring or --leader-elect"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_takes_a_lease_over_starts_only_once_earlier_moves_have_ended() {
+    let ring = crate::shards::Ring::new("memcached", Some("pod-1")).unwrap();
+    let controllers = ControllerConfig { ring: Some(ring), ..ControllerConfig::default() };
+    let shard = Config { controllers, leader_election_namespace: "ns".into(), ..config() };
+    for (seconds, starts) in [(5, false), (15, true)] {
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let (parts, body) = request.into_parts();
+            let released =
+                json!({"metadata": {"name": "pod-1", "resourceVersion": "1"}, "spec": {"holderIdentity": ""}});
+            let body = match parts.method {
+                http::Method::GET => released.to_string().into_bytes().into(),
+                _ => body.collect_bytes().await.unwrap(),
+            };
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(body)))
+        });
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            stop.cancel();
+        });
+        let diary = Diary::default();
+        let controller = Fake { diary: diary.clone(), finish: Duration::ZERO, ends: None };
+        let manager = Manager::new(shard.clone()).controller(controller);
+        manager.run_until(Client::new(service, "default"), shutdown).await.unwrap();
+        assert_eq!(diary.lock().unwrap().contains(&"start"), starts, "after {seconds} s");
+    }
+}
