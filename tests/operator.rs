@@ -176,15 +176,15 @@ impl Operator {
 
     /// Returns its peak memory in KiB; `None` if the system does not report it.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
-        self.memory("VmHWM:")
+        self.measured("VmHWM:")
     }
 
     /// Returns its memory without pages of files in KiB; `None` if the system does not report it.
     pub(crate) fn anonymous_memory(&self) -> Option<u64> {
-        self.memory("RssAnon:")
+        self.measured("RssAnon:")
     }
 
-    fn memory(&self, which: &str) -> Option<u64> {
+    fn measured(&self, which: &str) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(which))?;
         line.split_whitespace().next()?.parse().ok()
@@ -192,9 +192,7 @@ impl Operator {
 
     /// Returns its resident memory in KiB, render workers apart; `None` if the system does not report it.
     pub(crate) fn memory(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        resident.split_whitespace().next()?.parse().ok()
+        self.measured("VmRSS:")
     }
 
     /// Sends SIGTERM; waits for the exit.
