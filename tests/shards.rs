@@ -173,6 +173,7 @@ fn writers(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeMap<String,
 }
 
 /// Shares releases among shards while one is killed, one is added and one ends; prints what it took.
+#[allow(clippy::print_stdout)] // The figures, with --nocapture.
 fn share(releases: usize) {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let Some(binary) = sharder(cluster) else { return };
