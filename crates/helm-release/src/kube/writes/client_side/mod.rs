@@ -93,7 +93,10 @@ impl Applier {
     async fn send_patch(&self, body: &Body, patch: Value, is_strategic: bool) -> Result<Value, Error> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", body.path);
         let call = if is_strategic { Call::strategic } else { Call::merge };
-        self.api.send(call(path, bytes(&patch))).await?.parse()
+        match self.api.send(call(path, bytes(&patch))).await {
+            Err(error) if error.is_not_found() => Err(changed(body)),
+            answer => answer?.parse(),
+        }
     }
 }
 

@@ -516,6 +516,23 @@ async fn an_outage_during_a_client_side_write_is_not_a_conflict() {
 }
 
 #[tokio::test]
+async fn an_object_that_goes_between_its_read_and_its_patch_is_created_again() {
+    let world = server();
+    let server = &world.0;
+    apply(&world, &deployment("one"), Policy::Client, &(), Mode::New).await.unwrap();
+    let state = Arc::downgrade(server);
+    server.refuse(move |call| {
+        if call.method == http::Method::PATCH {
+            state.upgrade()?.remove(DEPLOYMENT);
+        }
+        None
+    });
+    let applied = apply(&world, &deployment("two"), Policy::Client, &(), Mode::Client).await.unwrap();
+    assert!(applied.changed);
+    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "two");
+}
+
+#[tokio::test]
 async fn crds_that_an_apply_rejects_are_created_client_side() {
     let world = server();
     let server = &world.0;
