@@ -39,6 +39,16 @@ const QUESTIONS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authenticati
 #[error("watches were interrupted, so this write may rest on outdated objects: it is decided again")]
 pub(super) struct Interrupted;
 
+/// When a request was first sent, on each retry of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstSent(Instant);
+
+impl FirstSent {
+    pub(super) fn now() -> FirstSent {
+        FirstSent(Instant::now())
+    }
+}
+
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -265,16 +275,17 @@ impl Contact {
         }
     }
 
-    /// Admits a write, unless watches are interrupted.
+    /// Admits a write, unless watches are interrupted, or were since it was first sent.
     ///
     /// # Errors
     /// They were, so that the write must be decided again.
-    pub(super) async fn admit_write(&self) -> Result<(), Interrupted> {
-        if self.held_until().is_none() {
-            return Ok(());
+    pub(super) async fn admit_write(&self, first: Option<FirstSent>) -> Result<(), Interrupted> {
+        if self.held_until().is_some() {
+            _ = timeout(PATIENCE, self.resumed()).await;
+            return Err(Interrupted);
         }
-        _ = timeout(PATIENCE, self.resumed()).await;
-        Err(Interrupted)
+        let is_late = first.is_some_and(|FirstSent(sent)| self.was_lost_since(sent));
+        if is_late { Err(Interrupted) } else { Ok(()) }
     }
 
     /// Returns until when interrupted watches hold writes, if none resumes; `None` if they hold none.
@@ -369,10 +380,10 @@ mod tests {
         let began = Instant::now();
         for (what, after, passes) in [("at its end", WHOLE, true), ("early", WHOLE / 2, false)] {
             let contact = watching(&["pods", "secrets"]);
-            assert_eq!(contact.admit_write().await, Ok(()));
+            assert_eq!(contact.admit_write(None).await, Ok(()));
             tokio::time::advance(after).await;
             interrupt(&contact);
-            assert_eq!(contact.admit_write().await.is_ok(), passes, "{what}");
+            assert_eq!(contact.admit_write(None).await.is_ok(), passes, "{what}");
         }
         assert_eq!(began.elapsed(), WHOLE + WHOLE / 2 + PATIENCE, "only the held write waited");
     }
@@ -383,9 +394,9 @@ mod tests {
             let contact = watching(&["metrics", "pods"]);
             contact.ended("metrics", Ended::Broken);
             contact.resumed().await;
-            assert_eq!(contact.admit_write().await, Ok(()), "an aggregated server is away");
+            assert_eq!(contact.admit_write(None).await, Ok(()), "an aggregated server is away");
             contact.ended("pods", last);
-            assert_eq!(contact.admit_write().await, Err(Interrupted), "{last:?}");
+            assert_eq!(contact.admit_write(None).await, Err(Interrupted), "{last:?}");
         }
     }
 
@@ -394,7 +405,7 @@ mod tests {
         let contact = watching(&["pods", "secrets"]);
         interrupt(&contact);
         let (held, began) = (contact.clone(), Instant::now());
-        let held = tokio::spawn(async move { (held.admit_write().await, began.elapsed()) });
+        let held = tokio::spawn(async move { (held.admit_write(None).await, began.elapsed()) });
         for (selection, status) in [
             ("pods", StatusCode::OK),
             ("secrets", StatusCode::TOO_MANY_REQUESTS),
@@ -407,7 +418,7 @@ mod tests {
         }
         contact.resumed().await;
         assert_eq!(held.await.unwrap(), (Err(Interrupted), 5 * SECOND));
-        assert_eq!(contact.admit_write().await, Ok(()));
+        assert_eq!(contact.admit_write(None).await, Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -438,14 +449,14 @@ mod tests {
         assert!(contact.doubts("secrets"));
         for selection in ["pods", "services"] {
             resume(selection);
-            assert_eq!(contact.admit_write().await, Err(Interrupted), "{selection}");
+            assert_eq!(contact.admit_write(None).await, Err(Interrupted), "{selection}");
         }
         assert!(resume("secrets").is_cancelled(), "it was asked for before");
         contact.ended("secrets", Ended::Broken);
         contact.refuted("secrets");
-        assert_eq!(contact.admit_write().await, Err(Interrupted));
+        assert_eq!(contact.admit_write(None).await, Err(Interrupted));
         assert!(!resume("secrets").is_cancelled());
-        assert_eq!(contact.admit_write().await, Ok(()));
+        assert_eq!(contact.admit_write(None).await, Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -473,7 +484,7 @@ mod tests {
                 contact.refuted(selection);
                 resume(selection);
             }
-            assert_eq!(contact.admit_write().await, Ok(()));
+            assert_eq!(contact.admit_write(None).await, Ok(()));
         }
     }
 
@@ -482,12 +493,12 @@ mod tests {
         let contact = watching(&["pods"]);
         interrupt(&contact);
         contact.answered("pods", StatusCode::NOT_FOUND, WHOLE, 0);
-        assert_eq!(contact.admit_write().await, Ok(()), "its kind is gone, which the watch reports");
+        assert_eq!(contact.admit_write(None).await, Ok(()), "its kind is gone, which the watch reports");
 
         let contact = watching(&["pods"]);
         interrupt(&contact);
         let began = Instant::now();
-        while contact.admit_write().await.is_err() {}
+        while contact.admit_write(None).await.is_err() {}
         assert_eq!(began.elapsed(), HELD);
     }
 
@@ -507,10 +518,10 @@ mod tests {
                 contact.failed();
             }
             contact.answered("pods", refusal, WHOLE, 0);
-            assert_eq!(contact.admit_write().await.is_err(), held, "{what}");
+            assert_eq!(contact.admit_write(None).await.is_err(), held, "{what}");
             assert_eq!(began.elapsed(), if held { PATIENCE } else { Duration::ZERO }, "{what}");
             contact.answered("pods", refusal, WHOLE, 0);
-            assert_eq!(contact.admit_write().await, Ok(()), "{what}: the refusal is meant");
+            assert_eq!(contact.admit_write(None).await, Ok(()), "{what}: the refusal is meant");
         }
     }
 }

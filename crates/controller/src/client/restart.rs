@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
-use super::contact::Contact;
+use super::contact::{Contact, FirstSent};
 
 /// The pause between two attempts while the server starts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -64,6 +64,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for AfterRestart {
         *again.version_mut() = request.version();
         *again.headers_mut() = request.headers().clone();
         *again.extensions_mut() = request.extensions().clone();
+        again.extensions_mut().get_or_insert_with(FirstSent::now);
         Some(again)
     }
 }
@@ -94,7 +95,7 @@ mod tests {
     use tower::{Service, ServiceBuilder, ServiceExt as _};
 
     use super::*;
-    use crate::client::contact::START;
+    use crate::client::contact::{Interrupted, START};
     use crate::client::resume::Resuming;
 
     /// Sends three requests in a row to a server that is unreachable for the first `lost` requests, and then forbids
@@ -157,6 +158,29 @@ mod tests {
         }
         assert_eq!(pause(429, Some("1")), None, "enough");
         assert_eq!(pause_after(60), LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_not_retried_after_all_watches_were_interrupted() {
+        let (contact, count) = (Contact::default(), Arc::new(Mutex::new(0)));
+        let (lost, sent) = (contact.clone(), count.clone());
+        let server = tower::service_fn(move |_: Request<Body>| {
+            *sent.lock().unwrap() += 1;
+            let lost = lost.clone();
+            tokio::spawn(async move {
+                sleep(SECOND).await;
+                lost.lose();
+            });
+            std::future::ready(Ok::<_, BoxError>(
+                Response::builder().status(503).header(header::RETRY_AFTER, "2").body(()).unwrap(),
+            ))
+        });
+        let retry = RetryLayer::new(AfterRestart::of(contact.clone()));
+        let mut client = ServiceBuilder::new().layer(retry).layer(Resuming::of(contact)).service(server);
+        let request = Request::post("/api").body(Body::from(b"{}".to_vec())).unwrap();
+        let error = client.ready().await.unwrap().call(request).await.map(drop).unwrap_err();
+        assert!(error.is::<Interrupted>(), "{error}");
+        assert_eq!(*count.lock().unwrap(), 1);
     }
 
     #[test]

@@ -71,7 +71,7 @@ where
             Some(watch) => server.resume(watch, request).boxed(),
             None => async move {
                 if is_write {
-                    server.contact.admit_write().await?;
+                    server.contact.admit_write(request.extensions().get().copied()).await?;
                 }
                 server.send(request).await.map(|answer| answer.map(Followed::nowhere))
             }
