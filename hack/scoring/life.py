@@ -17,7 +17,7 @@ SETTLE = 5
 
 
 class Operator:
-    """An operator's process and all processes below it, with an account of their own."""
+    """An operator's process and all processes below it, with their own account."""
 
     def __init__(self, command, folder):
         self.command, self.folder, self.ended_cpu = command, folder, 0

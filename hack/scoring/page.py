@@ -45,7 +45,7 @@ INTRODUCTION = """# Scoreboard
 <!-- Written by `make scoreboard` from docs/figures/scoreboard.jsonl. -->
 
 This operator and the two that it replaces, measured in one run on {cores} cores, which they shared with the API server, etcd, Kubernetes' controllers
-and the client. Each served the chart of `helm create` on a control plane of its own, with eight workers, a period of one minute, and dependents watched.
+and the client. Each served the chart of `helm create` on its own control plane, with eight workers, a period of one minute, and dependents watched.
 Peers: {versions}. Pods are simulated.
 
 Each cell has seconds, the operator's CPU seconds, and its requests for each resource, without watches and leases. Memory is the proportional set size of

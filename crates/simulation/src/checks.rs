@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use crate::actors::KEEP;
 use crate::helm::Command;
 use crate::jobs::{self, Task, inputs};
-use crate::names::{self, NAMES, OBJECTS, OTHER, SOME};
+use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
 use crate::order::{Order, is_pending};
 use crate::others;
 use crate::quiet::{End, records, status_of};
 use crate::registry::{FIRST, WRONG};
 use crate::rollout::{Rollout, is_broken};
 use crate::script::Action;
-use crate::world::Change;
+use crate::world::{Change, is_going};
 
 pub(crate) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
 
@@ -364,7 +364,7 @@ impl Checks {
 
     /// Checks (c) that no kept object, and no object that only resembles the release's, is deleted.
     fn keep(&self, change: &Change) -> Option<String> {
-        let before = begins_to_go(change)?;
+        let before = change.goes()?;
         let is_kept = uid(before).is_some_and(|uid| self.kept.contains(&uid)) || change.path.contains("/precious-");
         // In a foreground deletion the garbage collector deletes objects before the operator acts.
         let goes_last = || names::owner(&change.path).is_some_and(|name| self.resources[name].goes_last);
@@ -398,7 +398,7 @@ impl Checks {
     /// Checks (c) that the operator deletes only objects that it wrote.
     fn own(&mut self, change: &Change) -> Option<String> {
         self.touched.extend(change.after.as_ref().and_then(|after| uid(after)));
-        let gone = begins_to_go(change).filter(|_| names::owner(&change.path).is_some())?;
+        let gone = change.goes().filter(|_| names::owner(&change.path).is_some())?;
         let is_wrong = change.after.is_none() && uid(gone).is_some_and(|uid| !self.touched.contains(&uid));
         is_wrong.then(|| format!("(c) {} deleted {}, which it never wrote", change.by, change.path))
     }
@@ -412,7 +412,7 @@ impl Checks {
 
     /// Checks (a) that no object of an existing resource is deleted.
     fn identity(&mut self, change: &Change, objects: &Objects) -> Option<String> {
-        let before = begins_to_go(change);
+        let before = change.goes();
         let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
         let is_recorded = || records(name, objects).next().is_some();
         if change.before.is_none() && (&*change.by == "person" || resource.is_unrecorded && !is_recorded()) {
@@ -489,23 +489,8 @@ impl Checks {
     }
 }
 
-fn is_going(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_string()
-}
-
-/// Returns the object that a change deletes or begins to delete.
-fn begins_to_go(change: &Change) -> Option<&Arc<Value>> {
-    let goes = change.after.as_ref().is_none_or(|after| is_going(after));
-    change.before.as_ref().filter(|before| goes && !is_going(before))
-}
-
 fn is_person(by: &str) -> bool {
     matches!(by, "person" | "helm")
-}
-
-/// Returns whether this is an object of the release other than a Job.
-pub(crate) fn is_of(path: &str, name: &str) -> bool {
-    names::owner(path) == Some(name) && !path.contains("/jobs/")
 }
 
 fn uid(object: &Value) -> Option<String> {

@@ -79,6 +79,11 @@ pub fn owner(path_of_object: &str) -> Option<&'static str> {
     all.into_iter().any(|pattern| path(pattern, name) == path_of_object).then_some(name)
 }
 
+/// Returns whether this is an object of the release other than a Job.
+pub fn is_of(path: &str, name: &str) -> bool {
+    owner(path) == Some(name) && !path.contains("/jobs/")
+}
+
 /// Returns the release and the revision of a record's path.
 pub fn record(path_of_object: &str) -> Option<(&str, &str)> {
     path_of_object.rsplit_once("/sh.helm.release.v1.")?.1.rsplit_once(".v")

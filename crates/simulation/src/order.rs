@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::checks::Objects;
 use crate::names::{self, JOBS, OBJECTS, SOME};
 use crate::quiet::records;
-use crate::world::Change;
+use crate::world::{Change, is_going};
 
 /// The order of every release, and what was ready when.
 #[derive(Clone, Default)]
@@ -114,8 +114,4 @@ fn is_ready(path: &str, object: &Value) -> bool {
     }
     let is_current = || status["observedGeneration"] == object["metadata"]["generation"];
     !path.contains("/deployments/") || is_current() && status["readyReplicas"] == object["spec"]["replicas"]
-}
-
-fn is_going(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_string()
 }

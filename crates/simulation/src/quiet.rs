@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::actors::{KEEP, autoscaler};
-use crate::checks::{Objects, Resource, is_of};
+use crate::checks::{Objects, Resource};
 use crate::names::{self, JOBS, NAMESPACE, OBJECTS, SOME};
 use crate::rollout::is_broken;
 
@@ -90,7 +90,7 @@ impl End {
                 && metadata["ownerReferences"].as_array().is_some_and(|all| !all.is_empty())
         };
         let is_seen = |path: &str| self.sees_maps || !path.contains("/configmaps/");
-        let own = objects.iter().filter(|(path, object)| is_of(path, name) && is_seen(path) && is_bound(object));
+        let own = objects.iter().filter(|(path, object)| names::is_of(path, name) && is_seen(path) && is_bound(object));
         own.map(|(path, _)| format!("(c) {path} is kept, and has an owner")).collect()
     }
 
@@ -193,7 +193,7 @@ fn left_over(name: &str, resource: &Resource, objects: &Objects) -> Vec<String> 
     let stays = |path: &str, object: &Value| {
         object["metadata"]["annotations"][KEEP] == "keep" || resource.before.contains(path) || resource.leaves_orphans
     };
-    let own = objects.iter().filter(|(path, object)| is_of(path, name) && !stays(path, object));
+    let own = objects.iter().filter(|(path, object)| names::is_of(path, name) && !stays(path, object));
     let mut found: Vec<String> = own.map(|(path, _)| format!("(e) {path} is left over")).collect();
     // A person's command may create a record after the operator deleted them.
     if !resource.is_helms && records(name, objects).next().is_some() {

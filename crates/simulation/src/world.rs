@@ -35,6 +35,19 @@ pub struct Change {
     pub after: Option<Arc<Value>>,
 }
 
+impl Change {
+    /// Returns the object that this change deletes or begins to delete.
+    pub(crate) fn goes(&self) -> Option<&Arc<Value>> {
+        let goes = self.after.as_ref().is_none_or(|after| is_going(after));
+        self.before.as_ref().filter(|before| goes && !is_going(before))
+    }
+}
+
+/// Returns whether the object is being deleted.
+pub(crate) fn is_going(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
 /// A response of the server: status and body.
 pub type Answer = (u16, Vec<u8>);
 

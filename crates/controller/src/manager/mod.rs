@@ -51,8 +51,8 @@ pub struct Config {
     pub web_actions: bool,
     /// Where and how webhooks are served, if there are any.
     pub webhooks: webhooks::Settings,
-    /// Whether only the holder of the lease runs controllers. A shard of a ring ([`ControllerConfig::ring`]) has a lease
-    /// of its own instead.
+    /// Whether only the holder of the lease runs controllers. A shard of a ring ([`ControllerConfig::ring`]) has its
+    /// own lease instead.
     pub leader_elect: bool,
     /// The lease's name; required with `leader_elect`.
     pub leader_election_id: String,
@@ -86,7 +86,7 @@ pub enum Error {
     )]
     NoLeaseNamespace,
     /// A shard that is to elect a leader.
-    #[error("a shard of a controller ring has a lease of its own: use either --controller-ring or --leader-elect")]
+    #[error("a shard of a controller ring has its own lease: use either --controller-ring or --leader-elect")]
     LeaderInRing,
     /// A shard with webhooks, whose configuration belongs to one leader.
     #[error("a shard of a controller ring cannot publish webhooks, because no leader owns their configuration")]

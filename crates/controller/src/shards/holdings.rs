@@ -1,4 +1,4 @@
-//! The resources that this shard serves, each with a term of its own: once the resource goes to another shard, no write
+//! The resources that this shard serves, each with its own term: once the resource goes to another shard, no write
 //! for it is sent.
 
 use std::collections::{HashMap, HashSet};

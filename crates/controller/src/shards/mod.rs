@@ -2,7 +2,7 @@
 //! assign a resource, and what it means for this process when they change. Nothing here assigns: that project's sharder
 //! does.
 //!
-//! A shard has a lease of its own ([`crate::lease`]), and writes only within its term. [`Shard`] adds a term for each
+//! A shard has a lease (see [`crate::lease`]), and writes only within its term. [`Shard`] adds a term for each
 //! resource, which ends when the resource goes to another shard.
 
 mod holdings;
