@@ -15,6 +15,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::lease::Witness;
+
 /// How much earlier than its own timeout a watch may end without doubt.
 const SLACK: Duration = Duration::from_secs(1);
 
@@ -159,26 +161,6 @@ impl Contact {
         state.list_again(|other| other != selection);
     }
 
-    /// Records that the lease is stored as this process last wrote it: the server was not restored to a time before
-    /// that.
-    pub(crate) fn lease_confirmed(&self) {
-        let mut state = lock(&self.0.state);
-        state.has_lease = true;
-        state.interrupted.remove(LEASE);
-        self.resume(state);
-    }
-
-    /// Records that the lease is older than what this process wrote. The server was restored, even if it knows the
-    /// versions of all watches by now, because it counts on from those of the backup. Each watch lists again.
-    pub(crate) fn lease_refuted(&self) {
-        let mut state = lock(&self.0.state);
-        state.list_again(|_| true);
-        state.interrupted.remove(LEASE);
-        if !state.interrupted.is_empty() {
-            (state.is_lost, state.is_restored, state.lost) = (true, true, Some(Instant::now()));
-        }
-    }
-
     /// Ends the wait for interrupted watches if there are none.
     fn resume(&self, mut state: MutexGuard<'_, State>) {
         if state.interrupted.is_empty() && std::mem::take(&mut state.is_lost) {
@@ -189,7 +171,7 @@ impl Contact {
     }
 
     /// Returns whether a watch must list again, although the server may know its version.
-    pub(crate) fn must_list(&self, selection: &str) -> bool {
+    pub(super) fn must_list(&self, selection: &str) -> bool {
         lock(&self.0.state).watches.get(selection).is_some_and(|watch| watch.must_list)
     }
 
@@ -249,19 +231,14 @@ impl Contact {
         lock(&self.0.state).lost.is_some_and(|lost| lost > since)
     }
 
-    /// Begins a watch.
-    #[cfg(test)]
-    pub(crate) fn watch(&self, selection: &str) {
-        self.answered(selection, StatusCode::OK, Duration::from_secs(290), 0);
-    }
-
     /// Interrupts all watches for a moment.
     #[cfg(test)]
     pub(crate) fn lose(&self) {
-        self.watch("all");
+        let watch = |selection: &str| _ = self.answered(selection, StatusCode::OK, Duration::from_secs(290), 0);
+        watch("all");
         let all: Vec<String> = lock(&self.0.state).watches.keys().cloned().collect();
         all.iter().for_each(|selection| self.ended(selection, Ended::Broken));
-        all.iter().for_each(|selection| self.watch(selection));
+        all.iter().for_each(|selection| watch(selection));
     }
 
     /// Waits until every watch has resumed after all were interrupted.
@@ -297,6 +274,26 @@ impl Contact {
         state.is_restored &= state.is_lost;
         let last = state.interrupted.values().max().filter(|_| state.is_lost);
         last.map(|since| *since + HELD)
+    }
+}
+
+impl Witness for Contact {
+    fn confirmed(&self) {
+        let mut state = lock(&self.0.state);
+        state.has_lease = true;
+        state.interrupted.remove(LEASE);
+        self.resume(state);
+    }
+
+    /// Makes each watch list again. The server may know their versions by now, because it counts on from those of the
+    /// backup.
+    fn refuted(&self) {
+        let mut state = lock(&self.0.state);
+        state.list_again(|_| true);
+        state.interrupted.remove(LEASE);
+        if !state.interrupted.is_empty() {
+            (state.is_lost, state.is_restored, state.lost) = (true, true, Some(Instant::now()));
+        }
     }
 }
 
@@ -462,7 +459,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_an_interruption_the_lease_says_whether_the_server_was_restored() {
         let contact = watching(&["pods", "secrets"]);
-        contact.lease_confirmed();
+        Witness::confirmed(&contact);
         for is_restored in [false, true] {
             interrupt(&contact);
             let resume = |selection| contact.answered(selection, StatusCode::OK, WHOLE, contact.outages());
@@ -471,9 +468,9 @@ mod tests {
             let before = Instant::now();
             tokio::time::advance(SECOND).await;
             if is_restored {
-                contact.lease_refuted()
+                Witness::refuted(&contact)
             } else {
-                contact.lease_confirmed()
+                Witness::confirmed(&contact)
             }
             assert_eq!(ends.map(|end| end.is_cancelled()), [is_restored; 2]);
             assert_eq!(["pods", "secrets"].map(|selection| contact.must_list(selection)), [is_restored; 2]);

@@ -26,7 +26,6 @@ use kube::{Api, Client, Resource as _};
 use outside::sync::lock;
 use tokio::time::Instant;
 
-use crate::client::Contact;
 use crate::report::chain;
 use crate::runtime::last_error::{LastError, Transition};
 use crate::runtime::readiness::Requirement;
@@ -83,6 +82,15 @@ impl Holder {
     }
 }
 
+/// Learns what the lease proves about its server.
+pub trait Witness: Send + Sync {
+    /// Learns that the lease is stored as this process last wrote it.
+    fn confirmed(&self);
+
+    /// Learns that the lease is older than what this process wrote, or missing: the server was restored from a backup.
+    fn refuted(&self);
+}
+
 /// A candidate for a lease.
 pub struct Election {
     api: Api<Lease>,
@@ -101,7 +109,7 @@ pub struct Election {
     /// The kinds that the holder serves, for operators without leader election to read.
     serves: String,
     holder: Holder,
-    contact: Contact,
+    witness: Option<Arc<dyn Witness>>,
     /// The time in the lease as this process last wrote it.
     written: Option<Timestamp>,
 }
@@ -132,15 +140,14 @@ impl Election {
             took_over: false,
             serves: String::new(),
             holder: Holder::default(),
-            contact: Contact::default(),
+            witness: None,
             written: None,
         }
     }
 
-    /// Sets the contact with the same server, which learns whether the lease is as this process last wrote it. On a
-    /// server that was restored from a backup, it is older.
-    pub fn confirming(self, contact: Contact) -> Election {
-        Election { contact, ..self }
+    /// Sets who learns whether the lease is as this process last wrote it.
+    pub fn witnessed_by(self, witness: Arc<dyn Witness>) -> Election {
+        Election { witness: Some(witness), ..self }
     }
 
     /// Makes the lease that of a shard, with these labels. Its name is the identity, which another process may have had
@@ -273,7 +280,7 @@ impl Election {
         let read = self.api.get_opt(&self.name).await?;
         if self.written.take_if(|written| is_before(read.as_ref(), *written)).is_some() {
             tracing::warn!(lease = self.name, "The server was restored: the lease is older than what was written");
-            self.contact.lease_refuted();
+            self.witness.iter().for_each(|witness| witness.refuted());
         }
         self.observed = read.map(|lease| Seen::again(self.observed.take(), lease, Instant::now()));
         Ok(())
@@ -294,7 +301,7 @@ impl Election {
             Ok(lease) => {
                 self.term.set_end(started + self.timing.renew_deadline);
                 self.written = lease.spec.as_ref().and_then(|spec| Some(spec.renew_time.as_ref()?.0));
-                self.contact.lease_confirmed();
+                self.witness.iter().for_each(|witness| witness.confirmed());
                 self.observed = Some(Seen { lease, at: started });
                 Ok(true)
             }

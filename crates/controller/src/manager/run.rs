@@ -262,7 +262,7 @@ fn election(
     let lock = (namespace.as_str(), config.leader_election_id.as_str());
     let requirement = context.readiness.require(&format!("lease {}/{}", lock.0, lock.1), "not read yet");
     let election = Election::new(client, lock, identity, (lease::Timing::default(), term));
-    Ok(Some(election.required(requirement).confirming(context.contact.clone())))
+    Ok(Some(election.required(requirement).witnessed_by(Arc::new(context.contact.clone()))))
 }
 
 /// Returns the lease of this shard, which has the shard's name.
@@ -281,7 +281,7 @@ fn shard(
     let lock = (namespace.as_str(), ring.shard());
     let election = Election::new(client, lock, ring.shard().to_owned(), (lease::Timing::default(), term));
     let labels = [(RING_LABEL.to_owned(), ring.name().to_owned())];
-    Ok(election.of_shard(labels.into()).required(requirement).confirming(context.contact.clone()))
+    Ok(election.of_shard(labels.into()).required(requirement).witnessed_by(Arc::new(context.contact.clone())))
 }
 
 /// Returns the name of the process's lease, for metrics.
