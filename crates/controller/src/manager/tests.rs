@@ -269,25 +269,35 @@ impl Controller for Stubborn {
     }
 }
 
+/// Returns a client of a server that has no object, and says of each write that it is stored. `see` gets what is
+/// written.
+fn storing(see: impl Fn(serde_json::Value) + Clone + Send + 'static) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let see = see.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
+            let (code, body) = match parts.method {
+                http::Method::GET => (404, missing.as_bytes().to_vec()),
+                _ => {
+                    see(serde_json::from_slice(&body).unwrap_or_default());
+                    (200, body.to_vec())
+                }
+            };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_released_once_the_controllers_are_gone() {
     let diary = Diary::default();
     let log = diary.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let log = log.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            let lease: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-            if parts.method == http::Method::PUT && lease["spec"]["holderIdentity"] == "" {
-                log.lock().unwrap().push("released");
-            }
-            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
-            let (code, body) = match parts.method {
-                http::Method::GET => (404, missing.as_bytes().to_vec()),
-                _ => (200, body.to_vec()),
-            };
-            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
+    let client = storing(move |lease| {
+        if lease["spec"]["holderIdentity"] == "" {
+            log.lock().unwrap().push("released");
         }
     });
     let shutdown = CancellationToken::new();
@@ -303,7 +313,7 @@ async fn the_lease_is_released_once_the_controllers_are_gone() {
         ..config()
     };
     let manager = Manager::new(leader).controller(Stubborn(diary.clone()));
-    let ended = manager.run_until(Client::new(service, "default"), shutdown).await.unwrap_err();
+    let ended = manager.run_until(client, shutdown).await.unwrap_err();
     assert!(chain(&ended).starts_with("reconciles were still running"), "{}", chain(&ended));
     assert_eq!(*diary.lock().unwrap(), ["gone", "released"]);
 }
@@ -416,23 +426,9 @@ async fn a_shard_has_a_lease_of_its_own_and_neither_a_leader_nor_webhooks() {
     let shard = Config { controllers, leader_election_namespace: "ns".into(), ..config() };
     let leases = Arc::new(Mutex::new(Vec::new()));
     let log = leases.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let log = log.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            if !parts.method.is_safe() {
-                let lease: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-                let (name, holder) = (&lease["metadata"]["name"], &lease["spec"]["holderIdentity"]);
-                log.lock().unwrap().push(format!("{name} {holder} {}", lease["metadata"]["labels"]));
-            }
-            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
-            let (code, body) = match parts.method {
-                http::Method::GET => (404, missing.as_bytes().to_vec()),
-                _ => (200, body.to_vec()),
-            };
-            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
-        }
+    let client = storing(move |lease| {
+        let (name, holder) = (&lease["metadata"]["name"], &lease["spec"]["holderIdentity"]);
+        log.lock().unwrap().push(format!("{name} {holder} {}", lease["metadata"]["labels"]));
     });
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();
@@ -441,7 +437,6 @@ async fn a_shard_has_a_lease_of_its_own_and_neither_a_leader_nor_webhooks() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         stop.cancel();
     });
-    let client = Client::new(service, "default");
     Manager::new(shard.clone()).controller(controller).run_until(client.clone(), shutdown).await.unwrap();
     leases.lock().unwrap().dedup();
     let labels = r#"{"alpha.sharding.timebertt.dev/controllerring":"memcached"}"#;
