@@ -80,7 +80,7 @@ fn create_ring(cluster: &TestCluster, namespace: &Namespace<'_>) {
     cluster.apply(&ring.to_string()).unwrap();
 }
 
-/// Returns a kubeconfig of an account of its own, so that the audit log says which shard wrote.
+/// Returns a kubeconfig with a separate account for each shard, so that the audit log says which shard wrote.
 fn kubeconfig(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str) -> PathBuf {
     let name = format!("{}-{shard}", namespace.name());
     let subject = json!({"kind": "ServiceAccount", "name": shard, "namespace": namespace.name()});

@@ -172,8 +172,8 @@ mod tests {
         check("", 0, r#"update as "me" 4"#);
     }
 
-    /// Checks what the shard `me`, which acquired the lease at this second, does with a lease that this holder acquired
-    /// at second 7 for a duration, and that has not changed for some seconds.
+    /// Checks what the shard `me` does with a lease. `acquired` is the second at which it acquired its own; the lease was
+    /// acquired by `holder` at second 7, for `duration` seconds, and has been `unchanged` for so many.
     fn check_shard(acquired: Option<i64>, (holder, duration): (&str, i32), unchanged: u64, expected: &str) {
         let at = |second| Timestamp::from_second(second).unwrap();
         let start = Instant::now();

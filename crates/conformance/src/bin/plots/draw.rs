@@ -61,7 +61,7 @@ impl Axis {
 /// Returns the SVG.
 ///
 /// # Errors
-/// A value has no logarithm, or there is none.
+/// A value is not above 0, or the figure has no values.
 pub(crate) fn draw(figure: &Figure) -> anyhow::Result<String> {
     let [title, x_name, y_name] = figure.texts.map(escape);
     let points = figure.series.iter().flat_map(|series| &series.points);

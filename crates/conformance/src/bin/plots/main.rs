@@ -86,7 +86,7 @@ fn main() -> anyhow::Result<()> {
     let folder = Args::parse().folder;
     let measured = folder.join("measured.jsonl");
     let mut text = std::fs::read_to_string(&measured).with_context(|| format!("cannot read {}", measured.display()))?;
-    // There is none before the first `make scoreboard`.
+    // The file exists from the first `make scoreboard` on.
     text += &std::fs::read_to_string(folder.join("scoreboard.jsonl")).unwrap_or_default();
     let runs = runs(&text);
     if runs.is_empty() {

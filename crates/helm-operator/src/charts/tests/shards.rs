@@ -1,5 +1,5 @@
-//! Tests of resources that move between the shards of a ring. Each shard is a controller of its own on one API server in
-//! memory; the tests assign, as the sharder would.
+//! Tests of resources that move between the shards of a ring. The shards are
+//! controllers on the same API server in memory; the tests assign, as the sharder would.
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::reflector::Sink as _;
