@@ -333,7 +333,7 @@ impl Checks {
             Some(_) if status == Some("deployed") => {
                 // A later change of the record, such as new marks, adopts nothing.
                 if status_of(change.before.as_deref()) != status {
-                    resource.before.clear();
+                    resource.before.retain(|path| is_of_another_release(objects, path, name));
                 }
                 self.rollout.deployed(name);
             }
@@ -487,6 +487,12 @@ impl Checks {
         let resources = self.resources.iter().filter(|(_, resource)| !(resource.judged && end.gives_up));
         resources.flat_map(|(name, resource)| end.check(name, resource, objects)).collect()
     }
+}
+
+/// Reports whether an object says that it belongs to another release: an action that ends then has not adopted it.
+fn is_of_another_release(objects: &Objects, path: &str, name: &str) -> bool {
+    let release = objects.get(path).map(|object| &object["metadata"]["annotations"]["meta.helm.sh/release-name"]);
+    release.and_then(|release| release.as_str()).is_some_and(|release| release != name)
 }
 
 fn is_person(by: &str) -> bool {
