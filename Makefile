@@ -213,6 +213,10 @@ scoreboard: ## Measure this operator and its peers with N="50 300 1000" resource
 bench-shards: cluster ## Measure three shards with N (3000) resources and the real sharder: a crash, a drain, an orderly end.
 	N='$(or $(N),3000)' cargo test --release --test main -- --ignored --nocapture shards_share_many
 
+.PHONY: fleets
+fleets: ## Check config/*/fleet.yaml against the CustomResourceDefinitions in the folder CRDS, from checkouts of the projects.
+	hack/fleets '$(CRDS)'
+
 .PHONY: bench-page
 bench-page: cluster ## Measure the page over N (5000) releases with VIEWERS (20) and SLOW (0) slow readers; OPERATOR=BINARY measures another build.
 	$(if $(OPERATOR),,cargo build --release --quiet -p helm-operator)

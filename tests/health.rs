@@ -6,10 +6,15 @@ use std::sync::Arc;
 
 use cel::objects::{Key, Map};
 use mlua::{Function, Lua, LuaSerdeExt as _, Table};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 fn read(text: &str) -> Value {
     serde_yaml::from_str(text).unwrap()
+}
+
+fn read_all(text: &str) -> Vec<Value> {
+    serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
 }
 
 /// Returns what kstatus would say of each resource, and whether an annotation suspends it.
@@ -112,7 +117,7 @@ fn karmada_judges_health_and_reflects_conditions_and_release() {
 
 #[test]
 fn sveltos_waits_for_a_resource_in_old_and_new_versions() {
-    let rule = &read(include_str!("../config/sveltos/health.yaml"))["validateHealths"][0];
+    let rule = &read(include_str!("../config/sveltos/fleet.yaml"))["spec"]["validateHealths"][0];
     for (resource, expected) in resources() {
         let lua = Lua::new();
         let evaluate = function(&lua, &rule["script"], "evaluate");
@@ -129,12 +134,13 @@ fn sveltos_waits_for_a_resource_in_old_and_new_versions() {
 
 #[test]
 fn open_cluster_management_has_a_condition_and_single_values_as_feedback() {
-    let config = &read(include_str!("../config/open-cluster-management/manifestwork.yaml"))["manifestConfigs"][0];
+    let work = read_all(include_str!("../config/open-cluster-management/fleet.yaml")).pop().unwrap();
+    let config = &work["spec"]["manifestWorkTemplate"]["manifestConfigs"][0];
     let rule = &config["conditionRules"][0];
     for (resource, expected) in resources() {
         let object = [("object", &resource)];
         let all = rule["celExpressions"].as_array().unwrap();
-        let healthy = all.iter().all(|one| is_true(&one["expression"], &object));
+        let healthy = all.iter().all(|one| is_true(one, &object));
         assert_eq!(healthy, expected == "Current", "{resource}");
         let message = evaluate(&rule["messageExpression"], &[("object", &resource), ("result", &healthy.into())]);
         assert!(matches!(message, Some(cel::Value::String(_))));
@@ -148,5 +154,32 @@ fn open_cluster_management_has_a_condition_and_single_values_as_feedback() {
             None => resource.pointer(&path.replace('.', "/")).unwrap(),
         };
         assert!(found.is_string() || found.is_number(), "{path}");
+    }
+}
+
+/// Fleets that look for another kind than the one in `config/crd` find nothing, and say nothing.
+#[test]
+fn files_for_fleets_name_the_kind_of_the_definition() {
+    let definition = read(include_str!("../config/crd/bases/cache.my.domain_memcacheds.yaml"));
+    let definition = &definition["spec"];
+    let (group, kind) = (&definition["group"], &definition["names"]["kind"]);
+    let version = format!("{}/v1", group.as_str().unwrap());
+
+    let work = read_all(include_str!("../config/open-cluster-management/fleet.yaml")).pop().unwrap();
+    let template = &work["spec"]["manifestWorkTemplate"];
+    let (resource, identifier) =
+        (&template["workload"]["manifests"][0], &template["manifestConfigs"][0]["resourceIdentifier"]);
+    assert_eq!((&resource["apiVersion"], &resource["kind"]), (&version.clone().into(), kind));
+    assert_eq!((&identifier["group"], &identifier["resource"]), (group, &definition["names"]["plural"]));
+    assert_eq!(identifier["name"], resource["metadata"]["name"]);
+    assert_eq!(identifier["namespace"], resource["metadata"]["namespace"]);
+
+    let rule = &read(include_str!("../config/sveltos/fleet.yaml"))["spec"]["validateHealths"][0];
+    assert_eq!((&rule["group"], &rule["kind"]), (group, kind));
+
+    let policy = read(include_str!("../config/karmada/fleet.yaml"));
+    let interpreter = read(include_str!("../config/karmada/interpreter.yaml"));
+    for target in [&policy["spec"]["resourceSelectors"][0], &interpreter["spec"]["target"]] {
+        assert_eq!((&target["apiVersion"], &target["kind"]), (&version.clone().into(), kind));
     }
 }
