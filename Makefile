@@ -133,6 +133,14 @@ publishable: ## Package the crates that are published, and compile each package 
 	cargo test -p memcached-operator --test main publishable
 	cargo package $(PUBLISHED) $(CARGO_FLAGS)
 
+# The commit whose API the crates' next version is compared with.
+SINCE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
+
+.PHONY: semver
+semver: ## Find changes of the published crates' API that the version does not allow, SINCE=COMMIT (the last tag). Needs cargo-semver-checks.
+	@[ -n '$(SINCE)' ] || echo "There is no tag yet, so no API was promised; SINCE=COMMIT compares with a commit."
+	@[ -z '$(SINCE)' ] || cargo semver-checks $(PUBLISHED) --baseline-rev '$(SINCE)'
+
 .PHONY: release
 release: ## Build programs, images, charts and notes of VERSION in target/dist; UBI_BASE=IMAGE adds images on that base. No Docker.
 	@UBI_BASE='$(UBI_BASE)' PROCESSORS='$(PROCESSORS)' hack/release '$(VERSION)'
@@ -210,8 +218,8 @@ scoreboard: ## Measure this operator and its peers with N="50 300 1000" resource
 	hack/scoreboard $(N)
 
 .PHONY: bench-shards
-bench-shards: cluster ## Measure three shards with N (3000) resources and the real sharder: a crash, a drain, an orderly end.
-	N='$(or $(N),3000)' cargo test --release --test main -- --ignored --nocapture shards_share_many
+bench-shards: cluster ## Measure three shards with N (3000) resources and the real sharder: a crash, a drain, an orderly end, keys made.
+	N='$(or $(N),3000)' RUST_TEST_THREADS=1 cargo test --release --test main -- --ignored --nocapture shards::
 
 .PHONY: fleets
 fleets: ## Check config/*/fleet.yaml against the CustomResourceDefinitions in the folder CRDS, from checkouts of the projects.
