@@ -161,6 +161,14 @@ impl Contact {
         state.list_again(|other| other != selection);
     }
 
+    /// Lets a watch resume from its version: its server either knows that version, or cannot be asked to refuse it, as
+    /// some aggregated API servers cannot.
+    pub(super) fn resumes(&self, selection: &str) {
+        if let Some(watch) = lock(&self.0.state).watches.get_mut(selection) {
+            watch.must_list = false;
+        }
+    }
+
     /// Ends the wait for interrupted watches if there are none.
     fn resume(&self, mut state: MutexGuard<'_, State>) {
         if state.interrupted.is_empty() && std::mem::take(&mut state.is_lost) {

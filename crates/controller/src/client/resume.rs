@@ -126,7 +126,10 @@ where
                 self.contact.refuted(&watch.selection);
                 Some(gone(answer))
             }
-            status if status.is_success() || is_misunderstood(status) => None,
+            status if status.is_success() || is_misunderstood(status) => {
+                self.contact.resumes(&watch.selection);
+                None
+            }
             // A server that has just started turns requests away.
             _ => Some(answer),
         })
@@ -244,9 +247,15 @@ mod tests {
     }
 
     fn client(server: &Shared) -> impl Service<Request<Body>, Response = Response<Followed<()>>, Error = BoxError> {
+        client_of(server, Contact::default())
+    }
+
+    fn client_of(
+        server: &Shared,
+        contact: Contact,
+    ) -> impl Service<Request<Body>, Response = Response<Followed<()>>, Error = BoxError> {
         let state = server.clone();
-        Resuming::of(Contact::default())
-            .layer(tower::service_fn(move |request| std::future::ready(answer(&state, &request))))
+        Resuming::of(contact).layer(tower::service_fn(move |request| std::future::ready(answer(&state, &request))))
     }
 
     /// How long the watches of these tests run.
@@ -278,6 +287,20 @@ mod tests {
                 lock(&server).answers = None;
                 assert_eq!(ask(&mut client, &seven).await, Some(410), "restored, and {code} until it was ready");
             }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_must_list_resumes_if_its_server_cannot_refuse_a_version() {
+        for code in [200, 400, 406] {
+            let (server, contact, seven) = (Shared::default(), Contact::default(), format!("{WATCH}7"));
+            let mut client = client_of(&server, contact.clone());
+            lock(&server).answers = Some(code);
+            ask(&mut client, &seven).await;
+            crate::lease::Witness::refuted(&contact);
+            assert_eq!(ask(&mut client, &seven).await, Some(200), "{code}");
+            let selection = address(&seven.parse().unwrap()).unwrap().0;
+            assert!(!contact.must_list(&selection), "{code}: it would be interrupted at once, again and again");
         }
     }
 
