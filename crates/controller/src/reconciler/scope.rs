@@ -330,5 +330,10 @@ fn updated<K>(object: K) -> Applied<K> {
 
 /// Returns whether the object was deleted, was changed, or has been replaced by another of its name.
 pub(super) fn is_gone(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict())
+    is_conflict(error) || matches!(error, kube::Error::Api(status) if status.is_not_found())
+}
+
+/// Returns whether the object was changed, or has been replaced by another of its name.
+pub(super) fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict())
 }

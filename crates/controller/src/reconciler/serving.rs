@@ -16,7 +16,7 @@ use super::cache::Cache;
 use super::contract::{Next, Reconciler};
 use super::failure::Failure;
 use super::kind;
-use super::scope::{Scope, is_gone};
+use super::scope::{Scope, is_conflict, is_gone};
 use super::serve::Served;
 use super::settings::Settings;
 use crate::ResourceKey;
@@ -32,8 +32,8 @@ use crate::shards::{Shard, Standing};
 /// The shortest wait that a reconciler may ask for. [`Next::After`] with zero would keep a worker busy for ever.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// How long to wait before trying again to give a resource up.
-const GIVE_UP_AGAIN: Duration = Duration::from_secs(1);
+/// How long to wait for the event of a change that a write met, before the write is tried again.
+const SEEN: Duration = Duration::from_secs(1);
 
 pub(super) struct Serving<R: Reconciler> {
     context: Context,
@@ -96,8 +96,8 @@ impl<R: Reconciler> Serving<R> {
         }
     }
 
-    /// Writes the finalizers; the event of that change continues the work. A resource that changed meanwhile gets an
-    /// event, too.
+    /// Writes the finalizers; the event of that change continues the work. If the resource changed meanwhile, the work
+    /// continues by itself, because the event of a change that does not matter queues nothing.
     async fn set_finalizers(
         &self,
         context: &Context,
@@ -111,6 +111,7 @@ impl<R: Reconciler> Serving<R> {
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         match resources.patch_metadata(&resource.name_any(), &params, &Patch::Merge(patch)).await {
             Ok(_) => Ok(Next::Wait),
+            Err(error) if is_conflict(&error) => Ok(Next::After(SEEN)),
             Err(error) if is_gone(&error) => Ok(Next::Wait),
             Err(error) => Err(Failure::Finalizer(error)),
         }
@@ -118,7 +119,7 @@ impl<R: Reconciler> Serving<R> {
 
     /// Gives a resource up to another shard, once no write for it is in flight. The sharder assigns it as soon as the
     /// labels are gone, so this is the last write.
-    async fn give_up(&self, shard: &Shard, key: &ResourceKey, resource: &R::Resource) -> ReconcileResult {
+    pub(super) async fn give_up(&self, shard: &Shard, key: &ResourceKey, resource: &R::Resource) -> ReconcileResult {
         let resources = kind::api::<R::Resource>(self.context.client.clone(), &key.namespace);
         let patch = shard.ring().acknowledgement(
             resource.uid().as_deref().unwrap_or_default(),
@@ -135,14 +136,16 @@ impl<R: Reconciler> Serving<R> {
                 shard.follow(key, Standing::Others);
                 return ReconcileResult::Success;
             }
-            // Its event continues the work.
+            Err(error) if is_conflict(&error) => {
+                tracing::debug!(resource = %key, "The resource changed before it went to another shard");
+            }
             Err(error) if is_gone(&error) => return ReconcileResult::Success,
             Err(error) => {
                 tracing::warn!(resource = %key, error = report::chain(&error), "Cannot give the resource up to another shard");
             }
             Ok(false) => tracing::info!(resource = %key, "Waiting for a write in flight"),
         }
-        self.settings.queue.push_after(key.clone(), GIVE_UP_AGAIN);
+        self.settings.queue.push_after(key.clone(), SEEN);
         ReconcileResult::RequeueAfter
     }
 

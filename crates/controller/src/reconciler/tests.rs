@@ -16,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ResourceKey;
 use crate::context::ControllerConfig;
-use crate::metrics::{Format, Metrics};
+use crate::metrics::{Format, Metrics, ReconcileResult};
 use crate::reconciler::*;
 use crate::report::Reason;
+use crate::runtime::queue::Queue;
 use crate::testing::{self, Requests, client};
 
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -531,4 +532,50 @@ async fn a_shard_cleans_up_only_what_a_fresh_read_still_shows_as_deleted_and_its
         assert!(serving.work(&context, &cached).await.is_ok());
         assert_eq!(!lock(&notes.reconciled).is_empty(), cleaned, "{shard}");
     }
+}
+
+/// Returns what serves notes in the shard `a`, with an empty cache, and the queue's timers.
+fn serving_shard(world: &World, notes: &Notes) -> (Context, serving::Serving<Notes>, Arc<Queue<ResourceKey>>) {
+    let ring = Some(crate::shards::Ring::new("ring", Some("a")).unwrap());
+    let config = ControllerConfig { ring, ..ControllerConfig::default() };
+    let context = Context::new(client(&world.server, &world.asked), config, Metrics::default(), Default::default());
+    let context = context.for_controller(MANAGER);
+    let mut watching = watching::Watching::new(Stores::of(&context), settings::Settings::new(&context));
+    let caches = notes.watch(&mut watching);
+    let (resources, settings, _) = watching.resources();
+    let queue = settings.queue.clone();
+    let serving = serving::Serving::new(context.clone(), Served::new(notes.clone()), caches, resources, settings);
+    (context, serving, queue)
+}
+
+/// Returns the note as a cache has it that has not seen its last status yet.
+fn before_its_status(world: &World, mut note: Value) -> Arc<Note> {
+    let path = "/apis/example.com/v1/namespaces/ns/notes/n";
+    world.server.put(path, note.clone(), "user");
+    let cached = serde_json::from_value(world.server.object(path).unwrap()).unwrap();
+    note["status"] = json!({"text": "seven"});
+    world.server.put(path, note, "other");
+    Arc::new(cached)
+}
+
+/// The event of a status is not always queued, so nothing may wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_meets_a_new_status_is_tried_again_without_an_event() {
+    let world = World::new();
+    let notes = Notes { finalizers: &["example.com/one"], ..Notes::default() };
+    let (context, serving, queue) = serving_shard(&world, &notes);
+    let labels =
+        json!({"shard.alpha.sharding.timebertt.dev/ring": "a", "drain.alpha.sharding.timebertt.dev/ring": "x"});
+    let note = |labels: Value| {
+        json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": "fine"},
+            "metadata": {"name": "n", "namespace": "ns", "generation": 1, "uid": "u", "labels": labels}})
+    };
+    let cached = before_its_status(&world, note(json!({})));
+    let next = serving.work(&context, &cached).await.ok();
+    assert_eq!(next, Some(Next::After(Duration::from_secs(1))), "the finalizer is not set yet");
+
+    let (cached, key) = (before_its_status(&world, note(labels)), ResourceKey::new("ns", "n"));
+    let shard = crate::shards::Shard::new(crate::shards::Ring::new("ring", Some("a")).unwrap());
+    assert_eq!(serving.give_up(&shard, &key, &cached).await, ReconcileResult::RequeueAfter);
+    assert_eq!(queue.timers(), 1);
 }
