@@ -25,6 +25,7 @@ use http::{HeaderValue, Request, Response, header};
 use http_body::Body as HttpBody;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::{Client, Config};
+use tokio_util::sync::CancellationToken;
 use tower::retry::RetryLayer;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
@@ -45,7 +46,7 @@ use crate::client::restart::AfterRestart;
 use crate::client::resume::Resuming;
 pub(crate) use crate::client::senders::senders;
 use crate::client::term::WithinTerm;
-use crate::lease::Term;
+use crate::lease::{Lost, Term};
 use crate::metrics::Metrics;
 
 /// How long the server may take to start a response. Watches may take longer.
@@ -159,12 +160,19 @@ where
     Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&Counted(metrics.clone())).build())
 }
 
-/// Returns this client, which sends no write once this term is over either.
-pub(crate) fn within(client: Client, term: Term) -> Client {
+/// Returns this client, which sends no write once this term is over either. A write that waits to be sent again is given
+/// up when `gone` is cancelled.
+pub(crate) fn within(client: Client, term: Term, gone: CancellationToken) -> Client {
     let namespace = client.default_namespace().to_owned();
     let send = move |request: Request<Body>| {
-        let client = client.clone();
-        async move { client.send(request).await }
+        let (client, gone, is_write) = (client.clone(), gone.clone(), contact::is_write(&request));
+        async move {
+            tokio::select! {
+                biased;
+                () = gone.cancelled(), if is_write => Err(BoxError::from(Lost)),
+                answer = client.send(request) => answer.map_err(BoxError::from),
+            }
+        }
     };
     Client::new(WithinTerm(term).layer(tower::service_fn(send)), namespace)
 }

@@ -32,8 +32,10 @@ pub struct Shard {
 /// The right to write for one resource. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Holding {
-    term: Term,
+    pub(super) term: Term,
     leaving: CancellationToken,
+    /// Cancelled once the resource is another shard's, with or without a drain.
+    gone: CancellationToken,
 }
 
 impl Holding {
@@ -45,6 +47,11 @@ impl Holding {
     /// Returns whether the resource is to go to another shard.
     pub fn is_leaving(&self) -> bool {
         self.leaving.is_cancelled()
+    }
+
+    /// Waits until the resource is another shard's.
+    pub(super) async fn gone(&self) {
+        self.gone.cancelled().await;
     }
 
     fn end(&self) {
@@ -103,7 +110,10 @@ impl Shard {
         match standing {
             Standing::Ours => {}
             Standing::Drained => lock(&self.holdings).get(key).into_iter().for_each(|holding| holding.leaving.cancel()),
-            Standing::Others => lock(&self.holdings).remove(key).into_iter().for_each(|holding| holding.end()),
+            Standing::Others => lock(&self.holdings).remove(key).into_iter().for_each(|holding| {
+                holding.end();
+                holding.gone.cancel();
+            }),
         }
     }
 
@@ -117,18 +127,20 @@ impl Shard {
 
     /// Returns a connection that sends writes for this resource only while this shard serves it.
     pub fn api(&self, key: &ResourceKey, api: Arc<dyn Api>) -> Arc<dyn Api> {
-        Arc::new(Within { api, term: self.holding(key).term })
+        Arc::new(Within { api, holding: self.holding(key) })
     }
 
     /// Returns a client that sends writes only while this shard serves the resource.
     pub fn client(&self, key: &ResourceKey, client: Client) -> Client {
-        within(client, self.holding(key).term)
+        let Holding { term, gone, .. } = self.holding(key);
+        within(client, term, gone)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use outside::{Call, Error, MemoryApi};
+    use futures::future::BoxFuture;
+    use outside::{Call, Error, MemoryApi, Pieces, Response};
 
     use super::*;
 
@@ -160,6 +172,34 @@ mod tests {
         assert!(shard.api(&key, server.clone()).send(map("c")).await.is_err(), "nothing was begun since");
         assert!(!shard.begin(&key).is_leaving(), "it came back");
         shard.api(&key, server).send(map("c")).await.unwrap();
+    }
+
+    /// A server that never answers, like one that asks for ever to try again.
+    struct Silent;
+
+    impl Api for Silent {
+        fn send(&self, _: Call) -> BoxFuture<'_, Result<Response, Error>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn stream(&self, _: Call) -> BoxFuture<'_, Result<Pieces, Error>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_waits_to_be_sent_again_is_given_up_once_the_resource_has_gone() {
+        let (shard, key) = shard();
+        shard.begin(&key);
+        let api = shard.api(&key, Arc::new(Silent));
+        let moves = async {
+            shard.follow(&key, Standing::Drained);
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            shard.follow(&key, Standing::Others);
+        };
+        let delete = api.send(Call::delete("/api/v1/namespaces/ns/configmaps/a", vec![]));
+        let (answer, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(90), delete), moves);
+        assert!(matches!(answer, Ok(Err(Error::Moved))));
     }
 
     #[tokio::test(start_paused = true)]

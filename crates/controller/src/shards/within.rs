@@ -5,48 +5,55 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use outside::{Api, Call, Error, Pieces, Response};
 
-use crate::lease::{Term, UnderWay};
+use super::holdings::Holding;
+use crate::lease::UnderWay;
 
 /// Sends requests until the term is over, and from then on only reads. A write after that fails with [`Error::Moved`]
 /// and is not sent.
 pub(super) struct Within {
     pub(super) api: Arc<dyn Api>,
-    pub(super) term: Term,
+    pub(super) holding: Holding,
 }
 
 impl Within {
     fn begin(&self, call: &Call) -> Result<Option<UnderWay>, Error> {
         match call.method.is_safe() {
             true => Ok(None),
-            false => self.term.begin_write().map(Some).map_err(|_| Error::Moved),
+            false => self.holding.term.begin_write().map(Some).map_err(|_| Error::Moved),
         }
+    }
+
+    /// Waits for the answer to a call. A write whose resource has gone is abandoned: it may be waiting to be sent again.
+    async fn answer<'a, T>(
+        &'a self,
+        call: Call,
+        send: impl FnOnce(Call) -> BoxFuture<'a, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(under_way) = self.begin(&call)? else { return send(call).await };
+        let answer = tokio::select! {
+            biased;
+            () = self.holding.gone() => Err(Error::Moved),
+            answer = send(call) => answer,
+        };
+        end(under_way, answer.as_ref().err());
+        answer
     }
 }
 
 impl Api for Within {
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
-        Box::pin(async move {
-            let under_way = self.begin(&call)?;
-            let answer = self.api.send(call).await;
-            under_way.into_iter().for_each(|one| end(one, answer.as_ref().err()));
-            answer
-        })
+        Box::pin(self.answer(call, |call| self.api.send(call)))
     }
 
     fn stream(&self, call: Call) -> BoxFuture<'_, Result<Pieces, Error>> {
-        Box::pin(async move {
-            let under_way = self.begin(&call)?;
-            let answer = self.api.stream(call).await;
-            under_way.into_iter().for_each(|one| end(one, answer.as_ref().err()));
-            answer
-        })
+        Box::pin(self.answer(call, |call| self.api.stream(call)))
     }
 }
 
-/// Counts a write as answered, unless its answer was lost: then it may still arrive.
+/// Counts a write as answered, unless its answer was lost or not awaited: then it may still arrive.
 fn end(write: UnderWay, error: Option<&Error>) {
     match error {
-        Some(Error::Transport(_) | Error::TimedOut { .. }) => drop(write),
+        Some(Error::Transport(_) | Error::TimedOut { .. } | Error::Moved) => drop(write),
         _ => write.answered(),
     }
 }
