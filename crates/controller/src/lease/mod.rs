@@ -112,6 +112,8 @@ pub struct Election {
     witness: Option<Arc<dyn Witness>>,
     /// The time in the lease as this process last wrote it.
     written: Option<Timestamp>,
+    /// Whether somebody deleted a shard's lease, so that the sharder assigns its resources to others.
+    is_deleted: bool,
 }
 
 impl Election {
@@ -142,6 +144,7 @@ impl Election {
             holder: Holder::default(),
             witness: None,
             written: None,
+            is_deleted: false,
         }
     }
 
@@ -207,6 +210,9 @@ impl Election {
             tokio::time::sleep_until(deadline.min(Instant::now() + self.timing.retry_period)).await;
         }
         self.term.set_end(Instant::now());
+        if self.is_deleted {
+            self.leave_free().await;
+        }
         tracing::error!(lease = self.name, identity = self.claimant.identity, "Failed to renew lease");
         Lost
     }
@@ -267,6 +273,9 @@ impl Election {
         if !self.observed.as_ref().is_some_and(|o| o.held_by(&self.claimant)) {
             self.observe().await?;
         }
+        if self.is_deleted {
+            return Ok(false);
+        }
         // The term counts from before the time that is written, because others may count from that.
         let (started, wall) = (Instant::now(), in_microseconds(outside::now()));
         match next_step(self.observed.as_ref(), &self.claimant, &self.timing, started, wall) {
@@ -281,6 +290,7 @@ impl Election {
         if self.written.take_if(|written| is_before(read.as_ref(), *written)).is_some() {
             tracing::warn!(lease = self.name, "The server was restored: the lease is older than what was written");
             self.witness.iter().for_each(|witness| witness.refuted());
+            self.is_deleted = read.is_none() && self.claimant.rule != Rule::Candidate;
         }
         self.observed = read.map(|lease| Seen::again(self.observed.take(), lease, Instant::now()));
         Ok(())
@@ -334,9 +344,22 @@ impl Election {
         Lease { metadata, spec: Some(spec) }
     }
 
-    /// Returns whether another candidate holds the lease, as far as we know.
+    /// Creates a deleted lease again, without a holder: the next process of the shard's name must find that there was one,
+    /// and wait until the sharder has moved the resources.
+    async fn leave_free(&mut self) {
+        let lease = self.lease(None, decide::released(&Lease::default(), outside::now()));
+        let collection = self.path.rsplit_once('/').map_or("", |(collection, _)| collection);
+        self.term.except(collection.to_owned());
+        let parameters = PostParams::default();
+        let created = self.api.create(&parameters, &lease);
+        if !matches!(tokio::time::timeout(self.timing.retry_period, created).await, Ok(Ok(_))) {
+            tracing::warn!(lease = self.name, "Cannot create the deleted lease again");
+        }
+    }
+
+    /// Returns whether another candidate holds the lease, or somebody deleted a shard's, as far as we know.
     fn taken(&self) -> bool {
-        self.observed.as_ref().is_some_and(|o| !o.held_by(&self.claimant))
+        self.is_deleted || self.observed.as_ref().is_some_and(|o| !o.held_by(&self.claimant))
     }
 
     /// Logs an error once, and again after a while, rather than on every attempt.

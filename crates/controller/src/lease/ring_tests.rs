@@ -14,7 +14,7 @@ const TERM: i8 = 2;
 /// When the sharder takes a lease, in steps after its renew time: twice the lease's duration.
 const TAKEN_AFTER: i8 = 6;
 /// How long the sharder takes at most from the decision to move a resource to the write.
-const MOVING: i8 = 2;
+const MOVING: i8 = 6;
 
 /// What is checked.
 #[derive(Clone)]
@@ -350,7 +350,7 @@ fn usual() -> Ring {
     Ring { waits, ..USUAL }
 }
 
-const USUAL: Ring = Ring { skews: [-3, 0, 3], faults: 1, drains: 1, until: 14, waits: [0; 3], settles: 2 };
+const USUAL: Ring = Ring { skews: [-3, 0, 3], faults: 1, drains: 1, until: 18, waits: [0; 3], settles: 6 };
 
 #[test]
 fn whatever_happens_a_resource_never_has_two_writers_and_has_one_in_the_end() {
@@ -368,6 +368,6 @@ fn clocks_that_differ_by_more_than_the_fence_allows_make_two_writers() {
 
 #[test]
 fn a_process_that_lists_while_the_sharder_moves_makes_two_writers() {
-    let (_, broken) = check(Ring { skews: [0; SHARDS], faults: 1, drains: 0, until: 6, settles: 0, ..usual() });
+    let (_, broken) = check(Ring { skews: [0; SHARDS], faults: 1, drains: 0, until: 10, settles: 2, ..usual() });
     assert!(has_two_writers(&broken), "{broken:?}");
 }

@@ -396,6 +396,21 @@ async fn a_shard_whose_lease_the_sharder_takes_stops_at_its_next_renewal() {
     assert!(seconds(again.acquire()).await >= 30, "the sharder moves the resources meanwhile");
 }
 
+/// The sharder assigns the resources of a shard without a lease to others at once.
+#[tokio::test(start_paused = true)]
+async fn a_shard_whose_lease_is_deleted_stops_and_the_next_process_of_its_name_waits_for_moves() {
+    let server = Server::default();
+    let mut own = shard(&server);
+    own.acquire().await;
+    server.0.lock().unwrap().lease = None;
+    assert!(seconds(async { _ = own.hold().await }).await <= 4);
+    assert!(own.term.check().is_err());
+    assert_eq!((server.holder(), server.labels()), (String::new(), vec!["ring=memcached".into()]));
+    let mut again = shard(&server);
+    again.acquire().await;
+    assert!(again.took_over());
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_processes_with_the_name_of_one_shard_never_serve_at_once() {
     let server = Server::default();

@@ -452,7 +452,7 @@ async fn a_shard_that_takes_a_lease_over_starts_only_once_earlier_moves_have_end
     let ring = crate::shards::Ring::new("memcached", Some("pod-1")).unwrap();
     let controllers = ControllerConfig { ring: Some(ring), ..ControllerConfig::default() };
     let shard = Config { controllers, leader_election_namespace: "ns".into(), ..config() };
-    for (seconds, starts) in [(5, false), (15, true)] {
+    for (seconds, starts) in [(25, false), (35, true)] {
         let service = tower::service_fn(move |request: Request<Body>| async move {
             let (parts, body) = request.into_parts();
             let released =
