@@ -350,7 +350,7 @@ fn usual() -> Ring {
     Ring { waits, ..USUAL }
 }
 
-const USUAL: Ring = Ring { skews: [-3, 0, 3], faults: 1, drains: 1, until: 18, waits: [0; 3], settles: 6 };
+const USUAL: Ring = Ring { skews: [-3, 0, 3], faults: 1, drains: 1, until: 16, waits: [0; 3], settles: 6 };
 
 #[test]
 fn whatever_happens_a_resource_never_has_two_writers_and_has_one_in_the_end() {
