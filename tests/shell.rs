@@ -72,7 +72,9 @@ impl Terminal {
         let _ = fs::remove_dir_all(&own);
         fs::create_dir_all(&folder).unwrap();
         fs::create_dir(own.join("bin")).unwrap();
-        fs::copy(PROGRAM, own.join("bin/helm-operator")).unwrap();
+        let program = own.join("bin/helm-operator");
+        // A copy would be busy as long as a process that another thread starts meanwhile has the file open for writing.
+        fs::hard_link(PROGRAM, &program).or_else(|_| fs::copy(PROGRAM, &program).map(drop)).unwrap();
         Terminal { folder, own, kubeconfig, running: None, typed: Vec::new(), _cluster: None, _turn: None }
     }
 
