@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use cel::objects::{Key, Map};
 use mlua::{Function, Lua, LuaSerdeExt as _, Table};
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 fn read(text: &str) -> Value {
@@ -14,7 +13,7 @@ fn read(text: &str) -> Value {
 }
 
 fn read_all(text: &str) -> Vec<Value> {
-    serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
+    text.split("---\n").map(read).collect()
 }
 
 /// Returns what kstatus would say of each resource, and whether an annotation suspends it.

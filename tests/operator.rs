@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Once;
+use std::time::Duration;
 
 use test_cluster::{Namespace, TestCluster};
 
@@ -195,6 +196,14 @@ impl Operator {
         self.measured("VmRSS:")
     }
 
+    /// Returns the processor time that it and its render workers have taken, living and ended ones.
+    pub(crate) fn cpu(&self) -> Duration {
+        let own = [self.child.id()].into_iter().chain(self.workers());
+        let ticks: u64 = own.map(|id| ticks(id).unwrap_or_default()).sum();
+        // Linux reports times in hundredths of a second, whatever its clock.
+        Duration::from_millis(ticks * 10)
+    }
+
     /// Sends SIGTERM; waits for the exit.
     pub(crate) fn terminate(self) -> (ExitStatus, String) {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
@@ -248,4 +257,12 @@ pub(crate) fn install_kinds(cluster: &TestCluster) {
         cluster.kubectl(["apply", "--server-side", "-k", crds]).unwrap();
         cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
     });
+}
+
+/// Returns the processor time of a process and of its ended children, in hundredths of a second.
+fn ticks(id: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name, in parentheses, may contain spaces. The times are the 14th to the 17th field.
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some(fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum())
 }

@@ -22,6 +22,9 @@ const WEBHOOK: &str = "https://127.0.0.1:9443";
 /// How long a change of shards may take: a silent shard's lease is taken after 30 s, and the processes share two cores.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// How many clients create and change the resources.
+const CLIENTS: usize = 4;
+
 /// Returns the sharder, built once; `None` if it cannot be had here, which it says.
 fn sharder(cluster: &TestCluster) -> Option<PathBuf> {
     let runs = |path: &Path| {
@@ -95,8 +98,8 @@ fn kubeconfig(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str) -> 
     cluster.kubeconfig_of(namespace.name(), shard).unwrap()
 }
 
-fn start(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str) -> Operator {
-    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/widget");
+fn start(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str, chart: &str) -> Operator {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/charts").join(chart);
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Widget", "chart": chart}]);
     let operator = Operator::start_shard(&kubeconfig(cluster, namespace, shard), namespace, &watch.to_string(), shard);
     operator.logged("Successfully acquired lease");
@@ -134,7 +137,14 @@ fn wait_shared(namespace: &Namespace<'_>, shards: &[&str]) -> u64 {
 /// Changes all widgets, and waits until their releases have this colour; returns the seconds that it took.
 fn paint(namespace: &Namespace<'_>, releases: usize, colour: &str) -> u64 {
     let began = Instant::now();
-    WIDGET.set_all(namespace, (0..releases).map(|n| (format!("web-{n}"), json!({"colour": colour}))));
+    // kubectl applies one after another, so several of it share the work.
+    std::thread::scope(|scope| {
+        for first in 0..CLIENTS {
+            let part = (first..releases).step_by(CLIENTS);
+            let part = part.map(|n| (format!("web-{n}"), json!({"colour": colour})));
+            scope.spawn(move || WIDGET.set_all(namespace, part));
+        }
+    });
     wait_painted(namespace, releases, colour);
     began.elapsed().as_secs()
 }
@@ -182,7 +192,7 @@ fn share(releases: usize) {
     create_ring(cluster, &namespace);
     let folder = tempfile::tempdir().unwrap();
     let sharder = start_sharder(cluster, &binary, &namespace, folder.path());
-    let [a, b, c] = ["a", "b", "c"].map(|shard| start(cluster, &namespace, shard));
+    let [a, b, c] = ["a", "b", "c"].map(|shard| start(cluster, &namespace, shard, "widget"));
     let installed = paint(&namespace, releases, "green");
     wait_shared(&namespace, &["a", "b", "c"]);
     let memory = [&a, &b, &c].map(|shard| shard.memory().unwrap_or_default() >> 10);
@@ -194,7 +204,7 @@ fn share(releases: usize) {
     a.kill();
     let crashed = wait_shared(&namespace, &["b", "c"]);
     // A new shard: a share of the others is drained for it.
-    let d = start(cluster, &namespace, "d");
+    let d = start(cluster, &namespace, "d", "widget");
     let drained = wait_shared(&namespace, &["b", "c", "d"]);
     // An orderly end: its releases move at once.
     assert!(b.terminate().0.success());
@@ -226,4 +236,41 @@ fn shards_share_releases_that_move_without_a_revision_and_never_have_two_writers
 fn shards_share_many_releases() {
     let number = std::env::var("N").ok().and_then(|number| number.parse().ok());
     share(number.unwrap_or(3000));
+}
+
+/// Installs releases that make a key each, with these shards; returns the seconds that it took, and the processor
+/// seconds of all shards.
+fn make_keys(releases: usize, shards: &[&str]) -> Option<(f64, f64)> {
+    let cluster = TestCluster::shared_or_skip()?;
+    let binary = sharder(cluster)?;
+    let namespace = cluster.namespace("keys").unwrap();
+    define(cluster);
+    create_ring(cluster, &namespace);
+    let folder = tempfile::tempdir().unwrap();
+    let sharder = start_sharder(cluster, &binary, &namespace, folder.path());
+    let shards: Vec<Operator> = shards.iter().map(|shard| start(cluster, &namespace, shard, "keys")).collect();
+    let before: f64 = shards.iter().map(|shard| shard.cpu().as_secs_f64()).sum();
+    let began = Instant::now();
+    WIDGET.set_all(&namespace, (0..releases).map(|n| (format!("web-{n}"), json!({}))));
+    eventually_within(LIMIT, "the keys", || {
+        let keys = list(&namespace, "secrets").iter().filter(|secret| secret["data"]["key"].is_string()).count();
+        if keys == releases { Ok(()) } else { Err(keys) }
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu: f64 = shards.iter().map(|shard| shard.cpu().as_secs_f64()).sum();
+    drop(shards);
+    cluster.kubectl(["delete", "controllerring", namespace.name()]).unwrap();
+    assert!(sharder.terminate().is_ok());
+    Some((seconds, cpu - before))
+}
+
+#[test]
+#[ignore = "takes minutes: make bench-shards"]
+#[allow(clippy::print_stdout)] // The figures, with --nocapture.
+fn shards_make_keys_as_one_process_does() {
+    let number = std::env::var("KEYS").ok().and_then(|number| number.parse().ok()).unwrap_or(60);
+    for shards in [&["a"][..], &["a", "b", "c"]] {
+        let Some((seconds, cpu)) = make_keys(number, shards) else { return };
+        println!("{}", json!({"releases": number, "shards": shards.len(), "seconds": seconds, "cpu_s": cpu}));
+    }
 }
