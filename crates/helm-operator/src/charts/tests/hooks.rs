@@ -461,6 +461,21 @@ async fn an_uninstall_waits_for_unwatched_objects_and_names_them() {
     assert_eq!(world.maps(), ["a"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_does_not_wait_for_an_object_that_became_somebody_elses_unseen() {
+    let world = deleted_and_held(&["a"]).await;
+    world.reconcile().await;
+    let path = format!("{MAPS}/a");
+    let mut others = world.server.object(&path).unwrap();
+    world.server.remove(&path);
+    others["metadata"] = json!({"name": "a", "namespace": "ns", "finalizers": ["x/y"]});
+    world.server.put(&path, others, "someone");
+    // The watch missed both events.
+    reconcile::reconcile(&world.shared, &key(), &(), controller::runtime::priority::Priority::Retry).await;
+    assert!(world.server.object(PRIMARY).is_none(), "{:?}", world.condition("Ready"));
+    assert!(world.server.object(&path).is_some());
+}
+
 /// Replaces the digest of a release's inputs with that of another version of the operator.
 fn of_another_version(world: &World) {
     let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");

@@ -40,7 +40,11 @@ pub(crate) async fn awaited(
                 context.shared.cache.confirm(&object.key, None);
                 continue;
             }
-            Ok(Some(live)) => holding(env, live).unwrap_or_default(),
+            Ok(Some(live)) => match holding(env, live) {
+                Some(finalizers) => finalizers,
+                // It is somebody else's by now, and the event that says so may have been missed.
+                None => continue,
+            },
             Err(_) => Vec::new(),
         };
         held.push(Held { key: object.key.clone(), finalizers });
