@@ -168,11 +168,16 @@ impl ControllerContext {
         self.queue.push(key);
     }
 
-    /// Stores the response to one of our own writes.
+    /// Stores a response to one of our own writes or reads. If it shows what somebody else changed, it wakes the
+    /// resource: the event of that change comes later, with a version that is known by then.
     pub(crate) fn primary_written(&self, received: Received) {
         let left = Departure::of(self, &received);
         match self.admit(received) {
-            Some(primary) => _ = self.cache.store_written_primary(primary),
+            Some(primary) => {
+                if self.cache.store_written_primary(primary) {
+                    self.wake(left.key);
+                }
+            }
             None => self.primary_left(&left),
         }
     }
@@ -224,20 +229,28 @@ impl ControllerContext {
 
     /// Forgets a deleted resource, unless one with another uid has its name.
     pub(crate) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
-        self.shard.iter().for_each(|shard| shard.follow(key, Standing::Others));
         let known = self.cache.remove_primary(key, uid);
+        self.end_writes(key);
         self.forget(key, known);
     }
 
     /// Forgets a resource that another controller or shard, or none, serves now. It may come back.
     pub(crate) fn primary_left(&self, left: &Departure) {
         let Departure { key, uid, version } = left;
-        if let Some(shard) = &self.shard {
+        if self.shard.is_some() {
             self.cache.note_departure(uid, *version);
-            shard.follow(key, Standing::Others);
         }
         let known = self.cache.leave_primary(key, uid);
+        self.end_writes(key);
         self.forget(key, known);
+    }
+
+    /// Ends a shard's right to write for a resource that the cache has forgotten, and not before: a reconcile that
+    /// begins meanwhile would get a new right. It stays for another resource that has the same name by now.
+    fn end_writes(&self, key: &ResourceKey) {
+        if let Some(shard) = self.shard.as_ref().filter(|_| self.cache.primary(key).is_none()) {
+            shard.follow(key, Standing::Others);
+        }
     }
 
     fn forget(&self, key: &ResourceKey, known: bool) {

@@ -182,7 +182,7 @@ impl Cache {
     pub(crate) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
         let primary = self.reduced(primary);
         let mut state = self.changing();
-        if state.left.has(primary.uid(), version(&primary), Some(epoch)) {
+        if state.left.turns_away(primary.uid(), version(&primary), Some(epoch)) {
             return false;
         }
         if epoch.is_list {
@@ -195,8 +195,10 @@ impl Cache {
     pub(crate) fn store_written_primary(&self, primary: Primary) -> bool {
         let primary = self.reduced(primary);
         let mut state = self.changing();
-        let is_late = state.gone.has(primary.uid()) || state.left.has(primary.uid(), version(&primary), None);
-        !is_late && state.put_primary(primary, None)
+        let is_late = state.gone.has(primary.uid()) || state.left.turns_away(primary.uid(), version(&primary), None);
+        let known = state.primaries.get(&primary.key());
+        let is_edited = known.is_none_or(|(known, _)| primary.is_edited_since(known));
+        !is_late && state.put_primary(primary, None) && is_edited
     }
 
     /// Records that a resource went to another shard, or was deleted, at this version.
@@ -206,7 +208,7 @@ impl Cache {
 
     /// Returns whether this version of a resource is from before it went to another shard.
     pub(crate) fn has_left(&self, primary: &Primary, epoch: Epoch) -> bool {
-        self.state().left.has(primary.uid(), version(primary), Some(epoch))
+        self.state().left.turns_away(primary.uid(), version(primary), Some(epoch))
     }
 
     /// Removes a deleted resource with this uid; returns whether it was known.

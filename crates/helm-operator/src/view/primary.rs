@@ -124,6 +124,11 @@ impl Primary {
         self.finalizers.iter().any(|f| is_ours(f))
     }
 
+    /// Returns whether a process has reconciled it before.
+    pub(crate) fn was_served(&self) -> bool {
+        self.has_finalizer() || !self.status.conditions.is_empty()
+    }
+
     /// Returns the finalizers other than ours and the upstreams'.
     pub(crate) fn other_finalizers(&self) -> Vec<&str> {
         self.finalizers.iter().filter(|f| !is_ours(f)).map(|f| &**f).collect()
@@ -136,13 +141,18 @@ impl Primary {
 
     /// Returns whether something changed that a reconcile may act on. Our own status writes do not count.
     pub(crate) fn differs_from(&self, older: &Primary) -> bool {
+        self.is_edited_since(older)
+            || self.has_finalizer() != older.has_finalizer()
+            // The status lists the finalizers.
+            || (self.deleting && self.finalizers != older.finalizers)
+    }
+
+    /// Returns whether something changed that a reconcile may act on and does not write.
+    pub(crate) fn is_edited_since(&self, older: &Primary) -> bool {
         self.uid() != older.uid()
             || self.generation != older.generation
             || self.deleting != older.deleting
             || self.annotations != older.annotations
-            || self.has_finalizer() != older.has_finalizer()
-            // The status lists the finalizers.
-            || (self.deleting && self.finalizers != older.finalizers)
             || self.spec.digest() != older.spec.digest()
             || self.raw != older.raw
             || self.is_canary != older.is_canary

@@ -24,12 +24,15 @@ impl RecentDepartures {
     }
 
     /// Returns whether this version of a resource is from before it went. A list that began later is the truth, even
-    /// with a smaller version: the server may have been restored.
-    pub(crate) fn has(&self, uid: &str, version: u64, epoch: Option<Epoch>) -> bool {
-        self.0.get(uid).is_some_and(|(left, at)| {
-            let is_later_list = epoch.is_some_and(|epoch| epoch.is_list && epoch.began > *at);
-            version <= *left && !is_later_list
-        })
+    /// with a smaller version: the server was restored to a time before the departure, which is forgotten then.
+    pub(crate) fn turns_away(&mut self, uid: &str, version: u64, epoch: Option<Epoch>) -> bool {
+        let Some((_, at)) = self.0.get(uid).filter(|(left, _)| version <= *left) else { return false };
+        let is_later_list = epoch.is_some_and(|epoch| epoch.is_list && epoch.began > *at);
+        let is_over = is_later_list || *at + REMEMBERED < Instant::now();
+        if is_over {
+            self.0.remove(uid);
+        }
+        !is_over
     }
 }
 
@@ -84,12 +87,13 @@ mod tests {
             ("an answer to a write from before", 6, None, true),
             ("a list that began before", 6, early, true),
             ("a list that began after", 6, epoch(true), false),
+            ("an event that follows that list", 6, epoch(false), false),
         ] {
-            assert_eq!(departures.has("a", version, epoch), is_old, "{what}");
+            assert_eq!(departures.turns_away("a", version, epoch), is_old, "{what}");
         }
-        assert!(!departures.has("b", 1, None));
-        tokio::time::advance(REMEMBERED).await;
-        departures.add("b", 1);
-        assert!(!departures.has("a", 6, None), "forgotten");
+        assert!(!departures.turns_away("b", 1, None));
+        departures.add("a", 7);
+        tokio::time::advance(REMEMBERED + Duration::from_secs(1)).await;
+        assert!(!departures.turns_away("a", 6, None), "it went long ago");
     }
 }

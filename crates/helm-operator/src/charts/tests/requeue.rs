@@ -314,3 +314,25 @@ async fn a_replaced_resource_is_forgotten_once_the_server_reports_it() {
     crate::reconcile::reread::refresh(&work, &new).await;
     assert!(world.shared.cache.primary(&key()).is_some(), "a read that fails says nothing");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_changed_just_before_a_status_write_wakes_the_resource() {
+    let world = World::new(spec());
+    let (server, edited) = (world.server.clone(), std::sync::atomic::AtomicBool::new(false));
+    world.server.refuse(move |call| {
+        if call.path.contains("/status") && !edited.swap(true, Ordering::Relaxed) {
+            let mut primary = server.object(PRIMARY)?;
+            primary["spec"]["value"] = "2".into();
+            primary["metadata"]["generation"] = (primary["metadata"]["generation"].as_i64()? + 1).into();
+            server.put(PRIMARY, primary, "user");
+        }
+        None
+    });
+    world.reconcile().await;
+    world.server.accept();
+    assert_eq!(world.value_of("a"), "1");
+    world.shared.queue.open();
+    // The event of the edit is older than the answer to the status write, which the cache has.
+    let woken = tokio::time::timeout(SECOND, world.shared.queue.next()).await;
+    assert_eq!(woken, Ok(key()), "otherwise the edit waits for the next period, or for ever");
+}
