@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use kube::Resource as _;
 
 use super::contract::Reconciler;
+use super::kind::is_namespaced;
 use super::rights::Right;
 use super::serving::Serving;
 use super::settings::Settings;
@@ -54,6 +55,9 @@ fn started(context: &Context, name: &str) -> Requirement {
 }
 
 async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), Error> {
+    if let Some(ring) = &context.config.ring {
+        ring.serves(&R::Resource::kind(&()), is_namespaced::<R::Resource>())?;
+    }
     let settings = Settings::new(&context);
     let mut watching = Watching::new(Stores::of(&context), settings);
     let caches = served.reconciler.watch(&mut watching);

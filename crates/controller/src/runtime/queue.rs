@@ -101,6 +101,11 @@ impl<K: Clone + Eq + Hash + Grouped> Queue<K> {
         self.wake();
     }
 
+    /// Returns whether it hands out keys.
+    pub fn is_open(&self) -> bool {
+        self.state().open
+    }
+
     /// Counts queued and handed-out keys from now on.
     pub fn count(&self, metrics: QueueMetrics) {
         let mut state = self.state();

@@ -50,6 +50,13 @@ pub enum InvalidRing {
     Nameless,
 }
 
+/// A kind that no ring can serve.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} is cluster-scoped, and the sharder never moves such a resource again: serve it by a process without --controller-ring"
+)]
+pub struct ClusterScoped(String);
+
 /// What a resource's labels say to this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -76,6 +83,14 @@ impl Ring {
             shard_label: format!("shard.alpha.sharding.timebertt.dev/{ring}"),
             drain_label: format!("drain.alpha.sharding.timebertt.dev/{ring}"),
         })))
+    }
+
+    /// Checks that the sharder moves resources of this kind.
+    ///
+    /// # Errors
+    /// They are cluster-scoped: it assigns each once, and leaves it to that shard when the shard is gone.
+    pub fn serves(&self, kind: &str, namespaced: bool) -> Result<(), ClusterScoped> {
+        if namespaced { Ok(()) } else { Err(ClusterScoped(kind.to_owned())) }
     }
 
     /// Returns the ring's name.
@@ -132,6 +147,14 @@ fn check(what: &'static str, name: &str) -> Result<(), InvalidRing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_serves_no_cluster_scoped_kinds() {
+        let ring = Ring::new("memcached", Some("pod-1")).unwrap();
+        assert!(ring.serves("Memcached", true).is_ok());
+        let error = ring.serves("Shelf", false).unwrap_err().to_string();
+        assert!(error.starts_with("Shelf is cluster-scoped") && error.contains("--controller-ring"), "{error}");
+    }
 
     #[test]
     fn a_shard_serves_what_bears_its_name_until_it_is_asked_to_stop() {

@@ -36,8 +36,8 @@ impl Sink<Received> for Primaries {
         let Departure { key, .. } = left;
         let is_drained = primary.is_drained;
         if let Some(shard) = &shared.shard
-            && !epoch.is_list
-            && primary.has_finalizer()
+            && (!epoch.is_list || shared.queue.is_open())
+            && primary.was_served()
             && shared.cache.primary(&key).is_none()
         {
             shard.arrive(&key);

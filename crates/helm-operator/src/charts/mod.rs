@@ -15,7 +15,6 @@ mod capabilities;
 
 pub(crate) mod handlers;
 pub(crate) mod resource_census;
-pub(crate) mod restore;
 pub(crate) mod served_instead;
 pub(crate) mod watches;
 

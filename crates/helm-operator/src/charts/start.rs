@@ -34,7 +34,7 @@ use super::handlers::{Dependents, Primaries};
 use super::previews::Previews;
 use super::rehearsals::Rehearsals;
 use super::running::Running;
-use super::{handlers, restore, served_instead, watches};
+use super::{handlers, served_instead, watches};
 use crate::chart_metrics::ChartMetrics;
 use crate::dependencies::Dependency;
 use crate::hooks::extensions::Extensions;
@@ -43,6 +43,8 @@ use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
+use crate::reconcile::restore;
+use crate::reconcile::steps::dependencies::NO_REVERSE_DELETION;
 use crate::reconcile::versions::Versions;
 use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
@@ -317,7 +319,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
 /// Returns how the controller reads its resources.
 ///
 /// # Errors
-/// The resources are cluster-scoped, and the namespace of their releases is not watched.
+/// The resources are cluster-scoped, and the namespace of their releases is not watched; or a ring cannot serve them.
 fn acceptance(
     watch: &Watch,
     extensions: &Extensions,
@@ -325,6 +327,12 @@ fn acceptance(
     resource: &Resource,
     context: &Context,
 ) -> Result<Acceptance, reconciler::Error> {
+    if let Some(ring) = &context.config.ring {
+        ring.serves(&watch.kind, resource.namespaced)?;
+        if watch.depends_on.iter().any(|one| one.reverse_deletion) {
+            return Err(format!("dependsOn of {}: {NO_REVERSE_DELETION}", watch.kind).into());
+        }
+    }
     let release_namespace = match resource.namespaced {
         true => None,
         false => Some(release_namespace(watch, context)?),

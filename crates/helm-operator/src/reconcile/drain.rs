@@ -14,8 +14,8 @@ use helm_release::kube::{Call, Error};
 
 use super::controller_context::ControllerContext;
 use super::failure::Failed;
-use super::reread;
 use super::step_context::StepContext;
+use super::{reread, restore};
 use crate::view::primary::{Primary, Received};
 
 /// How long to wait before the next attempt.
@@ -62,7 +62,8 @@ pub(super) fn again(shared: &ControllerContext, key: &ResourceKey) -> ReconcileR
 }
 
 /// Reads the records of a resource that came from another shard: their own watch may be behind the resource's, and an
-/// older revision must not count as the newest. Returns whether they are known.
+/// older revision must not count as the newest. Then restores what the other shard remembered: its failed attempts still
+/// count, and so does its upgrade. Returns whether the records are known.
 pub(crate) async fn catch_up(shared: &ControllerContext, key: &ResourceKey) -> bool {
     if !shared.shard.as_ref().is_some_and(|shard| shard.takes_over(key)) {
         return true;
@@ -70,6 +71,7 @@ pub(crate) async fn catch_up(shared: &ControllerContext, key: &ResourceKey) -> b
     match shared.storage.history(&key.namespace, &key.name).await {
         Ok(records) => {
             shared.cache.catch_up(key, records);
+            shared.cache.primary(key).iter().for_each(|primary| restore::restore_one(shared, primary));
             true
         }
         Err(error) => {

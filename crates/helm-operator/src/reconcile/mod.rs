@@ -26,6 +26,7 @@ pub(crate) mod observe;
 pub(crate) mod reread;
 
 pub(crate) mod drain;
+pub(crate) mod restore;
 
 // What is done and reported.
 pub(crate) mod report;

@@ -33,8 +33,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::handlers;
 use super::handlers::{Dependents, Primaries};
-use super::{handlers, restore};
 use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Extensions;
 use crate::reconcile;
@@ -42,6 +42,7 @@ use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
+use crate::reconcile::restore;
 use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;

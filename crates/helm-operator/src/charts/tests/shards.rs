@@ -221,3 +221,102 @@ async fn the_records_of_a_resource_that_comes_are_read_because_their_watch_may_b
     assert_eq!(objects, Vec::<String>::new(), "revision 2 is known");
     assert_eq!((b.history().len(), b.value_of("a")), (2, "2".into()));
 }
+
+/// Empties the queue; returns whether something was in it.
+fn is_woken(world: &World) -> bool {
+    world.shared.queue.open();
+    let mut is_woken = false;
+    while let Some(key) = world.shared.queue.next().now_or_never() {
+        world.shared.queue.done(&key);
+        is_woken = true;
+    }
+    is_woken
+}
+
+/// Delivers the deletion of a resource of which this is the last state.
+fn deleted(world: &World, last: Value) {
+    Primaries(world.shared.clone()).deleted(serde_json::from_value(last).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_late_deletion_of_a_former_resource_does_not_end_the_writes_of_the_one_that_has_its_name() {
+    let (a, _) = two(spec());
+    a.feed();
+    let mut former = a.server.object(PRIMARY).unwrap();
+    former["metadata"]["uid"] = "former".into();
+    let shard = a.shared.shard.as_ref().unwrap();
+    let holding = shard.begin(&key());
+    deleted(&a, former);
+    assert!(a.shared.cache.primary(&key()).is_some() && !holding.is_leaving());
+    let own = a.server.object(PRIMARY).unwrap();
+    deleted(&a, own);
+    assert!(a.shared.cache.primary(&key()).is_none() && holding.is_leaving());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_the_answer_to_another_write_shows_is_acknowledged() {
+    let (a, _) = two(spec());
+    a.reconcile().await;
+    a.feed();
+    is_woken(&a);
+    label(&a.server, DRAIN, Some("true"));
+    a.shared.primary_written(serde_json::from_value(a.server.object(PRIMARY).unwrap()).unwrap());
+    // The event of the label brings a version that is known by now.
+    arrives(&a);
+    assert!(is_woken(&a), "nothing else wakes the resource");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_is_answered_with_the_same_shard_again_continues_the_work() {
+    let (a, _) = two(spec());
+    a.reconcile().await;
+    label(&a.server, DRAIN, Some("true"));
+    a.feed();
+    is_woken(&a);
+    // The new shard has died, so the sharder's webhook assigns the resource to this one again.
+    let server = a.server.clone();
+    label(&server, DRAIN, None);
+    a.shared.primary_written(serde_json::from_value(server.object(PRIMARY).unwrap()).unwrap());
+    arrives(&a);
+    assert!(is_woken(&a));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_comes_by_an_event_or_a_list_brings_its_failure_with_it() {
+    for by_list in [false, true] {
+        let (a, b) = two(json!({"broken": true}));
+        assert_eq!(a.reconcile().await, ReconcileResult::Error);
+        b.shared.queue.open();
+        // It has failed for long.
+        let mut primary = a.server.object(PRIMARY).unwrap();
+        for condition in primary["status"]["conditions"].as_array_mut().unwrap() {
+            condition["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
+        }
+        a.server.put(PRIMARY, primary.clone(), "clock");
+        label(&a.server, SHARD, Some("b"));
+        leaves(&a, &primary);
+        if by_list {
+            b.feed()
+        } else {
+            arrives(&b)
+        }
+        let result = reconcile::reconcile(&b.shared, &key(), &(), Priority::Normal).await;
+        assert_eq!((result, b.shared.queue.timers()), (ReconcileResult::RequeueAfter, 1), "by a list: {by_list}");
+    }
+}
+
+/// A shard does not know all resources that depend on one, so it must not promise to keep it for them.
+#[tokio::test(start_paused = true)]
+async fn a_shard_refuses_reverse_deletion_instead_of_forgetting_it() {
+    let server = World::new(spec()).server;
+    label(&server, SHARD, Some("a"));
+    let mut primary = server.object(PRIMARY).unwrap();
+    let entry = json!([{"group": "db.example.com", "kind": "Database", "name": "db", "reverseDeletion": true}]);
+    primary["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/depends-on": entry.to_string()});
+    server.put(PRIMARY, primary, "user");
+    let a = shard(&server, "a");
+    a.reconcile().await;
+    let ready = a.condition("Ready").unwrap();
+    assert!(ready.contains("[0]: reverseDeletion") && ready.contains("--controller-ring"), "{ready}");
+    assert_eq!(a.history(), Vec::<String>::new());
+}

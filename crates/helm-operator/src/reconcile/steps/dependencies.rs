@@ -27,6 +27,10 @@ use crate::view::dependencies::seen::Seen;
 use crate::view::primary::Primary;
 use crate::watches::Dependency;
 
+/// Why an entry is refused in a ring.
+pub(crate) const NO_REVERSE_DELETION: &str = "reverseDeletion needs one process that knows all resources, so it is not possible \
+    with --controller-ring";
+
 /// The number of objects in one page of a list, and the maximum number of pages.
 const PAGE: usize = 500;
 const MAX_PAGES: usize = 20;
@@ -65,7 +69,11 @@ impl ControllerContext {
         let settings = &self.settings;
         let rules =
             |group: &str, kind: &str| settings.expressions.has_rule(group, kind).then(|| settings.controller.clone());
-        resolve(entries, origin, (primary.own_namespace(), primary.name()), &rules)
+        let wanted = resolve(entries, origin, (primary.own_namespace(), primary.name()), &rules)?;
+        match wanted.iter().position(|one| one.reverse_deletion).filter(|_| self.shard.is_some()) {
+            Some(at) => Err(format!("[{at}]: {NO_REVERSE_DELETION}")),
+            None => Ok(wanted),
+        }
     }
 }
 

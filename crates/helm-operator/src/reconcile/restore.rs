@@ -1,4 +1,6 @@
-//! Restores, at startup, what the previous process remembered of its resources, from their status.
+//! Restores what the previous process, or another shard, remembered of resources, from their status and records.
+
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -9,17 +11,11 @@ use crate::reconcile::decide::rollout;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
-/// Restores what is remembered of each resource from its status.
+/// Restores, at startup, what is remembered of all resources.
 pub(crate) fn restore(context: &ControllerContext) {
-    let (now, today) = (Instant::now(), outside::now());
+    let today = outside::now();
     let primaries = context.cache.primaries();
-    for primary in &primaries {
-        if let Some(history) = ResourceMemory::restore(primary, now, today) {
-            report_restored(primary, &history, now);
-            context.memory.change(&primary.key(), |known| *known = history);
-        }
-        restore_slot(context, primary);
-    }
+    primaries.iter().for_each(|primary| restore_one(context, primary));
     if context.turns.rule().is_some() {
         let members = primaries.iter().map(|primary| {
             let key = primary.key();
@@ -31,6 +27,16 @@ pub(crate) fn restore(context: &ControllerContext) {
     }
 }
 
+/// Restores what is remembered of a resource: its last failure, and its upgrade slot.
+pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
+    let now = Instant::now();
+    if let Some(history) = ResourceMemory::restore(primary, now, outside::now()) {
+        report_restored(primary, &history, now);
+        context.memory.change(&primary.key(), |known| *known = history);
+    }
+    restore_slot(context, primary);
+}
+
 /// Restores the upgrade slot that the previous process's upgrade held. It keeps the slot until the release is
 /// ready, unless the resource itself changed.
 fn restore_slot(context: &ControllerContext, primary: &Primary) {
@@ -40,14 +46,14 @@ fn restore_slot(context: &ControllerContext, primary: &Primary) {
     }
 }
 
-/// Logs when a resource that failed before this start is retried. Someone who fixed something and restarted the
+/// Logs when a resource that failed before is retried. Someone who fixed something and restarted the
 /// operator is waiting for it.
 fn report_restored(primary: &Primary, history: &ResourceMemory, now: Instant) {
     if let Some(wait) = history.restored_wait(now) {
         tracing::info!(
             resource = %primary.key(),
             next_try_in = format!("{wait:.0?}"),
-            "The resource failed before this start: it is tried again soon, or at once with a change of its spec or the annotation \
+            "The resource failed before this process served it: it is tried again soon, or at once with a change of its spec or the annotation \
              helm.sdk.operatorframework.io/retry-now"
         );
     }
