@@ -33,6 +33,8 @@ pub struct Options {
     pub processes: Processes,
     /// The node that runs containers; by default pods are simulated.
     pub node: Option<RealNode>,
+    /// The API server's feature gates to turn on.
+    pub feature_gates: Vec<String>,
 }
 
 /// The processes of a cluster.

@@ -131,6 +131,8 @@ fn api_server(folder: &impl fmt::Display, ports: &Ports, options: &Options) -> V
         let webhooks = "MutatingAdmissionWebhook,ValidatingAdmissionWebhook";
         arguments.push(format!("--disable-admission-plugins={webhooks}"));
     }
+    let gates = options.feature_gates.iter();
+    arguments.extend(gates.map(|gate| format!("--feature-gates={gate}=true")));
     if options.audit {
         arguments.push(format!("--audit-policy-file={folder}/audit-policy.yaml"));
         arguments.push(format!("--audit-log-path={folder}/audit.log"));

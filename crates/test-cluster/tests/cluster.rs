@@ -218,3 +218,17 @@ webhooks:
     let written = cluster.kubectl(["get", "deployment", "web", "-o", "jsonpath={.metadata.annotations}"]).unwrap();
     assert!(!written.contains("deployment.kubernetes.io/revision"), "{written}");
 }
+
+#[test]
+fn a_feature_gate_of_the_api_server_can_be_turned_on() {
+    let feature_gates = vec!["ShardedListAndWatch".to_owned()];
+    let options = Options { processes: Processes::ApiServer, feature_gates, ..Options::default() };
+    let cluster = match TestCluster::start(options) {
+        Ok(cluster) => cluster,
+        Err(error) if error.is_no_binaries() && std::env::var_os("CI").is_none() => return,
+        Err(error) => panic!("{error}"),
+    };
+    let metrics = cluster.kubectl(["get", "--raw", "/metrics"]).unwrap();
+    let gate = metrics.lines().find(|line| line.starts_with("kubernetes_feature_enabled{name=\"ShardedListAndWatch\""));
+    assert!(gate.is_some_and(|line| line.ends_with(" 1")), "{gate:?}");
+}
