@@ -24,7 +24,7 @@ use crate::runtime::concurrency::ConcurrencyLimit;
 pub use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
 use crate::runtime::served_kinds::ServedKinds;
-use crate::shards::Ring;
+use crate::shards::{Ring, ShardSelector, Share};
 
 /// The name for events and metrics that belong to no controller.
 const MANAGER: &str = "manager";
@@ -189,6 +189,17 @@ pub struct ControllerConfig {
     pub max_concurrent_reconciles: usize,
     /// The ring of which the process is a shard: it serves only resources that are assigned to it. Default: none.
     pub ring: Option<Ring>,
+    /// Which resources the process lists, watches and serves, if the API server supports that (KEP-5866, alpha). Excludes
+    /// a ring. Default: all.
+    pub shard_selector: Option<ShardSelector>,
+}
+
+impl ControllerConfig {
+    /// Returns what says which resources are this process's; `None` if all of them are.
+    pub fn share(&self) -> Option<Share> {
+        let ring = self.ring.clone().map(Share::from);
+        ring.or_else(|| self.shard_selector.clone().map(Share::from))
+    }
 }
 
 /// The minimum default of [`ControllerConfig::max_concurrent_reconciles`].
@@ -206,6 +217,7 @@ impl Default for ControllerConfig {
                 .map_or(0, usize::from)
                 .max(LEAST_RECONCILES),
             ring: None,
+            shard_selector: None,
         }
     }
 }

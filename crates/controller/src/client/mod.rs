@@ -13,6 +13,7 @@ pub mod rehearsal;
 mod restart;
 mod resume;
 mod senders;
+mod sharded;
 mod term;
 mod traced;
 
@@ -45,6 +46,7 @@ use crate::client::pages::Pages;
 use crate::client::restart::AfterRestart;
 use crate::client::resume::Resuming;
 pub(crate) use crate::client::senders::senders;
+pub use crate::client::sharded::sharded;
 use crate::client::term::WithinTerm;
 use crate::lease::{Lost, Term};
 use crate::metrics::Metrics;

@@ -54,7 +54,8 @@ pub struct Config {
     /// Whether only the holder of the lease runs controllers. A shard of a ring ([`ControllerConfig::ring`]) has its
     /// own lease instead.
     pub leader_elect: bool,
-    /// The lease's name; required with `leader_elect`.
+    /// The lease's name; required with `leader_elect`. With a [`ControllerConfig::shard_selector`], the selector's
+    /// digest is appended, so that processes of other ranges do not wait.
     pub leader_election_id: String,
     /// The lease's namespace; empty means the pod's own.
     pub leader_election_namespace: String,
@@ -88,6 +89,12 @@ pub enum Error {
     /// A shard that is to elect a leader.
     #[error("a shard of a controller ring has its own lease: use either --controller-ring or --leader-elect")]
     LeaderInRing,
+    /// A shard of a ring that is to serve a range.
+    #[error("a sharder assigns a ring's resources: use either --controller-ring or --shard-selector")]
+    RangeInRing,
+    /// A process of a range with webhooks, whose configuration belongs to one leader.
+    #[error("a process with --shard-selector cannot publish webhooks, because no leader owns their configuration")]
+    WebhooksInRange,
     /// A shard with webhooks, whose configuration belongs to one leader.
     #[error("a shard of a controller ring cannot publish webhooks, because no leader owns their configuration")]
     WebhooksInRing,

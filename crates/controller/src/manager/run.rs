@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::reach;
-use crate::context::Context;
+use crate::context::{Context, ControllerConfig};
 use crate::lease::{self, Election};
 use crate::manager::{Clients, Config, Error, Manager};
 use crate::notifications::Notifications;
@@ -40,9 +40,7 @@ type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
     let Manager { config, metrics, mut controllers, webhooks, site, readiness, parts, .. } = manager;
-    if config.controllers.ring.is_some() && !webhooks.is_empty() {
-        return Err(Error::WebhooksInRing);
-    }
+    check(&config.controllers, !webhooks.is_empty())?;
     let (term, holder, server, workers) = (manager.term, manager.holder, manager.server, manager.workers);
     let hooks = match webhooks.is_empty() {
         true => None,
@@ -76,7 +74,8 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     let work = async {
         let answering = async {
             reach::reach(&client, &server, &answers).await;
-            if election.is_none() {
+            // Processes of other ranges serve the same kinds.
+            if election.is_none() && config.controllers.shard_selector.is_none() {
                 lease::warn_of_others(&client, &kinds).await;
             }
         };
@@ -97,13 +96,23 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
         () = context.readiness.remind() => Ok(()),
     };
     if let Some(election) = &mut election {
-        context.metrics.follows(lease_name(&config));
+        context.metrics.follows(&lease_name(&config));
         if !matches!(result, Err(Error::Lost(_))) {
             election.release().await;
         }
     }
     servers.stop().await;
     result
+}
+
+/// Checks that the process may serve its share of the resources.
+pub(super) fn check(config: &ControllerConfig, has_webhooks: bool) -> Result<(), Error> {
+    match (&config.ring, &config.shard_selector) {
+        (Some(_), Some(_)) => Err(Error::RangeInRing),
+        (Some(_), None) if has_webhooks => Err(Error::WebhooksInRing),
+        (None, Some(_)) if has_webhooks => Err(Error::WebhooksInRange),
+        _ => Ok(()),
+    }
 }
 
 /// Waits for the lease, runs the controllers, and lets them finish while the process still holds the lease.
@@ -116,7 +125,7 @@ async fn lead(
 ) -> Result<(), Error> {
     let mut context = context.clone();
     if let Some(election) = &mut election {
-        context.metrics.follows(lease_name(config));
+        context.metrics.follows(&lease_name(config));
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(()),
@@ -130,7 +139,7 @@ async fn lead(
                 () = tokio::time::sleep(MOVES) => {}
             }
         }
-        context.metrics.leads(lease_name(config));
+        context.metrics.leads(&lease_name(config));
         context.process = election.reference();
         prepare(&context, &controllers);
     }
@@ -248,6 +257,9 @@ fn election(
     if let Some(ring) = &config.controllers.ring {
         return shard(context, config, ring, (client, term)).map(Some);
     }
+    if let Some(selector) = &config.controllers.shard_selector {
+        tracing::info!(%selector, "Serving a range of the resources, which is alpha");
+    }
     if !config.leader_elect {
         tracing::warn!(
             "Leader election is off: a second process on these resources would write, too. Set --leader-elect where more than one may run"
@@ -260,7 +272,8 @@ fn election(
     }
     let namespace = namespace?;
     let identity = context.identity.to_string();
-    let lock = (namespace.as_str(), config.leader_election_id.as_str());
+    let name = lease_name(config);
+    let lock = (namespace.as_str(), name.as_str());
     let requirement = context.readiness.require(&format!("lease {}/{}", lock.0, lock.1), "not read yet");
     let election = Election::new(client, lock, identity, (lease::Timing::default(), term));
     Ok(Some(election.required(requirement).witnessed_by(Arc::new(context.contact.clone()))))
@@ -285,9 +298,14 @@ fn shard(
     Ok(election.of_shard(labels.into()).required(requirement).witnessed_by(Arc::new(context.contact.clone())))
 }
 
-/// Returns the name of the process's lease, for metrics.
-fn lease_name(config: &Config) -> &str {
-    config.controllers.ring.as_ref().map_or(&config.leader_election_id, Ring::shard)
+/// Returns the name of the process's lease. Each range has its own: otherwise only one of them would be served.
+fn lease_name(config: &Config) -> String {
+    let id = &config.leader_election_id;
+    match (&config.controllers.ring, &config.controllers.shard_selector) {
+        (Some(ring), _) => ring.shard().to_owned(),
+        (None, Some(selector)) => format!("{id}-{}", selector.digest()),
+        (None, None) => id.clone(),
+    }
 }
 
 fn lease_namespace(config: &Config) -> Result<String, Error> {

@@ -476,3 +476,54 @@ async fn a_shard_that_takes_a_lease_over_starts_only_once_earlier_moves_have_end
         assert_eq!(diary.lock().unwrap().contains(&"start"), starts, "after {seconds} s");
     }
 }
+
+/// Returns a selector of the hashes from 0 to the end.
+fn range(end: &str) -> crate::shards::ShardSelector {
+    format!("shardRange(object.metadata.uid, '0x0000000000000000', '{end}')").parse().unwrap()
+}
+
+/// Returns the configuration of a process that serves a range.
+fn of_range(end: &str) -> Config {
+    let controllers = ControllerConfig { shard_selector: Some(range(end)), ..ControllerConfig::default() };
+    let (leader_election_id, leader_election_namespace) = ("operator".to_owned(), "ns".to_owned());
+    Config { controllers, leader_elect: true, leader_election_id, leader_election_namespace, ..config() }
+}
+
+/// Runs a manager for a second; returns the names of the leases that it writes.
+async fn leases(config: Config) -> std::collections::BTreeSet<String> {
+    let leases: Arc<Mutex<std::collections::BTreeSet<String>>> = Arc::default();
+    let log = leases.clone();
+    let client = storing(move |lease| {
+        log.lock().unwrap().insert(lease["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+    });
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+    });
+    let controller = Fake { diary: Diary::default(), finish: Duration::ZERO, ends: None };
+    Manager::new(config).controller(controller).run_until(client, shutdown).await.unwrap();
+    std::mem::take(&mut *leases.lock().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_range_has_its_own_lease_which_the_replicas_of_the_range_share() {
+    let (eight, four) = ("0x8000000000000000", "0x4000000000000000");
+    let lease = |end: &str| format!("operator-{}", range(end).digest());
+    assert_eq!(leases(of_range(eight)).await, [lease(eight)].into());
+    assert_eq!(leases(of_range(four)).await, [lease(four)].into());
+    assert_ne!(lease(eight), lease(four));
+}
+
+#[tokio::test]
+async fn a_range_excludes_a_ring_and_webhooks() {
+    let ring = crate::shards::Ring::new("memcached", Some("pod-1")).unwrap();
+    let mut both = of_range("0x8000000000000000");
+    both.leader_elect = false;
+    both.controllers.ring = Some(ring);
+    let error = Manager::new(both).run_until(storing(|_| ()), CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().ends_with("use either --controller-ring or --shard-selector"), "{error}");
+    let error = super::run::check(&of_range("0x8000000000000000").controllers, true).unwrap_err();
+    assert!(error.to_string().starts_with("a process with --shard-selector cannot publish webhooks"), "{error}");
+}

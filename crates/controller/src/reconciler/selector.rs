@@ -4,17 +4,21 @@ use std::fmt;
 
 use kube::runtime::watcher;
 
+use crate::shards::ShardSelector;
+
 /// A selector of objects of a kind. A string is a label selector, such as `app=memcached`; the empty string selects
 /// every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector {
     labels: String,
     fields: String,
+    /// The range of the objects, for the resources of a process that serves one.
+    pub(super) range: Option<ShardSelector>,
 }
 
 impl From<&str> for Selector {
     fn from(labels: &str) -> Selector {
-        Selector { labels: labels.to_owned(), fields: String::new() }
+        Selector { labels: labels.to_owned(), ..Selector::default() }
     }
 }
 
@@ -29,7 +33,12 @@ impl Selector {
     /// Returns the selector of those objects that have these labels, too.
     pub(super) fn and(&self, labels: &str) -> Selector {
         let both = [&*self.labels, labels].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
-        Selector { labels: both, fields: self.fields.clone() }
+        Selector { labels: both, ..self.clone() }
+    }
+
+    /// Returns the selector of those objects that are in this range, too.
+    pub(super) fn within(self, range: Option<ShardSelector>) -> Selector {
+        Selector { range, ..self }
     }
 
     pub(super) fn config(&self) -> watcher::Config {

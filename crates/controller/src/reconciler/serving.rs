@@ -121,7 +121,8 @@ impl<R: Reconciler> Serving<R> {
     /// labels are gone, so this is the last write.
     pub(super) async fn give_up(&self, shard: &Shard, key: &ResourceKey, resource: &R::Resource) -> ReconcileResult {
         let resources = kind::api::<R::Resource>(self.context.client.clone(), &key.namespace);
-        let patch = shard.ring().acknowledgement(
+        let Some(ring) = shard.ring() else { return ReconcileResult::Success };
+        let patch = ring.acknowledgement(
             resource.uid().as_deref().unwrap_or_default(),
             resource.resource_version().as_deref().unwrap_or_default(),
         );
@@ -149,8 +150,8 @@ impl<R: Reconciler> Serving<R> {
         ReconcileResult::RequeueAfter
     }
 
-    /// Returns whether a deleted resource is being deleted and still this shard's, by a fresh read. Without a ring, the
-    /// watch is enough.
+    /// Returns whether a deleted resource is being deleted and still this shard's, by a fresh read. A process that
+    /// serves everything knows by its watch.
     async fn is_confirmed(&self, resource: &R::Resource) -> Result<bool, Failure<R::Error>> {
         let Some(shard) = &self.settings.shard else { return Ok(true) };
         let namespace = resource.namespace().unwrap_or_default();
@@ -159,7 +160,7 @@ impl<R: Reconciler> Serving<R> {
         Ok(now.is_some_and(|now| {
             now.metadata.deletion_timestamp.is_some()
                 && now.metadata.uid == resource.uid()
-                && shard.ring().standing(now.labels()) == Standing::Ours
+                && shard.standing(&now.metadata) == Standing::Ours
         }))
     }
 

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::metrics::Metrics;
 use crate::runtime::backoff::Backoff;
 use crate::runtime::queue::Queue;
-use crate::shards::{Shard, Standing};
+use crate::shards::{Shard, ShardSelector, Standing};
 
 type Filter<R> = Box<dyn Fn(&R) -> bool + Send + Sync>;
 
@@ -28,8 +28,10 @@ pub(super) struct Settings<R> {
     pub(super) workers: usize,
     pub(super) backoff: Backoff<ResourceKey>,
     pub(super) timeout: Option<Duration>,
-    /// What this process serves, if it is a shard of a ring.
+    /// What this process serves, if it serves a share of the resources.
     pub(super) shard: Option<Shard>,
+    /// The range that it lists and watches.
+    pub(super) range: Option<ShardSelector>,
     metrics: Metrics,
 }
 
@@ -44,7 +46,8 @@ impl<R: Kind> Settings<R> {
             workers: context.config.max_concurrent_reconciles,
             backoff: Backoff::default(),
             timeout: None,
-            shard: context.config.ring.clone().map(Shard::new),
+            shard: context.config.share().map(Shard::new),
+            range: context.config.shard_selector.clone(),
             metrics: context.metrics.clone(),
         }
     }
@@ -54,9 +57,9 @@ impl<R: Kind> Settings<R> {
         self.filters.iter().all(|serves| serves(resource))
     }
 
-    /// Returns what a resource's labels say to this shard.
+    /// Returns what a resource is to this shard.
     pub(super) fn standing(&self, resource: &R) -> Standing {
-        self.shard.as_ref().map_or(Standing::Ours, |shard| shard.ring().standing(resource.labels()))
+        self.shard.as_ref().map_or(Standing::Ours, |shard| shard.standing(resource.meta()))
     }
 
     /// Counts a resource's change, and queues the resource if the change matters.
@@ -74,7 +77,7 @@ impl<R: Kind> Settings<R> {
                 None => metrics.resource_deleted(&gvk, &key.namespace, &key.name),
             }
             if let Some(shard) = &shard {
-                let standing = now.map(|resource: &R| shard.ring().standing(resource.labels()));
+                let standing = now.map(|resource: &R| shard.standing(resource.meta()));
                 shard.follow(&key, standing.unwrap_or(Standing::Others));
             }
             let only_status = matches!((before, now), (Some(before), Some(now)) if is_alike(before, now));

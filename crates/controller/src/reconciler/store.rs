@@ -19,6 +19,7 @@ use super::kind::{self, Kind};
 use super::selector::Selector;
 use super::untyped::{self, Target};
 use crate::ResourceKey;
+use crate::client::sharded;
 use crate::context::Context;
 use crate::runtime::freshness::{Epoch, Stamp};
 use crate::runtime::namespaces::Namespaces;
@@ -73,13 +74,14 @@ impl Stores {
         let store = Arc::new(Store::new(scopes.clone()));
         let what = selector.of(readiness::kind(&K::kind(&()), &K::api_version(&())));
         for scope in scopes {
-            let (client, config) = (self.client.clone(), selector.config());
+            let (client, config) = (sharded(self.client.clone(), selector.range.as_ref()), selector.config());
+            let range = selector.range.clone();
             let namespace = scope.only().unwrap_or_default().to_owned();
             let resource = ApiResource::erase::<K>(&());
             let target = Target { resource, namespace, is_metadata: K::metadata_api() };
             let requirement = self.readiness.require(&scope.of(&what), LISTING);
             let open = move || {
-                let events = untyped::watch(&client, &target, config.clone());
+                let events = untyped::watch(&client, &target, config.clone(), range.clone());
                 let decoded = |event| ready(reflector::reduce(event, |untyped| Some(Decoded::of(untyped))));
                 events.filter_map(decoded).boxed()
             };

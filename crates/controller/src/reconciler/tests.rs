@@ -20,6 +20,7 @@ use crate::metrics::{Format, Metrics, ReconcileResult};
 use crate::reconciler::*;
 use crate::report::Reason;
 use crate::runtime::queue::Queue;
+use crate::shards::ShardSelector;
 use crate::testing::{self, Requests, client};
 
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -578,4 +579,33 @@ async fn a_write_that_meets_a_new_status_is_tried_again_without_an_event() {
     let shard = crate::shards::Shard::new(crate::shards::Ring::new("ring", Some("a")).unwrap());
     assert_eq!(serving.give_up(&shard, &key, &cached).await, ReconcileResult::RequeueAfter);
     assert_eq!(queue.timers(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_of_a_range_asks_for_it_and_serves_nothing_while_the_server_sends_more() {
+    let bounds = ["0x0000000000000000', '0x8000000000000000", "0x8000000000000000', '0x10000000000000000"];
+    let halves = bounds.map(|both| format!("shardRange(object.metadata.namespace, '{both}')").parse::<ShardSelector>());
+    let range = halves.into_iter().flatten().find(|half| half.selects("", "ns")).unwrap();
+    for (sends_more, expected) in [(false, &["ours"][..]), (true, &[])] {
+        let world = World::new();
+        world.add("ours", "fine");
+        if sends_more {
+            let other = (0..).map(|n| format!("ns-{n}")).find(|namespace| !range.selects("", namespace)).unwrap();
+            let mut note = world.note("ours").unwrap();
+            note["metadata"] = json!({"name": "other", "namespace": other, "generation": 1});
+            world.server.put(&format!("/apis/example.com/v1/namespaces/{other}/notes/other"), note, "user");
+        }
+        let config = ControllerConfig { shard_selector: Some(range.clone()), ..ControllerConfig::default() };
+        let context = Context::new(client(&world.server, &world.asked), config, Metrics::default(), Default::default());
+        let world = World { context: context.for_controller(MANAGER), ..world };
+        let notes = Notes::default();
+        run(&world, &notes, 60).await;
+        assert_eq!(*lock(&notes.reconciled), expected, "{sends_more}");
+        let asked = lock(&world.asked).clone();
+        let lists = asked.iter().filter(|line| line.starts_with("GET") && line.contains("limit="));
+        let (of_notes, others): (Vec<_>, Vec<_>) = lists.partition(|line| line.contains("/notes?"));
+        assert!(of_notes.iter().all(|line| line.contains("shardSelector=shardRange")), "{asked:?}");
+        assert!(!others.is_empty() && !others.iter().any(|line| line.contains("shardSelector")), "{asked:?}");
+        assert_eq!(of_notes.len() > 1, sends_more, "{asked:?}");
+    }
 }

@@ -14,6 +14,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::runtime::shard_selector::ShardSelector;
 use crate::runtime::{pages, reflector};
 
 /// An object as the API server sent it.
@@ -41,15 +42,16 @@ pub(super) struct Target {
     pub(super) is_metadata: bool,
 }
 
-/// Lists and watches objects repeatedly.
+/// Lists and watches objects repeatedly, in a range that the client asks for.
 pub(super) fn watch(
     client: &Client,
     target: &Target,
     config: watcher::Config,
+    range: Option<ShardSelector>,
 ) -> BoxStream<'static, watcher::Result<Event<Untyped>>> {
     match target.is_metadata {
-        true => pages_of::<true>(client, target, config),
-        false => pages_of::<false>(client, target, config),
+        true => pages_of::<true>(client, target, config, range),
+        false => pages_of::<false>(client, target, config, range),
     }
 }
 
@@ -57,13 +59,15 @@ fn pages_of<const METADATA: bool>(
     client: &Client,
     target: &Target,
     config: watcher::Config,
+    range: Option<ShardSelector>,
 ) -> BoxStream<'static, watcher::Result<Event<Untyped>>> {
     let client = client.clone();
     let api: Api<Asked<METADATA>> = match &*target.namespace {
         "" => Api::all_with(client, &target.resource),
         namespace => Api::namespaced_with(client, namespace, &target.resource),
     };
-    pages::watch(api, config).filter_map(|event| ready(reflector::reduce(event, |asked| Some(asked.0)))).boxed()
+    let events = pages::watch(api, config).within(range);
+    events.filter_map(|event| ready(reflector::reduce(event, |asked| Some(asked.0)))).boxed()
 }
 
 /// An object that is requested as a whole, or as metadata only: kube decides that by the type.
@@ -98,7 +102,7 @@ mod tests {
         let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
         for is_metadata in [true, false] {
             let target = Target { resource: resource.clone(), namespace: String::new(), is_metadata };
-            let mut events = watch(&client, &target, watcher::Config::default());
+            let mut events = watch(&client, &target, watcher::Config::default(), None);
             while events.next().await.is_some_and(|event| event.is_ok()) {}
         }
         let asked = lock(&asked);

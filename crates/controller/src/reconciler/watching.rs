@@ -11,6 +11,7 @@ use super::settings::Settings;
 use super::store::{Listed, Stores};
 use crate::ResourceKey;
 use crate::runtime::backoff::Backoff;
+use crate::shards::{Ring, Shard};
 
 /// A watched kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,8 +118,8 @@ impl<R: Kind> Watching<R> {
     /// Returns the cache of the resources themselves. Called last, because the selector must be known.
     pub(super) fn resources(mut self) -> (Cache<R>, Settings<R>, Vec<Listed>) {
         let (wakes, on_invalid) = (self.settings.wakes(), self.settings.on_invalid());
-        let own = self.settings.shard.as_ref().map(|shard| shard.ring().selector());
-        let selector = self.settings.selector.and(&own.unwrap_or_default());
+        let own = self.settings.shard.as_ref().and_then(Shard::ring).map(Ring::selector);
+        let selector = self.settings.selector.and(&own.unwrap_or_default()).within(self.settings.range.clone());
         let index = Index::new(|resource: &R| [ResourceKey::of(resource)], wakes).on_invalid(on_invalid);
         let resources = self.read(&selector, index);
         (resources, self.settings, self.listed)

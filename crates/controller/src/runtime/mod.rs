@@ -2,7 +2,7 @@
 //!
 //! A `queue` hands out keys, `fair_queue` lets groups take turns, `retries` keeps failed keys apart, `concurrency`
 //! limits how many run at once, and `workers` runs them. A `reflector` feeds a store from lists and watches, which
-//! `pages` reads, and `freshness` decides how long to trust an entry.
+//! `pages` reads, a `shard_selector` selects a range of them, and `freshness` decides how long to trust an entry.
 
 pub mod key;
 pub mod namespaces;
@@ -22,6 +22,7 @@ pub mod reflector;
 
 pub mod pages;
 pub mod refusals;
+pub mod shard_selector;
 
 pub mod freshness;
 

@@ -1,5 +1,5 @@
 //! Lists in pages, whose sizes [`PAGE`] leaves to the client. Lists again when the server cannot resume a watch from
-//! the last seen version, and after it refused a watch.
+//! the last seen version, after it refused a watch, and after it sent an object that the process does not serve.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::reflector;
 use super::refusals::Refusals;
+use super::shard_selector::{NotHonoured, ShardSelector};
 
 /// The maximum number of objects in a page. A list that asks for exactly this many may get smaller pages.
 pub const PAGE: u32 = 500;
@@ -26,13 +27,16 @@ where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let open = move || watcher::watcher(api.clone(), config.clone().page_size(PAGE)).default_backoff().boxed();
-    Pages { events: open(), open: Box::new(open), opened: Instant::now(), refusals: Refusals::default() }
+    let accepts = Box::new(|_: &K| true);
+    Pages { events: open(), open: Box::new(open), accepts, opened: Instant::now(), refusals: Refusals::default() }
 }
 
 /// List and watch events of a kind.
 pub struct Pages<K> {
     open: Box<dyn Fn() -> Events<K> + Send>,
     events: Events<K>,
+    /// Returns whether the server may send an object.
+    accepts: Box<dyn Fn(&K) -> bool + Send>,
     /// When the current list started.
     opened: Instant,
     refusals: Refusals,
@@ -40,10 +44,32 @@ pub struct Pages<K> {
 
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
+impl<K: kube::Resource + Send + 'static> Pages<K> {
+    /// Passes on only objects that the selector selects. A server that sends another does not honour the selector: its
+    /// list or watch ends with an error, and another list begins after a pause.
+    #[must_use]
+    pub fn within(self, selector: Option<ShardSelector>) -> Pages<K> {
+        let Some(selector) = selector else { return self };
+        let accepts = move |object: &K| {
+            let meta = object.meta();
+            selector.selects(meta.uid.as_deref().unwrap_or_default(), meta.namespace.as_deref().unwrap_or_default())
+        };
+        Pages { accepts: Box::new(accepts), ..self }
+    }
+}
+
 impl<K: Send + 'static> Pages<K> {
     /// Lists again. kube would ask for the same version over and over.
     fn open_anew(&mut self) {
         (self.events, self.opened) = ((self.open)(), Instant::now());
+    }
+
+    /// Returns whether the event has an object that the server must not send.
+    fn is_foreign(&self, event: &watcher::Result<Event<K>>) -> bool {
+        match event {
+            Ok(Event::InitApply(object) | Event::Apply(object) | Event::Delete(object)) => !(self.accepts)(object),
+            Ok(Event::Init | Event::InitDone) | Err(_) => false,
+        }
     }
 
     /// Lists again after a pause. Only a successful list proves that the refusal is over.
@@ -61,6 +87,11 @@ impl<K: Send + 'static> Stream for Pages<K> {
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let polled = self.events.poll_next_unpin(task);
         match &polled {
+            Poll::Ready(Some(event)) if self.is_foreign(event) => {
+                self.open_after_refusal();
+                let error = kube::Error::Service(Box::new(NotHonoured));
+                return Poll::Ready(Some(Err(watcher::Error::InitialListFailed(error))));
+            }
             // kube lists again after an expired watch, but not if the server refuses to start one.
             Poll::Ready(Some(Err(error))) if reflector::is_unknown_version(error) => self.open_anew(),
             // kube ends its own pauses as soon as a list starts.
@@ -189,6 +220,66 @@ mod tests {
             let watches: Vec<bool> = asked.lock().unwrap().iter().map(|query| query.contains("watch=true")).collect();
             assert_eq!(watches, [false, true, false, true], "one list and one watch more: {ends:?}");
         }
+    }
+
+    /// Returns a server that lists objects with these uids, and then watches them; only `a` if it honours a selector.
+    fn ignoring(asked: &Asked, listed: &'static [&str], watched: &'static [&str]) -> Client {
+        let asked = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let is_watch = query.contains("watch=true");
+            asked.lock().unwrap().push(query);
+            let object = |uid: &&str| json!({"metadata": {"name": uid, "uid": uid, "resourceVersion": "6"}});
+            let event = |uid: &&str| format!("{}\n", json!({"type": "ADDED", "object": object(uid)}));
+            let list =
+                json!({"metadata": {"resourceVersion": "5"}, "items": listed.iter().map(object).collect::<Vec<_>>()});
+            let text = if is_watch { watched.iter().map(event).collect() } else { list.to_string() };
+            async move {
+                match is_watch && watched.is_empty() {
+                    true => std::future::pending().await,
+                    false => Ok::<_, tower::BoxError>(Response::new(Body::from(text.into_bytes()))),
+                }
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_sends_what_a_shard_selector_excludes_is_asked_again_and_nothing_of_it_is_stored() {
+        // The hash of `a` alone.
+        let only_a = "shardRange(object.metadata.uid, '0xaf63dc4c8601ec8c', '0xaf63dc4c8601ec8d')";
+        let selector: ShardSelector = only_a.parse().unwrap();
+        for (listed, watched, is_listed, requests) in
+            [(&["a"][..], &[][..], true, 2..3), (&["a", "b"], &[], false, 10..20), (&["a"], &["b"], true, 20..40)]
+        {
+            let (asked, names) = (Asked::default(), Names::default());
+            let client = crate::client::sharded(ignoring(&asked, listed, watched), Some(&selector));
+            let (api, range): (Api<ConfigMap>, _) = (Api::all(client), selector.clone());
+            let open = move || watch(api.clone(), watcher::Config::default()).within(Some(range.clone())).boxed();
+            let (first, listing) = tokio::sync::oneshot::channel();
+            let feeding = reflector::feed(names.clone(), reflector::Stream::new(WatchScope::ALL, open), first);
+            assert!(tokio::time::timeout(std::time::Duration::from_secs(300), feeding).await.is_err());
+            assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["a"], "{listed:?} {watched:?}");
+            assert_eq!(listing.await.is_ok(), is_listed, "{listed:?} {watched:?}");
+            let asked = asked.lock().unwrap();
+            assert!(requests.contains(&asked.len()), "{listed:?} {watched:?}: {}", asked.len());
+            let has_selector =
+                |query: &String| query.contains("&shardSelector=shardRange%28object%2Emetadata%2Euid%2C%20");
+            assert!(asked.iter().all(has_selector), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_ignores_the_selector_is_reported_with_what_helps() {
+        let error = watcher::Error::InitialListFailed(kube::Error::Service(Box::new(NotHonoured)));
+        let message = crate::report::chain(&error);
+        assert!(
+            message.ends_with(
+                "the API server sends resources outside --shard-selector: enable its feature gate ShardedListAndWatch \
+             (Kubernetes 1.36) on every API server, or remove the flag"
+            ),
+            "{message}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

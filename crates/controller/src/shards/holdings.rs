@@ -1,10 +1,11 @@
-//! The resources that this shard serves, each with its own term: once the resource goes to another shard, no write
-//! for it is sent.
+//! The resources that this shard serves, each with its own term: once the resource goes to another shard or is gone, no
+//! write for it is sent.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use outside::Api;
 use outside::sync::lock;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::within::Within;
-use super::{Ring, Standing};
+use super::{Ring, Share, Standing};
 use crate::ResourceKey;
 use crate::client::within;
 use crate::lease::Term;
@@ -20,10 +21,10 @@ use crate::lease::Term;
 /// How long writes in flight may delay the acknowledgement of a drain; after that it is tried again.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// A ring, and what this shard serves for one controller. Clones share it.
+/// A share of the resources, and what this shard serves of it for one controller. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Shard {
-    ring: Ring,
+    share: Share,
     holdings: Arc<Mutex<HashMap<ResourceKey, Holding>>>,
     /// Resources that came from another shard and have not been reconciled here.
     arrivals: Arc<Mutex<HashSet<ResourceKey>>>,
@@ -62,13 +63,22 @@ impl Holding {
 
 impl Shard {
     /// Creates a shard that serves nothing yet.
-    pub fn new(ring: Ring) -> Shard {
-        Shard { ring, holdings: Arc::default(), arrivals: Arc::default() }
+    pub fn new(share: impl Into<Share>) -> Shard {
+        Shard { share: share.into(), holdings: Arc::default(), arrivals: Arc::default() }
     }
 
-    /// Returns the ring.
-    pub fn ring(&self) -> &Ring {
-        &self.ring
+    /// Returns the ring, if labels assign the resources.
+    pub fn ring(&self) -> Option<&Ring> {
+        match &self.share {
+            Share::Ring(ring) => Some(ring),
+            Share::Range(_) => None,
+        }
+    }
+
+    /// Returns what a resource with this metadata is to this shard.
+    pub fn standing(&self, of: &ObjectMeta) -> Standing {
+        let text = |of: &Option<String>| of.clone().unwrap_or_default();
+        self.share.standing(&text(&of.uid), &text(&of.namespace), of.labels.as_ref().unwrap_or(&BTreeMap::new()))
     }
 
     /// Begins a reconcile of a resource that is this shard's: returns the right to write for it. Read the resource's
@@ -200,6 +210,25 @@ mod tests {
         let delete = api.send(Call::delete("/api/v1/namespaces/ns/configmaps/a", vec![]));
         let (answer, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(90), delete), moves);
         assert!(matches!(answer, Ok(Err(Error::Moved))));
+}
+
+    #[test]
+    fn a_range_is_served_whatever_the_labels_of_its_resources() {
+        // `a` has the hash 0xaf63dc4c8601ec8c.
+        let range = |field| format!("shardRange(object.metadata.{field}, '0x8000000000000000', '0xb000000000000000')");
+        let of = |field| Shard::new(range(field).parse::<super::super::ShardSelector>().unwrap());
+        for (field, uid, namespace, expected) in [
+            ("uid", "a", "default", Standing::Ours),
+            ("uid", "default", "a", Standing::Others),
+            ("namespace", "default", "a", Standing::Ours),
+            ("namespace", "a", "", Standing::Others),
+        ] {
+            let labels = BTreeMap::from([("drain.alpha.sharding.timebertt.dev/r".to_owned(), "true".to_owned())]);
+            let (uid, namespace) = (Some(uid.to_owned()), Some(namespace.to_owned()).filter(|name| !name.is_empty()));
+            let metadata = ObjectMeta { uid, namespace, labels: Some(labels), ..ObjectMeta::default() };
+            assert_eq!(of(field).standing(&metadata), expected, "{metadata:?}");
+        }
+        assert!(of("uid").ring().is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,9 @@
-//! What makes this process one shard of a ring, by the protocol of kubernetes-controller-sharding: the labels that
-//! assign a resource, and what it means for this process when they change. Nothing here assigns: that project's sharder
-//! does.
+//! What makes this process one of several that share resources: one shard of a ring, by the protocol of
+//! kubernetes-controller-sharding, or the process of one range of hashes. In a ring, labels assign a resource. Nothing
+//! here assigns: that project's sharder does. A range is fixed, so a resource stays in it for its whole life.
 //!
 //! A shard has a lease (see [`crate::lease`]), and writes only within its term. [`Shard`] adds a term for each
-//! resource, which ends when the resource goes to another shard.
+//! resource, which ends when the resource goes to another shard, or is gone.
 
 mod holdings;
 mod within;
@@ -11,6 +11,7 @@ mod within;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use crate::runtime::shard_selector::{InvalidSelector, ShardSelector};
 pub use holdings::{Holding, Shard};
 
 /// The label of a shard's lease that names its ring.
@@ -57,7 +58,16 @@ pub enum InvalidRing {
 )]
 pub struct ClusterScoped(String);
 
-/// What a resource's labels say to this shard.
+/// What says which resources are this process's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Labels, which change.
+    Ring(Ring),
+    /// A hash, which does not.
+    Range(ShardSelector),
+}
+
+/// What a resource's metadata says to this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// This shard serves the resource.
@@ -66,6 +76,29 @@ pub enum Standing {
     Drained,
     /// Another shard serves the resource, or none.
     Others,
+}
+
+impl Share {
+    /// Returns what a resource with this uid, this namespace and these labels is to this shard.
+    pub fn standing(&self, uid: &str, namespace: &str, labels: &BTreeMap<String, String>) -> Standing {
+        match self {
+            Share::Ring(ring) => ring.standing(labels),
+            Share::Range(selector) if selector.selects(uid, namespace) => Standing::Ours,
+            Share::Range(_) => Standing::Others,
+        }
+    }
+}
+
+impl From<Ring> for Share {
+    fn from(ring: Ring) -> Share {
+        Share::Ring(ring)
+    }
+}
+
+impl From<ShardSelector> for Share {
+    fn from(selector: ShardSelector) -> Share {
+        Share::Range(selector)
+    }
 }
 
 impl Ring {

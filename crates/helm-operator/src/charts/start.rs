@@ -126,7 +126,7 @@ pub(super) async fn start(
         turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on())),
         settings,
         acceptance,
-        shard: context.config.ring.clone().map(Shard::new),
+        shard: context.config.share().map(Shard::new),
         metrics: context.metrics.clone(),
         counts: ChartMetrics::of(&context),
         events: context.events.clone(),
@@ -345,7 +345,7 @@ fn acceptance(
         filters: extensions.filters.clone(),
         pauses: extensions.pauses.clone(),
         keep_metadata: extensions.need_metadata(),
-        ring: context.config.ring.clone(),
+        share: context.config.share(),
         canary: watch.rollout.as_ref().and_then(|rollout| rollout.canary.clone()),
     })
 }

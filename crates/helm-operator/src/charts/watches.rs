@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 
+use controller::client::sharded;
 use controller::context::Context;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::pages;
@@ -26,18 +27,21 @@ use crate::view::primary::Received;
 use crate::view::served;
 use crate::watches::Expressions;
 
-/// Watches the custom resources; in a ring, those that are assigned to this shard.
+/// Watches the custom resources; in a ring, those that are assigned to this shard; with a shard selector, its range.
 pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Received>> {
     let ring = context.config.ring.as_ref();
     let own = ring.map(|ring| Expression::Equal(ring.shard_label().to_owned(), ring.shard().to_owned()));
     let selector: Selector = selector.clone().into_iter().chain(own).collect();
     let config = watcher::Config::default().labels_from(&selector);
+    let range = &context.config.shard_selector;
+    let client = sharded(context.client.clone(), range.as_ref());
     let what = readiness::kind(&resource.kind, &resource.api_version);
     let stream = |scope: WatchScope| {
-        let api: Api<Received> = api(&context.client, resource, &scope);
+        let api: Api<Received> = api(&client, resource, &scope);
         let requirement = context.readiness.require(&scope.of(&what), LISTING);
-        let config = config.clone();
-        Stream::new(scope, move || pages::watch(api.clone(), config.clone()).boxed()).required(requirement)
+        let (config, range) = (config.clone(), range.clone());
+        let open = move || pages::watch(api.clone(), config.clone()).within(range.clone()).boxed();
+        Stream::new(scope, open).required(requirement)
     };
     scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
 }

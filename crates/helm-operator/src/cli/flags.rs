@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, Args, ValueEnum};
 use controller::context::ControllerConfig;
 use controller::notifications::{self, Sink};
 use controller::runtime::namespaces::Namespaces;
-use controller::shards::{InvalidRing, Ring};
+use controller::shards::{InvalidRing, Ring, ShardSelector};
 use controller::traces;
 use controller::webhooks;
 use golibs::strconv::parse_bool;
@@ -194,6 +194,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME")]
     controller_ring: Option<String>,
 
+    /// Alpha: list, watch and serve only resources in this range of hashes, such as "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"; needs the API server's feature gate ShardedListAndWatch, and one process for each other range
+    #[arg(long, value_name = "EXPRESSION")]
+    shard_selector: Option<ShardSelector>,
+
     /// Namespace of the Secret that holds the key of release records [default: the lease's, else the pod's, else the kubeconfig's]
     #[arg(
         long,
@@ -286,6 +290,7 @@ impl Run {
                 .max_concurrent_reconciles
                 .map_or(defaults.controllers.max_concurrent_reconciles, usize::from),
             ring,
+            shard_selector: self.shard_selector.clone(),
         };
         let charts = ChartConfig {
             hook_timeout: self.hook_timeout,
@@ -388,6 +393,9 @@ impl Run {
         }
         if self.controller_ring.is_some() && self.leader_elect.or(self.enable_leader_election) == Some(true) {
             return Err(UsageError::Both("controller-ring", "leader-elect"));
+        }
+        if self.controller_ring.is_some() && self.shard_selector.is_some() {
+            return Err(UsageError::Both("controller-ring", "shard-selector"));
         }
         if self.enable_leader_election.is_some() && self.leader_elect.is_some() {
             return Err(UsageError::Both("enable-leader-election", "leader-elect"));

@@ -265,3 +265,15 @@ fn a_saved_chart_is_served_although_a_reconcile_hangs() {
     assert!(starts_again(Ok(()), true).unwrap() && starts_again(hung(), true).unwrap());
     assert!(!starts_again(Ok(()), false).unwrap() && starts_again(hung(), false).is_err());
 }
+
+#[test]
+fn a_shard_selector_is_checked_at_start_and_excludes_a_ring() {
+    let flag = "--shard-selector=shardRange(object.metadata.uid,'0x0000000000000000','0x8000000000000000')";
+    let selector = config(&format!("run {flag}"), &[]).unwrap().process.controllers.shard_selector.unwrap();
+    let expected = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')";
+    assert_eq!(selector.to_string(), expected);
+    let error = config("run --shard-selector=shard=a", &[]).unwrap_err();
+    assert!(error.contains(&format!("a valid one is {expected}")), "{error}");
+    let error = config(&format!("run --controller-ring=r {flag}"), &[]).unwrap_err();
+    assert_eq!(error, "only one of --controller-ring and --shard-selector may be set");
+}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use controller::runtime::key::ResourceKey;
-use controller::shards::{Ring, Standing};
+use controller::shards::{Share, Standing};
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 
@@ -30,8 +30,8 @@ pub(crate) struct Acceptance {
     pub(crate) keep_metadata: bool,
     /// Which resources are the canaries of a rollout, by their labels.
     pub(crate) canary: Option<Selector>,
-    /// The ring whose labels say which resources are this shard's.
-    pub(crate) ring: Option<Ring>,
+    /// What says which resources are this process's; `None` if all of them are.
+    pub(crate) share: Option<Share>,
 }
 
 impl Acceptance {
@@ -65,8 +65,8 @@ impl Acceptance {
     }
 
     fn standing(&self, primary: &Primary) -> Standing {
-        let labels = primary.raw.as_ref().map(|raw| &raw.labels);
-        self.ring.as_ref().zip(labels).map_or(Standing::Ours, |(ring, labels)| ring.standing(labels))
+        let raw = self.share.as_ref().zip(primary.raw.as_ref());
+        raw.map_or(Standing::Ours, |(share, raw)| share.standing(primary.uid(), primary.own_namespace(), &raw.labels))
     }
 
     /// Returns whether the author pauses the resource; `None` if a filter rejects it. A resource that must be

@@ -70,7 +70,7 @@ pub(crate) struct ControllerContext {
     /// Cancelled when the process stops.
     pub(crate) stopping: CancellationToken,
     pub(crate) acceptance: Acceptance,
-    /// What this process serves, if it is a shard of a ring.
+    /// What this process serves, if it serves a share of the resources.
     pub(crate) shard: Option<Shard>,
     /// The custom resource's kind.
     pub(crate) resource: Arc<Resource>,

@@ -49,7 +49,9 @@ pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Op
 
 async fn acknowledge(shared: &ControllerContext, shard: &Shard, primary: &Primary) -> Result<(), Error> {
     let path = shared.resource.path(primary.namespace(), primary.name())?;
-    let patch = shard.ring().acknowledgement(primary.uid(), primary.resource_version());
+    // Only a ring's labels ask for this.
+    let Some(ring) = shard.ring() else { return Ok(()) };
+    let patch = ring.acknowledgement(primary.uid(), primary.resource_version());
     let path = format!("{path}?fieldManager={FIELD_MANAGER}");
     let answer = shared.api.send(Call::merge(path, patch.to_string().into_bytes())).await?;
     shared.primary_written(answer.parse::<Received>()?);
@@ -82,8 +84,8 @@ pub(crate) async fn catch_up(shared: &ControllerContext, key: &ResourceKey) -> b
     }
 }
 
-/// Returns whether a resource that is to be uninstalled is being deleted and still this shard's, by a fresh read. Without
-/// a ring, the watch is enough.
+/// Returns whether a resource that is to be uninstalled is being deleted and still this shard's, by a fresh read. A
+/// process that serves everything knows by its watch.
 pub(crate) async fn is_confirmed(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
     if context.shared.shard.is_none() {
         return Ok(true);

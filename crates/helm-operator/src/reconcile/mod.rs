@@ -102,7 +102,7 @@ pub(crate) async fn reconcile(
         return ReconcileResult::RequeueAfter;
     };
     if shared.is_leaving(key) || shared.cache.primary(key).is_some_and(|primary| primary.is_drained) {
-        tracing::info!(resource = %key, "Stopping because the resource goes to another shard");
+        tracing::info!(resource = %key, "Stopping because the resource is gone or goes to another shard");
         return ReconcileResult::Success;
     }
     status_writer::finish(&reconcile.context, end).await

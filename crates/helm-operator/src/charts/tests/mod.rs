@@ -15,7 +15,7 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
 use controller::runtime::reflector::{Sink, WatchScope};
-use controller::shards::Shard;
+use controller::shards::{Shard, Share};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use helm::chart::Chart;
@@ -478,7 +478,7 @@ impl World {
         // The controllers of several versions of a kind are one process.
         let process = if acceptance.version.is_none() { PROCESSES.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
         let name: Arc<str> = format!("operator-{process}").into();
-        let releases = Arc::new(Releases::of(name.clone()).in_ring(acceptance.ring.is_some()));
+        let releases = Arc::new(Releases::of(name.clone()).in_ring(matches!(acceptance.share, Some(Share::Ring(_)))));
         let metrics = Metrics::of("helm_operator");
         let applier = Applier::new(api.clone());
         let shared = ControllerContext {
@@ -512,7 +512,7 @@ impl World {
                 "memcacheds",
                 acceptance.release_namespace.is_none(),
             )),
-            shard: acceptance.ring.clone().map(Shard::new),
+            shard: acceptance.share.clone().map(Shard::new),
             acceptance,
             new_kinds: mpsc::unbounded_channel().0,
             diagnoses: Arc::default(),

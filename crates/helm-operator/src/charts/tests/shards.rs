@@ -3,7 +3,7 @@
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::reflector::Sink as _;
-use controller::shards::Ring;
+use controller::shards::{Ring, ShardSelector};
 use tokio::time::sleep;
 
 use super::hooks::{JOBS, count, hook, phases, reconcile, with_hooks};
@@ -15,8 +15,8 @@ const DRAIN: &str = "drain.alpha.sharding.timebertt.dev/ring";
 
 /// Returns the controller of a shard with this name.
 fn shard(server: &Arc<MemoryApi>, name: &str) -> World {
-    let ring = Some(Ring::new("ring", Some(name)).unwrap());
-    World::taking(server.clone(), Arc::new(Stub::default()), Acceptance { ring, ..Acceptance::default() })
+    let share = Some(Ring::new("ring", Some(name)).unwrap().into());
+    World::taking(server.clone(), Arc::new(Stub::default()), Acceptance { share, ..Acceptance::default() })
 }
 
 /// Creates a resource of the first of two shards.
@@ -319,4 +319,36 @@ async fn a_shard_refuses_reverse_deletion_instead_of_forgetting_it() {
     let ready = a.condition("Ready").unwrap();
     assert!(ready.contains("[0]: reverseDeletion") && ready.contains("--controller-ring"), "{ready}");
     assert_eq!(a.history(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_served_in_one_range_only_and_so_is_a_namesake_that_follows_it() {
+    let server = World::new(spec()).server;
+    let mut primary = server.object(PRIMARY).unwrap();
+    let is_first = |half: &ShardSelector| half.selects(primary["metadata"]["uid"].as_str().unwrap(), "");
+    let bounds = ["0x0000000000000000', '0x8000000000000000", "0x8000000000000000', '0x10000000000000000"];
+    let mut halves =
+        bounds.map(|both| format!("shardRange(object.metadata.uid, '{both}')").parse::<ShardSelector>().unwrap());
+    halves.sort_by_key(|half| !is_first(half));
+    let [a, b] = halves.clone().map(|half| {
+        let acceptance = Acceptance { share: Some(half.into()), ..Acceptance::default() };
+        World::taking(server.clone(), Arc::new(Stub::default()), acceptance)
+    });
+    b.reconcile().await;
+    assert_eq!(writes(&server), Vec::<String>::new());
+    a.reconcile().await;
+    assert_eq!((a.history(), a.maps().len()), (vec!["1 deployed".to_owned()], 3));
+
+    // Someone removes the finalizer while a step runs, and creates the resource again.
+    let step = a.shared.shard.as_ref().unwrap().begin(&key());
+    leaves(&a, &server.object(PRIMARY).unwrap());
+    assert!(step.is_leaving(), "the step ends");
+    let other = (0..).map(|n| format!("uid-{n}")).find(|uid| halves[1].selects(uid, "")).unwrap();
+    primary["metadata"]["uid"] = other.into();
+    server.put(PRIMARY, primary, "kubectl");
+    arrives(&a);
+    let written = writes(&server).len();
+    reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+    assert!(a.shared.cache.primary(&key()).is_none());
+    assert_eq!(writes(&server).len(), written, "{:?}", writes(&server));
 }
