@@ -45,6 +45,7 @@ mod playground;
 mod policies;
 mod publishable;
 mod quiet;
+mod ranges;
 mod ready;
 mod recorded;
 mod records;

@@ -84,7 +84,7 @@ fn create_ring(cluster: &TestCluster, namespace: &Namespace<'_>) {
 }
 
 /// Returns a kubeconfig with a separate account for each shard, so that the audit log says which shard wrote.
-fn kubeconfig(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str) -> PathBuf {
+pub(crate) fn kubeconfig(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str) -> PathBuf {
     let name = format!("{}-{shard}", namespace.name());
     let subject = json!({"kind": "ServiceAccount", "name": shard, "namespace": namespace.name()});
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
@@ -106,7 +106,7 @@ fn start(cluster: &TestCluster, namespace: &Namespace<'_>, shard: &str, chart: &
     operator
 }
 
-fn list(namespace: &Namespace<'_>, kind: &str) -> Vec<Value> {
+pub(crate) fn list(namespace: &Namespace<'_>, kind: &str) -> Vec<Value> {
     let list: Value = serde_json::from_str(&namespace.kubectl(["get", kind, "-o", "json"]).unwrap()).unwrap();
     list["items"].as_array().cloned().unwrap_or_default()
 }
@@ -165,7 +165,7 @@ fn identities(namespace: &Namespace<'_>) -> BTreeSet<String> {
 }
 
 /// Returns, for each release, which shards wrote for it, in order: `a b` if a wrote and then b.
-fn writers(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeMap<String, Vec<String>> {
+pub(crate) fn writers(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeMap<String, Vec<String>> {
     let own = format!("system:serviceaccount:{}:", namespace.name());
     let mut writers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for request in cluster.requests().unwrap() {
