@@ -210,7 +210,7 @@ mod tests {
         let delete = api.send(Call::delete("/api/v1/namespaces/ns/configmaps/a", vec![]));
         let (answer, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(90), delete), moves);
         assert!(matches!(answer, Ok(Err(Error::Moved))));
-}
+    }
 
     #[test]
     fn a_range_is_served_whatever_the_labels_of_its_resources() {
