@@ -98,6 +98,7 @@ mod retries;
 mod rollout;
 mod rollout_steps;
 mod shards;
+mod shares;
 mod sources;
 mod storage;
 mod unanswered;
