@@ -149,6 +149,12 @@ impl Revision {
 }
 
 impl Release {
+    /// Creates a release without revisions, with room for one, as most releases have. A list that grows by itself would
+    /// begin with room for four.
+    pub(crate) fn for_one_revision() -> Arc<Release> {
+        Arc::new(Release { revisions: LiteMap::with_capacity(1), ..Release::default() })
+    }
+
     /// Stores a revision whose whole record we wrote, with the record.
     pub(crate) fn put_written(&mut self, version: u32, status: Status, written: Written, marks: Marks) {
         let Written { packed, resource_version } = written;

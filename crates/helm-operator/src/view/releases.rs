@@ -142,7 +142,7 @@ impl Releases {
     /// Changes a release in the name of one reader, and notifies the others.
     pub(crate) fn change<T>(&self, key: &ResourceKey, by: ListenerId, change: impl FnOnce(&mut Release) -> T) -> T {
         let mut all = self.changing();
-        let release = Arc::make_mut(all.entry(key.clone()).or_default());
+        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(Release::for_one_revision));
         let result = change(release);
         release.drop_old_objects();
         if release.revisions.is_empty() {
@@ -168,7 +168,7 @@ impl Releases {
     pub(crate) fn store(&self, key: &ResourceKey, meta: RecordMeta, epoch: Epoch) -> bool {
         let is_listed = lock(&self.listed).iter().any(|scope| scope.covers(&key.namespace));
         let mut all = self.changing();
-        let release = Arc::make_mut(all.entry(key.clone()).or_default());
+        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(Release::for_one_revision));
         // With other keys, the same record may be proven, or no longer be.
         let is_news = |r: &Revision| r.resource_version == meta.resource_version && r.trust.differs_by_keys(meta.proof);
         let known = release.revisions.get_mut(&meta.version).map(|r| {
@@ -197,7 +197,7 @@ impl Releases {
     /// Adds what a fresh read found of a release's records and their events have not reported yet.
     pub(crate) fn catch_up(&self, key: &ResourceKey, records: Vec<RecordMeta>) {
         let mut all = self.changing();
-        let release = Arc::make_mut(all.entry(key.clone()).or_default());
+        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(Release::for_one_revision));
         for meta in records {
             let known = release.revisions.get(&meta.version);
             if known.is_none_or(|known| known.resource_version < meta.resource_version) {
