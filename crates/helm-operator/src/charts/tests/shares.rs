@@ -82,9 +82,9 @@ fn recorded(release: usize) -> RecordMeta {
 #[ignore = "measures the memory of its process: run it alone, with --nocapture"]
 #[allow(clippy::print_stdout)] // The figures.
 async fn what_a_shard_keeps_of_a_release_of_another_shard() {
-    let ring = Some(Ring::new("ring", Some("a")).unwrap());
+    let share = Some(Ring::new("ring", Some("a")).unwrap().into());
     let server = Arc::new(MemoryApi::new());
-    let world = World::taking(server, Arc::new(Stub::default()), Acceptance { ring, ..Acceptance::default() });
+    let world = World::taking(server, Arc::new(Stub::default()), Acceptance { share, ..Acceptance::default() });
     let epoch = Epoch { number: 1, began: Instant::now(), is_list: true };
     let [before, with_records, with_both] = [0, 1, 2].map(|stage| {
         for release in 0..RELEASES {
