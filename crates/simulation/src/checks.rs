@@ -36,6 +36,8 @@ pub struct Checks {
     setups: u32,
     /// The number of ended processes.
     pub(crate) ends: u32,
+    /// When the last one did.
+    pub(crate) last_end: Option<Instant>,
     /// The uids of the objects that the operator wrote.
     touched: BTreeSet<String>,
     /// The uids of the objects that a person marked to be kept while their resource existed.
@@ -142,11 +144,6 @@ impl Checks {
         }
     }
 
-    /// Records that a process ended.
-    pub fn process_ends(&mut self) {
-        self.ends += 1;
-    }
-
     /// Returns to what was seen until a backup that the server was restored from. The processes are as they are, and may
     /// remember what they wrote and what was refused since.
     pub fn return_to(&mut self, backup: Checks) {
@@ -154,7 +151,7 @@ impl Checks {
         let now = std::mem::replace(self, backup);
         (self.holder, self.elects, self.is_mixed) = (now.holder, now.elects, now.is_mixed);
         (self.is_pulled, self.is_pinned) = (now.is_pulled, now.is_pinned);
-        (self.setups, self.ends) = (now.setups, now.ends);
+        (self.setups, self.ends, self.last_end) = (now.setups, now.ends, now.last_end);
         self.rollout.is_limited = now.rollout.is_limited;
         (self.order.is_on, self.order.may_fail) = (now.order.is_on, now.order.may_fail);
         self.touched.extend(now.touched);
@@ -333,7 +330,7 @@ impl Checks {
             Some(_) if status == Some("deployed") => {
                 // A later change of the record, such as new marks, adopts nothing.
                 if status_of(change.before.as_deref()) != status {
-                    resource.before.retain(|path| is_of_another_release(objects, path, name));
+                    resource.before.retain(|path| others::is_of_another_release(objects, path, name));
                 }
                 self.rollout.deployed(name);
             }
@@ -487,12 +484,6 @@ impl Checks {
         let resources = self.resources.iter().filter(|(_, resource)| !(resource.judged && end.gives_up));
         resources.flat_map(|(name, resource)| end.check(name, resource, objects)).collect()
     }
-}
-
-/// Reports whether an object says that it belongs to another release: an action that ends then has not adopted it.
-fn is_of_another_release(objects: &Objects, path: &str, name: &str) -> bool {
-    let release = objects.get(path).map(|object| &object["metadata"]["annotations"]["meta.helm.sh/release-name"]);
-    release.and_then(|release| release.as_str()).is_some_and(|release| release != name)
 }
 
 fn is_person(by: &str) -> bool {

@@ -1,11 +1,17 @@
 //! The invariants of Jobs: no hook runs twice for one revision, and a finished Job does not run again.
 
+use std::time::Duration;
+
 use helm_release::storage::{MARKS_ANNOTATION, Marks};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::checks::{Checks, Resource};
 use crate::names::{self, JOBS};
 use crate::world::Change;
+
+/// How long a write of a process that ended may be on the way.
+const ON_THE_WAY: Duration = Duration::from_secs(1);
 
 /// A Job that the server deletes once it finished.
 #[derive(Clone)]
@@ -20,8 +26,22 @@ pub(crate) struct Task {
 }
 
 impl Checks {
+    /// Records that a process ended.
+    pub fn process_ends(&mut self) {
+        self.ends += 1;
+        self.last_end = Some(Instant::now());
+    }
+
+    /// Returns how many processes had ended before the one that sent this write. A process that ends may have a write on
+    /// the way, and the next one reads first.
+    fn ends_before(&self, change: &Change) -> u32 {
+        let is_on_the_way = self.last_end.is_some_and(|end| change.at < end + ON_THE_WAY);
+        self.ends.saturating_sub(is_on_the_way.into())
+    }
+
     /// Checks (g) that no hook runs twice for one revision, and that a finished Job does not run again.
     pub(crate) fn job(&mut self, change: &Change) -> Option<String> {
+        let ends = self.ends_before(change);
         let (name, resource) = self
             .resources
             .iter_mut()
@@ -40,12 +60,12 @@ impl Checks {
                 is_wrong.then(|| format!("(g) the hook of {name} ran again for revision {run}"))
             }
             (None, Some(job)) if !is_hook => {
-                let new = Task { template: template(job), has_finished: false, ends: self.ends, is_recorded: false };
+                let new = Task { template: template(job), has_finished: false, ends, is_recorded: false };
                 let before = resource.task.replace(new)?;
                 let is_again = before.has_finished && before.template == template(job);
                 // A process that ends between creating a Job and recording its revision leaves no trace of the Job once
                 // that is gone (COMPATIBILITY.md).
-                let is_forgotten = before.ends < self.ends && !before.is_recorded;
+                let is_forgotten = before.ends < ends && !before.is_recorded;
                 let is_wrong =
                     is_again && !is_forgotten && !resource.judged && !resource.is_helms && !resource.is_claimed;
                 is_wrong.then(|| format!("(a) the Job of {name} runs again"))

@@ -170,10 +170,12 @@ impl Lookout {
         loop {
             match serving {
                 Serving::Nothing(_) => sleep(backoff::wait(failures + 1)).await,
-                Serving::Chart { .. } => sleep(self.interval()).await,
-            }
-            if !self.moves() && matches!(self.puller.cached().await, Ok(Some(_))) {
-                continue;
+                Serving::Chart { .. } => {
+                    sleep(self.interval()).await;
+                    if !self.moves() && matches!(self.puller.cached().await, Ok(Some(_))) {
+                        continue;
+                    }
+                }
             }
             let (reason, why) = match self.look().await {
                 Ok(found) if is_same(&found, serving) => {
