@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::actors::{KEEP, autoscaler};
 use crate::checks::{Objects, Resource};
 use crate::names::{self, JOBS, NAMESPACE, OBJECTS, SOME};
+use crate::others;
 use crate::rollout::is_broken;
 
 /// The final configuration of the processes.
@@ -46,6 +47,11 @@ impl End {
         let (is_ready, why) = readiness(resource);
         // A process that cannot see changes reports so and does not act.
         if self.is_blind && !is_ready {
+            return Vec::new();
+        }
+        // A person gave one of its objects to another release, and the resource says so.
+        let is_others = |object: &str| others::is_of_another_release(objects, &names::path(object, name), name);
+        if why.contains("ReleaseConflict") && OBJECTS.into_iter().any(is_others) {
             return Vec::new();
         }
         let deployed: Vec<&str> = records(name, objects)

@@ -345,7 +345,9 @@ async fn a_resource_is_served_in_one_range_only_and_so_is_a_namesake_that_follow
     assert!(step.is_leaving(), "the step ends");
     let other = (0..).map(|n| format!("uid-{n}")).find(|uid| halves[1].selects(uid, "")).unwrap();
     primary["metadata"]["uid"] = other.into();
-    server.put(PRIMARY, primary, "kubectl");
+    primary["metadata"]["resourceVersion"] = (server.version() + 1).to_string().into();
+    // A put would keep the uid.
+    server.restore(PRIMARY, primary);
     arrives(&a);
     let written = writes(&server).len();
     reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
