@@ -25,8 +25,8 @@ mod live_view;
 pub(crate) mod observe;
 pub(crate) mod reread;
 
-pub(crate) mod drain;
 pub(crate) mod restore;
+pub(crate) mod drain;
 
 // What is done and reported.
 pub(crate) mod report;
