@@ -44,7 +44,6 @@ use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::restore;
-use crate::reconcile::steps::dependencies::NO_REVERSE_DELETION;
 use crate::reconcile::versions::Versions;
 use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
@@ -329,9 +328,6 @@ fn acceptance(
 ) -> Result<Acceptance, reconciler::Error> {
     if let Some(ring) = &context.config.ring {
         ring.serves(&watch.kind, resource.namespaced)?;
-        if watch.depends_on.iter().any(|one| one.reverse_deletion) {
-            return Err(format!("dependsOn of {}: {NO_REVERSE_DELETION}", watch.kind).into());
-        }
     }
     let release_namespace = match resource.namespaced {
         true => None,

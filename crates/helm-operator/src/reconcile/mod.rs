@@ -26,6 +26,7 @@ pub(crate) mod observe;
 pub(crate) mod reread;
 
 pub(crate) mod restore;
+
 pub(crate) mod drain;
 
 // What is done and reported.

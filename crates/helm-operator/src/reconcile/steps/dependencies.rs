@@ -28,7 +28,7 @@ use crate::view::primary::Primary;
 use crate::watches::Dependency;
 
 /// Why an entry is refused in a ring.
-pub(crate) const NO_REVERSE_DELETION: &str = "reverseDeletion needs one process that knows all resources, so it is not possible \
+const NO_REVERSE_DELETION: &str = "reverseDeletion needs one process that knows all resources, so it is not possible \
     with --controller-ring or --shard-selector";
 
 /// The number of objects in one page of a list, and the maximum number of pages.
