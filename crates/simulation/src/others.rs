@@ -24,7 +24,7 @@ pub(crate) fn written(change: &Change) -> Option<String> {
     None
 }
 
-/// Reports whether an object says that it belongs to another release: an action that ends then has not adopted it.
+/// Returns whether an object's annotation names another release: the action of this one has not adopted it.
 pub(crate) fn is_of_another_release(objects: &Objects, path: &str, name: &str) -> bool {
     let release = objects.get(path).map(|object| &object["metadata"]["annotations"]["meta.helm.sh/release-name"]);
     release.and_then(|release| release.as_str()).is_some_and(|release| release != name)

@@ -112,7 +112,7 @@ pub struct Election {
     witness: Option<Arc<dyn Witness>>,
     /// The time in the lease as this process last wrote it.
     written: Option<Timestamp>,
-    /// Whether somebody deleted a shard's lease, so that the sharder assigns its resources to others.
+    /// Whether a shard's lease was deleted. The sharder then assigns its resources to other shards.
     is_deleted: bool,
 }
 
@@ -346,7 +346,7 @@ impl Election {
 
     /// Creates a deleted lease again, without a holder: the next process of the shard's name must find that there was one,
     /// and wait until the sharder has moved the resources.
-    async fn leave_free(&mut self) {
+    async fn leave_free(&self) {
         let lease = self.lease(None, decide::released(&Lease::default(), outside::now()));
         let collection = self.path.rsplit_once('/').map_or("", |(collection, _)| collection);
         self.term.except(collection.to_owned());
@@ -357,7 +357,7 @@ impl Election {
         }
     }
 
-    /// Returns whether another candidate holds the lease, or somebody deleted a shard's, as far as we know.
+    /// Returns whether this candidate has lost the lease, as far as it knows: another holds it, or a shard's was deleted.
     fn taken(&self) -> bool {
         self.is_deleted || self.observed.as_ref().is_some_and(|o| !o.held_by(&self.claimant))
     }

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::metrics::Metrics;
 use crate::runtime::backoff::Backoff;
 use crate::runtime::queue::Queue;
-use crate::shards::{Shard, ShardSelector, Standing};
+use crate::shards::{Shard, Standing};
 
 type Filter<R> = Box<dyn Fn(&R) -> bool + Send + Sync>;
 
@@ -30,8 +30,6 @@ pub(super) struct Settings<R> {
     pub(super) timeout: Option<Duration>,
     /// What this process serves, if it serves a share of the resources.
     pub(super) shard: Option<Shard>,
-    /// The range that it lists and watches.
-    pub(super) range: Option<ShardSelector>,
     metrics: Metrics,
 }
 
@@ -47,7 +45,6 @@ impl<R: Kind> Settings<R> {
             backoff: Backoff::default(),
             timeout: None,
             shard: context.config.share().map(Shard::new),
-            range: context.config.shard_selector.clone(),
             metrics: context.metrics.clone(),
         }
     }

@@ -549,7 +549,7 @@ fn serving_shard(world: &World, notes: &Notes) -> (Context, serving::Serving<Not
     (context, serving, queue)
 }
 
-/// Returns the note as a cache has it that has not seen its last status yet.
+/// Stores a note whose status has just changed; returns it as an outdated cache has it, without that status.
 fn before_its_status(world: &World, mut note: Value) -> Arc<Note> {
     let path = "/apis/example.com/v1/namespaces/ns/notes/n";
     world.server.put(path, note.clone(), "user");

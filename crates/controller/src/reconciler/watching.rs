@@ -118,8 +118,10 @@ impl<R: Kind> Watching<R> {
     /// Returns the cache of the resources themselves. Called last, because the selector must be known.
     pub(super) fn resources(mut self) -> (Cache<R>, Settings<R>, Vec<Listed>) {
         let (wakes, on_invalid) = (self.settings.wakes(), self.settings.on_invalid());
-        let own = self.settings.shard.as_ref().and_then(Shard::ring).map(Ring::selector);
-        let selector = self.settings.selector.and(&own.unwrap_or_default()).within(self.settings.range.clone());
+        let shard = self.settings.shard.as_ref();
+        let labels = shard.and_then(Shard::ring).map(Ring::selector).unwrap_or_default();
+        let range = shard.and_then(Shard::range).cloned();
+        let selector = self.settings.selector.and(&labels).within(range);
         let index = Index::new(|resource: &R| [ResourceKey::of(resource)], wakes).on_invalid(on_invalid);
         let resources = self.read(&selector, index);
         (resources, self.settings, self.listed)

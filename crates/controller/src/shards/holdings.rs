@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::within::Within;
-use super::{Ring, Share, Standing};
+use super::{Ring, ShardSelector, Share, Standing};
 use crate::ResourceKey;
 use crate::client::within;
 use crate::lease::Term;
@@ -72,6 +72,14 @@ impl Shard {
         match &self.share {
             Share::Ring(ring) => Some(ring),
             Share::Range(_) => None,
+        }
+    }
+
+    /// Returns the range, if a hash assigns the resources.
+    pub fn range(&self) -> Option<&ShardSelector> {
+        match &self.share {
+            Share::Ring(_) => None,
+            Share::Range(selector) => Some(selector),
         }
     }
 

@@ -168,8 +168,8 @@ impl ControllerContext {
         self.queue.push(key);
     }
 
-    /// Stores a response to one of our own writes or reads. If it shows what somebody else changed, it wakes the
-    /// resource: the event of that change comes later, with a version that is known by then.
+    /// Stores a response to one of our own writes or reads. Wakes the resource if the response contains a change by
+    /// another writer: the event of that change comes too late to wake it, because its version is known by then.
     pub(crate) fn primary_written(&self, received: Received) {
         let left = Departure::of(self, &received);
         match self.admit(received) {

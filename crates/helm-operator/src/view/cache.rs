@@ -188,7 +188,7 @@ impl Cache {
         if epoch.is_list {
             state.gone.forget(primary.uid());
         }
-        state.put_primary(primary, Some(epoch))
+        state.put_primary(primary, Some(epoch), Primary::differs_from)
     }
 
     /// Stores a resource from the response to our own write; returns whether it may need reconciling.
@@ -196,9 +196,7 @@ impl Cache {
         let primary = self.reduced(primary);
         let mut state = self.changing();
         let is_late = state.gone.has(primary.uid()) || state.left.turns_away(primary.uid(), version(&primary), None);
-        let known = state.primaries.get(&primary.key());
-        let is_edited = known.is_none_or(|(known, _)| primary.is_edited_since(known));
-        !is_late && state.put_primary(primary, None) && is_edited
+        !is_late && state.put_primary(primary, None, Primary::is_edited_since)
     }
 
     /// Records that a resource went to another shard, or was deleted, at this version.
@@ -473,7 +471,8 @@ impl Cache {
 }
 
 impl State {
-    fn put_primary(&mut self, primary: Primary, epoch: Option<Epoch>) -> bool {
+    /// Stores a resource, unless a newer state of it is known; returns whether it differs from the known one in this way.
+    fn put_primary(&mut self, primary: Primary, epoch: Option<Epoch>, differs: fn(&Primary, &Primary) -> bool) -> bool {
         let key = primary.key();
         let known = self.primaries.get_mut(&key).map(|(old, stamp)| {
             // The versions of two objects with the same name are not comparable.
@@ -481,7 +480,7 @@ impl State {
             (stamp, comparable.then(|| version(old)))
         });
         let Some(stamp) = Stamp::of_newer(known, version(&primary), epoch) else { return false };
-        let differs = self.primaries.get(&key).is_none_or(|(old, _)| primary.differs_from(old));
+        let differs = self.primaries.get(&key).is_none_or(|(old, _)| differs(&primary, old));
         self.primaries.insert(key, (Arc::new(primary), stamp));
         differs
     }

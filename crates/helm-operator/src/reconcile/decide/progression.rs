@@ -295,7 +295,7 @@ impl<'m> Groups<'m> {
         Counts { total, updated, ready: self.ready, failed: self.failed + failed }
     }
 
-    /// Returns the step's counts, assuming that every release that has not failed becomes ready.
+    /// Returns the step's counts in the best case: no further release fails.
     fn hoped(&self, window: &[Waiting<'_>]) -> Counts {
         let failed = window.iter().filter(|one| one.failed).count();
         let to_come = window.len() - failed;

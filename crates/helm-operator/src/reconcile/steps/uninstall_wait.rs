@@ -42,7 +42,7 @@ pub(crate) async fn awaited(
             }
             Ok(Some(live)) => match holding(env, live) {
                 Some(finalizers) => finalizers,
-                // It is somebody else's by now, and the event that says so may have been missed.
+                // The object belongs to another owner now, and the watch may have missed that.
                 None => continue,
             },
             Err(_) => Vec::new(),
