@@ -31,9 +31,13 @@ fn job(name: &str, fate: &str, metadata: &Value, spec: &Value) -> String {
     job.to_string()
 }
 
-/// Creates an object that only the resource's own deletion, through the garbage collector, can remove.
+/// Creates an object that only the resource's own deletion, through the garbage collector, can remove. It blocks a
+/// foreground deletion.
 fn create_sentinel(namespace: &Namespace<'_>, of: &str) {
-    let owner = json!({"apiVersion": "test.my.domain/v1", "kind": "Widget", "name": of, "uid": uid(&get(namespace, ["widget", of]))});
+    let owner = json!({
+        "apiVersion": "test.my.domain/v1", "kind": "Widget", "name": of, "uid": uid(&get(namespace, ["widget", of])),
+        "blockOwnerDeletion": true,
+    });
     let metadata = json!({"name": "sentinel", "ownerReferences": [owner]});
     namespace.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()).unwrap();
 }
@@ -41,6 +45,15 @@ fn create_sentinel(namespace: &Namespace<'_>, of: &str) {
 fn wait_gone(namespace: &Namespace<'_>, kind: &str, name: &str) {
     eventually("its end", || match get(namespace, [kind, name]) {
         Value::Null => Ok(()),
+        left => Err(left),
+    });
+}
+
+/// Waits until the garbage collector has deleted every dependent it knows of a resource in foreground deletion. It
+/// takes its finalizer off only then. A dependent that it meets after that stays until the resource itself is gone.
+fn wait_collected(namespace: &Namespace<'_>, name: &str) {
+    eventually("end of the collection", || match get(namespace, ["widget", name])["metadata"]["finalizers"].take() {
+        Value::Array(left) if !left.contains(&json!("foregroundDeletion")) => Ok(()),
         left => Err(left),
     });
 }
@@ -58,8 +71,7 @@ fn a_backup_hook_runs_before_a_foreground_deletion_takes_the_workloads() {
     namespace.kubectl(["delete", "widget", "web", "--cascade=foreground", "--wait=false"]).unwrap();
     let pod = pod_of(&namespace, "web-backup");
     let backup = get(&namespace, ["job", "web-backup"]);
-    // At this point the garbage collector has seen the deletion.
-    wait_gone(&namespace, "configmap", "sentinel");
+    wait_collected(&namespace, "web");
     assert_eq!(uid(&map(&namespace, "web")), uid(&before), "what the hook backs up");
     assert_eq!(map(&namespace, "web")["metadata"]["deletionTimestamp"], Value::Null);
     assert_eq!(uid(&get(&namespace, ["job", "web-backup"])), uid(&backup), "the hook itself");
