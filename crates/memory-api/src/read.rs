@@ -134,10 +134,19 @@ impl Server {
 
 pub(crate) fn as_version(kind: &Kind, object: &Value) -> Value {
     let mut object = object.clone();
-    if object.get("apiVersion").is_some_and(|version| *version != *kind.api_version) {
+    if is_of_other_version(kind, &object) {
         object["apiVersion"] = kind.api_version.as_str().into();
     }
     object
+}
+
+/// Returns an object in the version of a kind; copies it only if it is stored in another.
+pub(crate) fn shared_as_version(kind: &Kind, object: &Arc<Value>) -> Arc<Value> {
+    if is_of_other_version(kind, object) { Arc::new(as_version(kind, object)) } else { object.clone() }
+}
+
+fn is_of_other_version(kind: &Kind, object: &Value) -> bool {
+    object.get("apiVersion").is_some_and(|version| *version != *kind.api_version)
 }
 
 fn invalid_token() -> Status {

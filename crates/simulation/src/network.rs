@@ -387,7 +387,7 @@ impl Watch {
         let is_due = std::mem::replace(&mut self.breaks.bookmarks, bookmarks) != bookmarks;
         let events: Vec<serde_json::Value> = match events {
             Ok(events) => {
-                let bookmark = self.watch.bookmark().filter(|_| is_due);
+                let bookmark = is_due.then(|| self.watch.bookmark()).flatten();
                 events.into_iter().chain(bookmark).collect()
             }
             Err(status) => {

@@ -3,7 +3,7 @@
 //!
 //! Counterpart: k8s.io/kubernetes `pkg/controller/garbagecollector`.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
@@ -56,8 +56,8 @@ fn text(value: &Value) -> String {
 }
 
 fn pending(server: &Server) -> Vec<(Key, Action)> {
-    let living: HashSet<&str> =
-        server.store.iter().filter_map(|(_, stored)| stored.object["metadata"]["uid"].as_str()).collect();
+    let stored = server.store.iter().map(|(_, stored)| &*stored.object);
+    let living = stored.filter_map(|object| Some((object["metadata"]["uid"].as_str()?, object))).collect();
     let state = State { server, living };
     let objects = server.store.iter();
     objects.filter_map(|(key, stored)| Some((key.clone(), state.action(&stored.object)?))).collect()
@@ -65,7 +65,8 @@ fn pending(server: &Server) -> Vec<(Key, Action)> {
 
 struct State<'a> {
     server: &'a Server,
-    living: HashSet<&'a str>,
+    /// The objects by uid.
+    living: HashMap<&'a str, &'a Value>,
 }
 
 impl State<'_> {
@@ -85,7 +86,7 @@ impl State<'_> {
         if !orphaning.is_empty() {
             return Some(Action::Disown(orphaning));
         }
-        let lives = |owner: &&Value| owner["uid"].as_str().is_some_and(|uid| self.living.contains(uid));
+        let lives = |owner: &&Value| owner["uid"].as_str().is_some_and(|uid| self.living.contains_key(uid));
         let (alive, gone): (Vec<&Value>, Vec<&Value>) = owners.into_iter().partition(lives);
         let waits = |owner: &&Value| self.is_going_with(&owner["uid"], FOREGROUND);
         let (waiting, solid): (Vec<&Value>, Vec<&Value>) = alive.into_iter().partition(waits);
@@ -113,8 +114,8 @@ impl State<'_> {
 
     /// Returns whether an owner is being deleted with this finalizer.
     fn is_going_with(&self, uid: &Value, finalizer: &str) -> bool {
-        let found = self.server.store.iter().find(|(_, stored)| stored.object["metadata"]["uid"] == *uid);
-        found.is_some_and(|(_, stored)| is_going(&stored.object) && has_finalizer(&stored.object, finalizer))
+        let found = uid.as_str().and_then(|uid| self.living.get(uid));
+        found.is_some_and(|object| is_going(object) && has_finalizer(object, finalizer))
     }
 
     fn dependents<'a>(&'a self, owner: &'a Value) -> impl Iterator<Item = (&'a Value, &'a Value)> {

@@ -13,6 +13,8 @@ mod operator;
 mod tests;
 mod ttl;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::kinds::Kind;
@@ -83,11 +85,11 @@ impl Server {
     }
 
     /// Returns the objects of a kind, with their paths.
-    fn objects_of(&self, api_version: &str, plural: &str) -> Vec<(String, Value)> {
+    fn objects_of(&self, api_version: &str, plural: &str) -> Vec<(String, Arc<Value>)> {
         let Some(kind) = self.kinds.find(api_version, plural) else { return Vec::new() };
         let resource = kind.resource();
         let object = |(key, stored): (&Key, &Stored)| {
-            (kind.path(&key.namespace, &key.name), read::as_version(kind, &stored.object))
+            (kind.path(&key.namespace, &key.name), read::shared_as_version(kind, &stored.object))
         };
         self.store.of_resource(&resource).map(object).collect()
     }
