@@ -231,6 +231,25 @@ fn shards_share_releases_that_move_without_a_revision_and_never_have_two_writers
     share(30);
 }
 
+/// The sharder moves the resources of a shard without a lease at once. An API server creates a missing lease even by a
+/// replacement, so a renewal must not do that.
+#[test]
+fn a_shard_whose_lease_is_deleted_ends_and_leaves_a_lease_without_a_holder() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("deleted-lease").unwrap();
+    define(cluster);
+    create_ring(cluster, &namespace);
+    let shard = start(cluster, &namespace, "a", "widget");
+    let uid = namespace.kubectl(["get", "lease", "a", "-o", "jsonpath={.metadata.uid}"]).unwrap();
+    namespace.kubectl(["delete", "lease", "a"]).unwrap();
+    let (status, log) = shard.wait();
+    assert!(!status.success(), "{log}");
+    let left: Value = serde_json::from_str(&namespace.kubectl(["get", "lease", "a", "-o", "json"]).unwrap()).unwrap();
+    assert_ne!(left["metadata"]["uid"], uid);
+    assert_eq!(left["spec"]["holderIdentity"].as_str().unwrap_or_default(), "", "{left}");
+    cluster.kubectl(["delete", "controllerring", namespace.name()]).unwrap();
+}
+
 #[test]
 #[ignore = "takes minutes: make bench-shards"]
 fn shards_share_many_releases() {

@@ -328,7 +328,8 @@ impl Election {
         self.observed = self.observed.take().filter(|o| !o.held_by(&self.claimant));
     }
 
-    /// Returns the lease to write in place of the observed one.
+    /// Returns the lease to write instead of the observed one. Its uid makes the server refuse it if the observed one is
+    /// gone: it creates a missing lease even by a replace, and ignores the version then.
     fn lease(&self, observed: Option<&Seen>, spec: LeaseSpec) -> Lease {
         let serves = (!self.serves.is_empty()).then(|| (others::SERVES.to_owned(), self.serves.clone()));
         let annotations = serves.map(|annotation| [annotation].into());
@@ -336,6 +337,7 @@ impl Election {
         labels.extend(self.labels.clone());
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
+            uid: observed.and_then(|observed| observed.lease.metadata.uid.clone()),
             resource_version: observed.and_then(|observed| observed.version().cloned()),
             labels: Some(labels).filter(|labels| !labels.is_empty()),
             annotations,

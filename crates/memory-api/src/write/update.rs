@@ -19,6 +19,20 @@ fn storage_key(write: &Write) -> String {
     format!("/registry/{group}{}/{}/{}", write.kind.plural, write.target.namespace, write.target.name)
 }
 
+/// Refuses a replacement that names the uid of another object than the one that is there.
+fn check_uid(write: &Write, new: &Value, old: &Value) -> Result<(), Status> {
+    let [asked, uid] = [new, old].map(|object| object["metadata"]["uid"].as_str().unwrap_or_default());
+    if asked.is_empty() || uid == asked {
+        return Ok(());
+    }
+    let at = storage_key(write);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {at}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID \
+         in precondition: {asked}, UID in object meta: {uid}"
+    );
+    Err(write.kind.about(write.target.name).conflict(&why))
+}
+
 /// Returns an applied object's name in errors: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
 fn typed_of(write: &Write, config: &Value) -> String {
     let text = |key: &str| config["metadata"][key].as_str().unwrap_or_default();
@@ -40,22 +54,14 @@ impl Server {
         let old = match self.existing(write) {
             Err(missing) if missing.code == 404 && rules::may_create_by_replace(&write.kind) => {
                 if self.fidelity == Fidelity::Cluster && write.target.subresource.is_empty() {
+                    check_uid(write, &new, &Value::Null)?;
                     return self.create(write, new);
                 }
                 return Err(missing);
             }
             found => found?,
         };
-        let (asked, uid) = (new["metadata"]["uid"].as_str().unwrap_or_default(), &old["metadata"]["uid"]);
-        if !asked.is_empty() && *uid != asked {
-            let uid = uid.as_str().unwrap_or_default();
-            let at = storage_key(write);
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: {at}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-                 failed: UID in precondition: {asked}, UID in object meta: {uid}"
-            );
-            return Err(write.kind.about(write.target.name).conflict(&why));
-        }
+        check_uid(write, &new, &old)?;
         self.normalise(&write.kind, &mut new);
         update(&write.kind.of(), &old, &mut new, &write.by());
         self.store_next(write, &old, new)
