@@ -98,12 +98,14 @@ struct State {
 struct Watched {
     /// The number of outages until then.
     outages: u64,
-    /// When its stream ends if nothing interrupts it; `None` while it has none.
+    /// When its last stream ends if nothing interrupts it; `None` before the first one.
     until: Option<Instant>,
+    /// The number of its running streams. It is two for a moment while a stream replaces another.
+    streams: usize,
     /// Whether it must list again, because another watch found that the server was restored. The server knows this
     /// one's version, but not what was written and read since.
     must_list: bool,
-    /// Ends its stream.
+    /// Ends its last stream.
     end: CancellationToken,
 }
 
@@ -143,7 +145,7 @@ impl Contact {
     pub(super) fn doubts(&self, selection: &str) -> bool {
         let mut state = lock(&self.0.state);
         let outages = state.outages;
-        let new = || Watched { outages, until: None, must_list: false, end: CancellationToken::new() };
+        let new = || Watched { outages, until: None, streams: 0, must_list: false, end: CancellationToken::new() };
         state.watches.entry(selection.to_owned()).or_insert_with(new).is_doubtful(outages, Instant::now())
     }
 
@@ -198,12 +200,14 @@ impl Contact {
         let must_list = state.watches.get(selection).is_some_and(|watch| watch.must_list);
         if status.is_success() {
             let until = Some(Instant::now() + timeout);
-            state.watches.insert(selection.to_owned(), Watched { outages, until, must_list, end: end.clone() });
+            let streams = state.watches.get(selection).map_or(0, |watch| watch.streams) + 1;
+            let watch = Watched { outages, until, streams, must_list, end: end.clone() };
+            state.watches.insert(selection.to_owned(), watch);
             state.streams += 1;
-        }
-        if must_list {
-            end.cancel();
-            return end;
+            if must_list {
+                end.cancel();
+                return end;
+            }
         }
         if state.interrupted.get(selection).is_some_and(|since| state.knows(status, *since)) {
             state.interrupted.remove(selection);
@@ -216,7 +220,10 @@ impl Contact {
     pub(super) fn ended(&self, selection: &str, how: Ended) {
         let mut state = lock(&self.0.state);
         let now = Instant::now();
-        let is_early = state.watches.get(selection).is_some_and(|watch| watch.is_early(now));
+        let is_early = state.watches.get_mut(selection).is_some_and(|watch| {
+            watch.streams = watch.streams.saturating_sub(1);
+            watch.is_early(now)
+        });
         if how != Ended::Unread && is_early {
             state.interrupted.insert(selection.to_owned(), now);
         }
@@ -306,12 +313,13 @@ impl Witness for Contact {
 }
 
 impl State {
-    /// Makes these watches list again, and ends their streams.
+    /// Makes these watches list again, and ends their streams. One without a stream may never have another, so writes do
+    /// not wait for it.
     fn list_again(&mut self, is_meant: impl Fn(&str) -> bool) {
         let now = Instant::now();
         for (selection, watch) in self.watches.iter_mut().filter(|(selection, _)| is_meant(selection)) {
             watch.must_list = true;
-            if watch.until.is_some() && !watch.end.is_cancelled() {
+            if watch.streams > 0 && !watch.end.is_cancelled() {
                 watch.end.cancel();
                 self.interrupted.insert(selection.clone(), now);
             }
@@ -505,6 +513,24 @@ mod tests {
         let began = Instant::now();
         while contact.admit_write(None).await.is_err() {}
         assert_eq!(began.elapsed(), HELD);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restore_no_write_waits_for_a_watch_that_has_no_stream_or_is_refused() {
+        let contact = watching(&["gone", "pods"]);
+        contact.ended("gone", Ended::Unread);
+        contact.ended("pods", Ended::Broken);
+        Witness::refuted(&contact);
+        contact.refuted("pods");
+        contact.answered("pods", StatusCode::OK, WHOLE, contact.outages());
+        assert_eq!(contact.admit_write(None).await, Ok(()), "it may never have a stream again");
+
+        let contact = watching(&["pods"]);
+        Witness::refuted(&contact);
+        contact.ended("pods", Ended::Broken);
+        tokio::time::advance(START).await;
+        contact.answered("pods", StatusCode::NOT_FOUND, WHOLE, contact.outages());
+        assert_eq!(contact.admit_write(None).await, Ok(()), "its kind is gone, which the watch reports");
     }
 
     #[tokio::test(start_paused = true)]

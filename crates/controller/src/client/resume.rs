@@ -13,6 +13,7 @@ use tower::{BoxError, Layer, Service, ServiceExt as _};
 use super::connections::is_watch;
 use super::contact::{self, Contact};
 use super::followed::Followed;
+use super::reader::Reader;
 
 /// Requests the metadata of objects alone, if the server supports that.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
@@ -103,10 +104,10 @@ where
             Some(answer) => answer,
             None => self.send(request).await?,
         };
-        let end = self.contact.answered(&watch.selection, answer.status(), watch.timeout, outages);
+        let end = self.contact.answered(&watch.name, answer.status(), watch.timeout, outages);
         let is_watching = answer.status().is_success();
         let follow = move |body| {
-            if is_watching { Followed::by(self.contact, watch.selection, end, body) } else { Followed::nowhere(body) }
+            if is_watching { Followed::by(self.contact, watch.name, end, body) } else { Followed::nowhere(body) }
         };
         Ok(answer.map(follow))
     }
@@ -114,20 +115,24 @@ where
     /// Asks whether the server knows the version; returns the answer for the watch if it does not, or if the question
     /// is still open.
     async fn ask(&mut self, watch: &Watch, headers: &HeaderMap) -> Result<Option<Response<B>>, BoxError> {
-        if !self.contact.doubts(&watch.selection) {
+        if !self.contact.doubts(&watch.name) {
             return Ok(None);
         }
-        let version = if self.contact.must_list(&watch.selection) { NEVER } else { &*watch.version };
+        let must_list = self.contact.must_list(&watch.name);
+        let version = if must_list { NEVER } else { &*watch.version };
         let Some(question) = question(&watch.selection, version, headers) else { return Ok(None) };
         let answer = self.send(question).await?;
         Ok(match answer.status() {
             // Respond as for an expired watch, which then lists again.
             StatusCode::GATEWAY_TIMEOUT => {
-                self.contact.refuted(&watch.selection);
+                self.contact.refuted(&watch.name);
                 Some(gone(answer))
             }
             status if status.is_success() || is_misunderstood(status) => {
-                self.contact.resumes(&watch.selection);
+                // An answer about the watch's own version says nothing about a restore that was found meanwhile.
+                if must_list {
+                    self.contact.resumes(&watch.name);
+                }
                 None
             }
             // A server that has just started turns requests away.
@@ -140,6 +145,8 @@ where
 struct Watch {
     /// Its address without the version.
     selection: String,
+    /// Its reader, if that has a name, and its selection.
+    name: String,
     version: String,
     /// When the server ends it.
     timeout: Duration,
@@ -152,7 +159,11 @@ impl Watch {
         }
         let (selection, version) = address(request.uri())?;
         let seconds = parameter(request.uri().query()?, "timeoutSeconds").and_then(|seconds| seconds.parse().ok());
-        Some(Watch { selection, version, timeout: Duration::from_secs(seconds.unwrap_or_default()) })
+        let name = match request.extensions().get() {
+            Some(Reader(reader)) => format!("{reader} {selection}"),
+            None => selection.clone(),
+        };
+        Some(Watch { selection, name, version, timeout: Duration::from_secs(seconds.unwrap_or_default()) })
     }
 }
 
@@ -301,6 +312,46 @@ mod tests {
             assert_eq!(ask(&mut client, &seven).await, Some(200), "{code}");
             let selection = address(&seven.parse().unwrap()).unwrap().0;
             assert!(!contact.must_list(&selection), "{code}: it would be interrupted at once, again and again");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_from_before_a_restore_was_found_lets_no_watch_resume() {
+        let (contact, asked) = (Contact::default(), Shared::default());
+        let (found, server) = (contact.clone(), asked.clone());
+        lock(&server).newest = 9;
+        let inner = tower::service_fn(move |request: Request<Body>| {
+            // The lease says so while the answer to the first question is on its way.
+            if lock(&server).asked.is_empty() && !is_watch(&request) {
+                crate::lease::Witness::refuted(&found);
+            }
+            std::future::ready(answer(&server, &request))
+        });
+        let (mut client, seven) = (Resuming::of(contact.clone()).layer(inner), format!("{WATCH}7"));
+        let name = address(&seven.parse().unwrap()).unwrap().0;
+        contact.answered(&name, StatusCode::OK, WHOLE, 0);
+        contact.ended(&name, contact::Ended::Broken);
+        drop(client.ready().await.unwrap().call(Request::get(&seven).body(Body::empty()).unwrap()).await.unwrap());
+        assert!(contact.must_list(&name), "it has not listed");
+        assert_eq!(ask(&mut client, &seven).await, Some(410));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_reader_of_the_same_objects_lists_again_after_a_restore() {
+        let (server, contact, seven) = (Shared::default(), Contact::default(), format!("{WATCH}7"));
+        let mut client = client_of(&server, contact.clone());
+        lock(&server).newest = 9;
+        let by = |reader: &str| {
+            let request = Request::get(&seven).extension(Reader(reader.into()));
+            request.body(Body::empty()).unwrap()
+        };
+        let mut send = async |reader: &str| client.ready().await.unwrap().call(by(reader)).await.unwrap();
+        let streams = [send("sources").await, send("dependencies").await];
+        crate::lease::Witness::refuted(&contact);
+        drop(streams);
+        for reader in ["sources", "dependencies"] {
+            assert_eq!(send(reader).await.status(), 410, "{reader}");
+            assert_eq!(send(reader).await.status(), 200, "{reader} after its list");
         }
     }
 

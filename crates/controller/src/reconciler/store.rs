@@ -1,7 +1,7 @@
 //! One store for each kind and selector in the process, which all controllers read, and the watches that keep it
 //! current.
 
-use std::any::{Any, TypeId};
+use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -19,7 +19,7 @@ use super::kind::{self, Kind};
 use super::selector::Selector;
 use super::untyped::{self, Target};
 use crate::ResourceKey;
-use crate::client::sharded;
+use crate::client::{read_by, sharded};
 use crate::context::Context;
 use crate::runtime::freshness::{Epoch, Stamp};
 use crate::runtime::namespaces::Namespaces;
@@ -73,8 +73,10 @@ impl Stores {
         let scopes = self.scopes::<K>();
         let store = Arc::new(Store::new(scopes.clone()));
         let what = selector.of(readiness::kind(&K::kind(&()), &K::api_version(&())));
+        // A chart's controller or another type may watch the same objects.
+        let client = read_by(self.client.clone(), type_name::<K>());
         for scope in scopes {
-            let (client, config) = (sharded(self.client.clone(), selector.range.as_ref()), selector.config());
+            let (client, config) = (sharded(client.clone(), selector.range.as_ref()), selector.config());
             let range = selector.range.clone();
             let namespace = scope.only().unwrap_or_default().to_owned();
             let resource = ApiResource::erase::<K>(&());

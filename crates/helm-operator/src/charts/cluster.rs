@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use controller::client::read_by;
 use controller::context::Context;
 use controller::reconciler;
 use controller::runtime::namespaces::Namespaces;
@@ -98,12 +99,17 @@ impl Cluster {
         };
         let mapper = applier.mapper.clone();
         Cluster {
-            dependencies: Dependencies::new(Some(client.clone()), namespaces.clone(), mapper, served),
+            dependencies: Dependencies::new(
+                Some(read_by(client.clone(), "dependencies")),
+                namespaces.clone(),
+                mapper,
+                served,
+            ),
             applier,
             releases: Arc::new(Releases::of(writer)),
             informers: Arc::new(Informers::new(objects)),
             diagnoses: Arc::default(),
-            sources: Sources::new(Some(client.clone()), namespaces.clone()),
+            sources: Sources::new(Some(read_by(client.clone(), "sources")), namespaces.clone()),
             room: Room::default(),
             workers,
             discovered: OnceCell::new(),

@@ -1,0 +1,25 @@
+//! Tells the watches of one process apart. Two of them may ask for the same objects, and what one has seen since an
+//! interruption says nothing about the other.
+
+use std::sync::Arc;
+
+use http::Request;
+use kube::Client;
+use kube::client::Body;
+use tower::BoxError;
+
+/// Whose request it is.
+#[derive(Clone, Debug)]
+pub(super) struct Reader(pub(super) Arc<str>);
+
+/// Returns a client whose watches belong to this reader. Every reader that may watch the same objects as another needs
+/// a name that no other has.
+pub fn read_by(client: Client, reader: impl Into<Arc<str>>) -> Client {
+    let (namespace, reader) = (client.default_namespace().to_owned(), Reader(reader.into()));
+    let send = move |mut request: Request<Body>| {
+        request.extensions_mut().insert(reader.clone());
+        let client = client.clone();
+        async move { Ok::<_, BoxError>(client.send(request).await?) }
+    };
+    Client::new(tower::service_fn(send), namespace)
+}
