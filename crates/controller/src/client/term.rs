@@ -57,8 +57,37 @@ where
             Ok(None) => Either::Right(self.inner.call(request).map_err(into)),
             Ok(Some(under_way)) => {
                 let sent = self.inner.call(request).map_err(into);
-                Either::Left(Either::Right(sent.inspect(move |_| under_way.answered()).boxed()))
+                // Without an answer, the server may still be handling it.
+                let note = move |answer: &Result<_, _>| match answer {
+                    Ok(_) => under_way.answered(),
+                    Err(_) => drop(under_way),
+                };
+                Either::Left(Either::Right(sent.inspect(note).boxed()))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_whose_answer_is_lost_may_still_arrive() {
+        for (answer, settles) in [(Ok(()), 0), (Err("connection reset"), 1)] {
+            let term = Term::default();
+            term.set_end(Instant::now() + Duration::from_secs(10));
+            let server = tower::service_fn(move |_: Request<()>| ready(answer));
+            let write = Request::patch("/api/v1/namespaces/ns/configmaps/a").body(()).unwrap();
+            assert_eq!(WithinTerm(term.clone()).layer(server).oneshot(write).await.is_ok(), answer.is_ok());
+            let began = Instant::now();
+            assert!(term.settle(Duration::from_secs(5)).await);
+            assert_eq!(began.elapsed().as_secs(), settles, "{answer:?}");
         }
     }
 }
