@@ -149,7 +149,10 @@ impl Primary {
 
     /// Returns whether something changed that a reconcile may act on and does not write.
     pub(crate) fn is_edited_since(&self, older: &Primary) -> bool {
-        self.uid() != older.uid()
+        let lost_ours = older.has_finalizer() && !self.has_finalizer() && !self.deleting;
+        lost_ours
+            || (self.deleting && self.other_finalizers() != older.other_finalizers())
+            || self.uid() != older.uid()
             || self.generation != older.generation
             || self.deleting != older.deleting
             || self.annotations != older.annotations

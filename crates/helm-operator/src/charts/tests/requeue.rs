@@ -336,3 +336,26 @@ async fn what_somebody_changed_just_before_a_status_write_wakes_the_resource() {
     let woken = tokio::time::timeout(SECOND, world.shared.queue.next()).await;
     assert_eq!(woken, Ok(key()), "otherwise the edit waits for the next period, or for ever");
 }
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_that_somebody_removed_just_before_a_status_write_wake_the_resource() {
+    for (is_deleted, before, after) in [
+        (false, vec![FINALIZER], vec![]),
+        (true, vec![FINALIZER, "their.org/a", "their.org/b"], vec![FINALIZER, "their.org/b"]),
+    ] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        let edit = |finalizers: Vec<&str>| {
+            let mut primary = world.server.object(PRIMARY).unwrap();
+            primary["metadata"]["finalizers"] = finalizers.into();
+            if is_deleted {
+                primary["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            }
+            world.server.put(PRIMARY, primary, "user");
+            serde_json::from_value::<Received>(world.server.object(PRIMARY).unwrap()).unwrap()
+        };
+        world.shared.primary_written(edit(before));
+        let is_woken = wakes(&world, || world.shared.primary_written(edit(after))).await;
+        assert!(is_woken, "deleted: {is_deleted}; the event of the removal is older than this answer");
+    }
+}
