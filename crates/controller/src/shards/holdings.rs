@@ -113,6 +113,11 @@ impl Shard {
         })
     }
 
+    /// Returns the number of resources for which a reconcile has begun and that have not left since.
+    pub fn serving(&self) -> usize {
+        lock(&self.holdings).len()
+    }
+
     /// Records that a resource came from another shard.
     pub fn arrive(&self, key: &ResourceKey) {
         lock(&self.arrivals).insert(key.clone());

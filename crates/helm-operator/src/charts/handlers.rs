@@ -78,9 +78,11 @@ impl Sink<Received> for Primaries {
 pub(crate) struct Dependents(pub(crate) Arc<ControllerContext>, pub(crate) Arc<Resource>);
 
 impl Dependents {
-    /// Wakes the owner of an object, if the object matters to its release.
+    /// Wakes the owner of an object, if the object matters to its release and this shard serves it.
     fn wake(&self, owner: Option<ResourceKey>, object: &ObjectKey) {
-        owner.into_iter().filter(|owner| self.0.cache.concerns(owner, object)).for_each(|owner| self.0.wake(owner));
+        let is_served = |owner: &ResourceKey| self.0.shard.is_none() || self.0.cache.primary(owner).is_some();
+        let concerned = owner.filter(|owner| self.0.cache.concerns(owner, object) && is_served(owner));
+        concerned.into_iter().for_each(|owner| self.0.wake(owner));
     }
 }
 

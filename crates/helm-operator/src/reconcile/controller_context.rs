@@ -246,11 +246,11 @@ impl ControllerContext {
     }
 
     /// Ends a shard's right to write for a resource that the cache has forgotten, and not before: a reconcile that
-    /// begins meanwhile would get a new right. It stays for another resource that has the same name by now.
-    fn end_writes(&self, key: &ResourceKey) {
-        if let Some(shard) = self.shard.as_ref().filter(|_| self.cache.primary(key).is_none()) {
-            shard.follow(key, Standing::Others);
-        }
+    /// begins meanwhile would get a new right. It stays for another resource that has the same name by now. Returns
+    /// whether the right has ended.
+    pub(crate) fn end_writes(&self, key: &ResourceKey) -> bool {
+        let shard = self.shard.as_ref().filter(|_| self.cache.primary(key).is_none());
+        shard.inspect(|shard| shard.follow(key, Standing::Others)).is_some()
     }
 
     fn forget(&self, key: &ResourceKey, known: bool) {

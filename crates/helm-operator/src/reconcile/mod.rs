@@ -91,6 +91,10 @@ pub(crate) async fn reconcile(
         return given_up;
     }
     shared.shard.iter().for_each(|shard| _ = shard.begin(key));
+    // It has just left, or never was this shard's.
+    if shared.end_writes(key) {
+        return ReconcileResult::Success;
+    }
     if !drain::catch_up(shared, key).await {
         return drain::again(shared, key);
     }

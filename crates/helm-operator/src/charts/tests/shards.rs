@@ -79,6 +79,25 @@ async fn a_shard_serves_only_what_is_assigned_to_it() {
     assert_eq!((a.history(), a.maps().len()), (vec!["1 deployed".to_owned()], 3));
 }
 
+/// Every shard watches the objects of all.
+#[tokio::test(start_paused = true)]
+async fn the_objects_of_another_shard_wake_nothing_and_leave_nothing_behind() {
+    let (a, b) = two(spec());
+    a.feed();
+    a.reconcile().await;
+    b.feed();
+    let mut map = a.server.object(&format!("{MAPS}/a")).unwrap();
+    map["data"]["key"] = "edited".into();
+    a.server.put(&format!("{MAPS}/a"), map, "user");
+    b.shared.queue.open();
+    while is_woken(&b) {}
+    b.feed();
+    assert!(!is_woken(&b));
+    reconcile::reconcile(&b.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!(b.shared.shard.as_ref().unwrap().serving(), 0);
+    assert_eq!(a.shared.shard.as_ref().unwrap().serving(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_leaves_is_dropped_and_nothing_is_deleted() {
     let (a, b) = two(spec());
