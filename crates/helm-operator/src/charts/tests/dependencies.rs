@@ -505,3 +505,56 @@ async fn many_resources_converge_in_the_order_of_a_random_graph() {
     }
     assert!(reconciles < 320, "{reconciles} reconciles");
 }
+
+/// Two releases wait for one place. The dependency of the first goes away before it gets the place.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_waits_for_a_dependency_keeps_no_place_from_the_next() {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let serving = |chart: &'static str| {
+        kinds(&server);
+        World::with_events(server.clone(), Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+            settings.depends_on =
+                parse(&json!([{"kind": "Secret", "name": "$(name)", "until": "exists"}])).unwrap().into();
+            settings.max_parallel_upgrades = 1;
+        })
+    };
+    let secret = |name: &str| format!("/api/v1/namespaces/ns/secrets/{name}");
+    let world = serving("v1");
+    let names = ["a", "b", "c"];
+    let keys = names.map(|name| {
+        world.server.put(&secret(name), json!({"metadata": {"name": name}}), "user");
+        world.add("ns", name, json!({"maps": [name], "value": "x"}))
+    });
+    for key in &keys {
+        world.reconcile_one(key).await;
+    }
+    let world = serving("v2");
+    refuse_upgrade(&world, "a");
+    for key in &keys {
+        world.reconcile_one(key).await;
+    }
+    world.server.remove(&secret("b"));
+    world.server.accept();
+    for _ in 0..6 {
+        for key in &keys {
+            world.reconcile_one(key).await;
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    let values = names.map(|name| world.value_of(name).as_str().unwrap().to_owned());
+    assert_eq!(values, ["x by v2", "x by v1", "x by v2"]);
+    assert!(world.condition_of(&keys[1], "Reconciling").unwrap().starts_with("True/DependencyNotReady/"));
+    world.server.put(&secret("b"), json!({"metadata": {"name": "b"}}), "user");
+    world.reconcile_one(&keys[1]).await;
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
+/// Rejects the upgrade of a ConfigMap.
+fn refuse_upgrade(world: &World, name: &'static str) {
+    world.server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let hit = call.path.contains(&format!("/configmaps/{name}")) && body.contains("by v2");
+        hit.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+}

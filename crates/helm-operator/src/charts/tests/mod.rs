@@ -130,6 +130,8 @@ pub(super) struct Stub {
     retries: AtomicUsize,
     /// The end of the cooldown, before which it renders no retry.
     rests_until: Mutex<Option<Instant>>,
+    /// The ConfigMap without which everything renders.
+    faulty: Mutex<String>,
 }
 
 impl Renderer for Stub {
@@ -172,6 +174,12 @@ impl Renderer for Stub {
         if !self.chart.is_empty() {
             let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
             spec["value"] = format!("{} by {}", spec["value"].as_str().unwrap(), self.chart).into();
+            request.spec = Spec::new(&spec.to_string());
+        }
+        let faulty = self.faulty.lock().unwrap().clone();
+        if !faulty.is_empty() {
+            let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
+            spec["broken"] = (spec["maps"][0] == faulty).into();
             request.spec = Spec::new(&spec.to_string());
         }
         let kinds = self.kinds.lock().unwrap().clone();

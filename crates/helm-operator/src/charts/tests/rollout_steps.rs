@@ -277,3 +277,30 @@ async fn a_canary_that_its_owner_has_broken_is_no_part_of_the_rollout() {
     reconcile_all(&world, 5).await;
     assert_eq!(with_chart(&world, "v2"), ["a", "b", "c", "d", "y"]);
 }
+
+/// A release that is handed the place of one that does not render must not keep it while the rollout is halted: the
+/// rollout goes on with the one that failed.
+#[tokio::test(start_paused = true)]
+async fn a_halted_rollout_keeps_no_place_from_the_release_that_it_waits_for() {
+    let world = installed(OnGateFailure::Halt).await;
+    let (path, [a, b, ..]) = (primary("ns", "a", Value::Null).0, keys());
+    let mut slow = world.server.object(&path).unwrap();
+    (slow["spec"]["seconds"], slow["metadata"]["generation"]) = (1.into(), 2.into());
+    world.server.put(&path, slow, "user");
+    world.reconcile_one(&a).await;
+    let stub = Arc::new(Stub { chart: "v2", ..Stub::default() });
+    let world = World::with_events(world.server, stub.clone(), |settings| {
+        settings.rollout = Some(Arc::new(rollout_of(None, &[50], "", OnGateFailure::Halt)));
+        settings.max_parallel_upgrades = 1;
+    });
+    *stub.faulty.lock().unwrap() = "a".into();
+    world.feed();
+    // The second one queues while the first one renders.
+    let of = |key| reconcile::reconcile(&world.shared, key, &(), Priority::Normal);
+    tokio::join!(of(&a), of(&b));
+    reconcile_all(&world, 3).await;
+    assert_eq!((with_chart(&world, "v2"), reconciling(&world, "y")), (vec![], "True/RolloutHalted".into()));
+    stub.faulty.lock().unwrap().clear();
+    reconcile_all(&world, 12).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+}

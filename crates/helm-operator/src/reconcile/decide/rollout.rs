@@ -4,7 +4,8 @@
 //! An upgrade keeps its slot until the release is ready with the new revision. An upgrade that fails keeps its slot,
 //! and so does one that leaves a previously ready release stalled, so a broken chart stops after the first few
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
-//! break it. Waiting for a slot does not occupy a worker.
+//! break it. So does one that gets a slot while it has to wait for its turn in a rollout or for a dependency. Waiting
+//! for a slot does not occupy a worker.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};

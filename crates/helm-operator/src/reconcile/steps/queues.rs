@@ -5,7 +5,7 @@ use controller::runtime::retries::RetryInputs;
 
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::inputs;
-use crate::reconcile::decide::state::UpgradeSlot;
+use crate::reconcile::decide::state::{Awaits, UpgradeSlot};
 use crate::reconcile::decide::turns::Turn;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
@@ -78,19 +78,27 @@ impl StepContext<'_> {
         let idle = primary.deleting || primary.annotations.leaves_alone() || is_pinned;
         let history = self.shared.memory.of(self.key);
         let fault = history.fault();
-        // A chart that does not render has changed nothing, unless an earlier attempt did. Whoever waits in line keeps
-        // the place: nothing else would wake it.
+        // A chart that does not render has changed nothing, unless an earlier attempt did. A release that waits in line
+        // keeps its position: nothing else would wake it.
         let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());
         let is_blocked = fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
         let never_began = !has_begun && is_blocked && rollout.holds(self.key);
+        // It was handed the slot, but cannot start now. Its turn or its dependency wakes it, and it queues again.
+        let cannot_begin = !has_begun && fault.is_none() && rollout.holds(self.key) && self.waits_for_others(primary);
         let is_tested = !self.is_test_due(primary);
         let settled =
             fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary) && is_tested;
         let is_undone = self.gate(primary, self.release().as_deref()) == Gate::Closed;
         let stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_))) && rollout.is_ailing(self.key);
-        if idle || never_began || settled || stalled || is_undone {
+        if idle || never_began || cannot_begin || settled || stalled || is_undone {
             self.shared.leave_rollout(self.key);
         }
+    }
+
+    /// Returns whether an upgrade has to wait for the rollout or for a dependency.
+    fn waits_for_others(&self, primary: &Primary) -> bool {
+        let is_due = !self.has_current_inputs(primary);
+        is_due && (self.turn(primary) != Turn::Free || self.awaits(primary) == Awaits::Missing)
     }
 
     fn has_current_inputs(&self, primary: &Primary) -> bool {
