@@ -34,9 +34,8 @@ impl Reconciler for Greeter {
     }
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Error> {
+fn main() -> Result<(), Error> {
     tracing_subscriber::fmt().init();
     let config = Config { program: "greeter".into(), ..Config::default() };
-    Manager::new(config).reconciler(Greeter).run().await
+    Manager::new(config).reconciler(Greeter).run_blocking()
 }

@@ -6,7 +6,9 @@ mod reach;
 mod run;
 #[cfg(test)]
 mod tests;
+mod threads;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use kube::Client;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+pub use self::threads::Threads;
 use crate::client::Connection;
 pub use crate::client::{Error as ClientError, Hop, NoCluster};
 use crate::context::{ControllerConfig, Parts};
@@ -66,6 +69,9 @@ pub struct Config {
 /// The reason why a manager cannot start or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The system refuses another thread.
+    #[error("cannot start the process's threads")]
+    Threads(#[source] io::Error),
     /// No cluster is configured, or it cannot be used.
     #[error(transparent)]
     Client(#[from] client::Error),
@@ -203,7 +209,8 @@ impl Manager {
     }
 
     /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor
-    /// the probes, which stay on the runtime that [`run`](Self::run) is called on.
+    /// the probes, which stay on the runtime that [`run`](Self::run) is called on. [`run_blocking`](Self::run_blocking)
+    /// does that by itself.
     #[must_use]
     pub fn controllers_on(self, workers: Handle) -> Manager {
         Manager { workers: Some(workers), ..self }
@@ -227,8 +234,19 @@ impl Manager {
         &self.holder
     }
 
+    /// Runs like [`run`](Self::run), on [threads](Threads) that it starts: a reconcile that blocks delays neither the
+    /// lease nor the probes. Call it outside of a runtime, which it waits for.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); and the system refuses another thread.
+    pub fn run_blocking(self) -> Result<(), Error> {
+        let threads = Threads::start().map_err(Error::Threads)?;
+        threads.run(self.controllers_on(threads.workers().clone()).run())
+    }
+
     /// Runs everything on the configured cluster until SIGTERM or SIGINT, then lets running reconciles finish and
-    /// releases the lease. A second signal ends it at once.
+    /// releases the lease. A second signal ends it at once. The lease and the probes share the threads of the calling
+    /// runtime with the controllers, unless [`controllers_on`](Self::controllers_on) names another.
     ///
     /// # Errors
     /// The manager cannot start, the lease is lost, or a controller ended.

@@ -363,8 +363,7 @@ impl Controller for Blocking {
 
 #[test]
 fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
-    let workers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let control = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let threads = Threads::start().unwrap();
     let (release, released) = std::sync::mpsc::channel();
     let (blocks, blocked) = std::sync::mpsc::channel();
     // Another test may take the port in between. Then the manager does not start, and this test fails.
@@ -389,10 +388,12 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
             Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
         }
     });
-    let blocking = Blocking(Arc::new(Mutex::new(released)), blocks);
-    let manager = Manager::new(leader).controller(blocking).controllers_on(workers.handle().clone());
+    let released = Arc::new(Mutex::new(released));
+    // One for each thread there may be.
+    let blocking = (0..4).map(|_| Box::new(Blocking(released.clone(), blocks.clone())) as Box<dyn Controller>);
+    let manager = Manager::new(leader).controllers(blocking).controllers_on(threads.workers().clone());
     let shutdown = CancellationToken::new();
-    control.block_on(async {
+    threads.run(async {
         let clients = Clients { own: Client::new(lease, "default"), controllers: client(0).into(), people: None };
         let asked = async {
             let limit = tokio::time::Instant::now() + Duration::from_secs(60);
@@ -416,7 +417,6 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
         }
     });
     drop(release);
-    workers.shutdown_background();
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use controller::manager::Threads;
 use controller::report::chain;
 use controller::traces::Traces;
 
@@ -37,9 +38,6 @@ use reload::Reload;
 
 pub(crate) use flags::Run;
 pub(crate) use template::Template;
-
-/// The maximum number of worker threads. More would only cost memory, because all work waits for the API server.
-const MAX_WORKERS: usize = 4;
 
 /// The stack size of the thread that `template` renders on, in bytes: Linux's default for a main thread.
 const STACK: usize = 8 << 20;
@@ -258,17 +256,13 @@ fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error
     }
     let (reloads, file) = (flags.reload, flags.watches_file.clone());
     let manager = with_watches(operator, &flags)?.manager(config);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_WORKERS);
-    let workers = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    // No reconcile can block the thread of the lease and the probes.
-    let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let manager = manager.controllers_on(workers.handle().clone());
+    let threads = Threads::start()?;
+    let manager = manager.controllers_on(threads.workers().clone());
     let stop = CancellationToken::new();
     let previews = manager.previews();
     let reload = reloads.then(|| Reload::start(&file, stop.clone(), previews)).transpose()?;
-    let result: Result<(), manager::Error> = control.block_on(manager.run_or_stop(stop));
-    // Do not wait for tasks that exceed the grace period.
-    workers.shutdown_background();
+    let result: Result<(), manager::Error> = threads.run(manager.run_or_stop(stop));
+    drop(threads);
     let reload = reload.filter(Reload::is_wanted);
     let starts_again = starts_again(result, reload.is_some())?;
     match reload.filter(|_| starts_again) {
