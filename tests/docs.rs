@@ -245,3 +245,67 @@ fn every_reason_is_explained() {
     }
     assert!(checked > 20, "only {checked} reasons found: does the search still fit the code?");
 }
+
+/// Returns what is wrong with the list of decisions: a page that the list lacks, a title or an order that differs, or a
+/// number that is neither a page nor named as unused.
+fn wrong_decisions(index: &str, pages: &[(&str, &str)]) -> Vec<String> {
+    let row = |name: &str, text: &str| {
+        let number = &name[..4];
+        let title = text.lines().next().unwrap_or_default();
+        let title = title.strip_prefix(&format!("# {number}: ")).unwrap_or(title);
+        format!("| [{number}]({name}) | {title} |")
+    };
+    let listed: Vec<&str> = index.lines().filter(|line| line.starts_with("| [")).collect();
+    let wanted: Vec<String> = pages.iter().map(|(name, text)| row(name, text)).collect();
+    let differs = |at: &usize| listed.get(*at).copied() != wanted.get(*at).map(String::as_str);
+    let rows = (0..listed.len().max(wanted.len())).filter(differs).map(|at| {
+        let or_nothing = |row: Option<&str>| row.unwrap_or("nothing").to_owned();
+        format!(
+            "listed {}, should be {}",
+            or_nothing(listed.get(at).copied()),
+            or_nothing(wanted.get(at).map(|w| &**w))
+        )
+    });
+    let used: BTreeSet<&str> = pages.iter().map(|(name, _)| &name[..4]).collect();
+    let last: usize = used.last().map_or(0, |number| number.parse().unwrap());
+    let unused = (1..=last).map(|number| format!("{number:04}")).filter(|number| !used.contains(number.as_str()));
+    let introduction = index.split("| [").next().unwrap_or_default();
+    let unnamed = unused.filter(|number| !introduction.contains(number.as_str()));
+    rows.chain(unnamed.map(|number| format!("{number} is neither a page nor named as unused"))).collect()
+}
+
+#[test]
+fn the_list_of_decisions_has_every_page_by_number_and_title() {
+    let folder = root().join("docs/decisions");
+    let mut pages = files(&folder, "md");
+    pages.retain(|page| !page.ends_with("README.md"));
+    pages.sort();
+    let read =
+        |page: &PathBuf| (page.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(page).unwrap());
+    let pages: Vec<(String, String)> = pages.iter().map(read).collect();
+    let pages: Vec<(&str, &str)> = pages.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let wrong = wrong_decisions(&fs::read_to_string(folder.join("README.md")).unwrap(), &pages);
+    assert!(wrong.is_empty(), "docs/decisions/README.md:\n{}", wrong.join("\n"));
+    // The book lists them in the same order.
+    let summary = Page::read(&root().join("docs/SUMMARY.md")).links;
+    let summary: Vec<&str> = summary.iter().filter_map(|link| link.strip_prefix("decisions/0")).collect();
+    let names: Vec<&str> = pages.iter().map(|(name, _)| &name[1..]).collect();
+    assert_eq!(summary, names, "docs/SUMMARY.md");
+}
+
+#[test]
+fn a_decision_out_of_order_untitled_listed_twice_or_missing_is_wrong() {
+    let (one, three) = (("0001-one.md", "# 0001: One\n"), ("0003-three.md", "# 0003: Three\n"));
+    let (row_one, row_three) = ("| [0001](0001-one.md) | One |\n", "| [0003](0003-three.md) | Three |\n");
+    let index = |rows: &[&str]| format!("0002 was never used.\n\n| page | decision |\n{}", rows.concat());
+    let right = index(&[row_one, row_three]);
+    assert_eq!(wrong_decisions(&right, &[one, three]), [""; 0]);
+    for rows in [&[row_three, row_one][..], &[row_one, row_three, row_one], &[row_one]] {
+        assert!(!wrong_decisions(&index(rows), &[one, three]).is_empty(), "{rows:?}");
+    }
+    for heading in ["# Three\n", "# 0003 Three\n", "# 0003: Another\n"] {
+        assert!(!wrong_decisions(&right, &[one, ("0003-three.md", heading)]).is_empty(), "{heading}");
+    }
+    let unnamed = right.replace("0002 was", "Some were");
+    assert_eq!(wrong_decisions(&unnamed, &[one, three]), ["0002 is neither a page nor named as unused"]);
+}
