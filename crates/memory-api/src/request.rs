@@ -38,8 +38,8 @@ pub fn object_path(path: &str) -> &str {
     if subresource.is_empty() { path } else { &path[..path.len() - subresource.len() - 1] }
 }
 
-/// Returns the path of the object that a write to a path concerns. A `POST` goes to a collection, and its object has the
-/// name.
+/// Returns the path of the object that a write to a path concerns. For a `POST` to a collection, the
+/// name comes from the object.
 pub fn written_path(path: &str, name: Option<&str>) -> String {
     let is_collection = Target::of(path).is_some_and(|target| target.name.is_empty());
     match name {

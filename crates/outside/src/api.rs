@@ -243,7 +243,7 @@ pub enum Error {
     /// The request rests on what was known before contact with the server was lost. It was not sent.
     #[error("contact with the API server was lost since this was decided, so it is decided again")]
     Outdated,
-    /// The request writes for a resource that has gone to another shard. It was not sent.
+    /// The write is for a resource that now belongs to another shard. It was not sent.
     #[error("the resource has gone to another shard, which continues")]
     Moved,
     /// A name or namespace that cannot be a path segment, with the reason.

@@ -48,7 +48,7 @@ pub enum Error {
     #[error("{why}: {chart}")]
     Unverified {
         why: &'static str,
-        /// Its version, if it has one, and digest.
+        /// The chart's version, if any, and digest.
         chart: String,
     },
     /// Docker's configuration cannot be read.

@@ -17,7 +17,7 @@ pub(crate) struct Watch {
     pub(crate) chart: String,
     /// Dotted paths and values that always apply.
     pub(crate) overrides: Vec<(String, String)>,
-    /// Whether the entry declares how they become values.
+    /// Whether the entry says how its overrides are typed.
     pub(crate) has_overrides_type: bool,
     /// Whether values also come from ConfigMaps, or from anything that a resource's annotation names.
     pub(crate) reads_config_maps: bool,

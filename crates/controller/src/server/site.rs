@@ -48,7 +48,7 @@ pub type Senders = Arc<dyn Fn(&str) -> Result<Arc<dyn Api>, Error> + Send + Sync
 pub trait Site: Send + Sync {
     /// Answers one request. Only what the rights allow may decide anything about the answer.
     fn answer<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<Page, Error>>;
-    /// Does what a form asks for, which a page of this site has sent.
+    /// Handles a form submitted from a page of this site.
     fn submit<'s>(&'s self, visit: Visit<'s>, form: Form<'s>) -> BoxFuture<'s, Result<Submitted, Error>>;
     /// Returns a number that differs whenever something that the site shows has changed. It is asked for several times
     /// a second for each open view, so it must be cheap.

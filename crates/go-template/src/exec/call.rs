@@ -175,7 +175,7 @@ impl<'t> State<'_, '_, 't> {
         self.eval_until(dot, call, Value::is_true)
     }
 
-    /// Returns the first argument that decides, or else the last one. Does not evaluate the arguments after it.
+    /// Returns the first argument that decides, or else the last one. Arguments after it are not evaluated.
     fn eval_until(&mut self, dot: &Reflected, call: &mut Call<'t>, decides: impl Fn(&Value) -> bool) -> Eval {
         let mut value = Reflected::Invalid;
         for arg in call.args {

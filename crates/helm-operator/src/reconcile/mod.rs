@@ -113,7 +113,7 @@ pub(crate) async fn reconcile(
     status_writer::finish(&reconcile.context, end).await
 }
 
-/// Records that a reconcile panicked. The resource waits as after any failure.
+/// Records that a reconcile panicked. It is retried with backoff, as after any failure.
 pub(crate) async fn after_panic(shared: &ControllerContext, key: &ResourceKey) -> ReconcileResult {
     let context = StepContext::new(shared, key, &());
     if let Some(primary) = shared.cache.primary(key) {

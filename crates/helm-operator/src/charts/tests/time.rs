@@ -217,7 +217,7 @@ async fn failing_resources_are_tried_once_soon_after_a_restart_and_not_all_at_on
     assert!((0..50).all(|n| failing(n).starts_with("True/RenderError/")));
     let waking = async {
         for _ in 0..40 {
-            // As if ever more kinds were listed, each of which once woke every resource.
+            // Simulates more and more kinds finishing their first list; each used to wake every resource.
             world.shared.cache.primaries().iter().for_each(|primary| world.shared.wake(primary.key()));
             tokio::time::sleep(SECOND).await;
         }

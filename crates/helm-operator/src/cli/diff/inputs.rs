@@ -24,7 +24,7 @@ pub(super) enum Error {
     Parse { path: PathBuf, why: String },
 }
 
-/// Returns the documents of all files, in order. A folder stands for its own files, by name.
+/// Returns the documents of all files, in order. A folder means the files directly in it, sorted by name.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Error> {
     let mut documents = Vec::new();
     for path in paths {

@@ -208,7 +208,7 @@ impl MergeBases for Last {
 const TYPED: &str =
     "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): .spec.bogus: field not declared in schema";
 
-/// Returns a server that rejects applies of the Deployment with the image `odd` with a typed patch's error.
+/// Returns a server that rejects applying the Deployment with image `odd`, with the error of a typed patch.
 fn server() -> (Arc<MemoryApi>, Applier) {
     let server = Arc::new(MemoryApi::new());
     server.refuse(|call| {
