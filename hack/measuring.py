@@ -14,7 +14,7 @@ TARGET = os.environ.get("CARGO_TARGET_DIR") or "target"
 
 
 def inside_cluster(script, arguments, audit=False):
-    """Runs `script inside ARGUMENTS…` with a control plane of its own, in place of this process."""
+    """Runs `script inside ARGUMENTS…` with a control plane of its own, instead of this process."""
     subprocess.run(["make", "--silent", "cluster"], check=True)
     subprocess.run(["cargo", "build", "--quiet", "-p", "test-cluster", "--bin", "cluster"], check=True)
     flags = ["--audit"] if audit else []

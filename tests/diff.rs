@@ -38,7 +38,7 @@ impl<'a> Planned<'a> {
         let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart}]).to_string();
         fs::write(folder.path().join("watches.yaml"), &watch).unwrap();
         let operator = Some(Operator::start_in(cluster, &[&namespace], &watch));
-        // Whoever plans a file may write the resource.
+        // A person who plans a file may write the resource.
         let user = account::user(namespace.name());
         let rule = ["create", "role", "holders", "--verb=create,update", "--resource=holders.test.my.domain"];
         namespace.kubectl(rule).unwrap();

@@ -186,7 +186,7 @@ data: {text: '{{ .Values.text }}'}
 {{- end }}
 ";
 
-/// Writes a chart with this name into the folder, in place of the one that is there.
+/// Writes a chart with this name into the folder, replacing the one that is there.
 fn write_chart(folder: &Path, name: &str) {
     fs::create_dir_all(folder.join("templates")).unwrap();
     fs::write(folder.join("Chart.yaml"), format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n")).unwrap();

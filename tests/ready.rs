@@ -82,7 +82,7 @@ fn the_message_of_ready_names_pod_container_and_reason() {
     told(&namespace, "large", &["Deployment \"large-memcached\"", "Unschedulable: ", "Insufficient cpu"]);
     told(&full, "quota", &["Deployment \"quota-memcached\"", "FailedCreate: ", "exceeded quota: none"]);
 
-    // The command says so in its first line, as whoever runs it may read.
+    // The command says so in its first line, as far as its user's rights allow.
     let first = |namespace: &Namespace<'_>, name: &str| {
         let (code, text) = status(cluster, &["status", "memcached", name, "-n", namespace.name()]);
         assert_eq!(code, Some(3), "{text}");

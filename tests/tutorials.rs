@@ -1,4 +1,4 @@
-//! Public tutorials for operator-sdk, typed command by command in an empty folder, with `helm-operator` in place of
+//! Public tutorials for operator-sdk, typed command by command in an empty folder, with `helm-operator` instead of
 //! `operator-sdk`.
 //!
 //! `make tutorials` prints each command with its duration and the last line of its output.

@@ -1,4 +1,4 @@
-//! Reads a release's record whoever wrote it, and the marks beside it. What can be read is written again, and must read the same.
+//! Reads a release's record, whatever its origin, and the marks beside it. What can be read is written again, and must read the same.
 //!
 //! The first byte says what the rest is: the annotation with the marks, a record as it is, the JSON in one, or the bytes in one (gzip, or JSON as
 //! early Helm 3 stored it).

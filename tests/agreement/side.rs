@@ -38,7 +38,7 @@ impl<'a> Side<'a> {
         self.answer(answer.and_then(|response| response.parse()))
     }
 
-    /// Reads objects; each result also tells whether its version changed since the last call.
+    /// Reads objects. Each result includes whether its version changed since the last call.
     pub(super) async fn look(&mut self, paths: &[String]) -> Vec<Answer> {
         let mut seen = Vec::new();
         for path in paths {

@@ -34,7 +34,7 @@ const MANAGER: &str = "manager";
 pub struct Context {
     /// The process's client, which counts its requests.
     pub client: Client,
-    /// Tells when the client's watches were interrupted. Until they have resumed, decide nothing.
+    /// Knows when the client's watches were interrupted. Until they have resumed, decide nothing.
     pub contact: Contact,
     /// Publishes events in the controller's name. A repeated event increases the count of the first.
     pub events: Events,

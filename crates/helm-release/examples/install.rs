@@ -23,7 +23,7 @@ data:
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A `kube::Client` in place of the in-memory server installs on a real cluster.
+    // A `kube::Client` instead of the in-memory server installs on a real cluster.
     let server = Arc::new(MemoryApi::new());
     // A real key is random and secret: anyone who has it can write records that this program accepts as its own.
     let keys = Keyring::new(Key::new(b"an example's key of at least 32 bytes").ok_or("the key is short")?, Vec::new());

@@ -124,7 +124,7 @@ impl Cache {
         self.folder.join(format!("{}.json", Digest::of(source.as_bytes()).hex()))
     }
 
-    /// Writes a file at once: whoever reads it finds all of it or none.
+    /// Writes a file atomically: readers find all of it or nothing.
     fn write(&self, path: &Path, content: &[u8]) -> Result<(), Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

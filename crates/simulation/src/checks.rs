@@ -159,7 +159,7 @@ impl Checks {
             let resource = self.resources.entry(name).or_default();
             resource.judged |= now.judged;
             resource.may_go.extend(now.may_go);
-            // A command of a person that has begun goes on.
+            // A person's command that has begun keeps running.
             resource.is_unrecorded |= now.is_unrecorded;
             if now.is_helms {
                 resource.is_helms = true;

@@ -77,7 +77,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Fault {
-    /// Creates a fault of every request for so many milliseconds.
+    /// Creates a fault that affects every request for this many milliseconds.
     pub fn new(which: Which, how: How, for_ms: u64) -> Fault {
         Fault { which, how, of_ten: 10, for_ms, nth: 0 }
     }
@@ -128,8 +128,8 @@ impl Faults {
         self.all.push(Active { fault, when: now..until, seen: 0 });
     }
 
-    /// Restarts the server: connections break, it is away for so many milliseconds, and then forbids everything until
-    /// it has loaded its roles.
+    /// Restarts the server: connections break, it is down for `away` milliseconds, and then rejects everything for
+    /// `loading` milliseconds, until it has loaded its roles.
     pub fn restart(&mut self, away: u64, loading: u64, now: Duration) {
         self.breaks.restarts += 1;
         let fault = |how, for_ms| Fault::new(Which::All, how, for_ms);

@@ -19,11 +19,11 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// Lets some scripts rest, and restores a backup in others. `end` is the time at which the script's story ends, in
+/// Adds a rest to some scripts, and a restored backup to others. `end` is the time at which the script's story ends, in
 /// milliseconds.
 pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, end: Option<u64>) {
     match (random.u8(0..16), end) {
-        // What follows must heal nothing before it was seen.
+        // Later steps must not repair anything before the checks have seen it.
         (0..4, Some(end)) => insert(script, end + random.u64(0..2000), Action::Rest),
         (4, _) => {
             let at = moment(random, script);
@@ -49,9 +49,9 @@ pub fn add_writes(random: &mut fastrand::Rng, script: &mut Script) {
     });
 }
 
-/// Restores the server from a backup, while something is going on.
+/// Restores the server from a backup in the middle of other actions.
 fn restore(random: &mut fastrand::Rng, script: &mut Script) {
-    // Processes have begun by then.
+    // All processes have started by then.
     let backup = moment(random, script).max(5000);
     insert(script, backup, Action::Backup);
     let at = backup + if random.bool() { random.u64(8000..15_000) } else { random.u64(8000..90_000) };
@@ -63,7 +63,7 @@ fn restoring(random: &mut fastrand::Rng) -> Action {
     Action::Restore(random.u64(0..12_000), if random.bool() { 0 } else { random.u64(0..6000) })
 }
 
-/// Tells a story: what happened since the backup is undone, and something else happens instead.
+/// Adds a story: a restore loses the changes since the backup, and other changes follow.
 fn restored(random: &mut fastrand::Rng, script: &mut Script) {
     script.steps.clear();
     script.then(0, with_service(random, "a"));
@@ -146,14 +146,14 @@ fn mood(random: &mut fastrand::Rng) -> Mood {
     random.choice(moods).unwrap_or(Mood::Away)
 }
 
-/// Adds a story: the registry fails when the process starts, which has no chart yet.
+/// Adds a story: the registry fails while a process starts that has no chart yet.
 fn away_at_the_start(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, Action::Registry(mood(random), random.u64(1000..200_000)));
     script.then(random.u64(0..30_000), with_service(random, "a"));
     draw::go_on(random, script);
 }
 
-/// Adds a story: the registry fails for good, but what runs goes on.
+/// Adds a story: the registry fails permanently, but running processes keep working.
 fn away_for_good(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     let after = later(random);
@@ -244,7 +244,7 @@ fn restart(random: &mut fastrand::Rng, script: &mut Script, setups: Vec<Setup>) 
     }
 }
 
-/// Lets all processes die soon.
+/// Kills all processes soon.
 fn die(random: &mut fastrand::Rng, script: &mut Script) {
     let (mut after, writes, down) = (random.u64(0..4000), random.u64(0..15), random.u64(0..2000));
     for process in 0..script.setups.len() {
@@ -261,21 +261,21 @@ fn kill_after(random: &mut fastrand::Rng, script: &mut Script) {
     insert(script, at, kill);
 }
 
-/// Suspends everything, mostly for longer than a lease lasts.
+/// Suspends everything, usually for longer than the lease.
 fn suspend(random: &mut fastrand::Rng, script: &mut Script) {
     let ms = if random.u8(0..4) == 0 { random.u64(100..9000) } else { random.u64(9000..40_000) };
     let at = moment(random, script);
     insert(script, at, Action::Suspend(ms));
 }
 
-/// Lets a process hold the lease no longer, while its controllers go on for a while.
+/// Makes a process lose the lease while its controllers keep running for a while.
 fn stall(random: &mut fastrand::Rng, script: &mut Script) {
     let process = random.usize(0..script.setups.len());
     let at = moment(random, script);
     insert(script, at, Action::Stall(process, random.u64(5000..40_000)));
 }
 
-/// Restarts the server while something is going on.
+/// Restarts the server in the middle of other actions.
 fn restart_server(random: &mut fastrand::Rng, script: &mut Script) {
     let restart = Action::RestartServer(random.u64(500..12_000), random.u64(0..6000));
     let at = moment(random, script);

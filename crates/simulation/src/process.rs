@@ -135,8 +135,7 @@ impl Process {
         self.task.abort();
     }
 
-    /// Stops what holds the lease for a while, as if its thread got no time. Controllers go on: they have threads of
-    /// their own.
+    /// Pauses the thread that renews the lease for a while. Controllers, which have their own threads, keep running.
     pub fn stall(&self, time: Duration) {
         self.stall.begin(time);
     }

@@ -83,7 +83,7 @@ impl Registry {
         self.contents.insert(digest(&manifest), manifest);
     }
 
-    /// Fails from now on for so many milliseconds; forever if there are none.
+    /// Fails for this many milliseconds from now on; forever if it is 0.
     pub fn fail(&mut self, mood: Mood, for_ms: u64) {
         self.mood = Some((mood, (for_ms > 0).then(|| Instant::now() + Duration::from_millis(for_ms))));
     }
@@ -113,7 +113,7 @@ impl Registry {
         found.map_or((404, Vec::new()), |content| (200, content))
     }
 
-    /// Returns another chart in place of what has a digest.
+    /// Returns another chart than the one with the requested digest.
     fn wrong(&self, path: &str) -> Option<(u16, Vec<u8>)> {
         let archive = packed(WRONG);
         match path {

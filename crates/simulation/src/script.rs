@@ -87,29 +87,29 @@ pub enum Action {
     Registry(Mood, u64),
     /// Fetched charts are lost.
     ForgetCharts,
-    /// The server restarts: it is away for so many milliseconds, then forbids everything for so many until it has
-    /// loaded its roles.
+    /// The server restarts. It is down for the first number of milliseconds, and rejects everything for the second,
+    /// until it has loaded its roles.
     RestartServer(u64, u64),
     /// The state of the server is backed up.
     Backup,
-    /// The server restarts as [`RestartServer`](Self::RestartServer) says, with the state of the last backup: what
-    /// happened since is undone, and its versions go back.
+    /// Like [`RestartServer`](Self::RestartServer), but from the last backup: later changes are lost, and resource
+    /// versions decrease.
     Restore(u64, u64),
     /// Everything is suspended for this many milliseconds, like a virtual machine.
     Suspend(u64),
-    /// What holds the lease in a process gets no time for this many milliseconds, while its controllers go on.
+    /// The thread that renews the lease is paused for this many milliseconds, while the controllers keep running.
     Stall(usize, u64),
     /// A process is killed and starts again after this many milliseconds.
     Kill(usize, u64),
-    /// A process is killed by its so many-th write from now on, other than of the lease, and starts again after so many
+    /// A process is killed at its nth write from now on, not counting the lease's, and starts again after this many
     /// milliseconds.
     KillAfter(usize, u64, u64),
     /// A process is stopped gracefully and starts again after this many milliseconds.
     Stop(usize, u64),
     /// A process is killed and starts again after this many milliseconds with this configuration.
     Restart(usize, u64, Setup),
-    /// Everyone rests until all is quiet. Then the invariants of the end are checked; what follows comes later by this
-    /// time.
+    /// No action until nothing happens any more. Then the final invariants are checked, and the remaining steps are
+    /// delayed by the time that this took.
     Rest,
 }
 
@@ -153,7 +153,7 @@ impl Script {
         Ok(script)
     }
 
-    /// Draws the script of a seed: a story that is known to be dangerous, then random actions.
+    /// Generates the script of a seed: a scenario that is known to be dangerous, then random actions.
     pub fn of(seed: u64) -> Script {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut script = draw::begin(seed, &mut random);

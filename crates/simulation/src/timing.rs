@@ -6,7 +6,7 @@ use crate::faults::{Fault, How, Which};
 use crate::script::{Action, Script, Step};
 use crate::stories::{later, with_service};
 
-/// Tells such a story in some scripts, and lets others end where their story ends, so that nothing that follows heals
+/// Adds such a story to some scripts, and lets others end where their story ends, so that nothing that follows heals
 /// what it broke. `last` is the last step of that story.
 pub fn add(random: &mut fastrand::Rng, script: &mut Script, last: Option<&Step>) {
     let story = match random.u8(0..16) {

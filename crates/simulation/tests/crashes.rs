@@ -1,4 +1,4 @@
-//! Processes that die at a write: whatever that was, the next process goes on from there.
+//! Processes that die at a write: whichever it was, the next process resumes from there.
 
 use serde_json::json;
 use simulation::faults::{Fault, How, Which};
@@ -9,7 +9,7 @@ use simulation::script::{Action, Script, Step};
 /// More writes than each action has.
 const WRITES: [u64; 3] = [30, 17, 17];
 
-/// Returns a script: an install, an upgrade and an uninstall, one of which ends with its so many-th write.
+/// Returns a script: an install, an upgrade and an uninstall, one of which ends at its nth write.
 fn script(interrupted: usize, writes: u64) -> Script {
     let values = |message| json!({"message": message, "replicas": 1, "cache": true, "hooks": true, "farewell": true});
     let actions = [

@@ -49,7 +49,7 @@ impl<'a> Namespace<'a> {
 }
 
 impl Namespace<'_> {
-    /// Requests the deletion, and removes all finalizers: the operators that would do so have usually ended by now.
+    /// Requests the deletion, and removes all finalizers: the operators that would do so have usually exited.
     ///
     /// The namespace controller tries each namespace that cannot go again and again. Sixty of them keep most of a core
     /// busy.
@@ -60,7 +60,7 @@ impl Namespace<'_> {
         let listed = self.kubectl(["get", &kinds, "--output", "json", "--ignore-not-found"])?;
         let listed: Value = serde_json::from_str(&listed).unwrap_or_default();
         for object in listed["items"].as_array().into_iter().flatten().filter_map(held) {
-            // Some are gone by now.
+            // Some are already gone.
             let _ = self.kubectl(["patch", &object, "--type=merge", "--patch", r#"{"metadata":{"finalizers":null}}"#]);
         }
         Ok(())

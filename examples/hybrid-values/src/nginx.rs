@@ -51,7 +51,7 @@ pub(crate) async fn announce(before: Before) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tells where the Service of the new revision answers.
+/// Publishes the address of the new revision's Service.
 ///
 /// # Errors
 /// The chart rendered no Service of the release's name.

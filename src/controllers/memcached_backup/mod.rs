@@ -68,7 +68,7 @@ fn nodes(backup: &MemcachedBackup, caches: &Caches) -> Vec<String> {
     alive.map(|pod| pod.name_any()).collect()
 }
 
-/// Tells users what changed, once each.
+/// Publishes an event for each change, once.
 fn publish(
     scope: &Scope<'_, MemcachedBackup>,
     before: Option<i32>,

@@ -1,4 +1,4 @@
-//! Notices the end of a watch's stream, whoever reads it.
+//! Notices the end of a watch's stream, independently of its reader.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

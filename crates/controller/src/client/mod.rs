@@ -75,7 +75,7 @@ pub enum Error {
 pub struct Connection {
     /// The client.
     pub client: Client,
-    /// Tells when its watches were interrupted.
+    /// Knows when its watches were interrupted.
     pub contact: Contact,
 }
 

@@ -1,4 +1,4 @@
-//! Gives each request within a reconcile a span, and tells the API server which: header `traceparent`.
+//! Gives each request within a reconcile a span, and sends its id to the API server in the header `traceparent`.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Request, StatusCode};

@@ -1,4 +1,4 @@
-//! Tells one program outside the cluster what events say: as CloudEvents 1.0 over HTTP, each event once.
+//! Sends events to one program outside the cluster, as CloudEvents 1.0 over HTTP, each once.
 //!
 //! At least once across restarts of the receiver: what it does not take is kept, within bounds, and sent again with the
 //! same id. What still waits when this process ends is lost. Counterpart: Flux's notification-controller.

@@ -165,7 +165,7 @@ impl<R: Reconciler> Serving<R> {
     }
 
     /// Returns whether the reconciler has work for the resource. A deleted resource is cleaned up even if the filters
-    /// reject it by now, because its finalizer would keep it for ever.
+    /// reject it now, because its finalizer would keep it forever.
     fn serves(&self, resource: &R::Resource) -> bool {
         let waits_for_cleanup = || due_finalizer(&self.reconciler, resource).is_some();
         (resource.meta().deletion_timestamp.is_some() && waits_for_cleanup()) || self.settings.serves(resource)
@@ -275,7 +275,7 @@ impl<R: Reconciler> Reconcile for Serving<R> {
         let client = shard.client(key, self.context.client.clone());
         let context = self.context.writing_with(client);
         match self.resources.get(key) {
-            // If it is to go by now, its event has queued it again.
+            // If it has been moved to another shard in the meantime, that event has queued it again.
             Some(resource) if self.settings.standing(&resource) == Standing::Ours => {
                 let attended = self.attend(&context, key, &resource).await;
                 if holding.is_leaving() { ReconcileResult::Success } else { attended }

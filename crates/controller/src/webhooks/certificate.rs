@@ -1,6 +1,6 @@
 //! The certificates that the process makes: their form in a Secret, and when they change.
 //!
-//! A certificate comes with a certificate authority of its own, whose key is forgotten once it has signed: whoever reads
+//! A certificate comes with a certificate authority of its own, whose key is dropped once it has signed: a reader of
 //! the Secret can serve, but never sign. A change takes two steps. The *next* certificate's authority is trusted first;
 //! only then is the certificate served. The previous authority stays trusted until the change after that.
 

@@ -175,7 +175,7 @@ impl Rollback {
     }
 }
 
-/// Judges what the status of the resource says about the annotation, which it has by now.
+/// Judges what the status says about the annotation, once the resource has it.
 fn progress(resource: &Value, to: Option<u32>) -> Progress {
     let conditions = resource["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let find = |kind: &str| conditions.iter().find(|one| one["type"] == kind && one["status"] == "True");

@@ -1,4 +1,4 @@
-//! What was read of a release. Whoever reads may not be allowed to read everything; what is missing is named, not
+//! What was read of a release. A reader may not be allowed to read everything; what is missing is named, not
 //! guessed.
 
 use helm_release::kube::{Live, ObjectKey};

@@ -117,7 +117,7 @@ impl Operator {
         Operator { webhooks: self.webhooks.convert::<A, B>(), ..self }
     }
 
-    /// Sets all webhooks, in place of those added one by one. A function that returns them serves tests, too:
+    /// Sets all webhooks, instead of those added one by one. A function that returns them serves tests, too:
     /// [`testing::Server::with_webhooks`](crate::testing::Server::with_webhooks).
     #[must_use]
     pub fn webhooks(self, webhooks: Webhooks) -> Operator {

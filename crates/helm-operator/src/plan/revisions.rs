@@ -8,7 +8,7 @@ use helm_release::release::Release;
 use super::{Name, Plan, compare};
 use crate::mask::Mask;
 
-/// Returns what the later revision of a resource's release has in place of the earlier one, which may be none, and a
+/// Returns what the later revision of a resource's release has instead of the earlier one, which may be none, and a
 /// mask of the contents of Secrets in both. The plan is in the release's namespace.
 pub(crate) fn between(resource: Name, from: Option<&Release>, to: Option<&Release>) -> (Plan, Mask) {
     let namespace = to.or(from).map_or(String::new(), |release| release.namespace.clone());

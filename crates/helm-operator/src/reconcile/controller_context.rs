@@ -54,7 +54,7 @@ pub(crate) struct ControllerContext {
     pub(crate) extensions: Extensions,
     /// Only for the author's code. Everything else uses `api`.
     pub(crate) client: kube::Client,
-    /// Tells when watches were interrupted.
+    /// Knows when watches were interrupted.
     pub(crate) contact: Contact,
     pub(crate) events: Events,
     /// What events are on that concern no single resource.
@@ -246,8 +246,8 @@ impl ControllerContext {
     }
 
     /// Ends a shard's right to write for a resource that the cache has forgotten, and not before: a reconcile that
-    /// begins meanwhile would get a new right. It stays for another resource that has the same name by now. Returns
-    /// whether the right has ended.
+    /// begins meanwhile would get a new right. It stays if another resource has taken the name. Returns whether the
+    /// right has ended.
     pub(crate) fn end_writes(&self, key: &ResourceKey) -> bool {
         let shard = self.shard.as_ref().filter(|_| self.cache.primary(key).is_none());
         shard.inspect(|shard| shard.follow(key, Standing::Others)).is_some()

@@ -184,7 +184,7 @@ async fn read(api: &dyn Api, namespace: &str) -> Result<Option<Secret>, Error> {
     }
 }
 
-/// Creates the Secret with a new key. Fails with a conflict if it exists by now.
+/// Creates the Secret with a new key. Fails with a conflict if someone else created it first.
 async fn create(api: &dyn Api, namespace: &str, mut data: Data) -> Result<(), Error> {
     data.insert(CURRENT.to_owned(), random()?);
     let secret = json!({

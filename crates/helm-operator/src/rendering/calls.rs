@@ -51,7 +51,7 @@ fn number(id: rustix::process::Pid) -> u64 {
 pub(super) fn open_files() -> io::Result<Vec<u32>> {
     let names: Vec<PathBuf> =
         std::fs::read_dir("/proc/self/fd")?.map(|one| Ok(one?.path())).collect::<io::Result<_>>()?;
-    // The descriptor of the folder itself is closed by now.
+    // The descriptor of the folder itself is closed again.
     let open = names.into_iter().filter(|path| path.symlink_metadata().is_ok());
     let mut numbers: Vec<u32> = open.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
     numbers.sort_unstable();

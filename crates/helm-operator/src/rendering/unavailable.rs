@@ -16,7 +16,7 @@ pub(crate) struct Unavailable {
 }
 
 impl Unavailable {
-    /// Creates a stand-in for a chart that is not fetched yet. `name` is used in place of the chart's name.
+    /// Creates a stand-in for a chart that is not fetched yet. `name` is used instead of the chart's name.
     pub(crate) fn new(name: &str) -> Unavailable {
         let why = Mutex::new((Reason::ChartUnavailable, "the chart is being fetched".to_owned()));
         Unavailable { name: name.to_owned(), why }

@@ -123,6 +123,6 @@ mod tests {
         assert!(size <= MAX_ENTRY_BYTES * MAX_ENTRIES, "{size}");
         let longest = key("", "ConfigMap", "ns", &"x".repeat(MAX_ENTRY_BYTES - 33));
         let entry = &Inventory::of([(&longest, "v1")]).entries;
-        assert_eq!(serde_json::to_string(entry).unwrap().len(), MAX_ENTRY_BYTES + 1, "brackets in place of the comma");
+        assert_eq!(serde_json::to_string(entry).unwrap().len(), MAX_ENTRY_BYTES + 1, "brackets instead of the comma");
     }
 }

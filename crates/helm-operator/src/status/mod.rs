@@ -63,7 +63,7 @@ pub(crate) mod condition {
     pub(crate) const UNPROVEN_RECORDS: &str = "UnprovenRecords";
     /// An annotation pins the release to a revision; present only when true.
     pub(crate) const PINNED: &str = "Pinned";
-    /// An annotation asks for a plan in place of acting, which is the message; present only when true.
+    /// An annotation asks for a plan instead of acting, which is the message; present only when true.
     pub(crate) const PLANNED: &str = "Planned";
     /// Whether the release passed its tests, as in Flux; absent if none run.
     pub(crate) const TEST_SUCCESS: &str = "TestSuccess";
@@ -256,7 +256,7 @@ pub(crate) struct Facts {
     pub(crate) kept_by: Vec<String>,
     /// Whether an annotation suspends the resource, so that nothing is done.
     pub(crate) suspended: bool,
-    /// The plan that an annotation asks for in place of acting.
+    /// The plan that an annotation asks for instead of acting.
     pub(crate) planned: Option<PlanReport>,
     /// The values that no template reads; empty if there are none.
     pub(crate) unread: String,
@@ -271,7 +271,7 @@ pub(crate) struct Facts {
     pub(crate) tests: Option<TestReport>,
 }
 
-/// What a plan in place of acting says.
+/// What a plan instead of acting says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlanReport {
     /// The reason: whether something would change.

@@ -160,7 +160,7 @@ impl Cache {
     /// Returns the state to change it.
     fn changing(&self) -> MutexGuard<'_, State> {
         let state = self.state();
-        // Counted under the lock, so whoever sees the count also sees the change.
+        // Counted under the lock, so a reader who sees the count also sees the change.
         self.changes.fetch_add(1, Ordering::Relaxed);
         state
     }

@@ -97,7 +97,7 @@ impl Releases {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Returns the releases to change them. Counted under the lock, so whoever sees the count also sees the change.
+    /// Locks the releases for a change. Counts it under the lock, so a reader who sees the count also sees the change.
     fn changing(&self) -> MutexGuard<'_, HashMap<ResourceKey, Arc<Release>>> {
         let all = lock(&self.all);
         self.changes.fetch_add(1, Ordering::Relaxed);

@@ -259,7 +259,7 @@ impl Annotations {
         self.flag("suspend", false)
     }
 
-    /// Returns `dry-run`: whether to plan in place of acting. Default: false.
+    /// Returns `dry-run`: whether to plan instead of acting. Default: false.
     pub(crate) fn dry_run(&self) -> bool {
         self.flag("dry-run", false)
     }

@@ -31,7 +31,7 @@ pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Err
     Ok(())
 }
 
-/// Rejects common annotations that an entry reads in place of a usual one: a chart may contain resources of that kind.
+/// Rejects common annotations that an entry reads instead of a usual one: a chart may contain resources of that kind.
 fn uncontrolling(watch: &Watch, watches: &[Watch]) -> Result<(), Error> {
     for name in watch.common_annotations.0.keys() {
         let reader = watches.iter().find_map(|reader| Some((reader, reader.annotations.renamed(name)?)));

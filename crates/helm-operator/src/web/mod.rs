@@ -54,7 +54,7 @@ const NOTHING: &str = "There is nothing here that you may read.";
 const IDLE: &str =
     "This replica serves no resources yet: another one leads, or it has just started. Ask again, or ask the other.";
 
-/// The answer to whoever may not read the state of the process.
+/// The answer to callers who may not read the state of the process.
 const UNKNOWN_PROCESS: &str = "To see the state of this process, you need the right to get the path /metrics.";
 
 /// How many views at a time may read records or merge values, which takes memory.

@@ -57,7 +57,7 @@ pub(crate) async fn values(found: &Found, rights: &dyn Rights, which: ValueRows)
     Ok(shown)
 }
 
-/// Reads the sources that the caller may get; `None` in place of others, which a note names.
+/// Reads the sources that the caller may get; `None` instead of others, which a note names.
 async fn read(
     controller: &ControllerContext,
     rights: &dyn Rights,

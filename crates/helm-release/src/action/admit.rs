@@ -39,7 +39,7 @@ impl From<Sealed<Release>> for Admitted {
 }
 
 impl Admitted {
-    /// Returns the chart's current render in place of a deployed revision whose record is damaged.
+    /// Returns the chart's current render instead of a deployed revision whose record is damaged.
     pub fn rendered_again(candidate: &Candidate, decoration: &Decoration, version: u32) -> Admitted {
         let mut release = candidate.as_release(decoration, version);
         release.info.last_deployed = Some(outside::now());

@@ -75,7 +75,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     Ok(left_out)
 }
 
-/// Starts an uninstall with the chart's render (hooks, manifest and values) in place of a record that this operator did
+/// Starts an uninstall with the chart's render (hooks, manifest and values) instead of a record that this operator did
 /// not write.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::live::Id;
 
-/// The annotation that tells one run of a hook from another.
+/// The annotation that distinguishes the runs of a hook.
 const HOOK_RUN: &str = "helm.sdk.operatorframework.io/hook-run";
 
 /// What a plan shows for what only the write itself brings.

@@ -1,12 +1,12 @@
-//! What the API server adds to an object that is applied again. Memory knows no defaults: a list that an apply replaces as a
-//! whole loses those in its items, as in a StatefulSet's claim templates, and a field that follows another stays away. One
-//! that an apply gives up, because its manager leaves it out now, gets its default again.
+//! The API server's defaults in a re-applied object. The server in memory sets no defaults. Without this module, a list
+//! that an apply replaces as a whole would lose its items' defaults (a StatefulSet's claim templates), a field that is
+//! derived from another would be missing, and so would the default of a field that its manager no longer sends.
 
 use serde_json::Value;
 
-/// Adds to an object in memory what the API server adds to the same apply, although there it meets the object as it was
-/// before the earlier writes, and removes what it does not store, such as `hostIPC: false`. A field that memory has, or
-/// that it removed, is left as it is: earlier writes decide that.
+/// Adds to an object in memory what the API server added when it received the same apply, and removes what it does not
+/// store, such as `hostIPC: false`. The API server applies to the object before the earlier writes, so fields that
+/// memory has, or has removed, are left alone.
 pub(super) fn add(kept: &mut Value, before: &Value, sent: &Value, answered: &Value) {
     for part in ["spec", "data"] {
         if let Some(kept) = kept.get_mut(part) {
@@ -31,7 +31,7 @@ fn add_below(kept: &mut Value, before: &Value, sent: &Value, answered: &Value) {
             unstored.for_each(|(key, _)| _ = map.remove(key));
         }
         (Value::Array(items), Value::Array(answered)) if items.len() == answered.len() => {
-            // What was there before has no say in a list that is as it was sent.
+            // In a list that is exactly what was sent, earlier items do not matter.
             let is_replaced = sent.as_array().is_some_and(|sent| alike(sent, items));
             for (at, (item, value)) in items.iter_mut().zip(answered).enumerate() {
                 let before = if is_replaced { &Value::Null } else { before.get(at).unwrap_or(&Value::Null) };
@@ -55,8 +55,8 @@ pub(super) fn has_lost(kept: &Value, before: &Value) -> bool {
     }
 }
 
-/// Puts back what an apply removed from an object in memory and the API server sets again to the same value, as an
-/// object shows that is created `anew` from what was sent.
+/// Restores fields that an apply removed from an object in memory, if the API server would set them to the same value
+/// again. `anew` is the object that it would create from what was sent.
 pub(super) fn restore(kept: &mut Value, before: &Value, anew: &Value) {
     for part in ["spec", "data"] {
         if let Some(kept) = kept.get_mut(part) {
@@ -85,12 +85,12 @@ fn restore_below(kept: &mut Value, before: &Value, anew: &Value) {
     }
 }
 
-/// Returns whether items are those that were sent, apart from empty structures that storing adds.
+/// Returns whether items equal those that were sent, ignoring empty structures that the API server adds.
 fn alike(sent: &[Value], items: &[Value]) -> bool {
     sent.len() == items.len() && sent.iter().zip(items).all(|(sent, item)| is_part(sent, item) && is_part(item, sent))
 }
 
-/// Returns whether one value is a part of another: what is empty is a part of everything.
+/// Returns whether one value is part of another. An empty value is part of every value.
 fn is_part(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Null, _) => true,

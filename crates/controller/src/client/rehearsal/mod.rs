@@ -2,9 +2,9 @@
 //!
 //! What was written is kept in memory, so that later reads of the same work see it. A second write to an object, or one
 //! that the API server cannot check because it depends on an earlier one, is answered from there. An object that is
-//! deleted and created anew is checked under another name, and its fields that the API server has refused to change stay
-//! immutable. One that is applied again gets the API server's defaults. Discovery names the kinds of definitions that were
-//! created, and their objects are answered from memory, too.
+//! deleted and recreated is checked under another name, and fields that the API server refused to change stay
+//! immutable. A re-applied object gets the API server's defaults again. Discovery includes the kinds of created
+//! definitions, whose objects are answered from memory, too.
 
 mod defaults;
 mod definitions;

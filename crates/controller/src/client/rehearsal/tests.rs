@@ -118,7 +118,7 @@ async fn an_object_that_is_created_anew_is_checked_under_another_name() {
     assert!(
         server.log().iter().any(|line| line.contains("/b-x7qzk")) && server.object(&format!("{MAP}-x7qzk")).is_none()
     );
-    // Whatever the API server has against the name, the plan goes on.
+    // The plan continues, whatever the API server dislikes about the name.
     server.refuse(|call| call.path.contains("/b-x7qzk").then(|| Error::from_status(422, "Invalid", "no")));
     let made = rehearsal.record(anew(false)).await;
     assert_eq!((&made["metadata"]["name"], &made["data"]["x"]), (&json!("b"), &json!("4")));

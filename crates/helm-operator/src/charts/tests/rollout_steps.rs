@@ -222,7 +222,7 @@ async fn what_was_rolled_out_is_taken_back_and_stays_so_until_the_next_chart() {
         assert_eq!(["a", "c", "x"].map(revisions), [3, 1, 3], "the third is the rollback");
         world = serving(world.server, "v2", OnGateFailure::Rollback);
     }
-    // Whoever asks for one gets that one.
+    // A request for one release upgrades that release.
     let path = primary("ns", "c", Value::Null).0;
     let mut object = world.server.object(&path).unwrap();
     object["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "one"});

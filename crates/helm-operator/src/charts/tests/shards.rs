@@ -280,7 +280,7 @@ async fn a_drain_that_the_answer_to_another_write_shows_is_acknowledged() {
     is_woken(&a);
     label(&a.server, DRAIN, Some("true"));
     a.shared.primary_written(serde_json::from_value(a.server.object(PRIMARY).unwrap()).unwrap());
-    // The event of the label brings a version that is known by now.
+    // The event of the label has a version that is already known.
     arrives(&a);
     assert!(is_woken(&a), "nothing else wakes the resource");
 }

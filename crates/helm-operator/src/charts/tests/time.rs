@@ -61,7 +61,7 @@ impl World {
         self.server.put(&format!("{MAPS}/b"), changed, "fighter");
     }
 
-    /// Runs the workers while someone changes an object so many times, five times a second.
+    /// Runs the workers while someone changes an object this many times, five times a second.
     async fn work_while_fighting(&self, times: usize) {
         let fighting = async {
             tokio::time::sleep(SECOND).await;

@@ -45,7 +45,7 @@ pub(crate) struct Diff {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// The chart to come, in place of the one in the watches file: a folder, an archive, oci://registry/name:version or a URL
+    /// The new chart, instead of the watches file's: a folder, an archive, oci://registry/name:version or a URL
     #[arg(long, value_name = "CHART")]
     pub(crate) chart: Option<PathBuf>,
 

@@ -25,21 +25,21 @@ use crate::view::primary::Received;
 use crate::watches::{self, Watch};
 use outside::group_of;
 
-/// How many revisions between two compared ones are read.
+/// The maximum number of revisions between two compared ones that are read.
 const MAX_ACCOUNTS: usize = 10;
 
-/// What a person asks, and whom.
+/// A person's question, and the connection that answers it.
 pub(super) struct Asked {
     reader: Reader,
     namespace: String,
     is_namespace_given: bool,
     output: Output,
-    /// The entries of the watches file; why there are none otherwise.
+    /// The entries of the watches file, or why there are none.
     watches: Result<Vec<Watch>, String>,
 }
 
 impl Asked {
-    /// Asks this server.
+    /// Prepares a question to this API server.
     ///
     /// # Errors
     /// The watches file exists, but is invalid.
@@ -88,7 +88,7 @@ impl Asked {
         let records = self.records(&resource)?;
         let all = match records.revisions(&*self.reader.api, max).await {
             Ok(seen) => revisions(&seen),
-            // The status is for those who may not read Secrets.
+            // Those who may not read Secrets can still read the status.
             Err(error) if error.is_forbidden() => told(&resource),
             Err(error) => return Err(chain(&error)),
         };
@@ -129,7 +129,7 @@ impl Asked {
         Ok(Answer { text, is_ready: true })
     }
 
-    /// Returns what the recorded revisions between two did, as far as that is recorded: the last of them.
+    /// Returns what the last revisions between two did, as far as their records say.
     async fn accounts_between(&self, records: &Records, from: u32, to: u32) -> Result<Vec<(u32, Account)>, String> {
         if from.saturating_add(1) >= to {
             return Ok(Vec::new());
@@ -138,7 +138,7 @@ impl Asked {
         let between: Vec<u32> = all.iter().map(|one| one.version).filter(|one| (from + 1..to).contains(one)).collect();
         let mut accounts = Vec::new();
         for version in &between[between.len().saturating_sub(MAX_ACCOUNTS)..] {
-            // One that cannot be read is as good as one that says nothing.
+            // An unreadable record counts as one without an account.
             if let Ok((_, Some(did))) = records.read(*version).await {
                 accounts.push((*version, did));
             }
@@ -210,7 +210,7 @@ impl Asked {
         }
     }
 
-    /// Returns the kind that a word means. One of watches.yaml is meant before others.
+    /// Returns the kind that a word means. Kinds of watches.yaml take precedence.
     async fn kind(&self, word: &str) -> Result<Arc<Resource>, String> {
         let mut all = self.reader.mapper.named(word).await.map_err(|error| chain(&error))?;
         let is_watched = |kind: &Arc<Resource>| {
@@ -243,7 +243,7 @@ impl Asked {
         Ok(kinds)
     }
 
-    /// Returns where a resource's release is recorded, as its watch says.
+    /// Returns where a resource's release is recorded according to its watch.
     fn records(&self, resource: &Received) -> Result<Records, String> {
         let primary = &resource.primary;
         let group = group_of(&primary.api_version);

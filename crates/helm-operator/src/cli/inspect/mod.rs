@@ -1,4 +1,4 @@
-//! `status`, `get` and `history`: show releases to whoever may read them, with that person's own rights. They write
+//! `status`, `get` and `history`: show releases with the rights of the person who asks. They write
 //! nothing, and need no operator.
 
 mod ask;

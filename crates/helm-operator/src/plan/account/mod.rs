@@ -25,19 +25,19 @@ pub(crate) use recorder::Recorder;
 /// Maximum number of objects in an account.
 const MAX_ENTRIES: usize = 2000;
 
-/// Maximum size of an account's JSON. Whoever can write Secrets may compress far more than the operator does.
+/// Maximum size of an account's JSON. Anyone who can write Secrets could store much more in a small Secret.
 const MAX_UNPACKED: u64 = 1 << 20;
 
 /// What a revision did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Account {
-    /// In the order of the first write to each object.
+    /// The objects, ordered by the first write to each.
     pub(crate) changes: Vec<Entry>,
-    /// How many more objects there were.
+    /// The number of objects that were left out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) omitted: usize,
-    /// Whether an earlier attempt at the revision was interrupted, whose writes nothing names.
+    /// Whether the revision continues an interrupted attempt, whose writes are unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_continued: bool,
 }
@@ -48,12 +48,12 @@ pub(crate) struct Account {
 pub(crate) struct Entry {
     pub(crate) object: Name,
     pub(crate) action: Action,
-    /// The recorded fields that differ from those of the revision before.
+    /// The fields whose recorded values differ from the previous revision's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) fields: Vec<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) more_fields: usize,
-    /// The reason for which the API server refused it, and the fields; not its message, which may quote contents.
+    /// The reason of the API server's refusal, and the rejected fields. Not the message, which may quote contents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
     /// The managers that lost fields to the operator.
@@ -61,13 +61,13 @@ pub(crate) struct Entry {
     pub(crate) losers: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) round: Option<u16>,
-    /// A hook's outcome: `succeeded`.
+    /// A hook's outcome, such as `succeeded`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) phase: String,
-    /// Whether it existed and did not belong to the release.
+    /// Whether the object existed before and did not belong to the release.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_adopted: bool,
-    /// Whether it was written although its recorded content is that of the revision before.
+    /// Whether the object was written although its recorded content has not changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_repeated: bool,
 }
@@ -77,7 +77,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Account {
-    /// Returns the form that is kept, of at most [`MAX_PLAN`] bytes. If that is too little, leaves out objects from the
+    /// Returns the account as stored, in at most [`MAX_PLAN`] bytes. If it does not fit, leaves out objects from the
     /// end, refused ones last.
     pub(crate) fn pack(mut self) -> Option<Vec<u8>> {
         loop {
@@ -93,7 +93,7 @@ impl Account {
         }
     }
 
-    /// Keeps at most so many objects.
+    /// Keeps at most `most` objects.
     fn cut(&mut self, most: usize) {
         let is_refused = |entry: &Entry| entry.refused.is_some();
         let refused = self.changes.iter().filter(|entry| is_refused(entry)).count();
@@ -115,7 +115,7 @@ impl Account {
         gzip.finish().ok()
     }
 
-    /// Reads what is kept; `None` if it is no account.
+    /// Reads a stored account; `None` if it is invalid.
     pub(crate) fn read(packed: &[u8]) -> Option<Account> {
         let mut json = Vec::new();
         GzDecoder::new(packed).take(MAX_UNPACKED).read_to_end(&mut json).ok()?;

@@ -69,7 +69,7 @@ pub(crate) fn judge(recorded: Option<&str>, current: &str) -> Inputs {
     }
 }
 
-/// Returns the digest of the resource's own part, if it is recorded. Whoever may read the resource can compute it.
+/// Returns the digest of the resource's own part, if it is recorded. Anyone who may read the resource can compute it.
 pub(crate) fn own_part(digest: &str) -> Option<&str> {
     parts(digest).1
 }

@@ -134,7 +134,7 @@ pub(crate) struct StatusMemory {
     pub(crate) planned: Option<Box<Planned>>,
 }
 
-/// A plan that was made in place of acting.
+/// A plan that was made instead of acting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     /// What it depends on; empty if it could not be made.

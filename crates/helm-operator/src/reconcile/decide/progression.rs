@@ -33,7 +33,7 @@ pub(crate) enum Reached {
     Ready,
     /// It failed, or can no longer become ready.
     Failed,
-    /// It was not ready before, so it tells nothing.
+    /// It was not ready before, so its state is no evidence.
     Ailing,
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn progress(members: &Members, rollout: &RolloutRule, now: Timestamp)
         let window = groups.window(rollout, step);
         let failed: Vec<Waiting<'_>> = window.iter().filter(|one| one.failed).copied().collect();
         let has_failed = groups.failed > 0 || !failed.is_empty();
-        // What failed may be tried again, so that a halted rollout can go on.
+        // What failed may be tried again, so that a halted rollout can resume.
         let stop = || match rollout.on_failure {
             OnGateFailure::Halt => at(Phase::Halted, step, &failed),
             OnGateFailure::Rollback => at(Phase::TakingBack, step, &[]),
@@ -373,7 +373,7 @@ mod tests {
             ("it is over", vec![reached(Failed)], vec![reached(Failed); 8], 100, (Phase::Over, 0), ""),
             ("a late canary is free", vec![done, WAITS], first(&[(7, done)], 8), baked, (Phase::Moving, 3), "c01 r07"),
             (
-                "what was unready tells nothing",
+                "releases that were not ready before are no evidence",
                 vec![reached(Ailing), done],
                 vec![WAITS; 2],
                 baked,

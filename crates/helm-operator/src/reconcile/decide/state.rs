@@ -20,7 +20,7 @@ pub(crate) struct Observed {
     pub(crate) suspended: bool,
     /// Its annotation pauses it, including its deletion.
     pub(crate) paused: bool,
-    /// Whether its annotation asks for a plan in place of acting.
+    /// Whether its annotation asks for a plan instead of acting.
     pub(crate) planning: Planning,
     /// The newest revision of the release.
     pub(crate) release: Recorded,
@@ -53,7 +53,7 @@ pub(crate) struct Observed {
     pub(crate) gate: Gate,
 }
 
-/// Whether to plan in place of acting.
+/// Whether to plan instead of acting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Planning {
     /// No.

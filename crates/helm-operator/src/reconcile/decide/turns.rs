@@ -1,4 +1,4 @@
-//! Whose turn it is in a rollout: what is known of each release of the kind, and how far the rollout is
+//! Which releases of a kind a rollout may upgrade now. Keeps what is known of each release, and the rollout's progress
 //! ([`super::progression`]).
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -14,7 +14,7 @@ use crate::watches::RolloutRule;
 /// The turns of one controller's releases.
 #[derive(Default)]
 pub(crate) struct Turns {
-    /// In which steps they take turns; `None` means that there are none.
+    /// The steps of rollouts; `None` if upgrades do not take turns.
     rule: Option<Arc<RolloutRule>>,
     /// The digest of what a rollout brings.
     edition: OnceLock<String>,
@@ -26,18 +26,18 @@ struct State {
     members: Members,
     progress: Progress,
     announced: Announced,
-    /// What is not published yet.
+    /// Milestones that are not published yet.
     milestones: Vec<(Milestone, Progress)>,
 }
 
 /// A release's turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It need not wait.
+    /// The release may be upgraded.
     Free,
-    /// It stays as it is.
+    /// The release must not change yet.
     Held(Progress),
-    /// It returns to what it was.
+    /// The release returns to its previous revision.
     TakenBack,
 }
 
@@ -94,7 +94,7 @@ impl Turns {
         let Some(rule) = &self.rule else { return Turn::Free };
         let mut state = sync::lock(&self.state);
         if matches!(state.progress.phase, Phase::Baking(until) if until <= now) {
-            // Each release that waits looks at that time.
+            // Each waiting release checks at that time.
             _ = state.replan(rule, now);
         }
         let is_taking_back = state.progress.phase == Phase::TakingBack;
@@ -118,7 +118,7 @@ impl Turns {
 }
 
 impl Member {
-    /// Gives a release that has come to rest the time of that, if no record or status says it.
+    /// Sets the time since when a release is at rest, if neither its record nor its status has one.
     fn settle(&mut self, before: Option<&Member>, now: Timestamp) {
         let known = match before.map(|member| member.part) {
             Some(Part::Reached { state, since }) => Some((state, since)),

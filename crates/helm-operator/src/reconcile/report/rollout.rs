@@ -37,7 +37,7 @@ fn outcome(milestone: Milestone, what: &str, progress: &Progress, rule: &Rollout
             let note = format!("{what} has passed its gate ({before}): {counts}; now {step}");
             Outcome::normal("RolloutStep", ACTION, note)
         }
-        Milestone::Resumed => Outcome::normal("RolloutResumed", ACTION, format!("{what} goes on: {counts}; {step}")),
+        Milestone::Resumed => Outcome::normal("RolloutResumed", ACTION, format!("{what} resumes: {counts}; {step}")),
         Milestone::Completed => {
             let note = format!("{what} is complete: no release waits; {counts}");
             Outcome::normal("RolloutCompleted", ACTION, note)

@@ -31,7 +31,7 @@ impl StepContext<'_> {
             return Gate::RollBack;
         }
         let is_by_rollout = gate::rejected(release).is_some_and(|rejected| rejected.by == RejectedBy::Rollout);
-        // Whoever asks for this release alone gets it.
+        // A request for this release alone takes precedence.
         if is_by_rollout && self.full_reconcile(primary).is_some() {
             return Gate::Open;
         }

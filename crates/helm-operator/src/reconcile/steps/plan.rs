@@ -1,4 +1,4 @@
-//! Plans in place of acting, if an annotation asks for it, and says what would change: in a condition and an event.
+//! Plans instead of acting, if an annotation asks for it, and says what would change: in a condition and an event.
 
 use controller::events::MAX_NOTE;
 use controller::report::{Outcome, chain};
@@ -22,7 +22,7 @@ use crate::view::primary::Primary;
 const PAUSE: Duration = Duration::from_secs(30);
 
 impl StepContext<'_> {
-    /// Returns whether to plan in place of acting. A deletion is no plan: nothing would end it.
+    /// Returns whether to plan instead of acting. A deletion is no plan: nothing would end it.
     pub(crate) fn planning(&self, primary: &Primary) -> Planning {
         let is_asked = primary.annotations.left_alone_by() == Some("dry-run") && !primary.deleting;
         match self.shared.memory.of(self.key).status.planned.as_deref() {
@@ -65,7 +65,7 @@ pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result
     };
     let known = primary.status.find(condition::PLANNED);
     if known.is_none_or(|known| (&*known.reason, &*known.message) != (report.reason, &*report.message)) {
-        tracing::info!(resource = %context.key, reason = report.reason, "Planned in place of acting");
+        tracing::info!(resource = %context.key, reason = report.reason, "Planned instead of acting");
         context.shared.publish(primary, Outcome::normal(report.reason, "Plan", short(&report.message)));
     }
     keep(context, inputs, report);

@@ -60,7 +60,7 @@ impl StepContext<'_> {
         self.shared.acceptance.version.is_some() && !self.found.reread && self.release().is_some()
     }
 
-    /// Reads the resource once before an upgrade, because another controller may serve it by now.
+    /// Reads the resource once before an upgrade, because another controller may serve it in the meantime.
     pub(crate) async fn reread(&self, primary: &Primary) -> Result<Ended, Failed> {
         read_again(self, primary).await.map_err(|e| Failed::of_request(&e, "cannot read the resource again"))?;
         Ok(NextStep::Again.with([Learned::Reread]))

@@ -1,4 +1,4 @@
-//! A release's part in the rollout of its kind's chart: what it tells the others, and what it waits for.
+//! A release's part in the rollout of its kind's chart: what it reports, and what it waits for.
 
 use helm_release::release::Status;
 use helm_release::storage::{Before, Rejected, RejectedBy};
@@ -36,7 +36,7 @@ impl StepContext<'_> {
         turn
     }
 
-    /// Tells the rollout how this release is, and wakes those whose turn that changes.
+    /// Reports this release's state to the rollout, and wakes the releases whose turn that changes.
     pub(crate) fn note_part(&self, primary: &Primary, health: Option<&Health>) {
         if self.shared.turns.rule().is_some() {
             let woken = self.shared.turns.note(self.key, Some(self.member(primary, health)), outside::now());
@@ -159,7 +159,7 @@ impl StepContext<'_> {
             Phase::Halted => (
                 HALTED,
                 format!(
-                    "the rollout of the chart is {}, because {}; it goes on once the gate is met, or {GO_ON}",
+                    "the rollout of the chart is {}, because {}; it resumes once the gate is met, or {GO_ON}",
                     progress.text(rule),
                     progress.unmet(rule)
                 ),
@@ -177,7 +177,7 @@ impl StepContext<'_> {
     }
 }
 
-/// How a rollout goes on.
+/// How to continue a rollout.
 const GO_ON: &str = "change the chart or the override values to begin another, or set the annotation \
     helm.sdk.operatorframework.io/reconcile-now to upgrade this release alone";
 

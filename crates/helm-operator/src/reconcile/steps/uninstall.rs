@@ -271,8 +271,8 @@ async fn complete(
     }
 }
 
-/// Deletes the objects of a release. In an ordered one, each round goes once the later ones are gone. Returns the
-/// objects to wait for.
+/// Deletes the objects of a release. In an ordered release, each round is deleted once the later ones are gone.
+/// Returns the objects to wait for.
 async fn delete_objects(
     context: &StepContext<'_>,
     primary: &Primary,

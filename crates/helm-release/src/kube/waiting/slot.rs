@@ -13,7 +13,7 @@ pub trait Slot: Send + Sync {
     fn leave(&self);
     /// Waits for a free slot and takes it.
     fn enter(&self) -> BoxFuture<'_, ()>;
-    /// Pauses between two polls. Never returns once the process stops: whoever runs the action then drops it, and no
+    /// Pauses between two polls. Never returns once the process stops: the caller then drops the action, and no
     /// request of the wait is in flight. The next process resumes the wait.
     fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(tokio::time::sleep(time))
