@@ -247,6 +247,10 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// Writes the status if it differs from the resource's, and returns whether it did. Fields of the status that other
     /// managers set stay.
     ///
+    /// Other subresources have no such method. A `Scale` is in no list or watch, so there is nothing to compare it with
+    /// before a write. Set the replicas of an owned object by [`apply`](Self::apply); for other objects,
+    /// [`api`](Self::api) has kube's `patch_scale` and `patch_subresource`.
+    ///
     /// # Errors
     /// Fails if the server rejects the status. A resource that no longer exists is not an error.
     pub async fn status(&self, status: &R::Status) -> Result<bool, WriteError>
