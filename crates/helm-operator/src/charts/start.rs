@@ -372,10 +372,20 @@ async fn start_watches(
     let mut tasks = JoinSet::new();
     // Dropped once everything is listed, like what starts the controller.
     Box::pin(first_lists(shared, context, (primaries, keys), &mut tasks)).await;
+    // The watches of the process feed them for as long as this controller runs.
+    let mut subscribers = Vec::new();
+    let mut watch = |kind: Arc<Resource>| {
+        tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
+        let subscriber: Subscriber = Arc::new(Dependents(shared.clone(), kind.clone()));
+        let listed = Cluster::of(context).informers.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
+        subscribers.push(subscriber);
+        let shared = shared.clone();
+        async move { await_lists(&shared, &kind, listed).await }
+    };
     // Each resource waits only for the kinds in its own release.
     while let Ok(kind) = kinds.try_recv() {
         shared.cache.await_kind(&kind);
-        tasks.spawn(watch_kind(shared, context, kind));
+        tasks.spawn(watch(kind));
     }
     let rehearsals = Rehearsals::of(context);
     if rehearsals.is_on() {
@@ -389,7 +399,7 @@ async fn start_watches(
             // A task keeps its memory until it is joined.
             Some(_) = tasks.join_next() => {}
             kind = kinds.recv() => match kind {
-                Some(kind) => _ = tasks.spawn(watch_kind(shared, context, kind)),
+                Some(kind) => _ = tasks.spawn(watch(kind)),
                 None => return,
             }
         }
@@ -458,15 +468,6 @@ async fn watch_when_served(shared: Arc<ControllerContext>, mut missing: Vec<(Arc
             is_missing
         });
     }
-}
-
-/// Watches one kind; the future resolves when its first lists are complete.
-fn watch_kind(shared: &Arc<ControllerContext>, context: &Context, kind: Arc<Resource>) -> BoxFuture<'static, ()> {
-    tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
-    let subscriber: Subscriber = Arc::new(Dependents(shared.clone(), kind.clone()));
-    let listed = Cluster::of(context).informers.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
-    let shared = shared.clone();
-    Box::pin(async move { await_lists(&shared, &kind, listed).await })
 }
 
 /// Wakes the resources with objects of a kind once its first lists are complete, and once before if that takes long.

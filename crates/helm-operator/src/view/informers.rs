@@ -2,10 +2,11 @@
 //! kind.
 //!
 //! The watch selects the objects of every chart that the process serves. A controller that joins a running watch lists
-//! its own objects, and then receives the events that arrived in the meantime.
+//! its own objects, and then receives the events that arrived in the meantime. The watch outlives the controllers, so it
+//! does not keep them alive: one ends when its chart is fetched in another version.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use controller::runtime::backoff;
 use controller::runtime::freshness::Epoch;
@@ -34,7 +35,7 @@ pub(crate) trait Source: Send + Sync {
     ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>>;
 }
 
-/// A receiver of a kind's objects.
+/// A receiver of a kind's objects. Its owner drops it to end the subscription.
 pub(crate) type Subscriber = Arc<dyn Sink<Arc<Live>> + Sync>;
 
 /// The watched kinds of the process.
@@ -73,7 +74,7 @@ struct Fanout {
 }
 
 struct Member {
-    subscriber: Subscriber,
+    subscriber: Weak<dyn Sink<Arc<Live>> + Sync>,
     /// The events since it joined, until its own list is complete.
     missed: Option<Vec<Event>>,
 }
@@ -87,19 +88,28 @@ enum Event {
 }
 
 impl Member {
-    fn take(&mut self, event: &Event) {
+    /// Passes an event on, now or after the member's list. Returns whether the member still exists.
+    fn take(&mut self, event: &Event) -> bool {
+        let Some(subscriber) = self.subscriber.upgrade() else { return false };
         match &mut self.missed {
             Some(missed) => missed.push(event.clone()),
-            None => self.see(event),
+            None => event.show(&subscriber),
         }
+        true
     }
 
-    fn see(&self, event: &Event) {
-        match event {
-            Event::Changed(live, epoch) => self.subscriber.changed(live.clone(), *epoch),
-            Event::Deleted(live) => self.subscriber.deleted(live.clone()),
-            Event::Sweep(scope, list) => self.subscriber.sweep(scope, *list),
-            Event::Lost(scope) => self.subscriber.lost(scope),
+    fn is(&self, subscriber: &Subscriber) -> bool {
+        std::ptr::addr_eq(self.subscriber.as_ptr(), Arc::as_ptr(subscriber))
+    }
+}
+
+impl Event {
+    fn show(&self, to: &Subscriber) {
+        match self {
+            Event::Changed(live, epoch) => to.changed(live.clone(), *epoch),
+            Event::Deleted(live) => to.deleted(live.clone()),
+            Event::Sweep(scope, list) => to.sweep(scope, *list),
+            Event::Lost(scope) => to.lost(scope),
         }
     }
 }
@@ -114,7 +124,7 @@ impl Informers {
         lock(&self.state).charts.insert(chart.to_owned());
     }
 
-    /// Feeds a chart's objects of a kind to a subscriber until the process ends. The future resolves when the
+    /// Feeds a chart's objects of a kind to a subscriber for as long as its owner keeps it. The future resolves when the
     /// subscriber knows all existing objects, or when the server refuses to list them.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
@@ -184,7 +194,8 @@ impl SharedWatch {
         let mut state = lock(&self.state);
         let running = state.task.is_some() && state.charts.contains(chart) && !state.refused;
         let missed = running.then(Vec::new);
-        state.members.push(Member { subscriber: subscriber.clone(), missed });
+        state.members.retain(|member| member.subscriber.strong_count() > 0);
+        state.members.push(Member { subscriber: Arc::downgrade(subscriber), missed });
         if running { Joined::Running } else { Joined::Restart }
     }
 
@@ -216,7 +227,7 @@ impl SharedWatch {
     /// Drops the events that a member missed so far, before it lists.
     fn forget_missed(&self, subscriber: &Subscriber) {
         let mut state = lock(&self.state);
-        let member = state.members.iter_mut().find(|member| Arc::ptr_eq(&member.subscriber, subscriber));
+        let member = state.members.iter_mut().find(|member| member.is(subscriber));
         member.and_then(|member| member.missed.as_mut()).into_iter().for_each(Vec::clear);
     }
 
@@ -224,13 +235,13 @@ impl SharedWatch {
     fn admit(&self, subscriber: &Subscriber, all: Vec<Live>, began: Instant) {
         let mut state = lock(&self.state);
         let list = Epoch { number: state.epoch, began, is_list: false };
-        let Some(member) = state.members.iter_mut().find(|m| Arc::ptr_eq(&m.subscriber, subscriber)) else { return };
+        let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) else { return };
         for live in all {
-            member.see(&Event::Changed(Arc::new(live), list));
+            subscriber.changed(Arc::new(live), list);
         }
-        member.see(&Event::Sweep(self.scope.clone(), list));
+        subscriber.sweep(&self.scope, list);
         for event in member.missed.take().into_iter().flatten() {
-            member.see(&event);
+            event.show(subscriber);
         }
     }
 
@@ -238,9 +249,9 @@ impl SharedWatch {
     /// list. A list that ended in the meantime may have started before the member joined.
     fn admit_unlisted(&self, subscriber: &Subscriber) {
         let mut state = lock(&self.state);
-        let Some(member) = state.members.iter_mut().find(|m| Arc::ptr_eq(&m.subscriber, subscriber)) else { return };
+        let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) else { return };
         let missed = member.missed.take().into_iter().flatten();
-        missed.filter(|event| !matches!(event, Event::Sweep(..))).for_each(|event| member.see(&event));
+        missed.filter(|event| !matches!(event, Event::Sweep(..))).for_each(|event| event.show(subscriber));
     }
 }
 
@@ -257,7 +268,7 @@ impl Run {
     fn pass(&self, event: &Event) {
         let mut state = lock(&self.shared.state);
         if state.run == self.number {
-            state.members.iter_mut().for_each(|member| member.take(event));
+            state.members.retain_mut(|member| member.take(event));
         }
     }
 

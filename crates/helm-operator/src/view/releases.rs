@@ -127,7 +127,9 @@ impl Releases {
 
     /// Notifies the reader of changes from now on.
     pub(crate) fn add_reader(&self, id: ListenerId, reader: Weak<dyn ReleaseListener>) {
-        lock(&self.readers).all.push((id, reader));
+        let mut readers = lock(&self.readers);
+        readers.all.retain(|(_, reader)| reader.strong_count() > 0);
+        readers.all.push((id, reader));
     }
 
     pub(crate) fn get(&self, key: &ResourceKey) -> Option<Arc<Release>> {

@@ -276,3 +276,17 @@ async fn a_controller_whose_list_is_refused_knows_all_after_the_next_list_of_the
     }
     assert_eq!(second.until("sweep 3").await, ["one in 3", "sweep 3"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_has_ended_is_dropped_even_in_the_middle_of_its_list() {
+    let process = Process::new();
+    let first = process.first().await;
+    let (second, listed) = process.subscribe("b");
+    listed.abort();
+    assert!(listed.await.unwrap_err().is_cancelled());
+    let ended = Arc::downgrade(&second);
+    drop(second);
+    process.server.send(0, Event::Apply(of("two")));
+    assert_eq!(first.until("two in 1").await, ["two in 1"]);
+    assert_eq!(ended.strong_count(), 0);
+}

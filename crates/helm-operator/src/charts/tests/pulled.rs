@@ -1,10 +1,11 @@
 //! Charts that are fetched: a whole controller on the API server in memory, and a registry in this process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use controller::context::{Context, ControllerConfig};
+use controller::metrics::Format;
 use controller::reconciler::Controller;
 use controller::testing::{Requests, client};
 use flate2::Compression;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::ChartConfig;
 use crate::charts::chart_controller::ChartController;
+use crate::charts::running::Running;
 use crate::charts::tests::*;
 use crate::watches::{self, Pem};
 
@@ -119,6 +121,7 @@ fn chart(version: &str) -> Vec<u8> {
 /// A process that serves the chart of the registry, and stops with its end.
 struct Operator {
     server: Arc<MemoryApi>,
+    context: Context,
     shutdown: CancellationToken,
     work: tokio::task::JoinHandle<()>,
 }
@@ -149,8 +152,9 @@ impl Operator {
         let context = context.with(Arc::new(config)).for_controller("memcached-controller");
         let controller = ChartController::load(watch).unwrap();
         controller.prepare(&context);
-        let work = tokio::spawn(async move { Box::new(controller).run(context).await.unwrap() });
-        Operator { server: server.clone(), shutdown, work }
+        let running = context.clone();
+        let work = tokio::spawn(async move { Box::new(controller).run(running).await.unwrap() });
+        Operator { server: server.clone(), context, shutdown, work }
     }
 
     /// Waits until the ConfigMap contains this version.
@@ -186,6 +190,15 @@ impl Operator {
         let reason = what.split(' ').next_back().unwrap();
         let is_there = || self.published(reason).iter().any(|event| event.starts_with(&expected));
         eventually(|| if is_there() { Ok(()) } else { Err(format!("{:?}", self.published(reason))) }).await;
+    }
+
+    /// Returns the series of resources, releases and revisions that the metrics have more than once.
+    fn repeated_series(&self) -> Vec<String> {
+        let metrics = self.context.metrics.encode(Format::Classic);
+        let series = metrics.lines().filter_map(|line| line.rsplit_once(' ')).map(|(series, _)| series);
+        let mut seen = BTreeSet::new();
+        let own = series.filter(|series| series.starts_with("helm_operator_"));
+        own.filter(|series| !seen.insert(*series)).map(str::to_owned).collect()
     }
 
     async fn stop(self) {
@@ -229,6 +242,13 @@ async fn a_newer_version_of_a_fetched_chart_upgrades_its_releases_while_the_proc
         format!("Memcached: chart {chart} 1.0.0 ({digest_1}) → 1.1.0 ({digest_2}); its releases are upgraded");
     operator.publishes("Normal ChartUpdated", &expected).await;
     assert_eq!(operator.published("ChartUpdated").len(), 1, "none at the start");
+    let running = Running::of(&operator.context);
+    eventually(|| match running.all().len() {
+        1 => Ok(()),
+        other => Err(format!("{other} controllers")),
+    })
+    .await;
+    assert_eq!(operator.repeated_series(), Vec::<String>::new());
     registry.away(true);
     let away = format!("Memcached: cannot fetch the chart {chart}: {} answered 503", registry.host);
     operator.publishes("Warning ChartUnavailable", &away).await;
