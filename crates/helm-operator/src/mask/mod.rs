@@ -44,6 +44,8 @@ const MANY_WORDS: usize = 200;
 /// Replaces a message when there are too many words to redact.
 const TOO_MANY: &str =
     "the message is not shown: it may quote any of more than 10000 values of the resource, its sources and Secrets";
+/// Replaces a message when some of the values to redact are unknown.
+const UNREAD: &str = "the message is hidden: the values to hide in it could not be read";
 /// Marks the cut in a long text.
 const CUT: char = '…';
 
@@ -57,6 +59,8 @@ pub(crate) struct Mask {
     public: String,
     /// What the chart itself publishes.
     published: Arc<Published>,
+    /// Why some of the words are unknown. Then no text is shown.
+    unread: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,6 +151,11 @@ impl Mask {
         self.published = by.clone();
     }
 
+    /// Redacts whole texts from now on, because words to redact could not be read. `why` may be empty.
+    pub(crate) fn hide_all(&mut self, why: &str) {
+        self.unread.get_or_insert_with(|| why.to_owned());
+    }
+
     fn add_secret_text(&mut self, text: &str) {
         self.add(text, false, |word| word.len() < SHORTEST_INSIDE);
         self.add_parts(text, false, |part| part.len() >= SHORTEST_INSIDE);
@@ -200,6 +209,10 @@ impl Mask {
 
     /// Returns the text without the words. A long text is cut in the middle.
     pub(crate) fn hide(&self, text: String) -> String {
+        if let Some(why) = &self.unread {
+            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            return format!("{}{UNREAD}{why}", self.published.place(&text));
+        }
         if self.is_full {
             return format!("{}{TOO_MANY}", self.published.place(&text));
         }

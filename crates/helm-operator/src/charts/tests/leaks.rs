@@ -1,10 +1,12 @@
 //! Tests that a secret in every input of a release shows nowhere when anything fails.
 
 use std::fmt::Write as _;
+use std::sync::atomic::AtomicBool;
 
 use controller::metrics::Format;
 use helm::chart::Chart;
 use helm::engine::Engine;
+use helm_release::kube::Call;
 use k8s_openapi::ByteString;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
@@ -14,10 +16,15 @@ use crate::rendering::renderer::{Discovered, EngineRenderer};
 use crate::values_from::ValuesSource;
 use crate::watches::OverrideValuesType;
 
-/// A secret with characters that Go, JSON, HTML and URLs escape.
+/// The secret in `spec`, with characters that Go, JSON, HTML and URLs escape.
 const CANARY: &str = "hunter2 \"<&é>";
-/// The part of the secret that no encoding changes.
-const CORE: &str = "hunter2";
+/// The secret in a source of values.
+const SOURCED: &str = "tr0ub4dor \"<&é>";
+/// The secret among the override values.
+const OVERRIDDEN: &str = "correct5 \"<&é>";
+/// The secret in a Secret that the chart looks up.
+const LOOKED_UP: &str = "passw0rd \"<&é>";
+const CANARIES: [&str; 4] = [CANARY, SOURCED, OVERRIDDEN, LOOKED_UP];
 
 /// Collects every event of every level with its fields.
 #[derive(Clone, Default)]
@@ -124,7 +131,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn overrides() -> Overrides {
-    Overrides::parse([("overridden".to_owned(), CANARY.to_owned())].into(), OverrideValuesType::Typed).unwrap()
+    Overrides::parse([("overridden".to_owned(), OVERRIDDEN.to_owned())].into(), OverrideValuesType::Typed).unwrap()
 }
 
 async fn renderer(server: &Arc<MemoryApi>, case: &Case) -> Arc<EngineRenderer> {
@@ -147,15 +154,45 @@ async fn started(case: &Case) -> World {
     let mut spec = case.spec.clone();
     spec["own"] = CANARY.into();
     let server = World::new(spec).server;
-    let values = json!({"sourced": CANARY, "pin": 907});
-    secret(&server, "sources", "values.yaml", &values.to_string());
-    secret(&server, "other", "password", CANARY);
-    let sources: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "Secret", "name": "sources"}])).unwrap();
+    set_source(&server, SOURCED);
+    secret(&server, "other", "password", LOOKED_UP);
     let renderer = renderer(&server, case).await;
-    World::with_events(server, renderer, |settings| {
-        settings.values_from = sources.into();
-        settings.suppress_overrides = true;
-    })
+    World::with_events(server, renderer, settings)
+}
+
+fn settings(settings: &mut Settings) {
+    let sources: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "Secret", "name": "sources"}])).unwrap();
+    settings.values_from = sources.into();
+    settings.suppress_overrides = true;
+}
+
+fn set_source(server: &MemoryApi, text: &str) {
+    secret(server, "sources", "values.yaml", &json!({"sourced": text, "pin": 907}).to_string());
+}
+
+/// Rejects every write of a ConfigMap, and quotes the secrets in `spec` and in the source.
+fn denied(call: &Call) -> Option<Error> {
+    let text = format!("admission webhook \"a.b\" denied the request: {CANARY} and {CANARY:?} and {SOURCED} are weak");
+    let write = call.method != http::Method::GET && call.path.contains("/configmaps");
+    write.then(|| Error::from_status(400, "BadRequest", &text))
+}
+
+/// Installs a release with secrets, and upgrades it to a revision with other values.
+async fn upgraded() -> World {
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n\
+        data: {x: {{ .Values.own | quote }}, y: {{ .Values.sourced | quote }}}";
+    let world = started(&Case { template, ..Case::default() }).await;
+    world.reconcile().await;
+    set_source(&world.server, "another source");
+    world.edit(|p| p["spec"]["own"] = "another value".into());
+    world.feed();
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    world
+}
+
+fn pin(world: &World, revision: &str) {
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pin": revision}));
 }
 
 /// Returns everything that people see of a resource.
@@ -169,10 +206,15 @@ async fn visible(world: &World, log: &Log) -> String {
 /// Returns the encodings of the canary that a text contains.
 fn found(text: &str) -> Vec<String> {
     let code = |bytes: &[u8]| serde_json::to_value(ByteString(bytes.to_vec())).unwrap().as_str().unwrap().to_owned();
-    let inside = |before: &str| code(format!("{before}{CANARY}").as_bytes())[8..16].to_owned();
-    let hexadecimal: String = CORE.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let notations = [CORE.to_owned(), hexadecimal, inside(""), inside("x"), inside("xx"), "pin 907".to_owned()];
-    notations.into_iter().filter(|notation| text.contains(notation)).collect()
+    let notations = |canary: &str| {
+        // No encoding changes this part.
+        let core = canary.split(' ').next().unwrap();
+        let inside = |before: &str| code(format!("{before}{canary}").as_bytes())[8..16].to_owned();
+        let hexadecimal: String = core.bytes().map(|byte| format!("{byte:02x}")).collect();
+        [core.to_owned(), hexadecimal, inside(""), inside("x"), inside("xx")]
+    };
+    let all = CANARIES.iter().flat_map(|canary| notations(canary)).chain(["pin 907".to_owned()]);
+    all.filter(|notation| text.contains(notation)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,11 +245,6 @@ async fn refused_repairs_and_uninstalls_show_no_value_after_a_restart_either() {
     world.reconcile().await;
     assert_eq!(world.maps(), ["a"]);
     let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, |_| {});
-    let denied = |call: &helm_release::kube::Call| {
-        let text = format!("admission webhook \"a.b\" denied the request: {CANARY} and {CANARY:?} are weak");
-        let write = call.method != http::Method::GET && call.path.contains("/configmaps/");
-        write.then(|| Error::from_status(400, "BadRequest", &text))
-    };
     world.server.refuse(denied);
     world.server.remove(&format!("{MAPS}/a"));
     world.reconcile().await;
@@ -222,4 +259,86 @@ async fn refused_repairs_and_uninstalls_show_no_value_after_a_restart_either() {
     world.reconcile().await;
     let seen = visible(&world, &log).await;
     assert!(found(&seen).is_empty() && seen.contains("UninstallError"), "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_return_to_an_earlier_revision_shows_none_of_its_values() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let world = upgraded().await;
+    world.server.refuse(denied);
+    pin(&world, "1");
+    world.reconcile().await;
+    let seen = visible(&world, &log).await;
+    assert!(found(&seen).is_empty() && seen.contains("**** and "), "{:?} in {seen}", found(&seen));
+    assert_eq!(world.history().last().unwrap(), "3 failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reason_why_a_rollback_writes_an_object_client_side_shows_no_value() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let world = upgraded().await;
+    world.server.refuse(|call| {
+        let is_apply = call.body.as_ref().is_some_and(|(kind, _)| *kind == "application/apply-patch+yaml");
+        denied(call).filter(|_| is_apply)
+    });
+    pin(&world, "1");
+    world.reconcile().await;
+    assert_eq!(world.history().last().unwrap(), "3 deployed");
+    let seen = visible(&world, &log).await;
+    let is_told = seen.contains("ClientSideApply") && seen.contains("**** and ");
+    assert!(found(&seen).is_empty() && is_told, "{:?} in {seen}", found(&seen));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_upgrade_shows_no_value_of_a_release_that_is_uninstalled_because_of_it() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let case = Case::default();
+    let world = started(&case).await;
+    world.reconcile().await;
+    let change = |changed: &mut Settings| {
+        settings(changed);
+        changed.on_failure = crate::watches::OnFailure::Uninstall;
+    };
+    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, change);
+    world.server.refuse(|call| denied(call).filter(|_| call.method != http::Method::DELETE));
+    set_source(&world.server, "another source");
+    world.edit(|p| p["spec"]["own"] = "another value".into());
+    world.reconcile().await;
+    assert!(world.maps().is_empty() && world.history().is_empty(), "{:?}", world.history());
+    let seen = visible(&world, &log).await;
+    assert!(found(&seen).is_empty() && seen.contains("**** and "), "{:?} in {seen}", found(&seen));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_stays_hidden_while_the_record_with_its_values_cannot_be_read() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let case = Case::default();
+    let world = started(&case).await;
+    world.reconcile().await;
+    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, |_| {});
+    let is_refused = Arc::new(AtomicBool::default());
+    world.server.refuse(move |call| {
+        let denied = denied(call);
+        is_refused.fetch_or(denied.is_some(), Ordering::Relaxed);
+        let reads = call.method == http::Method::GET && call.path.contains("sh.helm.release");
+        let unread = || Error::from_status(500, "InternalError", "etcdserver: request timed out");
+        denied.or_else(|| (reads && is_refused.load(Ordering::Relaxed)).then(unread))
+    });
+    world.server.remove(&format!("{MAPS}/a"));
+    world.reconcile().await;
+    let seen = visible(&world, &log).await;
+    let says = "the message is hidden: the values to hide in it could not be read: cannot read release record \
+        \"sh.helm.release.v1.web.v1\": etcdserver: request timed out";
+    assert!(found(&seen).is_empty(), "{:?} in {seen}", found(&seen));
+    assert!(world.condition("Irreconcilable").unwrap().ends_with(says), "{seen}");
+    world.server.accept();
+    world.server.refuse(denied);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    let seen = visible(&world, &log).await;
+    assert!(found(&seen).is_empty() && seen.contains("**** and "), "{seen}");
 }

@@ -74,12 +74,17 @@ impl Release {
         newest(&[Status::Deployed, Status::Uninstalling]).or_else(|| newest(&[Status::Superseded]))
     }
 
+    /// Returns the revisions that may have live objects: the base revision and every later one.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (u32, &Revision)> {
+        let base = self.base().map_or(0, |(version, _)| version);
+        let live = self.revisions.iter().filter(move |(version, _)| **version >= base);
+        live.map(|(version, revision)| (*version, revision))
+    }
+
     /// Returns the revisions that may have live objects but no marks, because Helm created them, or dropped our marks
     /// when it rewrote them.
     pub(crate) fn unmarked(&self) -> Vec<u32> {
-        let base = self.base().map_or(0, |(version, _)| version);
-        let live = self.revisions.iter().filter(|(version, _)| **version >= base);
-        live.filter(|(_, revision)| !is_known(revision)).map(|(version, _)| *version).collect()
+        self.live().filter(|(_, revision)| !is_known(revision)).map(|(version, _)| version).collect()
     }
 
     /// Returns until when to leave the newest revision alone, because someone else's action on it is unfinished. Our

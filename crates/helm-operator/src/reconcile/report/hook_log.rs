@@ -40,7 +40,7 @@ impl StepContext<'_> {
     /// Publishes the logs of the hooks that failed.
     pub(crate) async fn publish_hook_logs(&self, primary: &Primary) {
         let logs = self.ran.take_logs();
-        if logs.is_empty() || primary.spec.is_away() {
+        if logs.is_empty() {
             return;
         }
         let mask = self.redactions(primary).await;

@@ -1,13 +1,16 @@
 //! Redacts values in a reconcile's messages: the user's and the operator's, those in Secrets, and those that the chart
-//! renders into Secrets.
+//! renders into Secrets. If it cannot find out what to redact, it hides whole messages.
 //!
-//! Runs only after a failure, so it may read the record once more.
+//! Runs only after a failure, so it may read records once more.
+
+use std::error::Error as _;
 
 use go_encoding::json;
 use go_template::Value;
 use helm_release::action::Candidate;
 use helm_release::kube::objects_of;
-use helm_release::release::Release as Record;
+use helm_release::release::{self, Packed};
+use helm_release::storage;
 
 use crate::mask::Mask;
 use crate::reconcile::step_context::StepContext;
@@ -15,53 +18,55 @@ use crate::status::Fault;
 use crate::values::Spec;
 use crate::view::primary::Primary;
 use crate::view::release::Release;
-use crate::watches::Overrides;
 
 impl StepContext<'_> {
     pub(crate) async fn redacted(&self, primary: &Primary, fault: Fault) -> Fault {
-        if primary.spec.is_away() {
-            let message = "the message is hidden: the values to hide in it could not be read".to_owned();
-            return Fault { message, ..fault };
-        }
         let message = self.redactions(primary).await.hide_apart(fault.message).await;
         Fault { message, ..fault }
     }
 
-    /// Returns what to redact in messages: the values of the resource, of its release and of the candidate for it, even
-    /// if that failed.
+    /// Returns what to redact in messages: the values of the resource, of every revision that may have live objects, and
+    /// of the candidate for the next one, even if that failed.
     pub(crate) async fn redactions(&self, primary: &Primary) -> Mask {
-        let mut mask = self.secrets();
+        let mut mask = self.secrets_and_overrides();
         mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);
         self.shared.renderer.published().into_iter().for_each(|published| mask.keep_published(published));
-        add_spec(&mut mask, &primary.spec);
+        match self.spec(primary).await {
+            Some(spec) => add_spec(&mut mask, &spec),
+            None => mask.hide_all(""),
+        }
         let effective = self.effective_spec(primary);
         if effective.digest() != primary.spec.digest() {
             add_spec(&mut mask, &effective);
         }
-        for text in self.shared.renderer.overrides().into_iter().flat_map(|o: &Overrides| o.texts().values()) {
-            mask.add_values(&text.as_str().into());
-        }
-        if let Some(candidate) = &self.found.candidate {
+        for candidate in [&self.found.candidate, &self.found.rendered].into_iter().flatten() {
             add_candidate(&mut mask, candidate);
         }
-        if let Some(record) = self.record(primary).await {
-            mask.add_values(&record.config);
-            mask.add_objects(&objects_of(&record.manifest).unwrap_or_default());
-            mask.add_hooks(&record.hooks);
+        // A rollback applies an older revision: as the newest one, which is recorded before the first object is applied.
+        let release = self.release().unwrap_or_default();
+        for (version, _) in release.live() {
+            self.add_revision(&mut mask, primary, &release, version).await;
         }
         mask
     }
 
-    /// Returns the current record of the release, from memory if it is there.
-    async fn record(&self, primary: &Primary) -> Option<Record> {
-        let release = self.release()?;
-        if let Some((_, packed)) = &release.packed {
-            return packed.facts().unpack().ok();
+    /// Adds the values of a revision, from memory if they are there. Nothing is applied from a record that is damaged or
+    /// gone.
+    async fn add_revision(&self, mask: &mut Mask, primary: &Primary, release: &Release, version: u32) {
+        if let Some(packed) = release.record(version) {
+            return add_packed(mask, packed.facts());
         }
-        let (version, _) = release.base().or_else(|| Release::newest(&release))?;
-        let record = self.shared.storage.get(primary.namespace(), primary.name(), version).await.ok()?;
-        Some(record.release.facts().clone())
+        match self.shared.storage.get(primary.namespace(), primary.name(), version).await {
+            Ok(record) => add_record(mask, record.release.facts()),
+            Err(error) if error.is_damage() || error.is_missing() => {}
+            Err(error) => mask.hide_all(&why(&error)),
+        }
     }
+}
+
+/// Describes why a record cannot be read, without the cause of the cause: a parser may quote the record.
+fn why(error: &storage::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
 /// Redacts a candidate's notes. They may contain the values that users configured, which the resource next to the
@@ -75,6 +80,20 @@ pub(crate) fn add_candidate(mask: &mut Mask, candidate: &Candidate) {
     mask.add_values(&candidate.config);
     mask.add_objects(&candidate.objects);
     mask.add_hooks(&candidate.hooks);
+}
+
+/// Adds the values of a record in memory.
+pub(crate) fn add_packed(mask: &mut Mask, packed: &Packed) {
+    match packed.unpack() {
+        Ok(record) => add_record(mask, &record),
+        Err(_) => mask.hide_all(""),
+    }
+}
+
+fn add_record(mask: &mut Mask, record: &release::Release) {
+    mask.add_values(&record.config);
+    mask.add_objects(&objects_of(&record.manifest).unwrap_or_default());
+    mask.add_hooks(&record.hooks);
 }
 
 /// Adds the values of a `spec`. One that cannot be read has none to quote.

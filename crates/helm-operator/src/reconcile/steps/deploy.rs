@@ -131,7 +131,8 @@ pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed) {
     let shared = context.shared;
     shared.cache.store_applied(&outcome.applied, context.key);
     if let Some(primary) = shared.cache.primary(context.key) {
-        remediate::publish_client_side_applies(context, &primary, &outcome.applied).await;
+        let made = outcome.written.packed.get();
+        remediate::publish_client_side_applies(context, &primary, &outcome.applied, Some(made)).await;
     }
     shared.cache.change_release(context.key, |release| {
         for (superseded, resource_version) in &outcome.superseded {

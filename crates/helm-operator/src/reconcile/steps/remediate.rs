@@ -6,7 +6,7 @@
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
-use helm_release::release::Status;
+use helm_release::release::{Packed, Status};
 use tokio::time::Instant;
 
 use super::deploy::record;
@@ -14,6 +14,7 @@ use super::uninstall;
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::report::blame::blame;
+use crate::reconcile::report::redact::add_packed;
 use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
@@ -115,11 +116,15 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
             Ok(()) => message,
             Err(error) => format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
         },
-        Remedy::Uninstall => match uninstall::uninstall_failed(context, primary).await {
-            Ok(None) => message,
-            Ok(Some(awaited)) => format!("{message}; the release is being uninstalled: {awaited}"),
-            Err(error) => format!("{message}; uninstall failed: {}", chain(&error)),
-        },
+        Remedy::Uninstall => {
+            // The records go, and with them what is to be hidden in the message.
+            let message = context.redactions(primary).await.hide_apart(message).await;
+            match uninstall::uninstall_failed(context, primary).await {
+                Ok(None) => message,
+                Ok(Some(awaited)) => format!("{message}; the release is being uninstalled: {awaited}"),
+                Err(error) => format!("{message}; uninstall failed: {}", chain(&error)),
+            }
+        }
     }
 }
 
@@ -210,8 +215,14 @@ async fn with_recorded_objects(
     Ok(current)
 }
 
-/// Publishes each change that server-side apply rejected and that was applied client-side instead.
-pub(crate) async fn publish_client_side_applies(context: &StepContext<'_>, primary: &Primary, applied: &[Applied]) {
+/// Publishes each change that server-side apply rejected and that was applied client-side instead. `made` is the record
+/// of the revision that contains the objects, if the cache does not know it yet.
+pub(crate) async fn publish_client_side_applies(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    applied: &[Applied],
+    made: Option<&Packed>,
+) {
     let refused = |one: &Applied| match &one.method {
         ApplyMethod::Client { refused: Some(why) } => Some(why.to_string()),
         _ => None,
@@ -220,7 +231,8 @@ pub(crate) async fn publish_client_side_applies(context: &StepContext<'_>, prima
     if refused.is_empty() {
         return;
     }
-    let mask = context.redactions(primary).await;
+    let mut mask = context.redactions(primary).await;
+    made.into_iter().for_each(|made| add_packed(&mut mask, made));
     for (one, why) in refused {
         let why = mask.clone().hide_apart(why).await;
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);

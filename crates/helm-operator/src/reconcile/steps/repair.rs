@@ -55,7 +55,7 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
         false => history.drift.succeed(),
     });
     cache_applied(context, &applied);
-    remediate::publish_client_side_applies(context, primary, &applied).await;
+    remediate::publish_client_side_applies(context, primary, &applied, None).await;
     update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     Ok(NextStep::Again)
 }
@@ -167,7 +167,7 @@ async fn take(
     let taken = action::take_ownership(&env, &admitted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
     cache_applied(context, &applied);
-    remediate::publish_client_side_applies(context, primary, &applied).await;
+    remediate::publish_client_side_applies(context, primary, &applied, None).await;
     let mut whole = marks.clone();
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
     for object in &mut whole.objects {

@@ -12,6 +12,7 @@ use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::reread::read_again;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
+use crate::values::Spec;
 use crate::view::primary::{Primary, Received};
 
 impl StepContext<'_> {
@@ -35,8 +36,23 @@ impl StepContext<'_> {
         if !primary.spec.is_away() {
             return Some(primary.clone());
         }
-        let spec = self.read_spec(primary).await.ok()?;
-        Some(self.knowing([&spec]).with_spec(primary.clone())).filter(|primary| !primary.spec.is_away())
+        let spec = self.spec(primary).await?;
+        Some(Arc::new(primary.with_spec(spec)))
+    }
+
+    /// Returns the `spec` of the resource, read again if the cache does not keep it; `None` if it cannot be read, or has
+    /// changed since.
+    pub(crate) async fn spec(&self, primary: &Primary) -> Option<Spec> {
+        let is_it = |spec: &Spec| !spec.is_away() && spec.digest() == primary.spec.digest();
+        if let Some(known) =
+            [Some(&primary.spec), self.found.spec.as_ref()].into_iter().flatten().find(|spec| is_it(spec))
+        {
+            return Some(known.clone());
+        }
+        match self.read_spec(primary).await.ok()? {
+            Learned::Spec(spec) => Some(spec).filter(is_it),
+            _ => None,
+        }
     }
 
     /// Reads the resource with its `spec`.

@@ -25,7 +25,7 @@ pub(crate) async fn reapply(context: &StepContext<'_>, primary: &Primary) -> Res
     let applied = action::reapply(&env, version, packed.as_ref(), &objects).await;
     let Some(applied) = context.unless_unproven(version, applied)? else { return Ok(NextStep::Again.into()) };
     repair::cache_applied(context, &applied);
-    remediate::publish_client_side_applies(context, primary, &applied).await;
+    remediate::publish_client_side_applies(context, primary, &applied, None).await;
     repair::update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     let put_back = put_back(&applied);
     tracing::info!(resource = %context.key, objects = applied.len(), changed = put_back.len(), "Applied release again");
