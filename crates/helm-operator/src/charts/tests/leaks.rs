@@ -24,7 +24,9 @@ const SOURCED: &str = "tr0ub4dor \"<&é>";
 const OVERRIDDEN: &str = "correct5 \"<&é>";
 /// The secret in a Secret that the chart looks up.
 const LOOKED_UP: &str = "passw0rd \"<&é>";
-const CANARIES: [&str; 4] = [CANARY, SOURCED, OVERRIDDEN, LOOKED_UP];
+/// The secret in a Secret that is a hook.
+const HOOKED: &str = "l3tmein \"<&é>";
+const CANARIES: [&str; 5] = [CANARY, SOURCED, OVERRIDDEN, LOOKED_UP, HOOKED];
 
 /// Collects every event of every level with its fields.
 #[derive(Clone, Default)]
@@ -63,6 +65,9 @@ impl Default for Case {
 }
 
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: {{ .Values.own | quote }}}";
+/// A Secret, and another one that is a hook.
+const SECRET_AND_HOOK: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: {{ .Values.own | quote }}}\n---\n\
+    apiVersion: v1\nkind: Secret\nmetadata: {name: h, annotations: {helm.sh/hook: pre-install}}\nstringData: {p: 'l3tmein \"<&é>'}";
 const SCHEMA: &str =
     r#"{"properties": {"size": {"type": "integer"}, "mode": {"enum": ["a"]}, "name": {"pattern": "^a*$"}}}"#;
 
@@ -102,8 +107,9 @@ fn cases() -> Vec<Case> {
         own("a schema's pattern", json!({"name": CANARY})),
         Case {
             name: "notes",
-            template: "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: {{ .Values.own | quote }}}",
-            notes: "{{ .Values.sourced }} {{ .Values.own }} {{ (lookup \"v1\" \"Secret\" \"ns\" \"other\").data.password | b64dec }}",
+            template: SECRET_AND_HOOK,
+            notes: "{{ .Values.sourced }} {{ .Values.own }} {{ .Values.overridden }} l3tmein \"<&é> \
+                {{ (lookup \"v1\" \"Secret\" \"ns\" \"other\").data.password | b64dec }}",
             ..Case::default()
         },
         refused("a typed value", |canary| {
@@ -341,4 +347,34 @@ async fn a_message_stays_hidden_while_the_record_with_its_values_cannot_be_read(
     world.reconcile().await;
     let seen = visible(&world, &log).await;
     assert!(found(&seen).is_empty() && seen.contains("**** and "), "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn notes_from_a_record_that_helm_wrote_show_no_secret() {
+    let case = Case { template: SECRET_AND_HOOK, notes: "see helm", ..Case::default() };
+    let world = started(&case).await;
+    world.reconcile().await;
+    let mut release = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
+    release.version = 2;
+    release.info.notes = format!("logins {CANARY} {SOURCED} {OVERRIDDEN} {HOOKED}");
+    let mut secret = world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).unwrap();
+    secret["metadata"]["annotations"] = Value::Null;
+    secret["metadata"]["name"] = release.key().into();
+    secret["metadata"]["labels"]["version"] = "2".into();
+    let record = Packed::pack(&release).unwrap().to_record().into_bytes();
+    secret["data"]["release"] = serde_json::to_value(ByteString(record)).unwrap();
+    world.server.put(&format!("{SECRETS}/{}", release.key()), secret, "helm");
+    world.reconcile().await;
+    assert_eq!(world.history().last().unwrap(), "2 deployed");
+    // As if the process had ended before it wrote the status.
+    let mut primary = world.server.object(PRIMARY).unwrap();
+    primary["status"] = Value::Null;
+    world.server.put(PRIMARY, primary, "user");
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, settings);
+    world.reconcile().await;
+    let said = world.condition("Deployed").unwrap();
+    assert_eq!(said, "True/UpgradeSuccessful/logins **** **** **** ****");
+    assert_eq!(found(&visible(&world, &log).await), Vec::<String>::new());
 }

@@ -8,8 +8,8 @@ use std::error::Error as _;
 use go_encoding::json;
 use go_template::Value;
 use helm_release::action::Candidate;
-use helm_release::kube::objects_of;
-use helm_release::release::{self, Packed};
+use helm_release::kube::{Object, objects_of};
+use helm_release::release::{self, Hook, Packed};
 use helm_release::storage;
 
 use crate::mask::Mask;
@@ -28,9 +28,7 @@ impl StepContext<'_> {
     /// Returns what to redact in messages: the values of the resource, of every revision that may have live objects, and
     /// of the candidate for the next one, even if that failed.
     pub(crate) async fn redactions(&self, primary: &Primary) -> Mask {
-        let mut mask = self.secrets_and_overrides();
-        mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);
-        self.shared.renderer.published().into_iter().for_each(|published| mask.keep_published(published));
+        let mut mask = self.base_mask(primary);
         match self.spec(primary).await {
             Some(spec) => add_spec(&mut mask, &spec),
             None => mask.hide_all(""),
@@ -62,18 +60,46 @@ impl StepContext<'_> {
             Err(error) => mask.hide_all(&why(&error)),
         }
     }
+
+    /// Redacts notes of a chart with these objects and hooks. They may contain the values that users configured, which
+    /// the resource next to the status shows anyway.
+    pub(crate) async fn hide_notes(
+        &self,
+        primary: &Primary,
+        notes: String,
+        (objects, hooks): (&[Object], &[Hook]),
+    ) -> String {
+        let mut mask = self.base_mask(primary);
+        mask.add_objects(objects);
+        mask.add_hooks(hooks);
+        mask.hide_apart(notes).await
+    }
+
+    /// Returns the notes in a record, redacted; `None` if it is unknown what to redact. Helm may have rendered them.
+    pub(crate) async fn recorded_notes(&self, primary: &Primary, record: &release::Release) -> Option<String> {
+        if record.info.notes.is_empty() {
+            return Some(String::new());
+        }
+        let objects = objects_of(&record.manifest).ok()?;
+        let primary = primary.with_spec(self.spec(primary).await?);
+        let sources = self.load_sources(&primary).await.ok()?;
+        let notes = record.info.notes.clone();
+        Some(self.knowing([&sources]).hide_notes(&primary, notes, (&objects, &record.hooks)).await)
+    }
+
+    /// Returns a mask of the sources' Secrets and the override values, which keeps the names of the release and what the
+    /// chart publishes.
+    fn base_mask(&self, primary: &Primary) -> Mask {
+        let mut mask = self.secrets_and_overrides();
+        mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);
+        self.shared.renderer.published().into_iter().for_each(|published| mask.keep_published(published));
+        mask
+    }
 }
 
 /// Describes why a record cannot be read, without the cause of the cause: a parser may quote the record.
 fn why(error: &storage::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
-}
-
-/// Redacts a candidate's notes. They may contain the values that users configured, which the resource next to the
-/// status shows anyway.
-pub(crate) async fn hide_notes(mut mask: Mask, candidate: &Candidate) -> String {
-    mask.add_objects(&candidate.objects);
-    mask.hide_apart(candidate.notes.clone()).await
 }
 
 pub(crate) fn add_candidate(mask: &mut Mask, candidate: &Candidate) {

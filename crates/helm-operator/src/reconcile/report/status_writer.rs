@@ -64,12 +64,13 @@ async fn read_description(context: &StepContext<'_>, primary: &Primary) {
     let record = context.shared.storage.get(primary.namespace(), primary.name(), version).await;
     let described = record.map_err(|e| chain(&e)).and_then(|record| {
         let packed = record.release.pack().map_err(|e| chain(&e))?;
-        Ok((packed, record.release.facts().info.notes.clone()))
+        Ok((packed, record.release))
     });
     match described {
-        Ok((packed, notes)) => {
+        Ok((packed, release)) => {
+            let notes = context.recorded_notes(primary, release.facts()).await;
             context.shared.cache.change_release(context.key, |release| release.packed = Some((version, packed)));
-            context.shared.memory.change(context.key, |history| history.status.notes = Some(notes));
+            context.shared.memory.change(context.key, |history| history.status.notes = notes);
         }
         Err(error) => tracing::debug!(resource = %context.key, error, "Cannot read the record for the status"),
     }

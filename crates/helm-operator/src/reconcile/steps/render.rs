@@ -14,7 +14,6 @@ use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
-use crate::reconcile::report::redact::hide_notes;
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::{Rendered, Request};
 use crate::status::condition;
@@ -202,7 +201,8 @@ impl StepContext<'_> {
         let candidate = self.decorated(primary, candidate).await?;
         let candidate = self.ordered(candidate)?;
         // The status shows the notes.
-        let notes = hide_notes(self.secrets(), &candidate).await;
+        let parts = (&*candidate.objects, &*candidate.hooks);
+        let notes = self.hide_notes(primary, candidate.notes.clone(), parts).await;
         Ok(Rendered::Done(Candidate { notes, ..candidate }))
     }
 
