@@ -346,6 +346,10 @@ bundle: ## Write an OLM bundle with the image IMG to bundle; VERSION and CHANNEL
 	$(KUBECTL) kustomize config/default | sed 's|image: controller:latest|image: $(IMG)|' \
 	  | cargo run --quiet $(CARGO_FLAGS) -- generate bundle --version $(or $(VERSION),0.0.1) --channels $(or $(CHANNELS),alpha)
 
+.PHONY: validate-bundle
+validate-bundle: ## Let upstream's operator-sdk validate the bundle; builds it from its Go module.
+	@KUBECTL='$(KUBECTL)' hack/validate-bundle
+
 .PHONY: docker-build
 docker-build: ## Build the image IMG.
 	$(CONTAINER_TOOL) build -t $(IMG) .
