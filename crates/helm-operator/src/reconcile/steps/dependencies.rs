@@ -215,8 +215,9 @@ async fn read_objects(shared: &ControllerContext, query: &Query) -> Result<(), F
     if let Some(why) = shared.dependencies.refusal(query) {
         return Err(closed_to_operator(&resource, query, &why).into());
     }
+    let Some(reading) = shared.dependencies.begin_read(query) else { return Ok(()) };
     match fetch(shared, &resource, query).await {
-        Ok(objects) => shared.dependencies.store(query, &objects),
+        Ok(objects) => shared.dependencies.store(query, &objects, &reading),
         Err(error) if error.is_forbidden() => {
             return Err(closed_to_operator(&resource, query, "it may not read them").into());
         }

@@ -1,7 +1,7 @@
 //! What is known of one kind: the queries that resources have, and the objects that satisfy them or not. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::reflector::WatchScope;
@@ -35,9 +35,22 @@ pub(super) struct Entry {
     since: Instant,
     /// Whether an object that is not here does not exist.
     pub(super) is_known: bool,
-    objects: BTreeMap<(Arc<str>, Arc<str>), Found>,
-    /// The highest version of a deletion, which an older read must not undo.
-    deleted: u64,
+    objects: BTreeMap<ObjectName, Found>,
+    reads: Vec<Read>,
+}
+
+/// An object's namespace and name.
+type ObjectName = (Arc<str>, Arc<str>);
+
+/// A read of a query's objects, from its start until its result is stored or dropped. Contains the stamp of what it
+/// returns.
+pub(crate) type Reading = Arc<Stamp>;
+
+/// What a running read must not bring back.
+struct Read {
+    of: Weak<Stamp>,
+    /// The objects that ceased to be meant since it began, and the versions that showed it.
+    gone: HashMap<ObjectName, u64>,
 }
 
 /// The standing that an account was checked for, and whether it may read the objects.
@@ -65,7 +78,7 @@ impl Kind {
             since: Instant::now(),
             is_known: false,
             objects: BTreeMap::new(),
-            deleted: 0,
+            reads: Vec::new(),
         };
         self.entries.entry(id.clone()).or_insert_with(new).users.entry(user.clone()).or_default();
     }
@@ -116,8 +129,8 @@ impl Kind {
         self.users_of(node).map(|(_, user)| user).chain(selecting).cloned().collect()
     }
 
-    /// Handles an object from a list, an event or a read; returns the users for whom that matters.
-    pub(super) fn changed(&mut self, seen: &Seen, epoch: Option<Epoch>, judge: Judge<'_>) -> BTreeSet<User> {
+    /// Handles an object from a list or an event; returns the users for whom that matters.
+    pub(super) fn changed(&mut self, seen: &Seen, epoch: Epoch, judge: Judge<'_>) -> BTreeSet<User> {
         let ids = self.named.get(seen.name()).into_iter().flatten().chain(&self.selecting);
         let ids: Vec<Arc<str>> = ids.cloned().collect();
         let mut woken = BTreeSet::new();
@@ -134,7 +147,7 @@ impl Kind {
         let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
         let entries = self.entries.values_mut().filter(|entry| entry.query.reaches(seen.namespace()));
         let remove = |entry: &mut Entry| {
-            entry.deleted = entry.deleted.max(seen.version());
+            entry.note_gone(&key, seen.version());
             if entry.objects.get(&key).is_some_and(|found| found.version <= seen.version()) {
                 entry.objects.remove(&key);
             }
@@ -147,6 +160,8 @@ impl Kind {
         self.is_unserved = false;
         let covered = |entry: &&mut Entry| scope.covers(&entry.query.namespace) && portion.suffices_for(&entry.query);
         let sweep = |entry: &mut Entry| {
+            // The list may be newer than a read that is still running.
+            entry.reads.clear();
             entry.objects.retain(|_, found| found.stamp.survives(list));
             entry.is_known |= entry.since < list.began;
         };
@@ -156,7 +171,9 @@ impl Kind {
     /// Handles a refused watch: nothing is known any longer.
     pub(super) fn lost(&mut self, scope: &WatchScope) -> BTreeSet<User> {
         let covered = self.entries.values_mut().filter(|entry| scope.covers(&entry.query.namespace));
-        let lose = |entry: &mut Entry| (entry.is_known, entry.objects) = (false, BTreeMap::new());
+        let lose = |entry: &mut Entry| {
+            (entry.is_known, entry.objects, entry.reads) = (false, BTreeMap::new(), Vec::new());
+        };
         covered.flat_map(|entry| entry.change(lose)).collect()
     }
 
@@ -168,7 +185,7 @@ impl Kind {
 
 impl Entry {
     fn standing(&self) -> Standing {
-        let missing = |((_, name), found): (&(Arc<str>, Arc<str>), &Found)| {
+        let missing = |((_, name), found): (&ObjectName, &Found)| {
             let object = self.query.name().is_none().then(|| name.clone());
             Some(Gap { object, missing: found.missing.clone()? })
         };
@@ -183,7 +200,7 @@ impl Entry {
     }
 
     /// Returns the objects that the query means, by namespace and name.
-    pub(super) fn objects(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+    pub(super) fn objects(&self) -> impl Iterator<Item = &ObjectName> {
         self.objects.keys()
     }
 
@@ -194,25 +211,59 @@ impl Entry {
         if self.standing() == before { Vec::new() } else { self.users.keys().cloned().collect() }
     }
 
-    fn put(&mut self, seen: &Seen, epoch: Option<Epoch>, judge: Judge<'_>) {
+    fn put(&mut self, seen: &Seen, epoch: Epoch, judge: Judge<'_>) {
         let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
         if !self.query.means(seen.namespace(), seen.name(), seen.labels()) {
             // Its labels may have changed.
+            self.note_gone(&key, seen.version());
             self.objects.remove(&key);
             return;
         }
         let version = seen.version();
-        let is_list = epoch.is_some_and(|epoch| epoch.is_list);
         let known = self.objects.get_mut(&key);
-        if epoch.is_none() && version <= self.deleted {
-            return;
+        match known.filter(|found| found.version > version && !epoch.is_list) {
+            Some(newer) => newer.stamp = Stamp::seen(epoch),
+            None => self.insert(key, seen, Stamp::seen(epoch), judge),
         }
-        match known.filter(|found| found.version > version && !is_list) {
-            Some(newer) => newer.stamp = epoch.map_or(newer.stamp, Stamp::seen),
-            None => {
-                let stamp = epoch.map_or_else(|| Stamp::written(None), Stamp::seen);
-                self.objects.insert(key, Found { version, missing: judge(seen, &self.query), stamp });
+    }
+
+    fn insert(&mut self, key: ObjectName, seen: &Seen, stamp: Stamp, judge: Judge<'_>) {
+        let found = Found { version: seen.version(), missing: judge(seen, &self.query), stamp };
+        self.objects.insert(key, found);
+    }
+
+    /// Begins a read of all objects.
+    pub(super) fn begin_read(&mut self) -> Reading {
+        self.reads.retain(|read| read.of.strong_count() > 0);
+        let reading = Arc::new(Stamp::written(None));
+        self.reads.push(Read { of: Arc::downgrade(&reading), gone: HashMap::new() });
+        reading
+    }
+
+    /// Stores the result of a read; returns the users if that changes the standing. A read is void if a list ended
+    /// while it ran: then either the list has the answer, or the objects are read again.
+    pub(super) fn store(&mut self, objects: &[Seen], reading: &Reading, judge: Judge<'_>) -> Vec<User> {
+        let is_it = |read: &Read| std::ptr::eq(read.of.as_ptr(), Arc::as_ptr(reading));
+        let Some(at) = self.reads.iter().position(is_it) else { return Vec::new() };
+        let Read { gone, .. } = self.reads.swap_remove(at);
+        self.change(|entry| {
+            for seen in objects {
+                let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
+                let known = entry.objects.get(&key).map(|found| found.version);
+                let is_newer = known.max(gone.get(&key).copied()).is_none_or(|version| version < seen.version());
+                if is_newer && entry.query.means(seen.namespace(), seen.name(), seen.labels()) {
+                    entry.insert(key, seen, **reading, judge);
+                }
             }
+            entry.is_known = true;
+        })
+    }
+
+    /// Notes for the running reads that the query no longer means an object as of this version.
+    fn note_gone(&mut self, key: &ObjectName, version: u64) {
+        for read in self.reads.iter_mut().filter(|read| read.of.strong_count() > 0) {
+            let known = read.gone.entry(key.clone()).or_default();
+            *known = (*known).max(version);
         }
     }
 }

@@ -5,3 +5,6 @@ pub(crate) mod registry;
 pub(crate) mod seen;
 mod served;
 mod watch;
+
+#[cfg(test)]
+mod tests;

@@ -15,11 +15,11 @@ use helm_release::kube::{Mapper, Resource};
 use outside::sync;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use super::kind::User;
 use super::kind::{Entry, Kind};
+pub(crate) use super::kind::{Reading, User};
 use super::seen::{Portion, Seen, ServedBy};
 use super::{served, watch};
-use crate::dependencies::{self, Access, Node, Query, Standing, Wanted};
+use crate::dependencies::{self, Access, Missing, Node, Query, Standing, Wanted};
 use crate::view::coverage::KindKey;
 use crate::watches::Expressions;
 
@@ -184,21 +184,33 @@ impl Dependencies {
         !is_all
     }
 
-    /// Stores all objects that a query means, as the server shows them now.
-    pub(crate) fn store(&self, query: &Query, objects: &[Seen]) {
+    /// Begins a read of all objects that a query means; returns `None` if nobody waits for them any longer.
+    pub(crate) fn begin_read(&self, query: &Query) -> Option<Reading> {
         let mut state = self.state();
-        for object in objects {
-            let users = self.put(&mut state, &key_of(query), object, None);
-            state.wake_all(&users);
-        }
-        let entry = state.kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
-        entry.into_iter().for_each(|entry| entry.is_known = true);
+        let kind = state.kinds.get_mut(&key_of(query))?;
+        kind.entries.get_mut(&query.id).map(Entry::begin_read)
+    }
+
+    /// Stores the result of a read. What watches have shown since it began counts more.
+    pub(crate) fn store(&self, query: &Query, objects: &[Seen], reading: &Reading) {
+        let mut state = self.state();
+        let users = {
+            let State { kinds, controllers, .. } = &mut *state;
+            let judge = self.judge(&key_of(query), controllers);
+            let entry = kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
+            entry.map(|entry| entry.store(objects, reading, &judge)).unwrap_or_default()
+        };
+        state.wake_all(&users.into_iter().collect());
     }
 
     /// Handles an object that was seen in a list or an event.
     pub(crate) fn changed(&self, kind: &KindKey, seen: &Seen, epoch: Epoch) {
         let mut state = self.state();
-        let users = self.put(&mut state, kind, seen, Some(epoch));
+        let users = {
+            let State { kinds, controllers, .. } = &mut *state;
+            let judge = self.judge(kind, controllers);
+            kinds.get_mut(kind).map(|kind| kind.changed(seen, epoch, &judge)).unwrap_or_default()
+        };
         state.wake_all(&users);
     }
 
@@ -250,14 +262,17 @@ impl Dependencies {
         holders.into_iter().collect()
     }
 
-    fn put(&self, state: &mut State, kind: &KindKey, seen: &Seen, epoch: Option<Epoch>) -> BTreeSet<User> {
-        let State { kinds, controllers, .. } = state;
+    /// Returns how to judge the objects of a kind.
+    fn judge<'j>(
+        &self,
+        kind: &KindKey,
+        controllers: &'j HashMap<Arc<str>, Controller>,
+    ) -> impl Fn(&Seen, &Query) -> Option<Missing> + use<'j> {
         let by = if self.served.has(&kind.0, &kind.1) { ServedBy::Us } else { ServedBy::Others };
-        let judge = |seen: &Seen, query: &Query| {
+        move |seen, query| {
             let rules = query.rules.as_ref().and_then(|name| controllers.get(name)).map(|one| &*one.rules);
             seen.lacks(query, rules, by)
-        };
-        kinds.get_mut(kind).map(|kind| kind.changed(seen, epoch, &judge)).unwrap_or_default()
+        }
     }
 
     fn known(&self, kind: &KindKey) -> Option<Arc<Resource>> {

@@ -1,0 +1,143 @@
+//! Tests of the registry: what it believes of lists, events and reads that contradict each other.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use controller::runtime::freshness::Epoch;
+use controller::runtime::reflector::WatchScope;
+use controller::testing::{Requests, client};
+use helm_release::kube::{Applier, MemoryApi, Resource};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::registry::{Dependencies, User};
+use super::seen::{Portion, Seen};
+use crate::dependencies::{Missing, Node, Origin, Query, Standing, Wanted, parse, resolve};
+use crate::view::coverage::KindKey;
+
+const CONTROLLER: &str = "shop-controller";
+const DATABASES: &str = "/apis/db.example.com/v1/namespaces/ns/databases";
+
+struct World {
+    registry: Arc<Dependencies>,
+    /// The resources that were woken.
+    woken: Arc<Mutex<Vec<String>>>,
+}
+
+impl World {
+    fn new() -> World {
+        World::over(&Arc::new(MemoryApi::new()), None)
+    }
+
+    fn over(server: &Arc<MemoryApi>, client: Option<kube::Client>) -> World {
+        let mapper = Applier::new(server.clone()).mapper;
+        let registry = Dependencies::new(client, Default::default(), mapper, Arc::default());
+        let woken = Arc::<Mutex<Vec<String>>>::default();
+        let told = woken.clone();
+        let wake = move |_: &str, name: &str| told.lock().unwrap().push(name.to_owned());
+        registry.connect(CONTROLLER.into(), &databases(), Arc::default(), wake);
+        World { registry, woken }
+    }
+
+    /// Makes a resource depend on what this entry means; returns the query.
+    fn depend(&self, name: &str, entry: &Value) -> Arc<Query> {
+        let wanted = wanted(name, entry);
+        self.registry.depend(&user(name), vec![wanted.clone()]);
+        wanted.query
+    }
+
+    /// Returns what is known of the first query of a resource.
+    fn standing(&self, name: &str) -> Standing {
+        self.registry.standings(&user(name)).remove(0).1
+    }
+
+    fn missing(&self, name: &str) -> Option<Missing> {
+        match self.standing(name) {
+            Standing::Lacks(gap) => Some(gap.missing),
+            _ => None,
+        }
+    }
+}
+
+fn resource(api_version: &str, kind: &str, plural: &str) -> Resource {
+    Resource { api_version: api_version.into(), kind: kind.into(), plural: plural.into(), namespaced: true }
+}
+
+fn databases() -> Resource {
+    resource("db.example.com/v1", "Database", "databases")
+}
+
+fn node(name: &str) -> Node {
+    Node { group: "db.example.com".into(), kind: "Database".into(), namespace: "ns".into(), name: name.into() }
+}
+
+fn user(name: &str) -> User {
+    (CONTROLLER.into(), node(name))
+}
+
+fn wanted(name: &str, entry: &Value) -> Wanted {
+    let entries = parse(&json!([entry])).unwrap();
+    resolve(&entries, Origin::Watch, ("ns", name), &|_, _| None).unwrap().remove(0)
+}
+
+fn secrets() -> KindKey {
+    ("".into(), "Secret".into())
+}
+
+/// Returns an entry that means the Secret with this name.
+fn on_secret(name: &str) -> Value {
+    json!({"kind": "Secret", "name": name, "until": "exists"})
+}
+
+fn labelled() -> Value {
+    json!({"kind": "Secret", "selector": {"matchLabels": {"tier": "db"}}})
+}
+
+fn seen(name: &str, version: u64) -> Seen {
+    seen_with(name, version, &json!({"tier": "db"}))
+}
+
+fn seen_with(name: &str, version: u64, labels: &Value) -> Seen {
+    let metadata = json!({"name": name, "namespace": "ns", "resourceVersion": version.to_string(), "labels": labels});
+    serde_json::from_value(json!({"metadata": metadata})).unwrap()
+}
+
+fn event() -> Epoch {
+    Epoch { number: 1, began: Instant::now(), is_list: false }
+}
+
+#[tokio::test]
+async fn the_deletion_of_another_object_does_not_make_a_read_outdated() {
+    for entry in [on_secret("tls"), labelled()] {
+        let world = World::new();
+        let query = world.depend("web", &entry);
+        let reading = world.registry.begin_read(&query).unwrap();
+        world.registry.deleted(&secrets(), &seen("other", 200));
+        world.registry.store(&query, &[seen("tls", 100)], &reading);
+        assert_eq!(world.standing("web"), Standing::Met, "{entry}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_while_a_read_runs_does_not_come_back_with_it() {
+    type Change = fn(&World);
+    let changes: [(&str, Change); 4] = [
+        ("deleted", |world| world.registry.deleted(&secrets(), &seen("tls", 150))),
+        ("relabelled", |world| world.registry.changed(&secrets(), &seen_with("tls", 150, &json!({})), event())),
+        ("not in a later list", |world| {
+            let list = Epoch { number: 2, ..event() };
+            world.registry.sweep(&secrets(), &WatchScope::ALL, list, Portion::Whole);
+        }),
+        ("refused", |world| world.registry.refused(&secrets(), &WatchScope::ALL, "no")),
+    ];
+    for (what, change) in changes {
+        let world = World::new();
+        let query = world.depend("web", &labelled());
+        world.registry.serve(&secrets(), Arc::new(resource("v1", "Secret", "secrets")));
+        let reading = world.registry.begin_read(&query).unwrap();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        change(&world);
+        world.registry.store(&query, &[seen("tls", 100)], &reading);
+        assert_ne!(world.standing("web"), Standing::Met, "{what}");
+    }
+}
