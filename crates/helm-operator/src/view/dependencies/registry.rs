@@ -13,6 +13,7 @@ use controller::runtime::reflector::WatchScope;
 use controller::runtime::served_kinds::ServedKinds;
 use helm_release::kube::{Mapper, Resource};
 use outside::sync;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::kind::{Entry, Kind};
@@ -58,7 +59,8 @@ struct Controller {
 /// A watch, and the reason if the server refuses it.
 struct Watched {
     scope: WatchScope,
-    portion: Portion,
+    /// Once cancelled, the watch shows whole objects; before, their metadata.
+    shows_whole: CancellationToken,
     refusal: Option<String>,
     /// Stops the watch when dropped.
     _watcher: Option<AbortOnDropHandle<()>>,
@@ -293,17 +295,19 @@ impl Dependencies {
             };
             let running = watches.entry(key.clone()).or_default();
             let known = running.iter().position(|watched| watched.scope == scope);
-            if known.is_some_and(|at| running[at].portion.suffices_for(query))
-                || (resource.namespaced && query.namespace.is_empty())
-            {
+            if resource.namespaced && query.namespace.is_empty() {
                 continue;
             }
-            // A watch that shows more replaces one that shows less.
-            known.into_iter().for_each(|at| drop(running.swap_remove(at)));
-            let portion = Portion::needed_for(query);
-            let start = |client| watch::start(Arc::downgrade(self), client, &resource, &scope, portion);
-            let watcher = self.client.as_ref().map(start);
-            running.push(Watched { scope, portion, refusal: None, _watcher: watcher });
+            let at = known.unwrap_or_else(|| {
+                let shows_whole = CancellationToken::new();
+                let start = |client| watch::start(Arc::downgrade(self), client, &resource, &scope, &shows_whole);
+                let watcher = self.client.as_ref().map(start);
+                running.push(Watched { scope, shows_whole, refusal: None, _watcher: watcher });
+                running.len() - 1
+            });
+            if Portion::needed_for(query) == Portion::Whole {
+                running[at].shows_whole.cancel();
+            }
         }
     }
 

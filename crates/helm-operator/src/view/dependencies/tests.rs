@@ -106,6 +106,17 @@ fn event() -> Epoch {
     Epoch { number: 1, began: Instant::now(), is_list: false }
 }
 
+/// Waits until this holds.
+async fn eventually(holds: impl Fn() -> bool, asked: &Requests) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{:#?}", asked.lock().unwrap());
+}
+
 #[tokio::test]
 async fn the_deletion_of_another_object_does_not_make_a_read_outdated() {
     for entry in [on_secret("tls"), labelled()] {
@@ -140,4 +151,25 @@ async fn what_goes_while_a_read_runs_does_not_come_back_with_it() {
         world.registry.store(&query, &[seen("tls", 100)], &reading);
         assert_ne!(world.standing("web"), Standing::Met, "{what}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_begins_to_show_whole_objects_misses_no_deletion() {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("db.example.com/v1", "Database", "databases");
+    server.put(&format!("{DATABASES}/db"), json!({"metadata": {"name": "db", "namespace": "ns"}}), "user");
+    let asked = Requests::default();
+    let world = World::over(&server, Some(client(&server, &asked)));
+    let entry =
+        |name: &str, until: &str| json!({"group": "db.example.com", "kind": "Database", "name": name, "until": until});
+    world.depend("web", &entry("db", "exists"));
+    world.registry.serve(&("db.example.com".into(), "Database".into()), Arc::new(databases()));
+    let is_met = || world.standing("web") == Standing::Met;
+    eventually(is_met, &asked).await;
+    // The server deletes it before the new list, and the watch does not show it.
+    server.remove(&format!("{DATABASES}/db"));
+    world.depend("other", &entry("ready", "ready"));
+    let lists_again = || asked.lock().unwrap().iter().filter(|line| line.contains("watch=true")).count() == 2;
+    eventually(lists_again, &asked).await;
+    assert_eq!(world.missing("web"), Some(Missing::Absent));
 }

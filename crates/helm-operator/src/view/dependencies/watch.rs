@@ -1,16 +1,18 @@
 //! Runs the watches of objects that resources wait for.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::pages;
 use controller::runtime::reflector::{self, Sink, Stream, WatchScope, reduce};
-use futures::{StreamExt as _, future};
+use futures::{StreamExt as _, future, stream};
 use helm_release::kube::Resource;
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::registry::Dependencies;
@@ -18,33 +20,38 @@ use super::seen::{Portion, Seen, SeenMetadata};
 use crate::view::coverage::{KindKey, kind_key};
 use crate::view::served;
 
-/// Starts a watch, which ends with the registry.
+/// Starts a watch, which ends with the registry. It shows metadata until `shows_whole` is cancelled, and then lists the
+/// whole objects. That is another list of the same stream, and so it shows what the watch has missed.
 pub(super) fn start(
     registry: Weak<Dependencies>,
     client: &Client,
     kind: &Arc<Resource>,
     scope: &WatchScope,
-    portion: Portion,
+    shows_whole: &CancellationToken,
 ) -> AbortOnDropHandle<()> {
     tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching objects of dependsOn");
     let mapper = registry.upgrade().map(|registry| registry.mapper.clone());
-    let (client, wanted, served) = (client.clone(), scope.clone(), kind.clone());
+    let (client, wanted, served, until) = (client.clone(), scope.clone(), kind.clone(), shows_whole.clone());
+    let is_whole = Arc::<AtomicBool>::default();
+    let shown = is_whole.clone();
     let open = move || {
-        let (client, wanted) = (client.clone(), wanted.clone());
-        let open = move |kind: &Resource| match portion {
-            Portion::Metadata => {
-                let events = pages::watch(api::<SeenMetadata>(&client, kind, &wanted), watcher::Config::default());
-                let whole = |seen: SeenMetadata| Some(Seen::from(seen));
-                events.filter_map(move |event| future::ready(reduce(event, whole))).boxed()
-            }
-            Portion::Whole => pages::watch(api::<Seen>(&client, kind, &wanted), watcher::Config::default()).boxed(),
+        let (client, wanted, until, is_whole) = (client.clone(), wanted.clone(), until.clone(), is_whole.clone());
+        let open = move |kind: &Resource| {
+            let metadata = pages::watch(api::<SeenMetadata>(&client, kind, &wanted), watcher::Config::default());
+            let metadata = metadata.filter_map(|event| future::ready(reduce(event, |seen| Some(Seen::from(seen)))));
+            let (whole, is_whole) = (api::<Seen>(&client, kind, &wanted), is_whole.clone());
+            let whole = stream::once(async move {
+                is_whole.store(true, Ordering::Relaxed);
+                pages::watch(whole, watcher::Config::default())
+            });
+            metadata.take_until(until.clone().cancelled_owned()).chain(whole.flatten()).boxed()
         };
         match &mapper {
             Some(mapper) => served::watch(mapper.clone(), served.clone(), open),
-            None => futures::stream::empty().boxed(),
+            None => stream::empty().boxed(),
         }
     };
-    let sink = DependencySink { registry, kind: kind.clone(), key: kind_key(kind), portion };
+    let sink = DependencySink { registry, kind: kind.clone(), key: kind_key(kind), is_whole: shown };
     let stream = Stream::new(scope.clone(), open);
     // A resource waits for what it reads, not for a list.
     AbortOnDropHandle::new(tokio::spawn(reflector::feed(sink, stream, oneshot::channel().0)))
@@ -73,7 +80,8 @@ struct DependencySink {
     registry: Weak<Dependencies>,
     kind: Arc<Resource>,
     key: KindKey,
-    portion: Portion,
+    /// Whether the stream has begun to show whole objects.
+    is_whole: Arc<AtomicBool>,
 }
 
 impl DependencySink {
@@ -94,7 +102,8 @@ impl Sink<Seen> for DependencySink {
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
-        self.tell(|registry| registry.sweep(&self.key, scope, list, self.portion));
+        let portion = if self.is_whole.load(Ordering::Relaxed) { Portion::Whole } else { Portion::Metadata };
+        self.tell(|registry| registry.sweep(&self.key, scope, list, portion));
     }
 
     fn lost(&self, scope: &WatchScope) {
