@@ -96,7 +96,7 @@ impl Dependencies {
             return;
         }
         let kinds: BTreeSet<KindKey> = on.iter().map(|one| key_of(&one.query)).collect();
-        state.set_user(user, on);
+        state.replace_user(user, on);
         for kind in kinds {
             self.watch(&mut state, &kind);
         }
@@ -106,12 +106,7 @@ impl Dependencies {
 
     /// Drops a resource that is gone, and wakes those that waited for that.
     pub(crate) fn forget(&self, user: &User) {
-        let mut state = self.state();
-        let Some(known) = state.users.get(user) else { return };
-        let held: Vec<Node> =
-            known.iter().filter(|one| one.reverse_deletion).filter_map(|one| node_of(&one.query)).collect();
-        state.set_user(user, Vec::new());
-        held.iter().for_each(|node| state.wake_node(node));
+        self.state().replace_user(user, Vec::new());
     }
 
     /// Returns what a resource waits for, and what is known of it.
@@ -317,6 +312,19 @@ impl Dependencies {
 }
 
 impl State {
+    /// Sets what a resource waits for, and wakes those that it no longer holds.
+    fn replace_user(&mut self, user: &User, wanted: Vec<Wanted>) {
+        let before = self.held_by(user);
+        self.set_user(user, wanted);
+        before.difference(&self.held_by(user)).for_each(|node| self.wake_node(node));
+    }
+
+    /// Returns the resources that must be deleted after this one.
+    fn held_by(&self, user: &User) -> BTreeSet<Node> {
+        let wanted = self.users.get(user).into_iter().flatten().filter(|one| one.reverse_deletion);
+        wanted.filter_map(|one| node_of(&one.query)).collect()
+    }
+
     fn set_user(&mut self, user: &User, wanted: Vec<Wanted>) {
         for one in self.users.remove(user).unwrap_or_default() {
             let key = key_of(&one.query);

@@ -173,3 +173,15 @@ async fn a_watch_that_begins_to_show_whole_objects_misses_no_deletion() {
     eventually(lists_again, &asked).await;
     assert_eq!(world.missing("web"), Some(Missing::Absent));
 }
+
+#[tokio::test]
+async fn a_resource_is_woken_once_nothing_depends_on_it_any_longer() {
+    let world = World::new();
+    let reverse = json!({"group": "db.example.com", "kind": "Database", "name": "db", "reverseDeletion": true});
+    world.depend("web", &reverse);
+    assert_eq!(world.registry.holders(&node("db")), [node("web")]);
+    world.woken.lock().unwrap().clear();
+    world.registry.depend(&user("web"), Vec::new());
+    assert!(world.registry.holders(&node("db")).is_empty());
+    assert_eq!(*world.woken.lock().unwrap(), ["db"]);
+}
