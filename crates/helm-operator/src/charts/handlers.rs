@@ -67,10 +67,29 @@ impl Sink<Received> for Primaries {
                 None => self.0.primary_deleted(&gone.key(), gone.uid()),
             }
         }
+        forget_unknown(&self.0, scope);
     }
 
     fn description(&self) -> String {
         format!("{} resources", self.0.resource.kind)
+    }
+}
+
+/// Makes the process's registries forget the resources of a scope that do not exist, after a list. An earlier controller
+/// of the kind may have registered them, and this one's cache never knew them.
+fn forget_unknown(shared: &ControllerContext, scope: &WatchScope) {
+    let controller = &shared.settings.controller;
+    let is_gone = |key: &ResourceKey| shared.cache.primary(key).is_none();
+    for key in shared.sources.users_of(controller) {
+        if scope.covers(&key.namespace) && is_gone(&key) {
+            shared.sources.forget(controller, &key);
+        }
+    }
+    for user in shared.dependencies.users_of(controller) {
+        let (_, node) = &user;
+        if scope.covers(&node.namespace) && is_gone(&shared.acceptance.key(&node.namespace, &node.name)) {
+            shared.dependencies.forget(&user);
+        }
     }
 }
 

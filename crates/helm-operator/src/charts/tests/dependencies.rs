@@ -9,7 +9,8 @@ use helm_release::kube::Call;
 
 use super::hooks::JOBS;
 use super::*;
-use crate::dependencies::parse;
+use crate::dependencies::{Origin, parse, resolve};
+use crate::values_from::SourceKey;
 use crate::view::coverage::KindKey;
 use crate::view::dependencies::seen::{Portion, Seen};
 use crate::watches::{AnnotationRule, ServiceAccount};
@@ -557,4 +558,25 @@ fn refuse_upgrade(world: &World, name: &'static str) {
         let hit = call.path.contains(&format!("/configmaps/{name}")) && body.contains("by v2");
         hit.then(|| Error::from_status(403, "Forbidden", "no"))
     });
+}
+
+/// A chart that is fetched may change while a resource goes: the new controller never knew it.
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_controller_of_the_kind_registered_ends_with_the_first_list() {
+    let server = new_server();
+    let (path, resource) = annotated("a", &json!([]));
+    server.put(&path, resource, "user");
+    let world = open(server, false);
+    world.reconcile_one(&ResourceKey::new("ns", "a")).await;
+    let mut entry = on_memcached("a");
+    entry["reverseDeletion"] = true.into();
+    let wanted = resolve(&parse(&json!([entry])).unwrap(), Origin::Watch, ("ns", "gone"), &|_, _| None).unwrap();
+    world.shared.dependencies.depend(&world.shared.user("ns", "gone"), wanted);
+    let source = SourceKey { kind: SourceKind::Secret, namespace: "ns".into(), name: "gone".into() };
+    world.shared.sources.depend(("memcached-controller".into(), ResourceKey::new("ns", "gone")), [source]);
+    let (_, node) = world.shared.user("ns", "a");
+    world.relist(&WatchScope::namespace("other"), "other");
+    assert_eq!((world.shared.dependencies.holders(&node).len(), world.shared.sources.len()), (1, 1));
+    world.feed();
+    assert_eq!((world.shared.dependencies.holders(&node).len(), world.shared.sources.len()), (0, 0));
 }

@@ -109,6 +109,11 @@ impl Dependencies {
         self.state().replace_user(user, Vec::new());
     }
 
+    /// Returns the resources of a controller that depend on something.
+    pub(crate) fn users_of(&self, controller: &Arc<str>) -> Vec<User> {
+        self.state().users.keys().filter(|(name, _)| name == controller).cloned().collect()
+    }
+
     /// Returns what a resource waits for, and what is known of it.
     pub(crate) fn standings(&self, user: &User) -> Vec<(Wanted, Standing)> {
         let state = self.state();

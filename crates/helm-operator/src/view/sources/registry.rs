@@ -120,6 +120,13 @@ impl Sources {
         }
     }
 
+    /// Returns the resources of a controller that depend on objects.
+    pub(crate) fn users_of(&self, controller: &Arc<str>) -> Vec<ResourceKey> {
+        let state = self.state();
+        let own = state.users.keys().filter(|(name, _)| name == controller);
+        own.map(|(_, key)| key.clone()).collect()
+    }
+
     /// Returns the scope of a watch. An unrestricted operator has one watch for all namespaces. Otherwise each
     /// namespace has its own, because the permissions may end there.
     fn scope(&self, namespace: &str) -> WatchScope {
