@@ -176,7 +176,7 @@ async fn hold(election: Option<&mut Election>) -> lease::Lost {
 
 /// Registers what the controllers need before the process is ready. A candidate requires this only once it leads.
 fn prepare(context: &Context, controllers: &[Named]) {
-    controllers.iter().for_each(|(_, controller)| controller.prepare(context));
+    controllers.iter().for_each(|(name, controller)| controller.prepare(&context.for_controller(name)));
 }
 
 fn start(context: &Context, workers: &Handle, controllers: Vec<Named>) -> Running {

@@ -18,6 +18,7 @@ use crate::hooks::{PostHook, PostRenderer, PreHook, ValueMapper};
 use crate::reconcile::versions::Versions;
 use crate::rendering::request::Renderer;
 use crate::rendering::unavailable::Unavailable;
+use crate::view::dependencies::lists::MayHold;
 use crate::watches::Watch;
 
 /// Keeps a Helm release for each custom resource of one kind.
@@ -237,6 +238,11 @@ impl Controller for ChartController {
         context.served.add(&self.watch.group, &self.watch.kind);
         let cluster = Cluster::of(context);
         cluster.read_whole(&self.watch.expressions);
+        // A process that serves a share of the resources refuses reverseDeletion.
+        if context.config.share().is_none() {
+            let may_hold = MayHold::of(&self.watch);
+            cluster.dependencies.announce(context.controller.clone(), &self.watch.kind, may_hold);
+        }
         cluster.record_in(self.watch.storage(ChartConfig::of(context).own_namespace(&context.client)));
         if let Source::Engine(engine, _) = &self.source {
             findings::report(&self.watch, engine.chart());

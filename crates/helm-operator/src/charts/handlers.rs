@@ -68,6 +68,21 @@ impl Sink<Received> for Primaries {
             }
         }
         forget_unknown(&self.0, scope);
+        // Another controller may take the place of one that is stopping, and lists again.
+        if !self.0.stopping.is_cancelled() {
+            self.0.dependencies.resources_listed(&self.0.settings.controller, scope);
+        }
+    }
+
+    fn lost(&self, scope: &WatchScope) {
+        let (shared, controller) = (&self.0, &self.0.settings.controller);
+        if shared.stopping.is_cancelled() {
+            return;
+        }
+        match shared.applier.mapper.is_unserved(shared.resource.group(), &shared.resource.kind) {
+            true => shared.dependencies.require_lists(controller, []),
+            false => shared.dependencies.resources_lost(controller, scope),
+        }
     }
 
     fn description(&self) -> String {

@@ -19,6 +19,7 @@ use controller::reconciler;
 use controller::report::{Outcome, chain};
 use controller::runtime::backoff;
 use controller::runtime::readiness::Readiness;
+use controller::runtime::reflector::WatchScope;
 use helm::engine::Engine;
 use registry::{Cache, Digest, Fetched};
 use tokio::time::{sleep, timeout};
@@ -124,6 +125,8 @@ pub(super) async fn run(controller: ChartController, pull: Pull, context: Contex
         lookout.announce(&serving, &next);
         serving = next;
         shutdown.cancel();
+        // Until the next controller has listed, nobody sees which resources come and go.
+        Cluster::of(&context).dependencies.require_lists(&context.controller, [WatchScope::ALL]);
         // What does not end is dropped, as when a process is killed.
         if let Ok(ended) = timeout(GRACE, &mut running).await {
             ended?;

@@ -19,12 +19,11 @@ use controller::runtime::workers::serve;
 use controller::shards::Shard;
 use futures::future::{BoxFuture, join_all};
 use helm::engine::spelled_out;
-use helm_release::kube::{Applier, Reach, Resource};
+use helm_release::kube::{Reach, Resource};
 use helm_release::storage::{Keyring, Storage};
 use kube::core::Selector;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::capabilities;
 use super::chart_controller::{ChartController, Source};
@@ -90,7 +89,7 @@ pub(super) async fn start(
     let watched = watch.gvk();
     let api_version = watch.api_resource().api_version;
     let requirement = served(&context, &watch);
-    let Some(resource) = wait_until_served(&applier, &watch, &requirement, &context.shutdown).await else {
+    let Some(resource) = wait_until_served(&context, &watch, &requirement).await else {
         return Ok(None);
     };
     let status = format!("{}/status", resource.plural);
@@ -163,6 +162,7 @@ pub(super) async fn start(
     handlers::follow(&shared, &Stores::of(&context));
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
+    cluster.dependencies.require_lists(&context.controller, primaries.iter().map(|stream| stream.scope.clone()));
     // From here on, the lists are requirements of their own.
     requirement.meet();
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
@@ -249,19 +249,19 @@ pub(crate) fn served(context: &Context, watch: &Watch) -> Requirement {
 }
 
 /// Waits for the custom resource's definition, which may be created after the operator starts.
-async fn wait_until_served(
-    applier: &Applier,
-    watch: &Watch,
-    requirement: &Requirement,
-    shutdown: &CancellationToken,
-) -> Option<Arc<Resource>> {
+async fn wait_until_served(context: &Context, watch: &Watch, requirement: &Requirement) -> Option<Arc<Resource>> {
+    let cluster = Cluster::of(context);
+    let mapper = &cluster.applier.mapper;
     let (api_version, kind) = (watch.api_resource().api_version, &watch.kind);
     let mut last = String::new();
     for attempt in 1.. {
-        let error = match applier.mapper.resource(&api_version, kind).await {
+        let error = match mapper.resource(&api_version, kind).await {
             Ok(resource) => return Some(resource),
-            Err(error) => served_instead::explain(&error, watch, &applier.mapper),
+            Err(error) => served_instead::explain(&error, watch, mapper),
         };
+        if mapper.is_unserved(&watch.group, kind) {
+            cluster.dependencies.require_lists(&context.controller, []);
+        }
         // Readiness logs the reminders, in one line for all kinds.
         if last != error {
             tracing::warn!(api_version, kind, error, "The custom resource is not served yet");
@@ -271,7 +271,7 @@ async fn wait_until_served(
         tokio::select! {
             biased;
             () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
-            () = shutdown.cancelled() => return None,
+            () = context.shutdown.cancelled() => return None,
         }
     }
     None

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use controller::client::sharded;
 use controller::context::Context;
+use controller::report::chain;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::pages;
 use controller::runtime::readiness::{self, LISTING, Readiness};
-use controller::runtime::reflector::{Stream, WatchScope, reduce};
+use controller::runtime::reflector::{Stream, WatchScope, is_refused, reduce};
 use futures::future::{BoxFuture, ready};
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
@@ -21,11 +23,15 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use outside::sync;
 
+use super::cluster::Cluster;
 use crate::dependencies::shows_readiness;
 use crate::view::informers::Source;
 use crate::view::primary::Received;
 use crate::view::served;
 use crate::watches::Expressions;
+
+/// The age up to which discovery still shows whether a refused kind is served.
+const DISCOVERED: Duration = Duration::from_secs(10);
 
 /// Watches the custom resources; in a ring, those that are assigned to this shard; with a shard selector, its range.
 pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selector) -> Vec<Stream<Received>> {
@@ -36,14 +42,28 @@ pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selec
     let range = &context.config.shard_selector;
     let client = sharded(context.client.clone(), range.as_ref());
     let what = readiness::kind(&resource.kind, &resource.api_version);
+    let mapper = Cluster::of(context).applier.mapper.clone();
     let stream = |scope: WatchScope| {
         let api: Api<Received> = api(&client, resource, &scope);
         let requirement = context.readiness.require(&scope.of(&what), LISTING);
-        let (config, range) = (config.clone(), range.clone());
-        let open = move || pages::watch(api.clone(), config.clone()).within(range.clone()).boxed();
+        let (config, range, mapper) = (config.clone(), range.clone(), mapper.clone());
+        let open = move || {
+            let (events, mapper) = (pages::watch(api.clone(), config.clone()).within(range.clone()), mapper.clone());
+            events.then(move |event| after_discovery(mapper.clone(), event)).boxed()
+        };
         Stream::new(scope, open).required(requirement)
     };
     scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
+}
+
+/// Reads discovery before a refusal is passed on, so that it is known whether the kind is served at all.
+async fn after_discovery<T>(mapper: Arc<Mapper>, event: watcher::Result<Event<T>>) -> watcher::Result<Event<T>> {
+    if event.as_ref().is_err_and(is_refused)
+        && let Err(error) = mapper.refresh_if_older(DISCOVERED).await
+    {
+        tracing::debug!(error = chain(&error), "Cannot find out which kinds are served");
+    }
+    event
 }
 
 /// Watches the metadata of release records. Lists them again when their keys are replaced, because other records may

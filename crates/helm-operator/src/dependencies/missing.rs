@@ -1,6 +1,7 @@
 //! Describes what a resource waits for. The words do not change while an object makes progress, because each change
 //! costs a write of the status.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Node, Query, Target};
@@ -13,6 +14,9 @@ pub(crate) const CYCLE: &str = "DependencyCycle";
 
 /// The reason while a deletion waits for resources that depend on the deleted one.
 pub(crate) const HELD: &str = "DependentsExist";
+
+/// The reason while a deletion waits until the resources that may depend on the deleted one are listed.
+pub(crate) const UNLISTED: &str = "DependentsUnknown";
 
 /// How many objects a message names.
 const MAX_NAMED: usize = 3;
@@ -118,6 +122,15 @@ pub(crate) fn describe_cycle(members: &[Node], may_know: impl Fn(&Node) -> bool)
 pub(crate) fn describe_holders(holders: &[Node], may_know: impl Fn(&Node) -> bool) -> String {
     let listed = listed(holders.iter().map(|node| shown(node, &may_know)));
     format!("the release is uninstalled once the resources that depend on it are deleted: {listed}")
+}
+
+/// Names the kinds whose resources may have to be deleted first.
+pub(crate) fn describe_unlisted(kinds: &BTreeSet<Arc<str>>) -> String {
+    let listed = listed(kinds.iter().map(|kind| kind.to_string()));
+    format!(
+        "the release is uninstalled once the operator has listed all resources that may depend on it; not listed yet: \
+         {listed}"
+    )
 }
 
 fn shown(node: &Node, may_know: impl Fn(&Node) -> bool) -> String {

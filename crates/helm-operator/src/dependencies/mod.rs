@@ -18,7 +18,8 @@ use crate::cel::Expression;
 pub(crate) use decode::parse;
 pub(crate) use graph::{cycle, reaching};
 pub(crate) use missing::{
-    Access, CYCLE, Gap, HELD, Missing, NOT_READY, Standing, Waiting, describe_cycle, describe_gaps, describe_holders,
+    Access, CYCLE, Gap, HELD, Missing, NOT_READY, Standing, UNLISTED, Waiting, describe_cycle, describe_gaps,
+    describe_holders, describe_unlisted,
 };
 pub(crate) use resolve::{ReadsAs, admit, resolve, shows_readiness};
 

@@ -50,7 +50,7 @@ impl StepContext<'_> {
             again: self.again(primary),
             upgrade_slot: self.upgrade_slot(primary, release.as_deref()),
             awaits: self.awaits(primary),
-            needed: primary.deleting && !self.holders(primary).is_empty(),
+            needed: primary.deleting && self.may_be_needed(primary),
             contested: self.is_contested(),
             blind: self.shared.cache.is_blind(self.key),
             gate: self.gate(primary, release.as_deref()),

@@ -95,6 +95,7 @@ mod requests;
 mod requeue;
 mod restored;
 mod retries;
+mod reverse_deletion;
 mod rollout;
 mod rollout_steps;
 mod shards;

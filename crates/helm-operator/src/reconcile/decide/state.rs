@@ -39,7 +39,7 @@ pub(crate) struct Observed {
     pub(crate) upgrade_slot: UpgradeSlot,
     /// Whether what the resource depends on is there.
     pub(crate) awaits: Awaits,
-    /// Resources that depend on it must be deleted first.
+    /// Resources that depend on it must be deleted first, or may have to: they are not listed yet.
     pub(crate) needed: bool,
     /// The last attempt failed, and this permit is not reserved for retries.
     pub(crate) yields: bool,

@@ -4,6 +4,7 @@
 //! With a ServiceAccount, the status tells only of objects that the account may read, and the annotation waits for no
 //! others: otherwise, a user could find out with the operator's rights whether an object exists.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::report::chain;
@@ -13,8 +14,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::dependencies::{
-    Access, CYCLE, Gap, HELD, NOT_READY, Node, Origin, Query, ReadsAs, Standing, Target, Waiting, Wanted, admit,
-    describe_cycle, describe_gaps, describe_holders, resolve,
+    Access, CYCLE, Gap, HELD, NOT_READY, Node, Origin, Query, ReadsAs, Standing, Target, UNLISTED, Waiting, Wanted,
+    admit, describe_cycle, describe_gaps, describe_holders, describe_unlisted, resolve,
 };
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::state::Awaits;
@@ -101,6 +102,15 @@ impl StepContext<'_> {
         if holders.is_empty() || self.shared.dependencies.cycle(&node).is_some() { Vec::new() } else { holders }
     }
 
+    /// Returns whether a resource must be deleted before this one, or may have to be.
+    pub(crate) fn may_be_needed(&self, primary: &Primary) -> bool {
+        !self.unlisted_holders(primary).is_empty() || !self.holders(primary).is_empty()
+    }
+
+    fn unlisted_holders(&self, primary: &Primary) -> BTreeSet<Arc<str>> {
+        self.shared.dependencies.unlisted_holders(&self.user(primary).1)
+    }
+
     /// Reports what the resource waits for.
     pub(crate) fn await_dependencies(&self, primary: &Primary) -> Ended {
         self.forget_refusal();
@@ -121,12 +131,16 @@ impl StepContext<'_> {
         NextStep::Done.with([Learned::Waits(waiting)])
     }
 
-    /// Reports which resources must be deleted before this one.
+    /// Reports which resources must be deleted before this one, or which must be listed to know.
     pub(crate) fn await_dependents(&self, primary: &Primary) -> Ended {
         let has_account = self.shared.settings.account.is_some();
         let may_know = |node: &Node| !has_account && *node.namespace == *primary.own_namespace();
-        let message = describe_holders(&self.holders(primary), may_know);
-        NextStep::Done.with([Learned::Waits(Waiting { reason: HELD, message, is_final: false })])
+        let (holders, unlisted) = (self.holders(primary), self.unlisted_holders(primary));
+        let (reason, message) = match holders.is_empty() {
+            true => (UNLISTED, describe_unlisted(&unlisted)),
+            false => (HELD, describe_holders(&holders, may_know)),
+        };
+        NextStep::Done.with([Learned::Waits(Waiting { reason, message, is_final: false })])
     }
 
     fn user(&self, primary: &Primary) -> User {

@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::kind::{Entry, Kind};
 pub(crate) use super::kind::{Reading, User};
+use super::lists::{Lists, MayHold};
 use super::seen::{Portion, Seen, ServedBy};
 use super::{served, watch};
 use crate::dependencies::{self, Access, Missing, Node, Query, Standing, Wanted};
@@ -43,6 +44,7 @@ struct State {
     kinds: HashMap<KindKey, Kind>,
     users: HashMap<User, Vec<Wanted>>,
     controllers: HashMap<Arc<str>, Controller>,
+    lists: Lists,
     watches: HashMap<KindKey, Vec<Watched>>,
     /// The search for kinds that are not served yet.
     search: Option<AbortOnDropHandle<()>>,
@@ -75,6 +77,37 @@ impl Dependencies {
         served: Arc<ServedKinds>,
     ) -> Arc<Dependencies> {
         Arc::new(Dependencies { namespaces, served, mapper, client, state: Mutex::default() })
+    }
+
+    /// Announces a controller before any runs. Until it has listed its resources, each may depend on what `may_hold`
+    /// contains.
+    pub(crate) fn announce(&self, controller: Arc<str>, kind: &str, may_hold: Vec<MayHold>) {
+        self.state().lists.announce(controller, kind, may_hold);
+    }
+
+    /// Sets what a controller has to list before its resources are known: nothing if the server does not serve its kind.
+    pub(crate) fn require_lists(&self, controller: &str, scopes: impl IntoIterator<Item = WatchScope>) {
+        let mut state = self.state();
+        let waiting = state.lists.require(controller, scopes);
+        waiting.iter().for_each(|node| state.wake_node(node));
+    }
+
+    /// Records that a controller's resources in a scope are known.
+    pub(crate) fn resources_listed(&self, controller: &str, scope: &WatchScope) {
+        let mut state = self.state();
+        let waiting = state.lists.listed(controller, scope);
+        waiting.iter().for_each(|node| state.wake_node(node));
+    }
+
+    /// Records that the server refuses to list or watch a controller's resources in a scope.
+    pub(crate) fn resources_lost(&self, controller: &str, scope: &WatchScope) {
+        self.state().lists.lost(controller, scope);
+    }
+
+    /// Returns the kinds of the resources that may have to be deleted before this one, but are not listed. The resource
+    /// is woken when that changes.
+    pub(crate) fn unlisted_holders(&self, node: &Node) -> BTreeSet<Arc<str>> {
+        self.state().lists.unlisted_for(node)
     }
 
     /// Sets how to wake the resources of a controller, which serves this kind, and how its watch judges readiness.
