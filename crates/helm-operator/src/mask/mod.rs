@@ -210,8 +210,12 @@ impl Mask {
     /// Returns the text without the words. A long text is cut in the middle.
     pub(crate) fn hide(&self, text: String) -> String {
         if let Some(why) = &self.unread {
-            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-            return format!("{}{UNREAD}{why}", self.published.place(&text));
+            let hidden = format!("{}{UNREAD}", self.published.place(&text));
+            return match &**why {
+                "" => hidden,
+                why if text == why => text,
+                why => format!("{why}; {hidden}"),
+            };
         }
         if self.is_full {
             return format!("{}{TOO_MANY}", self.published.place(&text));

@@ -42,7 +42,8 @@ pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Op
             tracing::debug!(resource = %key, error = chain(&error), "Cannot read the resource again");
         }
     } else {
-        tracing::warn!(resource = %key, error = chain(&error), "Cannot give the resource up to another shard");
+        let error = StepContext::new(shared, key, &()).refusal(&primary, &error).await;
+        tracing::warn!(resource = %key, error, "Cannot give the resource up to another shard");
     }
     Some(again(shared, key))
 }

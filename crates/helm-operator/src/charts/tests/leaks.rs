@@ -337,8 +337,8 @@ async fn a_message_stays_hidden_while_the_record_with_its_values_cannot_be_read(
     world.server.remove(&format!("{MAPS}/a"));
     world.reconcile().await;
     let seen = visible(&world, &log).await;
-    let says = "the message is hidden: the values to hide in it could not be read: cannot read release record \
-        \"sh.helm.release.v1.web.v1\": etcdserver: request timed out";
+    let says = "cannot read release record \"sh.helm.release.v1.web.v1\": etcdserver: request timed out; \
+        the message is hidden: the values to hide in it could not be read";
     assert!(found(&seen).is_empty(), "{:?} in {seen}", found(&seen));
     assert!(world.condition("Irreconcilable").unwrap().ends_with(says), "{seen}");
     world.server.accept();
@@ -347,6 +347,22 @@ async fn a_message_stays_hidden_while_the_record_with_its_values_cannot_be_read(
     world.reconcile().await;
     let seen = visible(&world, &log).await;
     assert!(found(&seen).is_empty() && seen.contains("**** and "), "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_status_shows_no_value() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let world = started(&Case::default()).await;
+    world.server.refuse(|call| {
+        let text = format!("Memcached \"web\" is invalid: spec.own: Invalid value: {CANARY:?}: too weak");
+        let writes = call.method != http::Method::GET && call.path.contains("/memcacheds/web/status");
+        writes.then(|| Error::from_status(422, "Invalid", &text))
+    });
+    world.reconcile().await;
+    reconcile::report::status_writer::write_progress(&world.shared, &key(), "waiting").await;
+    let seen = visible(&world, &log).await;
+    assert!(found(&seen).is_empty() && seen.contains("Invalid value: \"****\": too weak"), "{seen}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,10 +5,11 @@
 
 use std::error::Error as _;
 
+use controller::report::chain;
 use go_encoding::json;
 use go_template::Value;
 use helm_release::action::Candidate;
-use helm_release::kube::{Object, objects_of};
+use helm_release::kube::{self, Object, objects_of};
 use helm_release::release::{self, Hook, Packed};
 use helm_release::storage;
 
@@ -25,8 +26,17 @@ impl StepContext<'_> {
         Fault { message, ..fault }
     }
 
-    /// Returns what to redact in messages: the values of the resource, of every revision that may have live objects, and
-    /// of the candidate for the next one, even if that failed.
+    /// Describes why the server refused to write the resource itself, which may quote its `spec`.
+    pub(crate) async fn refusal(&self, primary: &Primary, error: &kube::Error) -> String {
+        // What did not answer quotes nothing, and would not answer a read of the record either.
+        if error.is_unanswered() {
+            return chain(error);
+        }
+        self.redactions(primary).await.hide_apart(chain(error)).await
+    }
+
+    /// Returns what to redact in messages: the values of the resource, of every revision that may have live objects,
+    /// and of the candidate for the next one, even if that failed.
     pub(crate) async fn redactions(&self, primary: &Primary) -> Mask {
         let mut mask = self.base_mask(primary);
         match self.spec(primary).await {
@@ -40,7 +50,7 @@ impl StepContext<'_> {
         for candidate in [&self.found.candidate, &self.found.rendered].into_iter().flatten() {
             add_candidate(&mut mask, candidate);
         }
-        // A rollback applies an older revision: as the newest one, which is recorded before the first object is applied.
+        // A rollback applies an older revision as the newest one, which is recorded before the first object is applied.
         let release = self.release().unwrap_or_default();
         for (version, _) in release.live() {
             self.add_revision(&mut mask, primary, &release, version).await;
@@ -48,8 +58,8 @@ impl StepContext<'_> {
         mask
     }
 
-    /// Adds the values of a revision, from memory if they are there. Nothing is applied from a record that is damaged or
-    /// gone.
+    /// Adds the values of a revision, from memory if they are there. Nothing is applied from a record that is damaged
+    /// or gone.
     async fn add_revision(&self, mask: &mut Mask, primary: &Primary, release: &Release, version: u32) {
         if let Some(packed) = release.record(version) {
             return add_packed(mask, packed.facts());
@@ -87,8 +97,8 @@ impl StepContext<'_> {
         Some(self.knowing([&sources]).hide_notes(&primary, notes, (&objects, &record.hooks)).await)
     }
 
-    /// Returns a mask of the sources' Secrets and the override values, which keeps the names of the release and what the
-    /// chart publishes.
+    /// Returns a mask of the sources' Secrets and the override values, which keeps the names of the release and what
+    /// the chart publishes.
     fn base_mask(&self, primary: &Primary) -> Mask {
         let mut mask = self.secrets_and_overrides();
         mask.keep([primary.name(), primary.namespace(), &primary.kind, self.shared.renderer.chart_name()]);

@@ -279,23 +279,22 @@ async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Heal
             written(context);
         }
         Err(error) if error.is_not_found() => reread::refresh(context, primary).await,
-        Err(error) => unwritten(context, &error),
+        Err(error) => unwritten(context, primary, &error).await,
     }
 }
 
 /// Logs why the status could not be written, and schedules the next attempt. A failure before that attempt is logged
 /// only at debug level.
-fn unwritten(context: &StepContext<'_>, error: &helm_release::kube::Error) {
+async fn unwritten(context: &StepContext<'_>, primary: &Primary, error: &helm_release::kube::Error) {
     let now = Instant::now();
     let (before, next) = context.shared.memory.change(context.key, |history| {
         let record = if error.is_transient() { Unwritten::unanswered } else { Unwritten::refused };
         let next = record(history.status.unwritten, now);
         (history.status.unwritten.replace(next), next)
     });
-    let error = chain(error);
-    let rule = Refused::read(&error).map(|refused| refused.rule_of_served());
+    let rule = Refused::read(&chain(error)).map(|refused| refused.rule_of_served());
     let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
-    let error = format!("{error}{}", remedy.unwrap_or_default());
+    let error = format!("{}{}", context.refusal(primary, error).await, remedy.unwrap_or_default());
     let next_try_in = format!("{:?}", next.retry.at - now);
     match before.is_some_and(|before| now < before.retry.at) {
         true => tracing::debug!(resource = %context.key, error, next_try_in, "Cannot write the status"),
@@ -355,7 +354,10 @@ pub(crate) async fn write_progress(shared: &ControllerContext, key: &ResourceKey
     let Some(status) = primary.status.in_progress(primary.generation, what, outside::now()) else { return };
     match apply(shared, &primary, &status).await {
         Ok(answer) => answer.into_iter().for_each(|answer| shared.primary_written(answer)),
-        Err(error) => tracing::debug!(resource = %key, error = chain(&error), "Cannot write progress into the status"),
+        Err(error) => {
+            let error = StepContext::new(shared, key, &()).refusal(&primary, &error).await;
+            tracing::debug!(resource = %key, error, "Cannot write progress into the status")
+        }
     }
 }
 
@@ -367,7 +369,8 @@ async fn drop_manifest(context: &StepContext<'_>, primary: &Primary) {
     if let Err(error) =
         context.shared.api_for(context.key).send(Call::merge(path, patch.to_string().into_bytes())).await
     {
-        tracing::warn!(resource = %context.key, error = chain(&error), "Cannot remove the manifest from the status");
+        let error = context.refusal(primary, &error).await;
+        tracing::warn!(resource = %context.key, error, "Cannot remove the manifest from the status");
     }
 }
 

@@ -40,8 +40,8 @@ impl StepContext<'_> {
         Some(Arc::new(primary.with_spec(spec)))
     }
 
-    /// Returns the `spec` of the resource, read again if the cache does not keep it; `None` if it cannot be read, or has
-    /// changed since.
+    /// Returns the `spec` of the resource, read again if the cache does not keep it; `None` if it cannot be read, or
+    /// has changed since.
     pub(crate) async fn spec(&self, primary: &Primary) -> Option<Spec> {
         let is_it = |spec: &Spec| !spec.is_away() && spec.digest() == primary.spec.digest();
         if let Some(known) =
