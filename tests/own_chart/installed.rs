@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use test_cluster::{Namespace, Request, TestCluster};
@@ -139,6 +141,50 @@ fn what_helm_installs_serves_resources_is_upgraded_in_place_and_leaves_no_trace(
     left.sort_unstable();
     let lease = format!("lease.coordination.k8s.io/{NAME}");
     assert_eq!(left, [&*lease, "secret/helm-operator-record-key"], "docs/installing.md names what is left");
+}
+
+/// Returns the operator's chart as it was before its last change, as an archive in this folder. Without that history,
+/// as in a shallow clone, prints that the test is skipped.
+fn chart_before_its_last_change(folder: &Path) -> Option<PathBuf> {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(root()).output().ok()?;
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    };
+    let archive = folder.join("before.tgz");
+    let before = git(&["log", "--max-count=1", "--format=%H^", "--", OPERATOR]).and_then(|commit| {
+        let (chart, output) = (format!("{commit}:{OPERATOR}"), format!("--output={}", archive.display()));
+        git(&["archive", "--format=tar.gz", "--prefix=hybrid-helm-operator/", &output, &chart])
+    });
+    if before.is_none() {
+        eprintln!("skipped: the history has no earlier version of {OPERATOR}");
+    }
+    before.map(|_| archive)
+}
+
+#[test]
+fn an_upgrade_from_the_chart_before_its_last_change_replaces_no_object() {
+    let Some(cluster) = helm() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(before) = chart_before_its_last_change(folder.path()) else { return };
+    let own = restricted(cluster, "upgraded");
+    let values = ["--set", IMAGE, "--set", "replicas=2,networkPolicy.enabled=true,web.enabled=true"];
+    let files = ["--set-file", "watches=watches.yaml", "--set-file", RIGHTS[0], "--set-file", RIGHTS[1]];
+    let flags = [&values[..], &files].concat();
+    in_namespace(cluster, &own, &[&["install", RELEASE, before.to_str().unwrap()], &flags[..]].concat());
+    rolled_out(&own);
+    let installed = uids(&own);
+    assert!(installed.len() > 9, "{installed:?}");
+    in_namespace(cluster, &own, &[&["upgrade", RELEASE, OPERATOR], &flags[..]].concat());
+    rolled_out(&own);
+    let upgraded = uids(&own);
+    // A newer chart may add objects, and remove those that it no longer needs.
+    for (name, uid) in installed.iter().filter(|(name, _)| upgraded.contains_key(*name)) {
+        assert_eq!(uid, &upgraded[name], "{name} is replaced");
+    }
+    for kind in ["Deployment", "ServiceAccount"] {
+        assert!(upgraded.contains_key(&format!("\"{kind}\" \"{NAME}\"")), "{upgraded:?}");
+    }
+    in_namespace(cluster, &own, &["uninstall", RELEASE, "--wait"]);
 }
 
 #[test]
