@@ -32,6 +32,38 @@ fn the_charts_have_the_version_of_the_program() {
     }
 }
 
+#[test]
+fn annotations_for_artifact_hub_are_valid_and_link_to_files_of_the_repository() {
+    const REPOSITORY: &str = "https://github.com/hybrid-helm-operator/hybrid-helm-operator";
+    for chart in [OPERATOR, DEFINITIONS] {
+        let about = yaml(&format!("{chart}/Chart.yaml"));
+        // Artifact Hub reads lists from texts.
+        let list = |name: &str| -> Vec<Value> {
+            let text = about["annotations"][format!("artifacthub.io/{name}")].as_str().unwrap();
+            serde_yaml::from_str(text).unwrap()
+        };
+        let (changes, links) = (list("changes"), list("links"));
+        for change in &changes {
+            let kind = change["kind"].as_str().unwrap();
+            assert!(
+                ["added", "changed", "deprecated", "removed", "fixed", "security"].contains(&kind),
+                "{chart}: {kind}"
+            );
+            assert!(change["description"].is_string(), "{chart}: {change}");
+        }
+        let of_changes = changes.iter().filter_map(|change| change["links"].as_array()).flatten();
+        for link in links.iter().chain(of_changes) {
+            let url = link["url"].as_str().unwrap();
+            let path = url.strip_prefix(REPOSITORY).unwrap_or_else(|| panic!("{chart}: {url}"));
+            let exists = path.strip_prefix("/blob/main/").map_or(path == "/issues", |path| root().join(path).is_file());
+            assert!(exists && link["name"].is_string(), "{chart}: {link}");
+        }
+        // The charts neither contain definitions nor name an image, so there is nothing else to list.
+        let image = yaml(&format!("{chart}/values.yaml"))["image"]["repository"].clone();
+        assert!(image.is_null() || image == "", "{chart}: list {image} in artifacthub.io/images");
+    }
+}
+
 /// One value that a user may set.
 struct Described {
     path: String,
