@@ -1,6 +1,7 @@
 //! What `make release` writes, as far as it is decided without building: which version everything has, the notes, what
 //! the images are made of, and that the workflow runs only programs that are pinned.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -170,6 +171,28 @@ fn the_krew_plugin_names_the_archives_that_are_written() {
 fn workflows() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(".github/workflows")).unwrap();
     entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Returns the targets that a text calls in lines that begin with this word, without variables and flags.
+fn made<'t>(text: &'t str, start: &str) -> BTreeSet<&'t str> {
+    let calls = text.lines().filter_map(|line| line.split_once(start)).map(|(_, call)| call);
+    let words = calls.flat_map(str::split_whitespace);
+    words.filter(|word| word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')).collect()
+}
+
+#[test]
+fn ci_calls_targets_that_exist_and_every_check_that_contributing_lists() {
+    let makefile = read("Makefile");
+    let workflow = read(".github/workflows/ci.yml");
+    let called = made(&workflow, "make ");
+    for target in &called {
+        assert!(makefile.contains(&format!("\n{target}:")), "ci.yml calls make {target}");
+    }
+    let page = read("CONTRIBUTING.md");
+    let listed = page.split("CI runs ").nth(1).unwrap().split("`. ").next().unwrap();
+    let listed: BTreeSet<&str> =
+        listed.split('`').skip(1).step_by(2).flat_map(|call| call.trim_start_matches("make ").split(' ')).collect();
+    assert!(listed.is_subset(&called), "CONTRIBUTING.md lists {listed:?}, ci.yml calls {called:?}");
 }
 
 #[test]
