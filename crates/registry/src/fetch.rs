@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use golibs::semver::Constraint;
+use http::uri::Scheme;
 use http::{HeaderMap, StatusCode, Uri, header};
 use serde::Deserialize;
 
@@ -98,7 +99,8 @@ impl Source {
             return Ok(cached);
         }
         let config = access.docker_config.map(|config| credentials::find(config, &self.place)).transpose()?;
-        let mut client = Client::new(&self.place, self.plain, access.ca, config.flatten(), access.hop)?;
+        let scheme = if self.plain { Scheme::HTTP } else { Scheme::HTTPS };
+        let mut client = Client::new(&self.place, scheme, access.ca, config.flatten(), access.hop)?;
         let (entry, archive) = match &self.place {
             Place::Registry { repository, .. } => self.ask_registry(&mut client, repository, cache, access.key).await?,
             Place::Archive(uri) => self.ask_server(&mut client, uri.path(), cache, access.key).await?,

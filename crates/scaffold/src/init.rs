@@ -3,7 +3,7 @@
 use crate::gvk::{check_domain, check_project};
 use crate::hybrid::{Words, add_rust};
 use crate::library::Library;
-use crate::project_file::{self, ProjectFile};
+use crate::project_file::{self, Layout, ProjectFile};
 use crate::templates::{CHARTS, HYBRID, PROJECT};
 use crate::{Error, Project, chart};
 
@@ -71,7 +71,8 @@ pub fn init(project: &mut Project, options: &Init) -> Result<Vec<String>, Error>
 /// Creates a project in an empty folder.
 fn start(project: &mut Project, options: &Init) -> Result<(), Error> {
     let repo = options.repo.as_deref();
-    let file = ProjectFile::new(&options.name, &options.domain, repo, options.hybrid.is_some());
+    let layout = if options.hybrid.is_some() { Layout::Hybrid } else { Layout::Charts };
+    let file = ProjectFile::new(&options.name, &options.domain, repo, layout);
     project.create(project_file::PATH, file.print());
     complete(project, &file, options.hybrid.as_ref());
     Ok(())

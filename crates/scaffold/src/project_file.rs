@@ -26,6 +26,13 @@ pub(crate) struct ProjectFile {
     fields: Map<String, Json>,
 }
 
+/// What a project consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    Charts,
+    Hybrid,
+}
+
 /// How a kind is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
@@ -34,8 +41,11 @@ pub(crate) enum Served {
 }
 
 impl ProjectFile {
-    pub(crate) fn new(name: &str, domain: &str, repo: Option<&str>, hybrid: bool) -> ProjectFile {
-        let layout = if hybrid { HYBRID } else { CHARTS };
+    pub(crate) fn new(name: &str, domain: &str, repo: Option<&str>, layout: Layout) -> ProjectFile {
+        let layout = match layout {
+            Layout::Charts => CHARTS,
+            Layout::Hybrid => HYBRID,
+        };
         let mut fields = Map::new();
         fields.insert("domain".into(), domain.into());
         fields.insert("layout".into(), json!([layout]));
@@ -168,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_projects_file_has_the_fields_that_kubebuilder_writes() {
-        let mut file = ProjectFile::new("cache-operator", "my.domain", Some("example.com/cache"), true);
+        let mut file = ProjectFile::new("cache-operator", "my.domain", Some("example.com/cache"), Layout::Hybrid);
         let chart = Gvk::new("cache", "my.domain", "v1", "Memcached").unwrap();
         let native = Gvk::new("cache", "my.domain", "v1", "MemcachedBackup").unwrap();
         for _ in 0..2 {

@@ -8,7 +8,7 @@ use helm::engine::{Key, spelled_out};
 use crate::deployment;
 use crate::gvk::Gvk;
 use crate::lines::Lines;
-use crate::project_file::{self, ProjectFile, Served};
+use crate::project_file::{self, Layout, ProjectFile, Served};
 use crate::{Error, Project, chart, dockerfile, kustomize, lookups, rbac, watches};
 
 /// The note about what [`decided`] wrote.
@@ -81,7 +81,7 @@ fn project_file(project: &mut Project, folder: &str) -> Result<Vec<String>, Erro
     let kinds: Vec<Gvk> = watches::read(project)?.into_iter().map(|watch| watch.gvk).collect();
     let domain = kinds.first().map(|gvk| domain(&gvk.group)).unwrap_or_default().to_owned();
     let name = project_name(project, folder)?;
-    let mut file = ProjectFile::new(&name, &domain, None, false);
+    let mut file = ProjectFile::new(&name, &domain, None, Layout::Charts);
     kinds.iter().for_each(|gvk| file.add(gvk, Served::Chart));
     project.write(project_file::PATH, file.print());
     Ok(vec![format!("PROJECT was missing and names {name:?}, the domain {domain:?} and the kinds of watches.yaml")])

@@ -60,7 +60,7 @@ impl Client {
     /// sent over `hop`, if there is one, and else over the network.
     pub(crate) fn new(
         place: &Place,
-        plain: bool,
+        scheme: Scheme,
         ca: &[u8],
         credentials: Option<Credentials>,
         hop: Option<&Hop>,
@@ -71,7 +71,7 @@ impl Client {
         };
         Ok(Client {
             http: hop.map_or_else(|| connect::network(ca), |hop| Ok(hop.clone()))?,
-            scheme: if plain { Scheme::HTTP } else { Scheme::HTTPS },
+            scheme,
             host: host.parse().map_err(|_| Error::Tls(format!("{host} is not a host")))?,
             credentials,
             authorization: None,
